@@ -1,0 +1,84 @@
+"""One client's connection as the broker's rooms see it, and the exchanges of its producers and consumers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+from pyjms.wire.openwire.commands import (
+    Command,
+    ConnectionId,
+    ConnectionInfo,
+    MessageDispatch,
+    ProducerInfo,
+    TransactionId,
+)
+
+if TYPE_CHECKING:
+    from broker.region.destination import BrokerDestination
+    from broker.region.subscription import Subscription
+    from broker.transaction.local import Transaction
+
+__all__ = ["ClientConnection", "ConnectionContext", "ConsumerExchange", "ProducerExchange"]
+
+
+class ClientConnection(Protocol):
+    """The connector's end of a connection. No call waits."""
+
+    @property
+    def remote_address(self) -> str: ...
+
+    def dispatch(self, dispatch: MessageDispatch) -> None:
+        """Send a message to the client, in the order of the calls."""
+
+    def send_command(self, command: Command) -> None:
+        """Send any other command to the client."""
+
+    def service_exception(self, error: Exception) -> None:
+        """Tell the client of an error that answers no request (ConnectionError)."""
+
+    def stop_soon(self, error: Exception | None = None) -> None:
+        """Close the connection from the broker's side, after what is queued was written."""
+
+
+class ConnectionContext:
+    """What the broker knows of one connection."""
+
+    def __init__(self, connection: ClientConnection | None = None) -> None:
+        self.connection = connection
+        self.info: ConnectionInfo | None = None
+        self.connection_id: ConnectionId | None = None
+        self.client_id: str | None = None
+        self.user_name: str | None = None
+        self.connector_name: str | None = None
+        self.connector_url: str | None = None
+        self.fault_tolerant = False
+        self.network_connection = False
+        self.producer_flow_control = True
+        self.transactions: dict[TransactionId, Transaction] = {}
+        self.transaction: Transaction | None = None
+        """The transaction of the command in hand, set by the transaction filter."""
+        self.is_broker = False
+        """The broker's own context: dead letters, advisories."""
+
+
+class ProducerExchange:
+    """A producer's way into the broker: its context, and the last destination it used."""
+
+    __slots__ = ("context", "destination", "info", "mutable", "region_destination")
+
+    def __init__(self, context: ConnectionContext, info: ProducerInfo | None = None) -> None:
+        self.context = context
+        self.info = info
+        self.destination: object = None
+        self.region_destination: BrokerDestination | None = None
+        self.mutable = True
+
+
+class ConsumerExchange:
+    """A consumer's way back into the broker: its context and subscription."""
+
+    __slots__ = ("context", "subscription")
+
+    def __init__(self, context: ConnectionContext, subscription: Subscription | None) -> None:
+        self.context = context
+        self.subscription = subscription

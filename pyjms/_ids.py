@@ -1,0 +1,34 @@
+"""Generated identifiers: `ID:<host>-<port>-<millis>-<n>:<seq>`. (ENCODING section 9)"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import re
+import socket
+import time
+
+__all__ = ["IdGenerator", "host_name"]
+
+_generators = itertools.count(1)
+_started_ms = int(time.time() * 1000)
+
+
+def host_name() -> str:
+    """This host's name, in the ASCII characters that ids may have."""
+    name = re.sub(r"[^A-Za-z0-9.-]", "", socket.gethostname().split(".")[0])
+    return name or "localhost"
+
+
+class IdGenerator:
+    """Makes ids that no other generator of this or another process makes. Thread-safe."""
+
+    def __init__(self, prefix: str = "ID:") -> None:
+        self._seed = (
+            f"{prefix}{host_name()}-{os.getpid()}-{_started_ms}-{next(_generators)}:"
+        )
+        self._sequence = itertools.count(1)
+
+    def generate(self) -> str:
+        """Return the next id."""
+        return f"{self._seed}{next(self._sequence)}"

@@ -1,0 +1,34 @@
+"""The numbers of JMS and Spring that have names."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+__all__ = ["AcknowledgeMode", "CacheLevel", "DeliveryMode"]
+
+
+class AcknowledgeMode(IntEnum):
+    """When a received message counts as done. JMS: Session constants; INDIVIDUAL is ActiveMQ's."""
+
+    TRANSACTED = 0
+    AUTO = 1
+    CLIENT = 2
+    DUPS_OK = 3
+    INDIVIDUAL = 4
+
+
+class DeliveryMode(IntEnum):
+    """Whether a message outlives its broker. JMS: DeliveryMode."""
+
+    NON_PERSISTENT = 1
+    PERSISTENT = 2
+
+
+class CacheLevel(IntEnum):
+    """What a listener container keeps between receives. Spring: CACHE_NONE to CACHE_AUTO."""
+
+    NONE = 0
+    CONNECTION = 1
+    SESSION = 2
+    CONSUMER = 3
+    AUTO = 4

@@ -1,0 +1,1 @@
+"""The JMS API: destinations, messages, and what a provider implements."""

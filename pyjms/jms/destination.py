@@ -1,0 +1,166 @@
+"""Where messages go: queues and topics, lasting or temporary.
+
+Identity is kind and physical name. Options (`?consumer.prefetchSize=1`) travel on the
+object but are no part of identity and never go over the wire. A name with commas is a
+composite; `*` and a last `>` are wildcards for consumers. (JMS 4.4.4; ActiveMQ D1-D8)
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from pyjms.errors import InvalidDestinationException
+
+__all__ = [
+    "Destination",
+    "Queue",
+    "TemporaryQueue",
+    "TemporaryTopic",
+    "Topic",
+    "parse_destination",
+]
+
+
+class Destination:
+    """A queue or a topic; make one of the four subclasses."""
+
+    __slots__ = ("_hash", "options", "physical_name")
+
+    TYPE: ClassVar[int] = 0
+    PREFIX: ClassVar[str] = ""
+    is_queue: ClassVar[bool] = False
+    is_topic: ClassVar[bool] = False
+    is_temporary: ClassVar[bool] = False
+
+    physical_name: str
+    options: dict[str, str]
+
+    def __init__(self, name: str) -> None:
+        """Take `name`, trimmed, with its options split off.
+
+        Raises:
+            InvalidDestinationException: nothing is left of the name.
+        """
+        bare, mark, query = name.partition("?")
+        bare = bare.strip()
+        if not bare:
+            raise InvalidDestinationException(
+                f"Invalid destination name: {name!r} is empty",
+                hint="give a name such as 'foo.bar'",
+            )
+        self.physical_name = bare
+        self.options = _options(name, query) if mark else {}
+        self._hash = hash((self.TYPE, bare))
+
+    @property
+    def qualified_name(self) -> str:
+        """`queue://name` and alike."""
+        return self.PREFIX + self.physical_name
+
+    @property
+    def is_composite(self) -> bool:
+        """Whether the name lists several destinations."""
+        return "," in self.physical_name
+
+    @property
+    def is_pattern(self) -> bool:
+        """Whether the name has wildcards (never true of a composite)."""
+        name = self.physical_name
+        if ("*" not in name and ">" not in name) or "," in name:
+            return False
+        parts = name.split(".")
+        return "*" in parts or parts[-1] == ">"
+
+    @property
+    def composite_destinations(self) -> tuple[Destination, ...]:
+        """The members of a composite, without repeats; only itself otherwise."""
+        if "," not in self.physical_name:
+            return (self,)
+        members = (m.strip() for m in self.physical_name.split(","))
+        return tuple(
+            dict.fromkeys(
+                parse_destination(m, default=type(self)) for m in members if m
+            )
+        )
+
+    def __eq__(self, other: object) -> bool:
+        if self is other:
+            return True
+        return (
+            isinstance(other, Destination)
+            and self.TYPE == other.TYPE
+            and self.physical_name == other.physical_name
+        )
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __str__(self) -> str:
+        return self.qualified_name
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.physical_name!r})"
+
+
+class Queue(Destination):
+    """Each message goes to one consumer."""
+
+    __slots__ = ()
+    TYPE: ClassVar[int] = 100
+    PREFIX: ClassVar[str] = "queue://"
+    is_queue: ClassVar[bool] = True
+
+
+class Topic(Destination):
+    """Each message goes to every subscriber."""
+
+    __slots__ = ()
+    TYPE: ClassVar[int] = 101
+    PREFIX: ClassVar[str] = "topic://"
+    is_topic: ClassVar[bool] = True
+
+
+class TemporaryQueue(Queue):
+    """A queue that lives as long as the connection that made it."""
+
+    __slots__ = ()
+    TYPE: ClassVar[int] = 102
+    PREFIX: ClassVar[str] = "temp-queue://"
+    is_temporary: ClassVar[bool] = True
+
+
+class TemporaryTopic(Topic):
+    """A topic that lives as long as the connection that made it."""
+
+    __slots__ = ()
+    TYPE: ClassVar[int] = 103
+    PREFIX: ClassVar[str] = "temp-topic://"
+    is_temporary: ClassVar[bool] = True
+
+
+_KINDS: tuple[type[Destination], ...] = (TemporaryQueue, TemporaryTopic, Queue, Topic)
+
+
+def parse_destination(text: str, default: type[Destination] = Queue) -> Destination:
+    """Return the destination that `queue://a`, `topic://b`, `temp-queue://..` or a bare name means.
+
+    Raises:
+        InvalidDestinationException: the name is empty.
+    """
+    for kind in _KINDS:
+        if text.startswith(kind.PREFIX):
+            return kind(text[len(kind.PREFIX) :])
+    return default(text)
+
+
+def _options(name: str, query: str) -> dict[str, str]:
+    options = {}
+    for part in query.split("&"):
+        key, equals, value = part.partition("=")
+        if not key or not equals:
+            raise InvalidDestinationException(
+                f"Invalid destination name: option {part!r} of {name!r} is not key=value",
+                hint="write options as 'name?consumer.prefetchSize=1&consumer.exclusive=true'",
+            )
+        options[key] = value
+    return options

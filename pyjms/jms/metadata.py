@@ -1,0 +1,28 @@
+"""What a connection says about its provider. (JMS 1.1 section 4.3; ActiveMQ 5.17)"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+__all__ = ["JMSX_PROPERTY_NAMES", "ConnectionMetaData"]
+
+JMSX_PROPERTY_NAMES = (
+    "JMSXUserID",
+    "JMSXGroupID",
+    "JMSXGroupSeq",
+    "JMSXDeliveryCount",
+    "JMSXProducerTXID",
+)
+
+
+class ConnectionMetaData(NamedTuple):
+    """Versions and names."""
+
+    jms_version: str = "1.1"
+    jms_major_version: int = 1
+    jms_minor_version: int = 1
+    jms_provider_name: str = "ActiveMQ"
+    provider_version: str = "5.17.2"
+    provider_major_version: int = 5
+    provider_minor_version: int = 17
+    jmsx_property_names: tuple[str, ...] = JMSX_PROPERTY_NAMES

@@ -1,0 +1,40 @@
+"""JMS's number types that Python does not tell apart.
+
+A plain `int` is a Java int, or a long where it needs more than 32 bits; a plain `float`
+is a double. These subclasses carry the other types from the wire to the conversion
+tables and back; they behave as the numbers they are.
+"""
+
+from __future__ import annotations
+
+__all__ = ["Byte", "Char", "Float", "Long", "Short"]
+
+
+class Byte(int):
+    """A signed 8-bit integer."""
+
+    __slots__ = ()
+
+
+class Short(int):
+    """A signed 16-bit integer."""
+
+    __slots__ = ()
+
+
+class Long(int):
+    """A signed 64-bit integer."""
+
+    __slots__ = ()
+
+
+class Float(float):
+    """A 32-bit float, kept as the double with the same value."""
+
+    __slots__ = ()
+
+
+class Char(str):
+    """One UTF-16 code unit."""
+
+    __slots__ = ()

@@ -1,0 +1,1 @@
+"""Wire formats without I/O: bytes in, commands out, and back."""

@@ -1,0 +1,1 @@
+"""OpenWire, versions 1 to 12."""

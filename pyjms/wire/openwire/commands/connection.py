@@ -1,0 +1,177 @@
+"""Commands: who is there: brokers, connections, sessions."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from pyjms.wire.openwire.commands.base import (
+    ARRAY,
+    BOOLEAN,
+    CACHED,
+    LONG,
+    STRING,
+    BaseCommand,
+    Field,
+)
+from pyjms.wire.openwire.commands.ids import (
+    BrokerId,
+    ConnectionId,
+    SessionId,
+)
+
+__all__ = [
+    "BrokerInfo",
+    "ConnectionInfo",
+    "SessionInfo",
+]
+
+
+class BrokerInfo(BaseCommand):
+    """Who the broker is; also how a network bridge introduces itself."""
+
+    __slots__ = (
+        "broker_id",
+        "broker_url",
+        "peer_broker_infos",
+        "broker_name",
+        "slave_broker",
+        "master_broker",
+        "fault_tolerant_configuration",
+        "duplex_connection",
+        "network_connection",
+        "connection_id",
+        "broker_upload_url",
+        "network_properties",
+    )
+    TYPE: ClassVar[int] = 2
+    LAYOUT: ClassVar[tuple[Field, ...]] = (
+        *BaseCommand.LAYOUT,
+        Field("broker_id", CACHED, 1),
+        Field("broker_url", STRING, 1),
+        Field("peer_broker_infos", ARRAY, 1),
+        Field("broker_name", STRING, 1),
+        Field("slave_broker", BOOLEAN, 1),
+        Field("master_broker", BOOLEAN, 1),
+        Field("fault_tolerant_configuration", BOOLEAN, 1),
+        Field("duplex_connection", BOOLEAN, 2),
+        Field("network_connection", BOOLEAN, 2),
+        Field("connection_id", LONG, 2),
+        Field("broker_upload_url", STRING, 3),
+        Field("network_properties", STRING, 3),
+    )
+
+    def __init__(
+        self,
+        broker_id: BrokerId | None = None,
+        broker_url: str | None = None,
+        peer_broker_infos: list[BrokerInfo | None] | None = None,
+        broker_name: str | None = None,
+        slave_broker: bool = False,
+        master_broker: bool = False,
+        fault_tolerant_configuration: bool = False,
+        duplex_connection: bool = False,
+        network_connection: bool = False,
+        connection_id: int = 0,
+        broker_upload_url: str | None = None,
+        network_properties: str | None = None,
+        command_id: int = 0,
+        response_required: bool = False,
+    ) -> None:
+        self.command_id = command_id
+        self.response_required = response_required
+        self.broker_id = broker_id
+        self.broker_url = broker_url
+        self.peer_broker_infos = peer_broker_infos
+        self.broker_name = broker_name
+        self.slave_broker = slave_broker
+        self.master_broker = master_broker
+        self.fault_tolerant_configuration = fault_tolerant_configuration
+        self.duplex_connection = duplex_connection
+        self.network_connection = network_connection
+        self.connection_id = connection_id
+        self.broker_upload_url = broker_upload_url
+        self.network_properties = network_properties
+
+
+class ConnectionInfo(BaseCommand):
+    """Opens a connection: its ids and credentials."""
+
+    __slots__ = (
+        "connection_id",
+        "client_id",
+        "password",
+        "user_name",
+        "broker_path",
+        "broker_master_connector",
+        "manageable",
+        "client_master",
+        "fault_tolerant",
+        "failover_reconnect",
+        "client_ip",
+    )
+    TYPE: ClassVar[int] = 3
+    LAYOUT: ClassVar[tuple[Field, ...]] = (
+        *BaseCommand.LAYOUT,
+        Field("connection_id", CACHED, 1),
+        Field("client_id", STRING, 1),
+        Field("password", STRING, 1),
+        Field("user_name", STRING, 1),
+        Field("broker_path", ARRAY, 1),
+        Field("broker_master_connector", BOOLEAN, 1),
+        Field("manageable", BOOLEAN, 1),
+        Field("client_master", BOOLEAN, 2),
+        Field("fault_tolerant", BOOLEAN, 6),
+        Field("failover_reconnect", BOOLEAN, 6),
+        Field("client_ip", STRING, 8),
+    )
+
+    def __init__(
+        self,
+        connection_id: ConnectionId | None = None,
+        client_id: str | None = None,
+        password: str | None = None,
+        user_name: str | None = None,
+        broker_path: list[BrokerId | None] | None = None,
+        broker_master_connector: bool = False,
+        manageable: bool = False,
+        client_master: bool = True,
+        fault_tolerant: bool = False,
+        failover_reconnect: bool = False,
+        client_ip: str | None = None,
+        command_id: int = 0,
+        response_required: bool = False,
+    ) -> None:
+        self.command_id = command_id
+        self.response_required = response_required
+        self.connection_id = connection_id
+        self.client_id = client_id
+        self.password = password
+        self.user_name = user_name
+        self.broker_path = broker_path
+        self.broker_master_connector = broker_master_connector
+        self.manageable = manageable
+        self.client_master = client_master
+        self.fault_tolerant = fault_tolerant
+        self.failover_reconnect = failover_reconnect
+        self.client_ip = client_ip
+
+
+class SessionInfo(BaseCommand):
+    """Opens a session."""
+
+    __slots__ = ("session_id",)
+    TYPE: ClassVar[int] = 4
+    LAYOUT: ClassVar[tuple[Field, ...]] = (
+        *BaseCommand.LAYOUT,
+        Field("session_id", CACHED, 1),
+    )
+
+    def __init__(
+        self,
+        session_id: SessionId | None = None,
+        command_id: int = 0,
+        response_required: bool = False,
+    ) -> None:
+        self.command_id = command_id
+        self.response_required = response_required
+        self.session_id = session_id

@@ -1,0 +1,321 @@
+"""Commands: the conversation itself: negotiation, life signs, control, flow."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from pyjms.jms.destination import Destination
+from pyjms.wire.openwire.commands.base import (
+    BOOLEAN,
+    BYTES,
+    INT,
+    MAGIC,
+    NESTED,
+    STRING,
+    THROWABLE,
+    BaseCommand,
+    Command,
+    Field,
+    Throwable,
+)
+from pyjms.wire.openwire.commands.ids import (
+    ConnectionId,
+    ConsumerId,
+    ProducerId,
+)
+
+__all__ = [
+    "ConnectionControl",
+    "ConnectionError",
+    "ConsumerControl",
+    "ControlCommand",
+    "FlushCommand",
+    "KeepAliveInfo",
+    "LastPartialCommand",
+    "PartialCommand",
+    "ProducerAck",
+    "ReplayCommand",
+    "ShutdownInfo",
+    "WireFormatInfo",
+]
+
+
+class WireFormatInfo(Command):
+    """The first frame of each side: version and wished settings."""
+
+    __slots__ = (
+        "magic",
+        "version",
+        "marshalled_properties",
+    )
+    TYPE: ClassVar[int] = 1
+    MARSHALL_AWARE: ClassVar[bool] = True
+    LAYOUT: ClassVar[tuple[Field, ...]] = (
+        Field("magic", MAGIC, 1),
+        Field("version", INT, 1),
+        Field("marshalled_properties", BYTES, 1),
+    )
+
+    def __init__(
+        self,
+        magic: bytes = b"ActiveMQ",
+        version: int = 0,
+        marshalled_properties: bytes | None = None,
+    ) -> None:
+        self.magic = magic
+        self.version = version
+        self.marshalled_properties = marshalled_properties
+
+
+class KeepAliveInfo(BaseCommand):
+    """A sign of life."""
+
+    __slots__ = ()
+    TYPE: ClassVar[int] = 10
+
+
+class ShutdownInfo(BaseCommand):
+    """The sender is about to close."""
+
+    __slots__ = ()
+    TYPE: ClassVar[int] = 11
+
+
+class ControlCommand(BaseCommand):
+    """A command by name; unused by clients."""
+
+    __slots__ = ("command",)
+    TYPE: ClassVar[int] = 14
+    LAYOUT: ClassVar[tuple[Field, ...]] = (
+        *BaseCommand.LAYOUT,
+        Field("command", STRING, 1),
+    )
+
+    def __init__(
+        self,
+        command: str | None = None,
+        command_id: int = 0,
+        response_required: bool = False,
+    ) -> None:
+        self.command_id = command_id
+        self.response_required = response_required
+        self.command = command
+
+
+class FlushCommand(BaseCommand):
+    """Asks for buffers to be flushed; unused by clients."""
+
+    __slots__ = ()
+    TYPE: ClassVar[int] = 15
+
+
+class ConnectionError(BaseCommand):
+    """An error nobody waits for."""
+
+    __slots__ = (
+        "exception",
+        "connection_id",
+    )
+    TYPE: ClassVar[int] = 16
+    LAYOUT: ClassVar[tuple[Field, ...]] = (
+        *BaseCommand.LAYOUT,
+        Field("exception", THROWABLE, 1),
+        Field("connection_id", NESTED, 1),
+    )
+
+    def __init__(
+        self,
+        exception: Throwable | None = None,
+        connection_id: ConnectionId | None = None,
+        command_id: int = 0,
+        response_required: bool = False,
+    ) -> None:
+        self.command_id = command_id
+        self.response_required = response_required
+        self.exception = exception
+        self.connection_id = connection_id
+
+
+class ConsumerControl(BaseCommand):
+    """Changes a consumer while it lives: prefetch, close."""
+
+    __slots__ = (
+        "destination",
+        "close",
+        "consumer_id",
+        "prefetch",
+        "flush",
+        "start",
+        "stop",
+    )
+    TYPE: ClassVar[int] = 17
+    LAYOUT: ClassVar[tuple[Field, ...]] = (
+        *BaseCommand.LAYOUT,
+        Field("destination", NESTED, 6),
+        Field("close", BOOLEAN, 1),
+        Field("consumer_id", NESTED, 1),
+        Field("prefetch", INT, 1),
+        Field("flush", BOOLEAN, 2),
+        Field("start", BOOLEAN, 2),
+        Field("stop", BOOLEAN, 2),
+    )
+
+    def __init__(
+        self,
+        destination: Destination | None = None,
+        close: bool = False,
+        consumer_id: ConsumerId | None = None,
+        prefetch: int = 0,
+        flush: bool = False,
+        start: bool = False,
+        stop: bool = False,
+        command_id: int = 0,
+        response_required: bool = False,
+    ) -> None:
+        self.command_id = command_id
+        self.response_required = response_required
+        self.destination = destination
+        self.close = close
+        self.consumer_id = consumer_id
+        self.prefetch = prefetch
+        self.flush = flush
+        self.start = start
+        self.stop = stop
+
+
+class ConnectionControl(BaseCommand):
+    """Cluster news for a client, or its request to close or resume."""
+
+    __slots__ = (
+        "close",
+        "exit",
+        "fault_tolerant",
+        "resume",
+        "suspend",
+        "connected_brokers",
+        "reconnect_to",
+        "rebalance_connection",
+        "token",
+    )
+    TYPE: ClassVar[int] = 18
+    LAYOUT: ClassVar[tuple[Field, ...]] = (
+        *BaseCommand.LAYOUT,
+        Field("close", BOOLEAN, 1),
+        Field("exit", BOOLEAN, 1),
+        Field("fault_tolerant", BOOLEAN, 1),
+        Field("resume", BOOLEAN, 1),
+        Field("suspend", BOOLEAN, 1),
+        Field("connected_brokers", STRING, 6),
+        Field("reconnect_to", STRING, 6),
+        Field("rebalance_connection", BOOLEAN, 6),
+        Field("token", BYTES, 8),
+    )
+
+    def __init__(
+        self,
+        close: bool = False,
+        exit: bool = False,
+        fault_tolerant: bool = False,
+        resume: bool = False,
+        suspend: bool = False,
+        connected_brokers: str | None = None,
+        reconnect_to: str | None = None,
+        rebalance_connection: bool = False,
+        token: bytes | None = None,
+        command_id: int = 0,
+        response_required: bool = False,
+    ) -> None:
+        self.command_id = command_id
+        self.response_required = response_required
+        self.close = close
+        self.exit = exit
+        self.fault_tolerant = fault_tolerant
+        self.resume = resume
+        self.suspend = suspend
+        self.connected_brokers = connected_brokers
+        self.reconnect_to = reconnect_to
+        self.rebalance_connection = rebalance_connection
+        self.token = token
+
+
+class ProducerAck(BaseCommand):
+    """Opens a producer's window by size bytes."""
+
+    __slots__ = (
+        "producer_id",
+        "size",
+    )
+    TYPE: ClassVar[int] = 19
+    LAYOUT: ClassVar[tuple[Field, ...]] = (
+        *BaseCommand.LAYOUT,
+        Field("producer_id", NESTED, 3),
+        Field("size", INT, 3),
+    )
+
+    def __init__(
+        self,
+        producer_id: ProducerId | None = None,
+        size: int = 0,
+        command_id: int = 0,
+        response_required: bool = False,
+    ) -> None:
+        self.command_id = command_id
+        self.response_required = response_required
+        self.producer_id = producer_id
+        self.size = size
+
+
+class PartialCommand(Command):
+    """One datagram's part of a command."""
+
+    __slots__ = (
+        "command_id",
+        "data",
+    )
+    TYPE: ClassVar[int] = 60
+    LAYOUT: ClassVar[tuple[Field, ...]] = (
+        Field("command_id", INT, 1),
+        Field("data", BYTES, 1),
+    )
+
+    def __init__(
+        self,
+        command_id: int = 0,
+        data: bytes | None = None,
+    ) -> None:
+        self.command_id = command_id
+        self.data = data
+
+
+class LastPartialCommand(PartialCommand):
+    """The last part of a command."""
+
+    __slots__ = ()
+    TYPE: ClassVar[int] = 61
+
+
+class ReplayCommand(BaseCommand):
+    """Asks for datagrams again."""
+
+    __slots__ = (
+        "first_nak_number",
+        "last_nak_number",
+    )
+    TYPE: ClassVar[int] = 65
+    LAYOUT: ClassVar[tuple[Field, ...]] = (
+        *BaseCommand.LAYOUT,
+        Field("first_nak_number", INT, 1),
+        Field("last_nak_number", INT, 1),
+    )
+
+    def __init__(
+        self,
+        first_nak_number: int = 0,
+        last_nak_number: int = 0,
+        command_id: int = 0,
+        response_required: bool = False,
+    ) -> None:
+        self.command_id = command_id
+        self.response_required = response_required
+        self.first_nak_number = first_nak_number
+        self.last_nak_number = last_nak_number

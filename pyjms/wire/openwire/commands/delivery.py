@@ -1,0 +1,253 @@
+"""Commands: a message on its way to a consumer, and what comes back."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import ClassVar
+
+from pyjms.jms.destination import Destination
+from pyjms.wire.openwire.commands.base import (
+    BYTE,
+    CACHED,
+    INT,
+    LONG,
+    NESTED,
+    STRING,
+    THROWABLE,
+    BaseCommand,
+    Field,
+    Throwable,
+)
+from pyjms.wire.openwire.commands.ids import (
+    ConnectionId,
+    ConsumerId,
+    MessageId,
+    TransactionId,
+)
+from pyjms.wire.openwire.commands.messages import ActiveMQMessage
+
+__all__ = [
+    "AckType",
+    "MessageAck",
+    "MessageDispatch",
+    "MessageDispatchNotification",
+    "MessagePull",
+    "TransactionInfo",
+    "TransactionType",
+]
+
+
+class AckType(IntEnum):
+    """MessageAck.ack_type. (ENCODING section 12)"""
+
+    DELIVERED = 0
+    POISON = 1
+    STANDARD = 2
+    REDELIVERED = 3
+    INDIVIDUAL = 4
+    UNMATCHED = 5
+    EXPIRED = 6
+
+
+class TransactionType(IntEnum):
+    """TransactionInfo.type. (ENCODING section 13)"""
+
+    BEGIN = 0
+    PREPARE = 1
+    COMMIT_ONE_PHASE = 2
+    COMMIT_TWO_PHASE = 3
+    ROLLBACK = 4
+    RECOVER = 5
+    FORGET = 6
+    END = 7
+
+
+class MessagePull(BaseCommand):
+    """Asks for one message on a consumer without prefetch; timeout in ms, 0 for ever, -1 not at all."""
+
+    __slots__ = (
+        "consumer_id",
+        "destination",
+        "timeout",
+        "correlation_id",
+        "message_id",
+    )
+    TYPE: ClassVar[int] = 20
+    LAYOUT: ClassVar[tuple[Field, ...]] = (
+        *BaseCommand.LAYOUT,
+        Field("consumer_id", CACHED, 2),
+        Field("destination", CACHED, 2),
+        Field("timeout", LONG, 2),
+        Field("correlation_id", STRING, 3),
+        Field("message_id", NESTED, 3),
+    )
+
+    def __init__(
+        self,
+        consumer_id: ConsumerId | None = None,
+        destination: Destination | None = None,
+        timeout: int = 0,
+        correlation_id: str | None = None,
+        message_id: MessageId | None = None,
+        command_id: int = 0,
+        response_required: bool = False,
+    ) -> None:
+        self.command_id = command_id
+        self.response_required = response_required
+        self.consumer_id = consumer_id
+        self.destination = destination
+        self.timeout = timeout
+        self.correlation_id = correlation_id
+        self.message_id = message_id
+
+
+class MessageDispatch(BaseCommand):
+    """A message for a consumer; without one, the end of a browse or of a pull."""
+
+    __slots__ = (
+        "consumer_id",
+        "destination",
+        "message",
+        "redelivery_counter",
+    )
+    TYPE: ClassVar[int] = 21
+    LAYOUT: ClassVar[tuple[Field, ...]] = (
+        *BaseCommand.LAYOUT,
+        Field("consumer_id", CACHED, 1),
+        Field("destination", CACHED, 1),
+        Field("message", NESTED, 1),
+        Field("redelivery_counter", INT, 1),
+    )
+
+    def __init__(
+        self,
+        consumer_id: ConsumerId | None = None,
+        destination: Destination | None = None,
+        message: ActiveMQMessage | None = None,
+        redelivery_counter: int = 0,
+        command_id: int = 0,
+        response_required: bool = False,
+    ) -> None:
+        self.command_id = command_id
+        self.response_required = response_required
+        self.consumer_id = consumer_id
+        self.destination = destination
+        self.message = message
+        self.redelivery_counter = redelivery_counter
+
+
+class MessageAck(BaseCommand):
+    """What became of the messages first to last; see ENUMS AckType."""
+
+    __slots__ = (
+        "destination",
+        "transaction_id",
+        "consumer_id",
+        "ack_type",
+        "first_message_id",
+        "last_message_id",
+        "message_count",
+        "poison_cause",
+    )
+    TYPE: ClassVar[int] = 22
+    LAYOUT: ClassVar[tuple[Field, ...]] = (
+        *BaseCommand.LAYOUT,
+        Field("destination", CACHED, 1),
+        Field("transaction_id", CACHED, 1),
+        Field("consumer_id", CACHED, 1),
+        Field("ack_type", BYTE, 1),
+        Field("first_message_id", NESTED, 1),
+        Field("last_message_id", NESTED, 1),
+        Field("message_count", INT, 1),
+        Field("poison_cause", THROWABLE, 7),
+    )
+
+    def __init__(
+        self,
+        destination: Destination | None = None,
+        transaction_id: TransactionId | None = None,
+        consumer_id: ConsumerId | None = None,
+        ack_type: int = 0,
+        first_message_id: MessageId | None = None,
+        last_message_id: MessageId | None = None,
+        message_count: int = 0,
+        poison_cause: Throwable | None = None,
+        command_id: int = 0,
+        response_required: bool = False,
+    ) -> None:
+        self.command_id = command_id
+        self.response_required = response_required
+        self.destination = destination
+        self.transaction_id = transaction_id
+        self.consumer_id = consumer_id
+        self.ack_type = ack_type
+        self.first_message_id = first_message_id
+        self.last_message_id = last_message_id
+        self.message_count = message_count
+        self.poison_cause = poison_cause
+
+
+class MessageDispatchNotification(BaseCommand):
+    """Tells a standby which consumer got a message."""
+
+    __slots__ = (
+        "consumer_id",
+        "destination",
+        "delivery_sequence_id",
+        "message_id",
+    )
+    TYPE: ClassVar[int] = 90
+    LAYOUT: ClassVar[tuple[Field, ...]] = (
+        *BaseCommand.LAYOUT,
+        Field("consumer_id", CACHED, 1),
+        Field("destination", CACHED, 1),
+        Field("delivery_sequence_id", LONG, 1),
+        Field("message_id", NESTED, 1),
+    )
+
+    def __init__(
+        self,
+        consumer_id: ConsumerId | None = None,
+        destination: Destination | None = None,
+        delivery_sequence_id: int = 0,
+        message_id: MessageId | None = None,
+        command_id: int = 0,
+        response_required: bool = False,
+    ) -> None:
+        self.command_id = command_id
+        self.response_required = response_required
+        self.consumer_id = consumer_id
+        self.destination = destination
+        self.delivery_sequence_id = delivery_sequence_id
+        self.message_id = message_id
+
+
+class TransactionInfo(BaseCommand):
+    """A step of a transaction; see TransactionType."""
+
+    __slots__ = (
+        "connection_id",
+        "transaction_id",
+        "type",
+    )
+    TYPE: ClassVar[int] = 7
+    LAYOUT: ClassVar[tuple[Field, ...]] = (
+        *BaseCommand.LAYOUT,
+        Field("connection_id", CACHED, 1),
+        Field("transaction_id", CACHED, 1),
+        Field("type", BYTE, 1),
+    )
+
+    def __init__(
+        self,
+        connection_id: ConnectionId | None = None,
+        transaction_id: TransactionId | None = None,
+        type: int = 0,
+        command_id: int = 0,
+        response_required: bool = False,
+    ) -> None:
+        self.command_id = command_id
+        self.response_required = response_required
+        self.connection_id = connection_id
+        self.transaction_id = transaction_id
+        self.type = type

@@ -1,0 +1,296 @@
+"""Identifiers. They hash once, compare by value and are shared freely; don't change them.
+
+The one exception is `MessageId.broker_sequence_id`, which the broker sets when it takes
+the message; it is no part of identity. (ENCODING section 9)
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from pyjms.wire.openwire.commands.base import (
+    BYTES,
+    CACHED,
+    INT,
+    LONG,
+    STRING,
+    DataStructure,
+    Field,
+)
+
+__all__ = [
+    "BrokerId",
+    "ConnectionId",
+    "ConsumerId",
+    "LocalTransactionId",
+    "MessageId",
+    "ProducerId",
+    "SessionId",
+    "TransactionId",
+    "XATransactionId",
+]
+
+
+class _NameId(DataStructure):
+    __slots__ = ("_hash", "value")
+    LAYOUT: ClassVar[tuple[Field, ...]] = (Field("value", STRING, 1),)
+
+    def __init__(self, value: str | None = None) -> None:
+        self.value = value
+        self._hash = hash((self.TYPE, value))
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or (
+            isinstance(other, _NameId)
+            and self.TYPE == other.TYPE
+            and self.value == other.value
+        )
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __str__(self) -> str:
+        return self.value or ""
+
+
+class BrokerId(_NameId):
+    """A broker."""
+
+    __slots__ = ()
+    TYPE: ClassVar[int] = 124
+
+
+class ConnectionId(_NameId):
+    """A connection: `ID:host-port-millis-n:1`."""
+
+    __slots__ = ()
+    TYPE: ClassVar[int] = 120
+
+
+class SessionId(DataStructure):
+    """A session of a connection, from 1; -1 is the one that needs no SessionInfo."""
+
+    __slots__ = ("_hash", "connection_id", "value")
+    TYPE: ClassVar[int] = 121
+    LAYOUT: ClassVar[tuple[Field, ...]] = (
+        Field("connection_id", STRING, 1),
+        Field("value", LONG, 1),
+    )
+
+    def __init__(self, connection_id: str | None = None, value: int = 0) -> None:
+        self.connection_id = connection_id
+        self.value = value
+        self._hash = hash((121, connection_id, value))
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or (
+            isinstance(other, SessionId)
+            and self.value == other.value
+            and self.connection_id == other.connection_id
+        )
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __str__(self) -> str:
+        return f"{self.connection_id}:{self.value}"
+
+
+class ConsumerId(DataStructure):
+    """A consumer of a session."""
+
+    __slots__ = ("_hash", "connection_id", "session_id", "value")
+    TYPE: ClassVar[int] = 122
+    LAYOUT: ClassVar[tuple[Field, ...]] = (
+        Field("connection_id", STRING, 1),
+        Field("session_id", LONG, 1),
+        Field("value", LONG, 1),
+    )
+
+    def __init__(
+        self, connection_id: str | None = None, session_id: int = 0, value: int = 0
+    ) -> None:
+        self.connection_id = connection_id
+        self.session_id = session_id
+        self.value = value
+        self._hash = hash((122, connection_id, session_id, value))
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or (
+            isinstance(other, ConsumerId)
+            and self.value == other.value
+            and self.session_id == other.session_id
+            and self.connection_id == other.connection_id
+        )
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __str__(self) -> str:
+        return f"{self.connection_id}:{self.session_id}:{self.value}"
+
+
+class ProducerId(DataStructure):
+    """A producer of a session."""
+
+    __slots__ = ("_hash", "connection_id", "session_id", "value")
+    TYPE: ClassVar[int] = 123
+    LAYOUT: ClassVar[tuple[Field, ...]] = (
+        Field("connection_id", STRING, 1),
+        Field("value", LONG, 1),
+        Field("session_id", LONG, 1),
+    )
+
+    def __init__(
+        self, connection_id: str | None = None, value: int = 0, session_id: int = 0
+    ) -> None:
+        self.connection_id = connection_id
+        self.value = value
+        self.session_id = session_id
+        self._hash = hash((123, connection_id, session_id, value))
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or (
+            isinstance(other, ProducerId)
+            and self.value == other.value
+            and self.session_id == other.session_id
+            and self.connection_id == other.connection_id
+        )
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __str__(self) -> str:
+        return f"{self.connection_id}:{self.session_id}:{self.value}"
+
+
+class MessageId(DataStructure):
+    """A message: its producer and that producer's sequence number, from 1."""
+
+    __slots__ = (
+        "_hash",
+        "broker_sequence_id",
+        "producer_id",
+        "producer_sequence_id",
+        "text_view",
+    )
+    TYPE: ClassVar[int] = 110
+    LAYOUT: ClassVar[tuple[Field, ...]] = (
+        Field("text_view", STRING, 10),
+        Field("producer_id", CACHED, 1),
+        Field("producer_sequence_id", LONG, 1),
+        Field("broker_sequence_id", LONG, 1),
+    )
+
+    def __init__(
+        self,
+        text_view: str | None = None,
+        producer_id: ProducerId | None = None,
+        producer_sequence_id: int = 0,
+        broker_sequence_id: int = 0,
+    ) -> None:
+        self.text_view = text_view
+        self.producer_id = producer_id
+        self.producer_sequence_id = producer_sequence_id
+        self.broker_sequence_id = broker_sequence_id
+        self._hash = hash((producer_id, producer_sequence_id))
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or (
+            isinstance(other, MessageId)
+            and self.producer_sequence_id == other.producer_sequence_id
+            and self.producer_id == other.producer_id
+        )
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __str__(self) -> str:
+        if self.text_view is not None:
+            return (
+                self.text_view
+                if self.text_view.startswith("ID:")
+                else f"ID:{self.text_view}"
+            )
+        return f"{self.producer_id}:{self.producer_sequence_id}"
+
+
+class TransactionId(DataStructure):
+    """A local or an XA transaction."""
+
+    __slots__ = ()
+
+
+class LocalTransactionId(TransactionId):
+    """A transaction of one connection, from 1."""
+
+    __slots__ = ("_hash", "connection_id", "value")
+    TYPE: ClassVar[int] = 111
+    LAYOUT: ClassVar[tuple[Field, ...]] = (
+        Field("value", LONG, 1),
+        Field("connection_id", CACHED, 1),
+    )
+
+    def __init__(
+        self, value: int = 0, connection_id: ConnectionId | None = None
+    ) -> None:
+        self.value = value
+        self.connection_id = connection_id
+        self._hash = hash((111, value, connection_id))
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or (
+            isinstance(other, LocalTransactionId)
+            and self.value == other.value
+            and self.connection_id == other.connection_id
+        )
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __str__(self) -> str:
+        return f"TX:{self.connection_id}:{self.value}"
+
+
+class XATransactionId(TransactionId):
+    """A branch of a distributed transaction."""
+
+    __slots__ = ("_hash", "branch_qualifier", "format_id", "global_transaction_id")
+    TYPE: ClassVar[int] = 112
+    LAYOUT: ClassVar[tuple[Field, ...]] = (
+        Field("format_id", INT, 1),
+        Field("global_transaction_id", BYTES, 1),
+        Field("branch_qualifier", BYTES, 1),
+    )
+
+    def __init__(
+        self,
+        format_id: int = 0,
+        global_transaction_id: bytes | None = None,
+        branch_qualifier: bytes | None = None,
+    ) -> None:
+        self.format_id = format_id
+        self.global_transaction_id = global_transaction_id
+        self.branch_qualifier = branch_qualifier
+        self._hash = hash((112, format_id, global_transaction_id, branch_qualifier))
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or (
+            isinstance(other, XATransactionId)
+            and self.format_id == other.format_id
+            and self.global_transaction_id == other.global_transaction_id
+            and self.branch_qualifier == other.branch_qualifier
+        )
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __str__(self) -> str:
+        gtrid = _signed_hex(self.global_transaction_id)
+        bqual = _signed_hex(self.branch_qualifier)
+        return f"XID:[{self.format_id},globalId={gtrid},branchId={bqual}]"
+
+
+def _signed_hex(data: bytes | None) -> str:
+    """Print each byte as Java's Integer.toHexString does: sign-extended, unpadded."""
+    return "".join(f"{b | 0xFFFFFF00 if b > 127 else b:x}" for b in data or b"")

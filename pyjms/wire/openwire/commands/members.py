@@ -1,0 +1,265 @@
+"""Commands: what a connection adds and removes: consumers, producers, destinations."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from pyjms.jms.destination import Destination
+from pyjms.wire.openwire.commands.base import (
+    ARRAY,
+    BOOLEAN,
+    BYTE,
+    CACHED,
+    INT,
+    LONG,
+    NESTED,
+    STRING,
+    BaseCommand,
+    DataStructure,
+    Field,
+)
+from pyjms.wire.openwire.commands.ids import (
+    BrokerId,
+    ConnectionId,
+    ConsumerId,
+    ProducerId,
+)
+
+__all__ = [
+    "ConsumerInfo",
+    "DestinationInfo",
+    "ProducerInfo",
+    "RemoveInfo",
+    "RemoveSubscriptionInfo",
+]
+
+
+class ConsumerInfo(BaseCommand):
+    """Opens a consumer: where, what and how much at a time."""
+
+    __slots__ = (
+        "consumer_id",
+        "browser",
+        "destination",
+        "prefetch_size",
+        "maximum_pending_message_limit",
+        "dispatch_async",
+        "selector",
+        "client_id",
+        "subscription_name",
+        "no_local",
+        "exclusive",
+        "retroactive",
+        "priority",
+        "broker_path",
+        "additional_predicate",
+        "network_subscription",
+        "optimized_acknowledge",
+        "no_range_acks",
+        "network_consumer_path",
+    )
+    TYPE: ClassVar[int] = 5
+    LAYOUT: ClassVar[tuple[Field, ...]] = (
+        *BaseCommand.LAYOUT,
+        Field("consumer_id", CACHED, 1),
+        Field("browser", BOOLEAN, 1),
+        Field("destination", CACHED, 1),
+        Field("prefetch_size", INT, 1),
+        Field("maximum_pending_message_limit", INT, 1),
+        Field("dispatch_async", BOOLEAN, 1),
+        Field("selector", STRING, 1),
+        Field("client_id", STRING, 10),
+        Field("subscription_name", STRING, 1),
+        Field("no_local", BOOLEAN, 1),
+        Field("exclusive", BOOLEAN, 1),
+        Field("retroactive", BOOLEAN, 1),
+        Field("priority", BYTE, 1),
+        Field("broker_path", ARRAY, 1),
+        Field("additional_predicate", NESTED, 1),
+        Field("network_subscription", BOOLEAN, 1),
+        Field("optimized_acknowledge", BOOLEAN, 1),
+        Field("no_range_acks", BOOLEAN, 1),
+        Field("network_consumer_path", ARRAY, 4),
+    )
+
+    def __init__(
+        self,
+        consumer_id: ConsumerId | None = None,
+        browser: bool = False,
+        destination: Destination | None = None,
+        prefetch_size: int = 0,
+        maximum_pending_message_limit: int = 0,
+        dispatch_async: bool = False,
+        selector: str | None = None,
+        client_id: str | None = None,
+        subscription_name: str | None = None,
+        no_local: bool = False,
+        exclusive: bool = False,
+        retroactive: bool = False,
+        priority: int = 0,
+        broker_path: list[BrokerId | None] | None = None,
+        additional_predicate: DataStructure | None = None,
+        network_subscription: bool = False,
+        optimized_acknowledge: bool = False,
+        no_range_acks: bool = False,
+        network_consumer_path: list[ConsumerId | None] | None = None,
+        command_id: int = 0,
+        response_required: bool = False,
+    ) -> None:
+        self.command_id = command_id
+        self.response_required = response_required
+        self.consumer_id = consumer_id
+        self.browser = browser
+        self.destination = destination
+        self.prefetch_size = prefetch_size
+        self.maximum_pending_message_limit = maximum_pending_message_limit
+        self.dispatch_async = dispatch_async
+        self.selector = selector
+        self.client_id = client_id
+        self.subscription_name = subscription_name
+        self.no_local = no_local
+        self.exclusive = exclusive
+        self.retroactive = retroactive
+        self.priority = priority
+        self.broker_path = broker_path
+        self.additional_predicate = additional_predicate
+        self.network_subscription = network_subscription
+        self.optimized_acknowledge = optimized_acknowledge
+        self.no_range_acks = no_range_acks
+        self.network_consumer_path = network_consumer_path
+
+
+class ProducerInfo(BaseCommand):
+    """Opens a producer; without a destination it is anonymous."""
+
+    __slots__ = (
+        "producer_id",
+        "destination",
+        "broker_path",
+        "dispatch_async",
+        "window_size",
+    )
+    TYPE: ClassVar[int] = 6
+    LAYOUT: ClassVar[tuple[Field, ...]] = (
+        *BaseCommand.LAYOUT,
+        Field("producer_id", CACHED, 1),
+        Field("destination", CACHED, 1),
+        Field("broker_path", ARRAY, 1),
+        Field("dispatch_async", BOOLEAN, 2),
+        Field("window_size", INT, 3),
+    )
+
+    def __init__(
+        self,
+        producer_id: ProducerId | None = None,
+        destination: Destination | None = None,
+        broker_path: list[BrokerId | None] | None = None,
+        dispatch_async: bool = False,
+        window_size: int = 0,
+        command_id: int = 0,
+        response_required: bool = False,
+    ) -> None:
+        self.command_id = command_id
+        self.response_required = response_required
+        self.producer_id = producer_id
+        self.destination = destination
+        self.broker_path = broker_path
+        self.dispatch_async = dispatch_async
+        self.window_size = window_size
+
+
+class DestinationInfo(BaseCommand):
+    """Adds (operation_type 0) or removes (1) a destination."""
+
+    __slots__ = (
+        "connection_id",
+        "destination",
+        "operation_type",
+        "timeout",
+        "broker_path",
+    )
+    TYPE: ClassVar[int] = 8
+    LAYOUT: ClassVar[tuple[Field, ...]] = (
+        *BaseCommand.LAYOUT,
+        Field("connection_id", CACHED, 1),
+        Field("destination", CACHED, 1),
+        Field("operation_type", BYTE, 1),
+        Field("timeout", LONG, 1),
+        Field("broker_path", ARRAY, 1),
+    )
+
+    def __init__(
+        self,
+        connection_id: ConnectionId | None = None,
+        destination: Destination | None = None,
+        operation_type: int = 0,
+        timeout: int = 0,
+        broker_path: list[BrokerId | None] | None = None,
+        command_id: int = 0,
+        response_required: bool = False,
+    ) -> None:
+        self.command_id = command_id
+        self.response_required = response_required
+        self.connection_id = connection_id
+        self.destination = destination
+        self.operation_type = operation_type
+        self.timeout = timeout
+        self.broker_path = broker_path
+
+
+class RemoveInfo(BaseCommand):
+    """Removes the connection, session, consumer or producer named by object_id."""
+
+    __slots__ = (
+        "object_id",
+        "last_delivered_sequence_id",
+    )
+    TYPE: ClassVar[int] = 12
+    LAYOUT: ClassVar[tuple[Field, ...]] = (
+        *BaseCommand.LAYOUT,
+        Field("object_id", CACHED, 1),
+        Field("last_delivered_sequence_id", LONG, 5),
+    )
+
+    def __init__(
+        self,
+        object_id: DataStructure | None = None,
+        last_delivered_sequence_id: int = -2,
+        command_id: int = 0,
+        response_required: bool = False,
+    ) -> None:
+        self.command_id = command_id
+        self.response_required = response_required
+        self.object_id = object_id
+        self.last_delivered_sequence_id = last_delivered_sequence_id
+
+
+class RemoveSubscriptionInfo(BaseCommand):
+    """Ends a durable subscription."""
+
+    __slots__ = (
+        "connection_id",
+        "subscription_name",
+        "client_id",
+    )
+    TYPE: ClassVar[int] = 9
+    LAYOUT: ClassVar[tuple[Field, ...]] = (
+        *BaseCommand.LAYOUT,
+        Field("connection_id", CACHED, 1),
+        Field("subscription_name", STRING, 1),
+        Field("client_id", STRING, 1),
+    )
+
+    def __init__(
+        self,
+        connection_id: ConnectionId | None = None,
+        subscription_name: str | None = None,
+        client_id: str | None = None,
+        command_id: int = 0,
+        response_required: bool = False,
+    ) -> None:
+        self.command_id = command_id
+        self.response_required = response_required
+        self.connection_id = connection_id
+        self.subscription_name = subscription_name
+        self.client_id = client_id

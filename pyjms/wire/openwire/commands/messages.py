@@ -1,0 +1,247 @@
+"""Commands: the seven message types."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from pyjms.jms.destination import Destination
+from pyjms.wire.openwire.commands.base import (
+    ARRAY,
+    BOOLEAN,
+    BYTE,
+    BYTES,
+    CACHED,
+    INT,
+    LONG,
+    NESTED,
+    STRING,
+    BaseCommand,
+    DataStructure,
+    Field,
+)
+from pyjms.wire.openwire.commands.ids import (
+    BrokerId,
+    ConsumerId,
+    ProducerId,
+    MessageId,
+    TransactionId,
+)
+
+__all__ = [
+    "ActiveMQBlobMessage",
+    "ActiveMQBytesMessage",
+    "ActiveMQMapMessage",
+    "ActiveMQMessage",
+    "ActiveMQObjectMessage",
+    "ActiveMQStreamMessage",
+    "ActiveMQTextMessage",
+]
+
+
+class ActiveMQMessage(BaseCommand):
+    """A message without a body, and what all messages have.
+
+    `raw` is no field: the loose, uncached, version 12 body as it came in (without size
+    and type), kept so that the broker stores and dispatches the bytes it was given.
+    """
+
+    __slots__ = (
+        "producer_id",
+        "destination",
+        "transaction_id",
+        "original_destination",
+        "message_id",
+        "original_transaction_id",
+        "group_id",
+        "group_sequence",
+        "correlation_id",
+        "persistent",
+        "expiration",
+        "priority",
+        "reply_to",
+        "timestamp",
+        "type",
+        "content",
+        "marshalled_properties",
+        "data_structure",
+        "target_consumer_id",
+        "compressed",
+        "redelivery_counter",
+        "broker_path",
+        "arrival",
+        "user_id",
+        "received_by_df_bridge",
+        "droppable",
+        "cluster",
+        "broker_in_time",
+        "broker_out_time",
+        "jms_xgroup_first_for_consumer",
+        "raw",
+    )
+    TYPE: ClassVar[int] = 23
+    MARSHALL_AWARE: ClassVar[bool] = True
+    LAYOUT: ClassVar[tuple[Field, ...]] = (
+        *BaseCommand.LAYOUT,
+        Field("producer_id", CACHED, 1),
+        Field("destination", CACHED, 1),
+        Field("transaction_id", CACHED, 1),
+        Field("original_destination", CACHED, 1),
+        Field("message_id", NESTED, 1),
+        Field("original_transaction_id", CACHED, 1),
+        Field("group_id", STRING, 1),
+        Field("group_sequence", INT, 1),
+        Field("correlation_id", STRING, 1),
+        Field("persistent", BOOLEAN, 1),
+        Field("expiration", LONG, 1),
+        Field("priority", BYTE, 1),
+        Field("reply_to", NESTED, 1),
+        Field("timestamp", LONG, 1),
+        Field("type", STRING, 1),
+        Field("content", BYTES, 1),
+        Field("marshalled_properties", BYTES, 1),
+        Field("data_structure", NESTED, 1),
+        Field("target_consumer_id", CACHED, 1),
+        Field("compressed", BOOLEAN, 1),
+        Field("redelivery_counter", INT, 1),
+        Field("broker_path", ARRAY, 1),
+        Field("arrival", LONG, 1),
+        Field("user_id", STRING, 1),
+        Field("received_by_df_bridge", BOOLEAN, 1),
+        Field("droppable", BOOLEAN, 2),
+        Field("cluster", ARRAY, 3),
+        Field("broker_in_time", LONG, 3),
+        Field("broker_out_time", LONG, 3),
+        Field("jms_xgroup_first_for_consumer", BOOLEAN, 10),
+    )
+
+    def __init__(
+        self,
+        producer_id: ProducerId | None = None,
+        destination: Destination | None = None,
+        transaction_id: TransactionId | None = None,
+        original_destination: Destination | None = None,
+        message_id: MessageId | None = None,
+        original_transaction_id: TransactionId | None = None,
+        group_id: str | None = None,
+        group_sequence: int = 0,
+        correlation_id: str | None = None,
+        persistent: bool = False,
+        expiration: int = 0,
+        priority: int = 0,
+        reply_to: Destination | None = None,
+        timestamp: int = 0,
+        type: str | None = None,
+        content: bytes | None = None,
+        marshalled_properties: bytes | None = None,
+        data_structure: DataStructure | None = None,
+        target_consumer_id: ConsumerId | None = None,
+        compressed: bool = False,
+        redelivery_counter: int = 0,
+        broker_path: list[BrokerId | None] | None = None,
+        arrival: int = 0,
+        user_id: str | None = None,
+        received_by_df_bridge: bool = False,
+        droppable: bool = False,
+        cluster: list[BrokerId | None] | None = None,
+        broker_in_time: int = 0,
+        broker_out_time: int = 0,
+        jms_xgroup_first_for_consumer: bool = False,
+        command_id: int = 0,
+        response_required: bool = False,
+    ) -> None:
+        self.command_id = command_id
+        self.response_required = response_required
+        self.producer_id = producer_id
+        self.destination = destination
+        self.transaction_id = transaction_id
+        self.original_destination = original_destination
+        self.message_id = message_id
+        self.original_transaction_id = original_transaction_id
+        self.group_id = group_id
+        self.group_sequence = group_sequence
+        self.correlation_id = correlation_id
+        self.persistent = persistent
+        self.expiration = expiration
+        self.priority = priority
+        self.reply_to = reply_to
+        self.timestamp = timestamp
+        self.type = type
+        self.content = content
+        self.marshalled_properties = marshalled_properties
+        self.data_structure = data_structure
+        self.target_consumer_id = target_consumer_id
+        self.compressed = compressed
+        self.redelivery_counter = redelivery_counter
+        self.broker_path = broker_path
+        self.arrival = arrival
+        self.user_id = user_id
+        self.received_by_df_bridge = received_by_df_bridge
+        self.droppable = droppable
+        self.cluster = cluster
+        self.broker_in_time = broker_in_time
+        self.broker_out_time = broker_out_time
+        self.jms_xgroup_first_for_consumer = jms_xgroup_first_for_consumer
+        self.raw: bytes | None = None
+
+
+class ActiveMQBytesMessage(ActiveMQMessage):
+    """A message of raw bytes."""
+
+    __slots__ = ()
+    TYPE: ClassVar[int] = 24
+
+
+class ActiveMQMapMessage(ActiveMQMessage):
+    """A message of names and typed values."""
+
+    __slots__ = ()
+    TYPE: ClassVar[int] = 25
+
+
+class ActiveMQObjectMessage(ActiveMQMessage):
+    """A message with a serialized Java object, opaque here."""
+
+    __slots__ = ()
+    TYPE: ClassVar[int] = 26
+
+
+class ActiveMQStreamMessage(ActiveMQMessage):
+    """A message of typed values in a row."""
+
+    __slots__ = ()
+    TYPE: ClassVar[int] = 27
+
+
+class ActiveMQTextMessage(ActiveMQMessage):
+    """A message of text."""
+
+    __slots__ = ()
+    TYPE: ClassVar[int] = 28
+
+
+class ActiveMQBlobMessage(ActiveMQMessage):
+    """A message that names a large body elsewhere."""
+
+    __slots__ = (
+        "remote_blob_url",
+        "mime_type",
+        "deleted_by_broker",
+    )
+    TYPE: ClassVar[int] = 29
+    LAYOUT: ClassVar[tuple[Field, ...]] = (
+        *ActiveMQMessage.LAYOUT,
+        Field("remote_blob_url", STRING, 3),
+        Field("mime_type", STRING, 3),
+        Field("deleted_by_broker", BOOLEAN, 3),
+    )
+
+    def __init__(
+        self,
+        remote_blob_url: str | None = None,
+        mime_type: str | None = "application/octet-stream",
+        deleted_by_broker: bool = False,
+    ) -> None:
+        super().__init__()
+        self.remote_blob_url = remote_blob_url
+        self.mime_type = mime_type
+        self.deleted_by_broker = deleted_by_broker

@@ -1,0 +1,121 @@
+"""Commands: answers to commands."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from pyjms.wire.openwire.commands.base import (
+    ARRAY,
+    INT,
+    NESTED,
+    THROWABLE,
+    BaseCommand,
+    DataStructure,
+    Field,
+    Throwable,
+)
+
+__all__ = [
+    "DataArrayResponse",
+    "DataResponse",
+    "ExceptionResponse",
+    "IntegerResponse",
+    "Response",
+]
+
+
+class Response(BaseCommand):
+    """Done."""
+
+    __slots__ = ("correlation_id",)
+    TYPE: ClassVar[int] = 30
+    LAYOUT: ClassVar[tuple[Field, ...]] = (
+        *BaseCommand.LAYOUT,
+        Field("correlation_id", INT, 1),
+    )
+
+    def __init__(
+        self,
+        correlation_id: int = 0,
+        command_id: int = 0,
+        response_required: bool = False,
+    ) -> None:
+        self.command_id = command_id
+        self.response_required = response_required
+        self.correlation_id = correlation_id
+
+
+class ExceptionResponse(Response):
+    """Failed, and why."""
+
+    __slots__ = ("exception",)
+    TYPE: ClassVar[int] = 31
+    LAYOUT: ClassVar[tuple[Field, ...]] = (
+        *Response.LAYOUT,
+        Field("exception", THROWABLE, 1),
+    )
+
+    def __init__(
+        self,
+        correlation_id: int = 0,
+        exception: Throwable | None = None,
+    ) -> None:
+        super().__init__(correlation_id)
+        self.exception = exception
+
+
+class DataResponse(Response):
+    """Done; one value."""
+
+    __slots__ = ("data",)
+    TYPE: ClassVar[int] = 32
+    LAYOUT: ClassVar[tuple[Field, ...]] = (
+        *Response.LAYOUT,
+        Field("data", NESTED, 1),
+    )
+
+    def __init__(
+        self,
+        correlation_id: int = 0,
+        data: DataStructure | None = None,
+    ) -> None:
+        super().__init__(correlation_id)
+        self.data = data
+
+
+class DataArrayResponse(Response):
+    """Done; several values."""
+
+    __slots__ = ("data",)
+    TYPE: ClassVar[int] = 33
+    LAYOUT: ClassVar[tuple[Field, ...]] = (
+        *Response.LAYOUT,
+        Field("data", ARRAY, 1),
+    )
+
+    def __init__(
+        self,
+        correlation_id: int = 0,
+        data: list[DataStructure | None] | None = None,
+    ) -> None:
+        super().__init__(correlation_id)
+        self.data = data
+
+
+class IntegerResponse(Response):
+    """Done; a number."""
+
+    __slots__ = ("result",)
+    TYPE: ClassVar[int] = 34
+    LAYOUT: ClassVar[tuple[Field, ...]] = (
+        *Response.LAYOUT,
+        Field("result", INT, 1),
+    )
+
+    def __init__(
+        self,
+        correlation_id: int = 0,
+        result: int = 0,
+    ) -> None:
+        super().__init__(correlation_id)
+        self.result = result
