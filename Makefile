@@ -1,0 +1,37 @@
+# Each target sets up what it needs in .venv; Python 3.11 or newer and the package index are enough.
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
+BIN := .venv/bin
+
+.PHONY: run test check bench docs compiled nightly venv
+
+venv: .venv/.ready
+.venv/.ready: pyproject.toml examples/requirements.txt
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade "pip>=25.1"
+	$(BIN)/pip install --quiet --editable ".[uvloop,msgspec]" --group dev
+	$(BIN)/pip install --quiet --no-deps --require-hashes --requirement examples/requirements.txt
+	touch $@
+
+run: venv
+	$(BIN)/python -m examples.flights
+
+test: venv
+	$(BIN)/python -m pytest -m "not nightly and not activemq"
+
+check: venv
+	$(BIN)/ruff check . && $(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/codespell
+
+bench: venv
+	$(BIN)/python -m benchmarks
+
+compiled: venv
+	$(BIN)/python -m benchmarks.compiled
+
+nightly: venv
+	$(BIN)/python -m pytest -m "nightly or not activemq" --timeout 600
+
+docs: venv
+	$(BIN)/pyjms config schema --output docs/application.schema.json
