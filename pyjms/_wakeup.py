@@ -11,6 +11,8 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable
+from contextvars import Context, copy_context
+from functools import partial
 from typing import Any
 
 import anyio
@@ -70,20 +72,25 @@ def spawn(
     *args: Any,
     name: str,
     on_error: Callable[[BaseException], None] | None = None,
+    context: Context | None = None,
 ) -> BackgroundTask:
     """Start `function(*args)` in the background of the running loop and return its handle.
 
     The task belongs to nobody's task group: whoever spawns it cancels it and waits for it.
     An exception goes to `on_error` (called on the loop), else to the log with its trace.
+    `context` holds the context variables it starts with; by default a copy of the caller's.
     """
+    context = context or copy_context()
     task = BackgroundTask(name)
     if sniffio.current_async_library() == "trio":
         import trio  # noqa: PLC0415 - only where it runs
 
-        trio.lowlevel.spawn_system_task(task._run, function, args, on_error, name=name)
+        trio.lowlevel.spawn_system_task(
+            task._run, function, args, on_error, name=name, context=context
+        )
     else:
         native = asyncio.get_running_loop().create_task(
-            task._run(function, args, on_error), name=name
+            task._run(function, args, on_error), name=name, context=context
         )
         _asyncio_tasks.add(native)
         native.add_done_callback(_asyncio_tasks.discard)
@@ -95,9 +102,11 @@ class LoopHandle:
 
     def __init__(self) -> None:
         self.token: EventLoopToken = current_token()
+        self._library = sniffio.current_async_library()
         native: Any = self.token.native_token
         self._call_soon: Callable[..., object] = (
-            native.call_soon_threadsafe
+            # a thread's own context would not say which library runs here
+            partial(native.call_soon_threadsafe, context=copy_context())
             if isinstance(native, asyncio.AbstractEventLoop)
             else native.run_sync_soon
         )
@@ -108,6 +117,11 @@ class LoopHandle:
             return current_token() == self.token
         except RuntimeError:
             return False
+
+    def adopt(self, context: Context) -> Context:
+        """Return `context`, a thread's, made fit for tasks on this loop."""
+        context.run(sniffio.current_async_library_cvar.set, self._library)
+        return context
 
     def call_soon(self, function: Callable[..., object], *args: Any) -> None:
         """Run `function(*args)` on the loop, from any thread.

@@ -17,7 +17,7 @@ from pyjms.wire.openwire.commands.connection import (
 )
 from pyjms.wire.openwire.commands.control import (
     ConnectionControl,
-    ConnectionError,
+    ConnectionError,  # noqa: A004 - the wire's name
     ConsumerControl,
     ControlCommand,
     FlushCommand,
@@ -84,6 +84,7 @@ from pyjms.wire.openwire.commands.responses import (
 )
 
 __all__ = [
+    "TYPES",
     "AckType",
     "ActiveMQBlobMessage",
     "ActiveMQBytesMessage",
@@ -140,7 +141,6 @@ __all__ = [
     "ShutdownInfo",
     "StackTraceElement",
     "SubscriptionInfo",
-    "TYPES",
     "Throwable",
     "TransactionId",
     "TransactionInfo",

@@ -31,17 +31,17 @@ class BrokerInfo(BaseCommand):
 
     __slots__ = (
         "broker_id",
-        "broker_url",
-        "peer_broker_infos",
         "broker_name",
-        "slave_broker",
-        "master_broker",
-        "fault_tolerant_configuration",
-        "duplex_connection",
-        "network_connection",
-        "connection_id",
         "broker_upload_url",
+        "broker_url",
+        "connection_id",
+        "duplex_connection",
+        "fault_tolerant_configuration",
+        "master_broker",
+        "network_connection",
         "network_properties",
+        "peer_broker_infos",
+        "slave_broker",
     )
     TYPE: ClassVar[int] = 2
     LAYOUT: ClassVar[tuple[Field, ...]] = (
@@ -97,17 +97,17 @@ class ConnectionInfo(BaseCommand):
     """Opens a connection: its ids and credentials."""
 
     __slots__ = (
-        "connection_id",
+        "broker_master_connector",
+        "broker_path",
         "client_id",
+        "client_ip",
+        "client_master",
+        "connection_id",
+        "failover_reconnect",
+        "fault_tolerant",
+        "manageable",
         "password",
         "user_name",
-        "broker_path",
-        "broker_master_connector",
-        "manageable",
-        "client_master",
-        "fault_tolerant",
-        "failover_reconnect",
-        "client_ip",
     )
     TYPE: ClassVar[int] = 3
     LAYOUT: ClassVar[tuple[Field, ...]] = (

@@ -45,8 +45,8 @@ class WireFormatInfo(Command):
 
     __slots__ = (
         "magic",
-        "version",
         "marshalled_properties",
+        "version",
     )
     TYPE: ClassVar[int] = 1
     MARSHALL_AWARE: ClassVar[bool] = True
@@ -109,12 +109,12 @@ class FlushCommand(BaseCommand):
     TYPE: ClassVar[int] = 15
 
 
-class ConnectionError(BaseCommand):
+class ConnectionError(BaseCommand):  # noqa: A001 - the wire's name
     """An error nobody waits for."""
 
     __slots__ = (
-        "exception",
         "connection_id",
+        "exception",
     )
     TYPE: ClassVar[int] = 16
     LAYOUT: ClassVar[tuple[Field, ...]] = (
@@ -140,11 +140,11 @@ class ConsumerControl(BaseCommand):
     """Changes a consumer while it lives: prefetch, close."""
 
     __slots__ = (
-        "destination",
         "close",
         "consumer_id",
-        "prefetch",
+        "destination",
         "flush",
+        "prefetch",
         "start",
         "stop",
     )
@@ -188,13 +188,13 @@ class ConnectionControl(BaseCommand):
 
     __slots__ = (
         "close",
+        "connected_brokers",
         "exit",
         "fault_tolerant",
+        "rebalance_connection",
+        "reconnect_to",
         "resume",
         "suspend",
-        "connected_brokers",
-        "reconnect_to",
-        "rebalance_connection",
         "token",
     )
     TYPE: ClassVar[int] = 18
@@ -214,7 +214,7 @@ class ConnectionControl(BaseCommand):
     def __init__(
         self,
         close: bool = False,
-        exit: bool = False,
+        exit: bool = False,  # noqa: A002 - the wire's name
         fault_tolerant: bool = False,
         resume: bool = False,
         suspend: bool = False,

@@ -63,14 +63,14 @@ class TransactionType(IntEnum):
 
 
 class MessagePull(BaseCommand):
-    """Asks for one message on a consumer without prefetch; timeout in ms, 0 for ever, -1 not at all."""
+    """Asks for one message without prefetch; timeout in ms, 0 for ever, -1 not at all."""
 
     __slots__ = (
         "consumer_id",
-        "destination",
-        "timeout",
         "correlation_id",
+        "destination",
         "message_id",
+        "timeout",
     )
     TYPE: ClassVar[int] = 20
     LAYOUT: ClassVar[tuple[Field, ...]] = (
@@ -140,14 +140,14 @@ class MessageAck(BaseCommand):
     """What became of the messages first to last; see ENUMS AckType."""
 
     __slots__ = (
-        "destination",
-        "transaction_id",
-        "consumer_id",
         "ack_type",
+        "consumer_id",
+        "destination",
         "first_message_id",
         "last_message_id",
         "message_count",
         "poison_cause",
+        "transaction_id",
     )
     TYPE: ClassVar[int] = 22
     LAYOUT: ClassVar[tuple[Field, ...]] = (
@@ -192,8 +192,8 @@ class MessageDispatchNotification(BaseCommand):
 
     __slots__ = (
         "consumer_id",
-        "destination",
         "delivery_sequence_id",
+        "destination",
         "message_id",
     )
     TYPE: ClassVar[int] = 90
@@ -242,7 +242,7 @@ class TransactionInfo(BaseCommand):
         self,
         connection_id: ConnectionId | None = None,
         transaction_id: TransactionId | None = None,
-        type: int = 0,
+        type: int = 0,  # noqa: A002 - the wire's name
         command_id: int = 0,
         response_required: bool = False,
     ) -> None:

@@ -41,9 +41,7 @@ class _NameId(DataStructure):
 
     def __eq__(self, other: object) -> bool:
         return self is other or (
-            isinstance(other, _NameId)
-            and self.TYPE == other.TYPE
-            and self.value == other.value
+            isinstance(other, _NameId) and self.TYPE == other.TYPE and self.value == other.value
         )
 
     def __hash__(self) -> int:
@@ -207,11 +205,7 @@ class MessageId(DataStructure):
 
     def __str__(self) -> str:
         if self.text_view is not None:
-            return (
-                self.text_view
-                if self.text_view.startswith("ID:")
-                else f"ID:{self.text_view}"
-            )
+            return self.text_view if self.text_view.startswith("ID:") else f"ID:{self.text_view}"
         return f"{self.producer_id}:{self.producer_sequence_id}"
 
 
@@ -231,9 +225,7 @@ class LocalTransactionId(TransactionId):
         Field("connection_id", CACHED, 1),
     )
 
-    def __init__(
-        self, value: int = 0, connection_id: ConnectionId | None = None
-    ) -> None:
+    def __init__(self, value: int = 0, connection_id: ConnectionId | None = None) -> None:
         self.value = value
         self.connection_id = connection_id
         self._hash = hash((111, value, connection_id))

@@ -38,25 +38,25 @@ class ConsumerInfo(BaseCommand):
     """Opens a consumer: where, what and how much at a time."""
 
     __slots__ = (
-        "consumer_id",
-        "browser",
-        "destination",
-        "prefetch_size",
-        "maximum_pending_message_limit",
-        "dispatch_async",
-        "selector",
-        "client_id",
-        "subscription_name",
-        "no_local",
-        "exclusive",
-        "retroactive",
-        "priority",
-        "broker_path",
         "additional_predicate",
-        "network_subscription",
-        "optimized_acknowledge",
-        "no_range_acks",
+        "broker_path",
+        "browser",
+        "client_id",
+        "consumer_id",
+        "destination",
+        "dispatch_async",
+        "exclusive",
+        "maximum_pending_message_limit",
         "network_consumer_path",
+        "network_subscription",
+        "no_local",
+        "no_range_acks",
+        "optimized_acknowledge",
+        "prefetch_size",
+        "priority",
+        "retroactive",
+        "selector",
+        "subscription_name",
     )
     TYPE: ClassVar[int] = 5
     LAYOUT: ClassVar[tuple[Field, ...]] = (
@@ -133,10 +133,10 @@ class ProducerInfo(BaseCommand):
     """Opens a producer; without a destination it is anonymous."""
 
     __slots__ = (
-        "producer_id",
-        "destination",
         "broker_path",
+        "destination",
         "dispatch_async",
+        "producer_id",
         "window_size",
     )
     TYPE: ClassVar[int] = 6
@@ -172,11 +172,11 @@ class DestinationInfo(BaseCommand):
     """Adds (operation_type 0) or removes (1) a destination."""
 
     __slots__ = (
+        "broker_path",
         "connection_id",
         "destination",
         "operation_type",
         "timeout",
-        "broker_path",
     )
     TYPE: ClassVar[int] = 8
     LAYOUT: ClassVar[tuple[Field, ...]] = (
@@ -211,8 +211,8 @@ class RemoveInfo(BaseCommand):
     """Removes the connection, session, consumer or producer named by object_id."""
 
     __slots__ = (
-        "object_id",
         "last_delivered_sequence_id",
+        "object_id",
     )
     TYPE: ClassVar[int] = 12
     LAYOUT: ClassVar[tuple[Field, ...]] = (
@@ -223,7 +223,7 @@ class RemoveInfo(BaseCommand):
 
     def __init__(
         self,
-        object_id: DataStructure | None = None,
+        object_id: DataStructure | Destination | None = None,
         last_delivered_sequence_id: int = -2,
         command_id: int = 0,
         response_required: bool = False,
@@ -238,9 +238,9 @@ class RemoveSubscriptionInfo(BaseCommand):
     """Ends a durable subscription."""
 
     __slots__ = (
+        "client_id",
         "connection_id",
         "subscription_name",
-        "client_id",
     )
     TYPE: ClassVar[int] = 9
     LAYOUT: ClassVar[tuple[Field, ...]] = (

@@ -22,8 +22,8 @@ from pyjms.wire.openwire.commands.base import (
 from pyjms.wire.openwire.commands.ids import (
     BrokerId,
     ConsumerId,
-    ProducerId,
     MessageId,
+    ProducerId,
     TransactionId,
 )
 
@@ -46,37 +46,37 @@ class ActiveMQMessage(BaseCommand):
     """
 
     __slots__ = (
-        "producer_id",
-        "destination",
-        "transaction_id",
-        "original_destination",
-        "message_id",
-        "original_transaction_id",
-        "group_id",
-        "group_sequence",
-        "correlation_id",
-        "persistent",
-        "expiration",
-        "priority",
-        "reply_to",
-        "timestamp",
-        "type",
-        "content",
-        "marshalled_properties",
-        "data_structure",
-        "target_consumer_id",
-        "compressed",
-        "redelivery_counter",
-        "broker_path",
         "arrival",
-        "user_id",
-        "received_by_df_bridge",
-        "droppable",
-        "cluster",
         "broker_in_time",
         "broker_out_time",
+        "broker_path",
+        "cluster",
+        "compressed",
+        "content",
+        "correlation_id",
+        "data_structure",
+        "destination",
+        "droppable",
+        "expiration",
+        "group_id",
+        "group_sequence",
         "jms_xgroup_first_for_consumer",
+        "marshalled_properties",
+        "message_id",
+        "original_destination",
+        "original_transaction_id",
+        "persistent",
+        "priority",
+        "producer_id",
         "raw",
+        "received_by_df_bridge",
+        "redelivery_counter",
+        "reply_to",
+        "target_consumer_id",
+        "timestamp",
+        "transaction_id",
+        "type",
+        "user_id",
     )
     TYPE: ClassVar[int] = 23
     MARSHALL_AWARE: ClassVar[bool] = True
@@ -130,10 +130,10 @@ class ActiveMQMessage(BaseCommand):
         priority: int = 0,
         reply_to: Destination | None = None,
         timestamp: int = 0,
-        type: str | None = None,
+        type: str | None = None,  # noqa: A002 - the wire's name
         content: bytes | None = None,
         marshalled_properties: bytes | None = None,
-        data_structure: DataStructure | None = None,
+        data_structure: DataStructure | Destination | None = None,
         target_consumer_id: ConsumerId | None = None,
         compressed: bool = False,
         redelivery_counter: int = 0,
@@ -223,9 +223,9 @@ class ActiveMQBlobMessage(ActiveMQMessage):
     """A message that names a large body elsewhere."""
 
     __slots__ = (
-        "remote_blob_url",
-        "mime_type",
         "deleted_by_broker",
+        "mime_type",
+        "remote_blob_url",
     )
     TYPE: ClassVar[int] = 29
     LAYOUT: ClassVar[tuple[Field, ...]] = (

@@ -18,12 +18,12 @@ from pyjms.wire.openwire.commands.base import (
     DataStructure,
     Field,
 )
+from pyjms.wire.openwire.commands.delivery import MessageAck
 from pyjms.wire.openwire.commands.ids import (
     BrokerId,
     MessageId,
     TransactionId,
 )
-from pyjms.wire.openwire.commands.delivery import MessageAck
 from pyjms.wire.openwire.commands.members import ConsumerInfo
 
 __all__ = [
@@ -42,8 +42,8 @@ class DiscoveryEvent(DataStructure):
     """A broker seen by a discovery agent."""
 
     __slots__ = (
-        "service_name",
         "broker_name",
+        "service_name",
     )
     TYPE: ClassVar[int] = 40
     LAYOUT: ClassVar[tuple[Field, ...]] = (
@@ -64,11 +64,11 @@ class JournalTopicAck(DataStructure):
     """Journal: a topic acknowledgement."""
 
     __slots__ = (
+        "client_id",
         "destination",
         "message_id",
         "message_sequence_id",
         "subscription_name",
-        "client_id",
         "transaction_id",
     )
     TYPE: ClassVar[int] = 50
@@ -152,7 +152,7 @@ class JournalTransaction(DataStructure):
     def __init__(
         self,
         transaction_id: TransactionId | None = None,
-        type: int = 0,
+        type: int = 0,  # noqa: A002 - the wire's name
         was_prepared: bool = False,
     ) -> None:
         self.transaction_id = transaction_id
@@ -166,10 +166,10 @@ class SubscriptionInfo(DataStructure):
     __slots__ = (
         "client_id",
         "destination",
-        "selector",
-        "subscription_name",
-        "subscribed_destination",
         "no_local",
+        "selector",
+        "subscribed_destination",
+        "subscription_name",
     )
     TYPE: ClassVar[int] = 55
     LAYOUT: ClassVar[tuple[Field, ...]] = (
@@ -202,9 +202,9 @@ class NetworkBridgeFilter(DataStructure):
     """What a bridge lets pass."""
 
     __slots__ = (
-        "network_broker_id",
-        "message_ttl",
         "consumer_ttl",
+        "message_ttl",
+        "network_broker_id",
     )
     TYPE: ClassVar[int] = 91
     LAYOUT: ClassVar[tuple[Field, ...]] = (

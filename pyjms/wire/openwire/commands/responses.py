@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from pyjms.jms.destination import Destination
 from pyjms.wire.openwire.commands.base import (
     ARRAY,
     INT,
@@ -77,7 +78,7 @@ class DataResponse(Response):
     def __init__(
         self,
         correlation_id: int = 0,
-        data: DataStructure | None = None,
+        data: DataStructure | Destination | None = None,
     ) -> None:
         super().__init__(correlation_id)
         self.data = data
@@ -96,7 +97,7 @@ class DataArrayResponse(Response):
     def __init__(
         self,
         correlation_id: int = 0,
-        data: list[DataStructure | None] | None = None,
+        data: list[DataStructure | Destination | None] | None = None,
     ) -> None:
         super().__init__(correlation_id)
         self.data = data

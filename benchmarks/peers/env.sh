@@ -1,0 +1,7 @@
+# Source this (bash), then run the side-by-side benchmark: our broker, our driver, our Python.
+_root="$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)"
+export PYJMS_BENCH_PYTHON="$_root/.venv/bin/python"
+export PYJMS_BENCH_DRIVER="$_root/benchmarks/peers/driver.py"
+export PYJMS_BROKER_CMD="$_root/.venv/bin/pyjms broker start --ephemeral --openwire 127.0.0.1:{openwire}"
+export PYJMS_BROKER_NP_CMD="$PYJMS_BROKER_CMD"
+unset _root

@@ -1,0 +1,340 @@
+"""The filter that tells of connections, destinations, consumers, producers and lost messages.
+
+What is the case is also kept, for those who subscribe later: they get it replayed, to
+themselves alone (V-A2). Advisory topics and their consumers are not told of. A Java client
+needs the temporary destinations': it sends to none that it has not heard of.
+(ActiveMQ section 11; ENCODING section 17)
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import TYPE_CHECKING
+
+from broker.advisory import topics
+from broker.advisory.audience import Audience
+from broker.advisory.messages import AdvisoryProducer
+from broker.chain.copies import copied, readdressed
+from broker.context import ConnectionContext
+from broker.filter import Broker, BrokerFilter
+from broker.policy.wildcard import matches
+from broker.region.topic_subscription import TopicSubscription
+from pyjms.errors import JMSException
+from pyjms.jms.destination import Destination, Topic
+from pyjms.wire.openwire.commands import (
+    Command,
+    ConnectionId,
+    ConnectionInfo,
+    ConsumerId,
+    ConsumerInfo,
+    DataStructure,
+    DestinationInfo,
+    ProducerId,
+    ProducerInfo,
+    RemoveInfo,
+    RemoveSubscriptionInfo,
+    Throwable,
+)
+
+if TYPE_CHECKING:
+    from broker.region.destination import BrokerDestination
+    from broker.region.message import MessageReference
+    from broker.region.region_broker import RegionBroker
+    from broker.region.subscription import Subscription
+
+__all__ = ["AdvisoryBroker"]
+
+logger = logging.getLogger(__name__)
+
+_ADDED, _REMOVED = 0, 1
+_NOTHING: dict[str, object] = {}
+
+
+class AdvisoryBroker(BrokerFilter):
+    """Sends advisory messages about what passes, after it has passed."""
+
+    def __init__(
+        self,
+        next_broker: Broker,
+        producer: AdvisoryProducer,
+        region: RegionBroker,
+        *,
+        anonymous_producers: bool = False,
+    ) -> None:
+        super().__init__(next_broker)
+        self._producer = producer
+        self._region = region
+        self._anonymous_producers = anonymous_producers
+        self._audience = Audience()
+        self._connections: dict[ConnectionId, ConnectionInfo] = {}
+        self._destinations: dict[Destination, DestinationInfo] = {}
+        self._consumers: dict[ConsumerId, ConsumerInfo] = {}
+        self._producers: dict[tuple[ProducerId, Destination | None], ProducerInfo] = {}
+        self._durable: dict[tuple[str | None, str | None], Destination] = {}
+
+    # connections
+    def add_connection(self, context: ConnectionContext, info: ConnectionInfo) -> None:
+        self.next.add_connection(context, info)
+        if info.connection_id is not None:
+            shown = copied(info)
+            shown.password = ""
+            self._connections[info.connection_id] = shown
+            self._tell(Topic(topics.CONNECTION), shown)
+
+    def remove_connection(
+        self, context: ConnectionContext, info: ConnectionInfo, error: Exception | None
+    ) -> None:
+        self.next.remove_connection(context, info, error)
+        if info.connection_id is not None and info.connection_id in self._connections:
+            del self._connections[info.connection_id]
+            self._tell(Topic(topics.CONNECTION), _removal(info.connection_id, info))
+
+    # destinations
+    def add_destination(
+        self, context: ConnectionContext, destination: Destination, create_temporary: bool = False
+    ) -> BrokerDestination:
+        answer = self.next.add_destination(context, destination, create_temporary)
+        if destination not in self._destinations:
+            self._destination_added(DestinationInfo(context.connection_id, destination, _ADDED))
+        return answer
+
+    def add_destination_info(self, context: ConnectionContext, info: DestinationInfo) -> None:
+        self.next.add_destination_info(context, info)
+        self._destination_added(info)
+
+    def remove_destination(
+        self, context: ConnectionContext, destination: Destination, timeout: float
+    ) -> None:
+        self.next.remove_destination(context, destination, timeout)
+        self._destination_removed(context, destination)
+
+    def remove_destination_info(self, context: ConnectionContext, info: DestinationInfo) -> None:
+        self.next.remove_destination_info(context, info)
+        if info.destination is not None:
+            self._destination_removed(context, info.destination)
+
+    def _destination_added(self, info: DestinationInfo) -> None:
+        destination = info.destination
+        if (
+            destination is None
+            or destination in self._destinations
+            or topics.is_advisory_topic(destination)
+        ):
+            return
+        self._destinations[destination] = info
+        self._tell(topics.destination_topic(destination), info)
+
+    def _destination_removed(self, context: ConnectionContext, destination: Destination) -> None:
+        info = self._destinations.pop(destination, None)
+        if info is None:
+            return
+        removal = copied(info)
+        removal.operation_type = _REMOVED
+        self._tell(topics.destination_topic(destination), removal)
+        for topic in topics.topics_about(destination):
+            if self._region.destinations_matching(topic):
+                self.next.remove_destination(context, topic, -1)
+
+    # consumers
+    def add_consumer(self, context: ConnectionContext, info: ConsumerInfo) -> Subscription:
+        subscription = self.next.add_consumer(context, info)
+        self._audience.add(info)
+        destination = info.destination
+        if destination is None or info.consumer_id is None:
+            return subscription
+        if topics.is_advisory_topic(destination):
+            for member in destination.composite_destinations:
+                self._replay(member, info.consumer_id)
+        else:
+            self._consumers[info.consumer_id] = info
+            if info.subscription_name is not None:
+                self._durable[context.client_id, info.subscription_name] = destination
+            self._tell_of_consumer(destination, info)
+        return subscription
+
+    def remove_consumer(
+        self, context: ConnectionContext, info: ConsumerInfo, last_delivered_sequence_id: int
+    ) -> None:
+        self.next.remove_consumer(context, info, last_delivered_sequence_id)
+        self._audience.remove(info.consumer_id)
+        destination, consumer_id = info.destination, info.consumer_id
+        if destination is None or consumer_id is None:
+            return
+        if self._consumers.pop(consumer_id, None) is not None and self._is_there(destination):
+            self._tell_of_consumer(destination, _removal(consumer_id, info))
+
+    def remove_subscription(self, context: ConnectionContext, info: RemoveSubscriptionInfo) -> None:
+        self.next.remove_subscription(context, info)
+        durable_on = self._durable.pop((info.client_id, info.subscription_name), None)
+        if durable_on is not None:
+            self._tell_of_consumer(durable_on, info)
+
+    # producers
+    def add_producer(self, context: ConnectionContext, info: ProducerInfo) -> None:
+        self.next.add_producer(context, info)
+        if info.producer_id is not None and self._told_of(info):
+            self._producers[info.producer_id, info.destination] = info
+            self._tell_of_producer(info.destination, info)
+
+    def remove_producer(self, context: ConnectionContext, info: ProducerInfo) -> None:
+        self.next.remove_producer(context, info)
+        if info.producer_id is None or not self._told_of(info):
+            return
+        self._producers.pop((info.producer_id, info.destination), None)
+        if info.destination is None or self._is_there(info.destination):
+            self._tell_of_producer(info.destination, _removal(info.producer_id, info))
+
+    def _told_of(self, info: ProducerInfo) -> bool:
+        if info.destination is None:
+            return self._anonymous_producers
+        return not topics.is_advisory_topic(info.destination)
+
+    # messages
+    def message_expired(
+        self,
+        context: ConnectionContext,
+        reference: MessageReference,
+        subscription: Subscription | None,
+    ) -> None:
+        self.next.message_expired(context, reference, subscription)
+        self._tell_of_message(
+            topics.expired_topic, reference, {"orignalMessageId": str(reference.message_id)}
+        )
+
+    def send_to_dead_letter_queue(
+        self,
+        context: ConnectionContext,
+        reference: MessageReference,
+        subscription: Subscription | None,
+        cause: Throwable | None,
+    ) -> bool:
+        done = self.next.send_to_dead_letter_queue(context, reference, subscription, cause)
+        if done:
+            self._tell_of_message(partial(topics.about, "MessageDLQd"), reference, _NOTHING)
+        return done
+
+    def message_consumed(self, context: ConnectionContext, reference: MessageReference) -> None:
+        self.next.message_consumed(context, reference)
+        self._tell_of_message(
+            partial(topics.about, "MessageConsumed"), reference, _origin(reference)
+        )
+
+    def message_discarded(
+        self,
+        context: ConnectionContext,
+        reference: MessageReference,
+        subscription: Subscription | None,
+    ) -> None:
+        self.next.message_discarded(context, reference, subscription)
+        properties = _origin(reference)
+        if subscription is not None:
+            properties["consumerId"] = str(subscription.info.consumer_id)
+            if isinstance(subscription, TopicSubscription):
+                properties["discardedCount"] = subscription.discarded_count
+        self._tell_of_message(partial(topics.about, "MessageDiscarded"), reference, properties)
+
+    def slow_consumer(
+        self,
+        context: ConnectionContext,
+        destination: BrokerDestination,
+        subscription: Subscription,
+    ) -> None:
+        self.next.slow_consumer(context, destination, subscription)
+        if topics.is_advisory_topic(destination.destination):
+            return
+        topic = topics.about("SlowConsumer", destination.destination)
+        if self._audience.hears(topic):
+            properties = {"consumerId": str(subscription.info.consumer_id)}
+            self._send(topic, subscription.info, None, properties)
+
+    # telling
+    def _is_there(self, destination: Destination) -> bool:
+        """Whether an end on `destination` is news: not when a temporary went with it (V-A1)."""
+        return not destination.is_temporary or destination in self._destinations
+
+    def _tell_of_consumer(
+        self, destination: Destination, about: Command, target: ConsumerId | None = None
+    ) -> None:
+        topic = topics.consumer_topic(destination)
+        if self._audience.hears(topic):
+            there = self._region.destinations_matching(destination)
+            count = sum(d.statistics.consumers for d in there)
+            self._send(topic, about, target, {"consumerCount": count})
+
+    def _tell_of_producer(
+        self, destination: Destination | None, about: Command, target: ConsumerId | None = None
+    ) -> None:
+        topic = topics.producer_topic(destination)
+        if self._audience.hears(topic):
+            there = () if destination is None else self._region.destinations_matching(destination)
+            count = sum(d.statistics.producers for d in there)
+            self._send(topic, about, target, {"producerCount": count})
+
+    def _tell_of_message(
+        self,
+        topic_for: Callable[[Destination], Topic],
+        reference: MessageReference,
+        properties: Mapping[str, object],
+    ) -> None:
+        message = reference.message
+        destination = message.destination
+        if destination is None or topics.is_advisory_topic(destination):
+            return
+        topic = topic_for(destination)
+        if self._audience.hears(topic):
+            shown = readdressed(message, destination, message.original_destination)
+            shown.content = None
+            self._send(topic, shown, None, properties)
+
+    def _tell(self, topic: Topic, about: Command, target: ConsumerId | None = None) -> None:
+        if self._audience.hears(topic):
+            self._send(topic, about, target, _NOTHING)
+
+    def _send(
+        self,
+        topic: Topic,
+        about: Command,
+        target: ConsumerId | None,
+        properties: Mapping[str, object],
+    ) -> None:
+        message = self._producer.message(topic, about, target, properties)
+        try:
+            self.next.send(self._producer.exchange(), message)
+        except JMSException:
+            logger.warning("Failed to send an advisory to %s", topic, exc_info=True)
+
+    def _replay(self, topic: Destination, target: ConsumerId) -> None:
+        """Tell `target`, newly on `topic`, what is the case (V-A2)."""
+        name = topic.physical_name
+        if name == topics.CONNECTION:
+            for connection in self._connections.values():
+                self._tell(Topic(name), connection, target)
+        elif name in topics.DESTINATION_KINDS:
+            kind = topics.DESTINATION_KINDS[name]
+            for destination, added in list(self._destinations.items()):
+                if kind == destination.TYPE:
+                    self._tell(Topic(name), added, target)
+        elif name.startswith(topics.CONSUMER_PREFIX):
+            for consumer in list(self._consumers.values()):
+                if consumer.destination is not None and matches(
+                    topic, topics.consumer_topic(consumer.destination)
+                ):
+                    self._tell_of_consumer(consumer.destination, consumer, target)
+        elif name.startswith(topics.PRODUCER_PREFIX):
+            for producer in list(self._producers.values()):
+                if matches(topic, topics.producer_topic(producer.destination)):
+                    self._tell_of_producer(producer.destination, producer, target)
+
+
+def _origin(reference: MessageReference) -> dict[str, object]:
+    """Where a message was; the misspelt names are the official ones."""
+    return {
+        "orignalMessageId": str(reference.message_id),
+        "orignalDestination": reference.destination.destination.qualified_name,
+    }
+
+
+def _removal(object_id: DataStructure, info: Command) -> RemoveInfo:
+    return RemoveInfo(object_id, response_required=info.response_required)

@@ -1,0 +1,93 @@
+"""The names of advisory topics. (ActiveMQ section 11; ENCODING section 17)"""
+
+from __future__ import annotations
+
+from pyjms.jms.destination import Destination, Queue, TemporaryQueue, TemporaryTopic, Topic
+
+__all__ = [
+    "CONNECTION",
+    "CONSUMER_PREFIX",
+    "DESTINATION_KINDS",
+    "PREFIX",
+    "PRODUCER_PREFIX",
+    "about",
+    "consumer_topic",
+    "destination_topic",
+    "expired_topic",
+    "is_advisory_topic",
+    "producer_topic",
+    "topics_about",
+]
+
+PREFIX = "ActiveMQ.Advisory."
+CONNECTION = PREFIX + "Connection"
+CONSUMER_PREFIX = PREFIX + "Consumer."
+PRODUCER_PREFIX = PREFIX + "Producer."
+ANONYMOUS_PRODUCER = PRODUCER_PREFIX + "Anonymous"
+
+_KIND: dict[int, str] = {
+    Queue.TYPE: "Queue",
+    Topic.TYPE: "Topic",
+    TemporaryQueue.TYPE: "TempQueue",
+    TemporaryTopic.TYPE: "TempTopic",
+}
+DESTINATION_KINDS: dict[str, int] = {PREFIX + word: code for code, word in _KIND.items()}
+"""Topic name of a destination advisory -> the type of destination it is about."""
+
+_ABOUT_A_DESTINATION = (
+    "Consumer", "Producer", "Expired", "NoConsumer", "SlowConsumer", "FastProducer",
+    "MessageDiscarded", "MessageDelivered", "MessageConsumed", "MessageDLQd", "FULL",
+)  # fmt: skip
+
+
+def is_advisory_topic(destination: Destination | None) -> bool:
+    """Whether `destination`, or a member of the composite, is an advisory topic."""
+    if destination is None or not destination.is_topic:
+        return False
+    if destination.is_composite:
+        return any(is_advisory_topic(member) for member in destination.composite_destinations)
+    return destination.physical_name.startswith(PREFIX)
+
+
+def _lasting_kind(destination: Destination) -> str:
+    return "Queue" if destination.is_queue else "Topic"
+
+
+def _escaped(destination: Destination) -> str:
+    return destination.physical_name.replace(",", "&sbquo;")
+
+
+def destination_topic(destination: Destination) -> Topic:
+    """Where the making and removal of `destination` is told."""
+    return Topic(PREFIX + _KIND[destination.TYPE])
+
+
+def consumer_topic(destination: Destination) -> Topic:
+    """Where consumers of `destination` are told of; temporaries use Queue and Topic too."""
+    return Topic(f"{CONSUMER_PREFIX}{_lasting_kind(destination)}.{_escaped(destination)}")
+
+
+def producer_topic(destination: Destination | None) -> Topic:
+    """Where producers on `destination` are told of; None: those without a destination."""
+    if destination is None:
+        return Topic(ANONYMOUS_PRODUCER)
+    return Topic(f"{PRODUCER_PREFIX}{_lasting_kind(destination)}.{_escaped(destination)}")
+
+
+def expired_topic(destination: Destination) -> Topic:
+    """Where expired messages of `destination` are told of."""
+    return Topic(f"{PREFIX}Expired.{_lasting_kind(destination)}.{_escaped(destination)}")
+
+
+def about(event: str, destination: Destination) -> Topic:
+    """Where `event` ("SlowConsumer", "MessageDLQd" ...) on `destination` is told (V-A1)."""
+    return Topic(f"{PREFIX}{event}.{_KIND[destination.TYPE]}.{_escaped(destination)}")
+
+
+def topics_about(destination: Destination) -> list[Topic]:
+    """All advisory topics that are about `destination` alone (D10)."""
+    kinds = dict.fromkeys((_lasting_kind(destination), _KIND[destination.TYPE]))
+    name = _escaped(destination)
+    return [
+        Topic(f"{PREFIX}{event}.{kind}.{name}") for event in _ABOUT_A_DESTINATION for kind in kinds
+    ]

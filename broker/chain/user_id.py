@@ -1,0 +1,21 @@
+"""populateJMSXUserID: stamps each message with its sender's login name. (ActiveMQ B5)"""
+
+from __future__ import annotations
+
+from broker.completion import Completion
+from broker.context import ProducerExchange
+from broker.filter import BrokerFilter
+from pyjms.wire.openwire.commands import ActiveMQMessage
+
+__all__ = ["UserIDBroker"]
+
+
+class UserIDBroker(BrokerFilter):
+    """Overwrites a message's user id, so that no client can claim another's name."""
+
+    def send(self, exchange: ProducerExchange, message: ActiveMQMessage) -> Completion | None:
+        user_name = exchange.context.user_name
+        if message.user_id != user_name:
+            message.user_id = user_name
+            message.raw = None
+        return self.next.send(exchange, message)

@@ -1,0 +1,1 @@
+"""`pyjms broker`: the command line of the broker."""

@@ -1,0 +1,62 @@
+"""The typer application that entry point group `pyjms.cli` mounts as `pyjms broker`.
+
+Imports stay small: what a command needs is imported when it runs.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+__all__ = ["app", "start"]
+
+app = typer.Typer(name="broker", help="The bundled message broker.", no_args_is_help=True)
+
+
+@app.callback()
+def broker() -> None:
+    """The bundled message broker."""
+
+
+@app.command()
+def start(
+    config: Annotated[
+        Path | None, typer.Option(help="broker.yaml: attributes, policies, connectors.")
+    ] = None,
+    data: Annotated[
+        Path | None, typer.Option(help="Directory for the journal (not in this version).")
+    ] = None,
+    ephemeral: Annotated[
+        bool, typer.Option("--ephemeral", help="Keep messages in memory only.")
+    ] = False,
+    openwire: Annotated[
+        str | None,
+        typer.Option(metavar="HOST:PORT", help="Where OpenWire clients connect; port 0: any."),
+    ] = None,
+    stomp: Annotated[
+        str | None,
+        typer.Option(
+            metavar="HOST:PORT", help="Where STOMP clients connect (not in this version)."
+        ),
+    ] = None,
+    name: Annotated[str | None, typer.Option(help="The broker's name.")] = None,
+) -> None:
+    """Run a broker until SIGTERM or SIGINT.
+
+    Prints one line per connector once it accepts connections. Without --openwire and
+    --config it listens on 127.0.0.1:61616.
+    """
+    from broker.cli.start import run
+
+    raise typer.Exit(
+        run(
+            config=config,
+            data=data,
+            ephemeral=ephemeral,
+            openwire=openwire,
+            stomp=stomp,
+            name=name,
+        )
+    )

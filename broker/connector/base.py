@@ -1,0 +1,103 @@
+"""What every connector is: a door of the broker, and the connections that came in.
+
+A connector belongs to the loop that started it. It is told of its connections' ends by the
+connections themselves; nothing here waits except `start` and `stop`. (ActiveMQ U8, U9)
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Protocol
+
+from broker.filter import Broker
+from pyjms.transport.uri import TransportURI
+from pyjms.wire.openwire.commands import BrokerId, ConnectionId
+
+if TYPE_CHECKING:
+    from broker.connector.connection import BrokerConnection
+
+__all__ = ["MAXIMUM_CONNECTIONS", "BrokerHost", "ConnectionRegistry", "TransportConnector"]
+
+MAXIMUM_CONNECTIONS = 5000  # ActiveMQ has no limit; nothing here is unbounded
+
+
+class ConnectionRegistry:
+    """All live connections of one broker by connection id, over all its connectors. (C8)"""
+
+    def __init__(self) -> None:
+        self.by_id: dict[ConnectionId, BrokerConnection] = {}
+
+    def claim(self, connection_id: ConnectionId, connection: BrokerConnection) -> None:
+        """Give the id to `connection`; another one that had it is cut off first: the last wins."""
+        former = self.by_id.get(connection_id)
+        if former is not None and former is not connection:
+            former.replaced()
+        self.by_id[connection_id] = connection
+
+    def release(self, connection_id: ConnectionId, connection: BrokerConnection) -> None:
+        """Take the id back, unless somebody else has it by now."""
+        if self.by_id.get(connection_id) is connection:
+            del self.by_id[connection_id]
+
+
+class BrokerHost(Protocol):
+    """What connectors need of the broker service that they belong to."""
+
+    @property
+    def broker_name(self) -> str: ...
+
+    @property
+    def broker_id(self) -> BrokerId: ...
+
+    @property
+    def broker(self) -> Broker:
+        """The outermost link of the filter chain."""
+
+    @property
+    def connections(self) -> ConnectionRegistry: ...
+
+    @property
+    def rollback_only_on_async_exception(self) -> bool:
+        """Whether a oneway command that fails spoils the commit of its transaction. (C5)"""
+
+    async def stop(self) -> None:
+        """Stop the broker; called for one that vm:// made when its last client has gone."""
+
+
+class TransportConnector(ABC):
+    """A door of the broker."""
+
+    def __init__(self, host: BrokerHost, uri: TransportURI, name: str | None = None) -> None:
+        self.host = host
+        self.uri = uri
+        self.name = name or str(uri)
+        self.maximum_connections = MAXIMUM_CONNECTIONS
+        self.maximum_producers_per_connection: int | None = None
+        self.maximum_consumers_per_connection: int | None = None
+        self.connections: set[BrokerConnection] = set()
+        self.stopping = False
+
+    @property
+    @abstractmethod
+    def connect_uri(self) -> str:
+        """Where clients connect to; with the real port when the URI said 0."""
+
+    @abstractmethod
+    async def start(self) -> None:
+        """Accept connections from now on.
+
+        Raises:
+            ResourceAllocationException: the address cannot be bound.
+            ConfigurationException: an option is unknown or has a bad value.
+        """
+
+    @abstractmethod
+    async def stop(self) -> None:
+        """Accept no more, close every connection and wait for their ends. Idempotent."""
+
+    async def stop_connections(self) -> None:
+        """Close what has come in, after what is queued for the clients was written."""
+        for connection in list(self.connections):
+            connection.stop_soon()
+        for connection in list(self.connections):
+            await connection.wait_stopped()

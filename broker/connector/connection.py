@@ -1,0 +1,285 @@
+"""One client as the broker sees it: commands in, answers and dispatches out.
+
+`on_command` looks the handler up by the command's type and answers what asks for it:
+at once, when a Completion is done, or with the exception. What a client has opened goes
+away with its connection, in ActiveMQ's order. (ActiveMQ C1-C9, M2, M6)
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+import anyio
+
+from broker.completion import Completion
+from broker.connector.base import BrokerHost, TransportConnector
+from broker.connector.errors import log_bug, to_throwable
+from broker.connector.handlers import HANDLERS, unsupported
+from broker.connector.state import ConnectionState, SessionState
+from broker.context import ConsumerExchange, ProducerExchange
+from pyjms import _clock
+from pyjms._wakeup import BackgroundTask, spawn
+from pyjms.errors import ConnectionFailedException, JMSException, LocalProtocolError
+from pyjms.transport.base import Transport
+from pyjms.wire.openwire.commands import (
+    ActiveMQMessage,
+    BrokerInfo,
+    Command,
+    ConnectionId,
+    ConsumerId,
+    ExceptionResponse,
+    LocalTransactionId,
+    MessageDispatch,
+    ProducerAck,
+    ProducerId,
+    Response,
+)
+from pyjms.wire.openwire.commands import (
+    ConnectionError as ConnectionErrorCommand,
+)
+
+__all__ = ["LAST_DELIVERED_UNKNOWN", "BrokerConnection"]
+
+logger = logging.getLogger(__name__)
+
+LAST_DELIVERED_UNKNOWN = -2
+_FIXED_MESSAGE_SIZE = 1024  # what a message counts beside its body and properties
+
+
+class BrokerConnection:
+    """A connection that came in through a connector. Belongs to the broker's loop."""
+
+    def __init__(
+        self, host: BrokerHost, connector: TransportConnector, transport: Transport
+    ) -> None:
+        self.host = host
+        self.connector = connector
+        self.broker = host.broker
+        self.states: dict[ConnectionId, ConnectionState] = {}
+        self.producers: dict[ProducerId, ProducerExchange] = {}
+        self.consumers: dict[ConsumerId, ConsumerExchange] = {}
+        self._transport = transport
+        self._oneway = transport.oneway
+        self._closed = False
+        self._parked = 0
+        self._start_task: BackgroundTask | None = None
+        self._stop_task: BackgroundTask | None = None
+        self._late_stop: BackgroundTask | None = None
+        self._stopped = anyio.Event()
+        transport.listener = self
+
+    @property
+    def remote_address(self) -> str:
+        return self._transport.remote_address
+
+    def start_soon(self) -> None:
+        """Negotiate with the client and serve it, in the background."""
+        self.connector.connections.add(self)
+        self._start_task = spawn(
+            self._start, name=f"broker {self.remote_address} start", on_error=self._start_failed
+        )
+
+    async def _start(self) -> None:
+        # queued until the negotiation is over, so it is the first command the client gets (C6)
+        self._oneway(
+            BrokerInfo(
+                self.host.broker_id,
+                self.connector.connect_uri,
+                broker_name=self.host.broker_name,
+            )
+        )
+        await self._transport.start()
+
+    def _start_failed(self, error: BaseException) -> None:
+        logger.info("%s did not become a client: %s", self.remote_address, error)
+        self.stop_soon()
+
+    def stop_soon(self, error: Exception | None = None) -> None:
+        if self._stop_task is None:
+            self._stop_task = spawn(self._stop, error, name=f"broker {self.remote_address} stop")
+
+    def stop_later(self, seconds: float, error: Exception) -> None:
+        """Close the connection after `seconds`, time for the client to read its answer."""
+
+        async def wait_and_stop() -> None:
+            await _clock.sleep(seconds)
+            self.stop_soon(error)
+
+        if self._late_stop is None:
+            self._late_stop = spawn(wait_and_stop, name=f"broker {self.remote_address} late stop")
+
+    async def wait_stopped(self) -> None:
+        """Wait until the connection is closed and forgotten."""
+        await self._stopped.wait()
+
+    def replaced(self) -> None:
+        """Give way to a newer connection with the same connection id. (C8)"""
+        logger.warning("%s: another connection took over its id", self.remote_address)
+        error = JMSException("Another connection has the same connection id; this one is closed")
+        self.release(error)
+        self.stop_soon(error)
+
+    async def _stop(self, error: Exception | None) -> None:
+        try:
+            self.release(error)
+            for task in (self._start_task, self._late_stop):
+                if task is not None:
+                    task.cancel()
+                    await task.wait()
+            await self._transport.stop()
+        finally:
+            self.connector.connections.discard(self)
+            self._stopped.set()
+
+    # from the transport
+    def on_command(self, command: Command) -> None:
+        if self._closed:
+            return
+        try:
+            answer = HANDLERS.get(command.TYPE, unsupported)(self, command)
+        except Exception as error:
+            self._refuse(command, error)
+            return
+        if answer is None:
+            if command.response_required:
+                self.send_command(Response(command.command_id))
+        elif isinstance(answer, Completion):
+            self._answer_later(command, answer)
+        elif command.response_required:
+            answer.correlation_id = command.command_id
+            self.send_command(answer)
+
+    def on_exception(self, error: Exception) -> None:
+        if not self._closed:
+            logger.info("%s is gone: %s", self.remote_address, error)
+        self.release(error)
+        self.stop_soon(error)
+
+    # to the client
+    def dispatch(self, dispatch: MessageDispatch) -> None:
+        self.send_command(dispatch)
+
+    def send_command(self, command: Command) -> None:
+        if self._closed:
+            return
+        try:
+            self._oneway(command)
+        except ConnectionFailedException as error:
+            logger.debug("%s takes nothing any more: %s", self.remote_address, error)
+        except LocalProtocolError as error:
+            logger.warning("%s cannot be told: %s", self.remote_address, error)
+            self.stop_soon(error)
+
+    def service_exception(self, error: Exception) -> None:
+        identifier = next(iter(self.states), None)
+        self.send_command(ConnectionErrorCommand(to_throwable(error), identifier))
+
+    # sends that wait for space
+    def park(self, message: ActiveMQMessage, window: bool, answer: Completion) -> None:
+        """Let an unanswered send wait; without a window the whole connection waits with it. (M2)"""
+        if not window:
+            self._parked += 1
+            self._transport.pause_reading()
+
+        def done(completion: Completion) -> None:
+            if window:
+                self.send_producer_ack(message)
+            else:
+                self._parked -= 1
+                if self._parked == 0 and not self._closed:
+                    self._transport.resume_reading()
+            if completion.error is not None:
+                self._refuse(message, completion.error, acked=window)
+
+        answer.then(done)
+
+    def send_producer_ack(self, message: ActiveMQMessage) -> None:
+        """Open the producer's window by the size of `message`. (M6)"""
+        size = (
+            _FIXED_MESSAGE_SIZE
+            + len(message.marshalled_properties or b"")
+            + len(message.content or b"")
+        )
+        self.send_command(ProducerAck(message.producer_id, size))
+
+    # answers
+    def _answer_later(self, command: Command, answer: Completion) -> None:
+        def done(completion: Completion) -> None:
+            if completion.error is not None:
+                self._refuse(command, completion.error)
+            elif command.response_required:
+                self.send_command(Response(command.command_id))
+
+        answer.then(done)
+
+    def _refuse(self, command: Command, error: Exception, *, acked: bool = False) -> None:
+        log_bug(error, f"{type(command).__name__} of {self.remote_address}")
+        if command.response_required:
+            self.send_command(ExceptionResponse(command.command_id, to_throwable(error)))
+            return
+        if self.host.rollback_only_on_async_exception:
+            self._spoil_transaction(command, error)
+        if isinstance(command, ActiveMQMessage) and not acked and self._has_window(command):
+            self.send_producer_ack(command)  # refused or not, its bytes are off the window
+        self.service_exception(error)
+
+    def _has_window(self, message: ActiveMQMessage) -> bool:
+        exchange = None if message.producer_id is None else self.producers.get(message.producer_id)
+        return exchange is not None and exchange.info is not None and exchange.info.window_size > 0
+
+    def _spoil_transaction(self, command: Command, error: Exception) -> None:
+        xid = getattr(command, "transaction_id", None)
+        if isinstance(xid, LocalTransactionId) and xid.connection_id is not None:
+            state = self.states.get(xid.connection_id)
+            transaction = state.context.transactions.get(xid) if state is not None else None
+            if transaction is not None:
+                transaction.set_rollback_only(error)
+
+    # the end of what the client has
+    def release(self, error: Exception | None) -> None:
+        """Take everything of this client out of the broker. Idempotent. (C4)"""
+        if self._closed:
+            return
+        self._closed = True
+        for state in list(self.states.values()):
+            self.remove_connection(state, LAST_DELIVERED_UNKNOWN, error)
+
+    def remove_connection(
+        self, state: ConnectionState, last_delivered: int, error: Exception | None
+    ) -> None:
+        """Close one JMS connection: sessions, temporary destinations, transactions, itself."""
+        context = state.context
+        for session in list(state.sessions.values()):
+            self.remove_session(state, session, last_delivered)
+        for destination in list(state.temporary):
+            self._try(self.broker.remove_destination, context, destination, 0.0)
+        state.temporary.clear()
+        self._try(self.broker.remove_connection, context, state.info, error)
+        if state.info.connection_id is not None:
+            self.states.pop(state.info.connection_id, None)
+            self.host.connections.release(state.info.connection_id, self)
+
+    def remove_session(
+        self, state: ConnectionState, session: SessionState, last_delivered: int
+    ) -> None:
+        """Close a session: consumers, producers, itself."""
+        context = state.context
+        for consumer_id, consumer in list(session.consumers.items()):
+            self.consumers.pop(consumer_id, None)
+            self._try(self.broker.remove_consumer, context, consumer, last_delivered)
+        session.consumers.clear()
+        for producer_id, producer in list(session.producers.items()):
+            self.producers.pop(producer_id, None)
+            self._try(self.broker.remove_producer, context, producer)
+        session.producers.clear()
+        if session.info.session_id is not None:
+            state.sessions.pop(session.info.session_id, None)
+        self._try(self.broker.remove_session, context, session.info)
+
+    def _try(self, call: Callable[..., None], *args: object) -> None:
+        """Go on with the rest whatever happens: a client that goes must leave nothing behind."""
+        try:
+            call(*args)
+        except Exception:
+            logger.exception("%s: cleaning up failed", self.remote_address)

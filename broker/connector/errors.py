@@ -1,0 +1,79 @@
+"""Our exceptions as a Java client reads them: class to Java class name. (ENCODING section 14)
+
+The text is the reason alone: ActiveMQ's words, without our hint. An exception that is no
+JMSException is a bug of the broker: the client learns its class and text, the log the trace.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from pyjms import errors
+from pyjms.errors import JMSException, XAException
+from pyjms.wire.openwire.commands import Throwable
+
+__all__ = ["log_bug", "to_throwable"]
+
+logger = logging.getLogger(__name__)
+
+_JMS = (
+    errors.InvalidClientIDException,
+    errors.InvalidDestinationException,
+    errors.InvalidSelectorException,
+    errors.MessageEOFException,
+    errors.MessageFormatException,
+    errors.MessageNotReadableException,
+    errors.MessageNotWriteableException,
+    errors.ResourceAllocationException,
+    errors.TransactionInProgressException,
+    errors.TransactionRolledBackException,
+    errors.JMSException,
+)
+_NAMES: dict[type[Exception], str] = {
+    **{kind: f"javax.jms.{kind.__name__}" for kind in _JMS},
+    errors.JMSSecurityException: "java.lang.SecurityException",
+    errors.IllegalStateException: "java.lang.IllegalStateException",
+    errors.UnsupportedOperationException: "java.lang.UnsupportedOperationException",
+    errors.DestinationDoesNotExistException: (
+        "org.apache.activemq.DestinationDoesNotExistException"
+    ),
+    errors.ConfigurationException: "org.apache.activemq.ConfigurationException",
+    XAException: "javax.transaction.xa.XAException",
+}
+_MAX_CAUSES = 5
+
+
+def to_throwable(error: BaseException) -> Throwable:
+    """What goes over the wire for `error`, with its causes."""
+    return _convert(error, _MAX_CAUSES)
+
+
+def log_bug(error: Exception, what: str) -> None:
+    """Log the trace of an exception that no client caused; refusals are the client's to know."""
+    if not isinstance(error, JMSException):
+        logger.error("%s failed", what, exc_info=error)
+
+
+def _convert(error: BaseException, causes: int) -> Throwable:
+    cause = error.__cause__ if causes > 0 else None
+    return Throwable(
+        _java_name(type(error)),
+        _text(error),
+        (),
+        _convert(cause, causes - 1) if cause is not None else None,
+    )
+
+
+def _java_name(kind: type[BaseException]) -> str:
+    for ancestor in kind.__mro__:
+        if ancestor in _NAMES:
+            return _NAMES[ancestor]
+    return "javax.jms.JMSException"
+
+
+def _text(error: BaseException) -> str:
+    if isinstance(error, XAException) and "xaErrorCode:" not in error.reason:
+        return f"{error.reason} xaErrorCode:{error.xa_error_code}"
+    if isinstance(error, JMSException):
+        return error.reason
+    return f"{type(error).__name__}: {error}"

@@ -1,0 +1,97 @@
+"""The steps of transactions that clients ask for: type to function. (ENCODING section 13)"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from broker.completion import Completion
+from broker.connector.state import ConnectionState
+from broker.filter import Broker
+from pyjms.errors import JMSException
+from pyjms.wire.openwire.commands import (
+    DataArrayResponse,
+    IntegerResponse,
+    Response,
+    TransactionId,
+    TransactionInfo,
+    TransactionType,
+)
+
+__all__ = ["run"]
+
+XA_RDONLY = 3
+
+
+def run(
+    broker: Broker, state: ConnectionState, info: TransactionInfo
+) -> Completion | Response | None:
+    """Do the step that `info` asks for.
+
+    Raises:
+        JMSException: the type is unknown, the id is missing, or the broker refuses.
+    """
+    if info.type == TransactionType.RECOVER:
+        return DataArrayResponse(data=list(broker.prepared_transactions(state.context)))
+    step = _STEPS.get(info.type)
+    if step is None:
+        raise JMSException(f"Unknown transaction info type: {info.type}")
+    if info.transaction_id is None:
+        raise JMSException("Cannot run a transaction without a transaction id")
+    return step(broker, state, info.transaction_id)
+
+
+def _begin(broker: Broker, state: ConnectionState, xid: TransactionId) -> None:
+    if xid not in state.transactions:  # a second begin is a replay (C3)
+        broker.begin_transaction(state.context, xid)
+        state.transactions[xid] = None
+
+
+def _prepare(broker: Broker, state: ConnectionState, xid: TransactionId) -> Response:
+    answer = state.transactions.get(xid)
+    if answer is None:
+        answer = broker.prepare_transaction(state.context, xid)
+        if answer == XA_RDONLY:
+            state.transactions.pop(xid, None)
+        else:
+            state.transactions[xid] = answer
+    return IntegerResponse(result=answer)
+
+
+def _commit_one_phase(
+    broker: Broker, state: ConnectionState, xid: TransactionId
+) -> Completion | None:
+    state.transactions.pop(xid, None)
+    return broker.commit_transaction(state.context, xid, one_phase=True)
+
+
+def _commit_two_phase(
+    broker: Broker, state: ConnectionState, xid: TransactionId
+) -> Completion | None:
+    state.transactions.pop(xid, None)
+    return broker.commit_transaction(state.context, xid, one_phase=False)
+
+
+def _rollback(broker: Broker, state: ConnectionState, xid: TransactionId) -> None:
+    state.transactions.pop(xid, None)
+    broker.rollback_transaction(state.context, xid)
+
+
+def _forget(broker: Broker, state: ConnectionState, xid: TransactionId) -> None:
+    state.transactions.pop(xid, None)
+    broker.forget_transaction(state.context, xid)
+
+
+def _end(_broker: Broker, _state: ConnectionState, _xid: TransactionId) -> None:
+    """Nothing: the client only wants to know that all before it has arrived."""
+
+
+_STEPS: dict[int, Callable[[Broker, ConnectionState, TransactionId], Completion | Response | None]]
+_STEPS = {
+    TransactionType.BEGIN: _begin,
+    TransactionType.PREPARE: _prepare,
+    TransactionType.COMMIT_ONE_PHASE: _commit_one_phase,
+    TransactionType.COMMIT_TWO_PHASE: _commit_two_phase,
+    TransactionType.ROLLBACK: _rollback,
+    TransactionType.FORGET: _forget,
+    TransactionType.END: _end,
+}

@@ -1,0 +1,1 @@
+"""The messages that wait in a destination, in their order."""

@@ -1,0 +1,45 @@
+"""What a destination asks of the list in which its messages wait."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from broker.region.message import MessageReference
+
+__all__ = ["PendingCursor"]
+
+
+class PendingCursor(Protocol):
+    """Messages in their order; each is in it once. Nothing here waits.
+
+    A cursor over a store may know more messages than it holds: `len` counts all.
+    Source: ActiveMQ PendingMessageCursor and PendingList.
+    """
+
+    def __len__(self) -> int: ...
+
+    def __iter__(self) -> Iterator[MessageReference]:
+        """Go through the messages in order, taking none."""
+
+    def __contains__(self, reference: object) -> bool: ...
+
+    def append(self, reference: MessageReference) -> None:
+        """Add the message behind those of its kind."""
+
+    def append_front(self, reference: MessageReference) -> None:
+        """Add the message before those of its kind."""
+
+    def take(self) -> MessageReference:
+        """Take the first message.
+
+        Raises:
+            KeyError: there is none.
+        """
+
+    def remove(self, reference: MessageReference) -> bool:
+        """Take this message; return whether it was there."""
+
+    def clear(self) -> None:
+        """Forget all."""

@@ -1,0 +1,110 @@
+"""Lists of waiting messages in memory: in order of arrival, or by priority. All steps are O(1)."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final
+
+from broker.cursor.base import PendingCursor
+
+if TYPE_CHECKING:
+    from broker.region.message import MessageReference
+
+__all__ = ["FifoPendingList", "PrioritizedPendingList", "pending_list"]
+
+_LEVELS: Final = 10
+
+
+class FifoPendingList:
+    """Messages in order of arrival. Source: ActiveMQ OrderedPendingList."""
+
+    __slots__ = ("_references",)
+
+    def __init__(self) -> None:
+        self._references: OrderedDict[MessageReference, None] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._references)
+
+    def __iter__(self) -> Iterator[MessageReference]:
+        return iter(self._references)
+
+    def __contains__(self, reference: object) -> bool:
+        return reference in self._references
+
+    def append(self, reference: MessageReference) -> None:
+        self._references[reference] = None
+
+    def append_front(self, reference: MessageReference) -> None:
+        self._references[reference] = None
+        self._references.move_to_end(reference, last=False)
+
+    def take(self) -> MessageReference:
+        return self._references.popitem(last=False)[0]
+
+    def remove(self, reference: MessageReference) -> bool:
+        if reference not in self._references:
+            return False
+        del self._references[reference]
+        return True
+
+    def clear(self) -> None:
+        self._references.clear()
+
+
+class PrioritizedPendingList:
+    """Messages by priority, 9 first, in order of arrival inside one (Q19).
+
+    Source: ActiveMQ PrioritizedPendingList.
+    """
+
+    __slots__ = ("_levels", "_size")
+
+    def __init__(self) -> None:
+        self._levels = tuple(FifoPendingList() for _ in range(_LEVELS))
+        self._size = 0
+
+    def __len__(self) -> int:
+        return self._size
+
+    def __iter__(self) -> Iterator[MessageReference]:
+        for level in reversed(self._levels):
+            yield from level
+
+    def __contains__(self, reference: object) -> bool:
+        return any(reference in level for level in self._levels)
+
+    def _level(self, reference: MessageReference) -> FifoPendingList:
+        return self._levels[min(max(reference.priority, 0), _LEVELS - 1)]
+
+    def append(self, reference: MessageReference) -> None:
+        self._level(reference).append(reference)
+        self._size += 1
+
+    def append_front(self, reference: MessageReference) -> None:
+        self._level(reference).append_front(reference)
+        self._size += 1
+
+    def take(self) -> MessageReference:
+        for level in reversed(self._levels):
+            if level:
+                self._size -= 1
+                return level.take()
+        raise KeyError("no message is pending")
+
+    def remove(self, reference: MessageReference) -> bool:
+        if not self._level(reference).remove(reference):
+            return False
+        self._size -= 1
+        return True
+
+    def clear(self) -> None:
+        for level in self._levels:
+            level.clear()
+        self._size = 0
+
+
+def pending_list(prioritized: bool) -> PendingCursor:
+    """Return an empty list of the wanted kind."""
+    return PrioritizedPendingList() if prioritized else FifoPendingList()

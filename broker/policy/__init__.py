@@ -1,0 +1,1 @@
+"""Settings by destination, and the strategies they name."""

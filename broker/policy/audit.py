@@ -1,0 +1,91 @@
+"""Which message ids were seen: a window of sequence numbers for each of the latest producers.
+
+Bounded both ways: `max_producers` producers, the least recently seen goes first, and the
+latest `max_depth` sequence numbers of each. (ActiveMQ T26)
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import Final
+
+from pyjms.wire.openwire.commands import MessageId, ProducerId
+
+__all__ = ["MessageAudit"]
+
+_WORD: Final = 64
+
+
+class _Window:
+    """Seen numbers as words of 64 bits by their index."""
+
+    __slots__ = ("highest", "words")
+
+    def __init__(self) -> None:
+        self.highest = -1
+        self.words: dict[int, int] = {}
+
+    def add(self, number: int, words_kept: int) -> bool:
+        """Note `number`; return whether it was there, or is too old to tell."""
+        index, bit = number // _WORD, 1 << (number % _WORD)
+        words = self.words
+        word = words.get(index)
+        if word is not None:
+            if word & bit:
+                return True
+            words[index] = word | bit
+            return False
+        lowest = max(self.highest, index) - words_kept + 1
+        if index < lowest:
+            return True
+        words[index] = bit
+        if index > self.highest:
+            self.highest = index
+            for old in [old for old in words if old < lowest]:
+                del words[old]
+        return False
+
+    def forget(self, number: int) -> None:
+        index = number // _WORD
+        if index in self.words:
+            self.words[index] &= ~(1 << (number % _WORD))
+
+
+class MessageAudit:
+    """Finds repeated message ids. Source: ActiveMQMessageAudit."""
+
+    def __init__(self, max_depth: int = 2048, max_producers: int = 64) -> None:
+        self.max_depth = max_depth
+        self.max_producers = max_producers
+        self._words_kept = max(1, -(-max_depth // _WORD))
+        self._windows: OrderedDict[ProducerId, _Window] = OrderedDict()
+        self._last_id: ProducerId | None = None
+        self._last: _Window = _Window()
+
+    def is_duplicate(self, message_id: MessageId) -> bool:
+        """Note `message_id`; return whether it was noted before."""
+        producer_id = message_id.producer_id
+        if producer_id is None:
+            return False
+        window = self._last if producer_id is self._last_id else self._window(producer_id)
+        return window.add(message_id.producer_sequence_id, self._words_kept)
+
+    def rollback(self, message_id: MessageId) -> None:
+        """Forget `message_id`, so that it may come again."""
+        producer_id = message_id.producer_id
+        window = None if producer_id is None else self._windows.get(producer_id)
+        if window is not None:
+            window.forget(message_id.producer_sequence_id)
+
+    def _window(self, producer_id: ProducerId) -> _Window:
+        windows = self._windows
+        window = windows.get(producer_id)
+        if window is None:
+            window = windows[producer_id] = _Window()
+            if len(windows) > self.max_producers:
+                windows.popitem(last=False)
+        else:
+            windows.move_to_end(producer_id)
+        self._last_id = producer_id
+        self._last = window
+        return window

@@ -1,0 +1,76 @@
+"""Which message of a topic consumer goes when too many wait. (ActiveMQ T9)"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from broker.region.message import MessageReference
+
+__all__ = [
+    "MessageEvictionStrategy",
+    "OldestMessageEvictionStrategy",
+    "OldestMessageWithLowestPriorityEvictionStrategy",
+    "UniquePropertyMessageEvictionStrategy",
+]
+
+
+class MessageEvictionStrategy(Protocol):
+    """Picks victims; expired messages go first once more than the watermark wait."""
+
+    @property
+    def evict_expired_messages_high_watermark(self) -> int: ...
+
+    def evict(self, messages: Iterable[MessageReference]) -> list[MessageReference]:
+        """Return who goes, at least one; `messages` has at least one, the oldest first."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class OldestMessageEvictionStrategy:
+    """The one that has waited longest."""
+
+    evict_expired_messages_high_watermark: int = 1000
+
+    def evict(self, messages: Iterable[MessageReference]) -> list[MessageReference]:
+        return [next(iter(messages))]
+
+
+@dataclass(frozen=True, kw_only=True)
+class OldestMessageWithLowestPriorityEvictionStrategy:
+    """The oldest of those with the lowest priority."""
+
+    evict_expired_messages_high_watermark: int = 1000
+
+    def evict(self, messages: Iterable[MessageReference]) -> list[MessageReference]:
+        return [min(messages, key=lambda reference: reference.priority)]
+
+
+@dataclass(frozen=True, kw_only=True)
+class UniquePropertyMessageEvictionStrategy:
+    """All but the newest, by timestamp, of each value of `property_name`; else the oldest."""
+
+    property_name: str
+    evict_expired_messages_high_watermark: int = 1000
+
+    def evict(self, messages: Iterable[MessageReference]) -> list[MessageReference]:
+        newest: dict[object, MessageReference] = {}
+        evicted: list[MessageReference] = []
+        oldest: MessageReference | None = None
+        for reference in messages:
+            oldest = oldest or reference
+            value = reference.properties.get(self.property_name)
+            if value is None:
+                continue
+            rival = newest.get(value)
+            if rival is None:
+                newest[value] = reference
+            elif rival.message.timestamp <= reference.message.timestamp:
+                newest[value] = reference
+                evicted.append(rival)
+            else:
+                evicted.append(reference)
+        if not evicted and oldest is not None:
+            evicted.append(oldest)
+        return evicted

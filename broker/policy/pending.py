@@ -1,0 +1,39 @@
+"""How many messages may wait for a slow topic consumer. (ActiveMQ T8)"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+__all__ = [
+    "ConstantPendingMessageLimitStrategy",
+    "PendingMessageLimitStrategy",
+    "PrefetchRatePendingMessageLimitStrategy",
+]
+
+
+class PendingMessageLimitStrategy(Protocol):
+    """Sets the limit of a topic subscription when it is made."""
+
+    def maximum_pending_message_limit(self, prefetch_size: int) -> int:
+        """Return how many messages may wait beside those dispatched; -1 is no limit."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConstantPendingMessageLimitStrategy:
+    """The same `limit` for all; -1 is none, 0 keeps nothing beyond the prefetch."""
+
+    limit: int = -1
+
+    def maximum_pending_message_limit(self, prefetch_size: int) -> int:
+        return self.limit
+
+
+@dataclass(frozen=True, kw_only=True)
+class PrefetchRatePendingMessageLimitStrategy:
+    """`multiplier` times the consumer's prefetch."""
+
+    multiplier: float = 0.5
+
+    def maximum_pending_message_limit(self, prefetch_size: int) -> int:
+        return int(prefetch_size * self.multiplier)

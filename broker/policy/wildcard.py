@@ -1,0 +1,50 @@
+"""Destination patterns: `*` is one path element, a last `>` is all that follows, or nothing.
+
+Elements are separated by dots. A pattern matches destinations of its own kind only; a
+composite matches what one of its members matches. (ActiveMQ D5, D7)
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from pyjms.jms.destination import Destination
+
+__all__ = ["matches", "name_matches", "specificity"]
+
+
+def matches(pattern: Destination, destination: Destination) -> bool:
+    """Whether `pattern`, which may be a plain name or a composite, means `destination`."""
+    if pattern.is_composite:
+        return any(matches(member, destination) for member in pattern.composite_destinations)
+    if pattern.TYPE != destination.TYPE:
+        return False
+    return name_matches(pattern.physical_name, destination.physical_name)
+
+
+@lru_cache(maxsize=4096)
+def name_matches(pattern: str, name: str) -> bool:
+    """Whether the pattern's text matches the name."""
+    if pattern == name:
+        return True
+    wanted = pattern.split(".")
+    parts = name.split(".")
+    if wanted[-1] == ">":
+        wanted.pop()
+        if len(parts) < len(wanted):
+            return False
+        parts = parts[: len(wanted)]
+    elif len(parts) != len(wanted):
+        return False
+    return all(want in ("*", part) for want, part in zip(wanted, parts, strict=True))
+
+
+@lru_cache(maxsize=1024)
+def _specificity(name: str) -> tuple[tuple[int, str], ...]:
+    ranks = {"*": 1, ">": 2}
+    return tuple((ranks.get(part, 0), part) for part in name.split("."))
+
+
+def specificity(pattern: Destination) -> tuple[tuple[int, str], ...]:
+    """Return a key that sorts the most specific pattern first: part by part, wildcards last."""
+    return _specificity(pattern.physical_name)

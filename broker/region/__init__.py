@@ -1,0 +1,1 @@
+"""Destinations and subscriptions: a message's way from arrival to acknowledgement."""

@@ -1,0 +1,77 @@
+"""Makes dead letters: the copy that goes to a dead-letter queue. (ActiveMQ L1-L7, R9)"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from broker.context import ProducerExchange
+from broker.region.message import MessageReference, copied
+from broker.region.subscription import Subscription
+from pyjms import _clock
+from pyjms.jms.destination import Destination
+from pyjms.jms.types import Long
+from pyjms.wire.openwire.commands import ActiveMQMessage, MessageId, Throwable
+from pyjms.wire.openwire.primitives import encode_map
+
+if TYPE_CHECKING:
+    from broker.region.region_broker import RegionBroker
+
+__all__ = ["dead_letter", "send_to_dead_letter_queue", "throwable_text"]
+
+FAILURE_CAUSE: Final = "dlqDeliveryFailureCause"
+ORIGINAL_EXPIRATION: Final = "originalExpiration"
+ORIGINAL_DELIVERY_MODE: Final = "originalDeliveryMode"
+
+
+def send_to_dead_letter_queue(
+    broker: RegionBroker,
+    reference: MessageReference,
+    subscription: Subscription | None,
+    cause: Throwable | None,
+) -> bool:
+    """Send the dead letter if the destination's strategy wants one; return whether it did."""
+    strategy = reference.destination.policy.dead_letter_strategy
+    if not strategy.is_send_to_dead_letter_queue(reference):
+        return False
+    target = strategy.dead_letter_destination(reference, subscription)
+    if target is None or target == reference.destination.destination:
+        return False
+    letter = dead_letter(reference, target, cause, strategy.expiration)
+    broker.root.send(ProducerExchange(broker.context), letter)
+    broker.mark_dead_letter_queue(target)
+    return True
+
+
+def dead_letter(
+    reference: MessageReference, target: Destination, cause: Throwable | None, expiration: float
+) -> ActiveMQMessage:
+    """Return the copy for `target`; it lives `expiration` seconds, with 0 for ever (L5)."""
+    message = reference.message
+    message_id = reference.message_id
+    properties = dict(reference.properties)
+    properties.setdefault(ORIGINAL_EXPIRATION, Long(message.expiration))
+    if not message.persistent:
+        properties[ORIGINAL_DELIVERY_MODE] = "NON_PERSISTENT"
+    if cause is not None:
+        properties[FAILURE_CAUSE] = throwable_text(cause)
+    letter = copied(message)
+    letter.message_id = MessageId(
+        message_id.text_view, message_id.producer_id, message_id.producer_sequence_id
+    )
+    letter.original_destination = message.destination
+    letter.original_transaction_id = message.transaction_id or message.original_transaction_id
+    letter.transaction_id = None
+    letter.destination = target
+    letter.redelivery_counter = 0
+    letter.persistent = True
+    letter.expiration = _clock.time_ms() + int(expiration * 1000) if expiration > 0 else 0
+    letter.jms_xgroup_first_for_consumer = False
+    letter.marshalled_properties = encode_map(properties)
+    letter.response_required = False
+    return letter
+
+
+def throwable_text(cause: Throwable) -> str:
+    """Return the text of a Throwable as Java prints it: class and message."""
+    name = cause.class_name or "java.lang.Throwable"
+    return name if cause.message is None else f"{name}: {cause.message}"

@@ -1,0 +1,337 @@
+"""How a queue's waiting messages find their consumers. (Q5-Q10, Q16-Q17, Q19, Q21-Q26, Q33)
+
+A message waits in one of four places: `cursor` (not paged in), `fresh` (paged in, not
+offered), `waiting` (offered, nobody who had room wanted it), `redelivered` (came back).
+`waiting` is offered again only when somebody new has room, so the work for a message
+does not grow with what waits. `iterate` may be called from anywhere, also from inside
+itself.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from broker.cursor.memory import pending_list
+from broker.policy.entry import PolicyEntry
+from broker.region.groups import message_group_map
+from broker.region.message import MessageReference, copied
+from broker.region.ring import Candidate, ConsumerRing
+from pyjms import _clock, _wakeup
+
+if TYPE_CHECKING:
+    from broker.region.queue import Queue
+    from broker.region.queue_subscription import QueueSubscription
+
+__all__ = ["QueueDispatcher"]
+
+_ALWAYS_WINS = 127
+_DEFAULT_START_WAIT = 1.0
+
+
+class QueueDispatcher:
+    """The dispatching side of one queue."""
+
+    def __init__(self, queue: Queue, policy: PolicyEntry) -> None:
+        prioritized = policy.prioritized_messages
+        self._queue = queue
+        self._policy = policy
+        self._max_page_size = policy.max_page_size
+        self._prioritized = prioritized
+        self.ring = ConsumerRing(policy.use_consumer_priority, not policy.strict_order_dispatch)
+        self.exclusive: Candidate | None = None
+        self.groups = message_group_map(policy.message_group_map_factory_type)
+        self.cursor = pending_list(prioritized)
+        self.fresh = pending_list(prioritized)
+        self.waiting = pending_list(prioritized)
+        self.redelivered = pending_list(prioritized=False)
+        self.is_paused = False
+        self._gate: _wakeup.BackgroundTask | None = None
+        self._is_open = False  # has consumers, is not paused, the gate is not shut
+        self._iterating = False
+        self._again = False
+        self._rescan = False
+
+    # consumers come and go
+    def add_consumer(self, subscription: QueueSubscription) -> Candidate:
+        """Let a consumer take part."""
+        first = not len(self.ring)
+        candidate = self.ring.add(subscription)
+        if self._policy.all_consumers_exclusive_by_default or subscription.info.exclusive:
+            self._claim_exclusive(candidate)
+        if first:
+            self._shut_gate()
+        elif self._gate is not None:
+            self._open_gate_if_enough()
+        self._rescan = True
+        self._update_open()
+        return candidate
+
+    def remove_consumer(self, subscription: QueueSubscription) -> None:
+        """Take a consumer out, its groups are free again (Q26)."""
+        candidate = self.ring.remove(subscription)
+        if candidate is None:
+            return
+        self.groups.remove_owner(subscription)
+        if candidate is self.exclusive:
+            self._elect_exclusive()
+        if not len(self.ring):
+            self._end_gate()
+        self._rescan = True
+        self._update_open()
+
+    def _claim_exclusive(self, newcomer: Candidate) -> None:
+        holder = self.exclusive
+        priority = newcomer.subscription.info.priority
+        if (
+            holder is None
+            or priority > holder.subscription.info.priority
+            or priority == _ALWAYS_WINS
+        ):
+            self.exclusive = newcomer
+        self.ring.rotates = False
+
+    def _elect_exclusive(self) -> None:
+        every = self._policy.all_consumers_exclusive_by_default
+        candidates = [
+            candidate
+            for candidate in self.ring.candidates.values()
+            if every or candidate.subscription.info.exclusive
+        ]
+        self.exclusive = max(
+            candidates, key=lambda candidate: candidate.subscription.info.priority, default=None
+        )
+        self.ring.rotates = self.exclusive is None and not self._policy.strict_order_dispatch
+
+    # the gate (Q21) and the pause (Q22)
+    def _shut_gate(self) -> None:
+        policy = self._policy
+        wait = policy.time_before_dispatch_starts
+        if policy.consumers_before_dispatch_starts > 1 and not wait:
+            wait = _DEFAULT_START_WAIT
+        if wait:
+            self._gate = _wakeup.spawn(
+                self._open_gate_after, wait, name=f"dispatch start of {self._queue}"
+            )
+
+    async def _open_gate_after(self, seconds: float) -> None:
+        await _clock.sleep(seconds)
+        self._gate = None
+        self._update_open()
+        self.iterate()
+
+    def _open_gate_if_enough(self) -> None:
+        wanted = self._policy.consumers_before_dispatch_starts
+        if wanted and len(self.ring) >= wanted:
+            self._end_gate()
+
+    def _end_gate(self) -> None:
+        if self._gate is not None:
+            self._gate.cancel()
+            self._gate = None
+
+    def pause(self) -> None:
+        """Stop dispatching."""
+        self.is_paused = True
+        self._update_open()
+
+    def resume(self) -> None:
+        """Dispatch again."""
+        self.is_paused = False
+        self._update_open()
+        self.iterate()
+
+    def stop(self) -> None:
+        """Stop for good."""
+        self._end_gate()
+        self.pause()
+
+    def _update_open(self) -> None:
+        self._is_open = len(self.ring) > 0 and not self.is_paused and self._gate is None
+
+    # messages come, come back, and go
+    @property
+    def pending_count(self) -> int:
+        """How many messages no consumer has."""
+        return len(self.cursor) + len(self.fresh) + len(self.waiting) + len(self.redelivered)
+
+    def arrived(self, reference: MessageReference) -> None:
+        """Take a new message and give it to somebody, if somebody wants it now."""
+        if (
+            not self._is_open
+            or self._iterating
+            or self.cursor
+            or self.fresh
+            or self.redelivered
+            or self._rescan
+            or len(self.waiting) >= self._max_page_size
+        ):
+            self.cursor.append(reference)
+            self.iterate()
+            return
+        self._iterating = True
+        try:
+            if not self._has_ready() or not self._offer(reference):
+                (self.waiting if self._has_ready() else self.fresh).append(reference)
+        finally:
+            self._iterating = False
+        if self._again:
+            self.iterate()
+
+    def returned(self, references: list[MessageReference], at_head: bool) -> None:
+        """Take messages back from a consumer, in their order; they go out before all others."""
+        if at_head:
+            for reference in reversed(references):
+                self.redelivered.append_front(reference)
+        else:
+            for reference in references:
+                self.redelivered.append(reference)
+        self._rescan = True
+        self.iterate()
+
+    def forget(self, reference: MessageReference) -> None:
+        """Take a message out, wherever it waits."""
+        for place in (self.cursor, self.fresh, self.waiting, self.redelivered):
+            if place.remove(reference):
+                return
+
+    def window_freed(self, candidate: Candidate) -> None:
+        """Give messages to a consumer that has room again."""
+        if not candidate.ready:
+            if candidate.subscription.is_full():
+                return
+            self.ring.put_ready(candidate)
+            if self.waiting or self.redelivered:
+                self._rescan = True
+        if self._rescan or self.fresh or self.cursor:
+            self.iterate()
+
+    def iterate(self) -> None:
+        """Dispatch what can be dispatched."""
+        if self._iterating:
+            self._again = True
+            return
+        if not self._is_open:
+            return
+        self._iterating = True
+        try:
+            self._again = True
+            while self._again and self._is_open:
+                self._again = False
+                self._dispatch_pending()
+        finally:
+            self._iterating = False
+
+    # one round
+    def _dispatch_pending(self) -> None:
+        if self._rescan:
+            self._rescan = False
+            self._offer_redelivered()
+            if self.waiting:
+                for reference in reversed(tuple(self.waiting)):
+                    self.fresh.append_front(reference)
+                self.waiting.clear()
+        fresh = self.fresh
+        while True:
+            if self.cursor:
+                self._page_in()
+            if not fresh or not self._has_ready():
+                return
+            reference = fresh.take()
+            if self._offer(reference):
+                continue
+            if self._has_ready():
+                self.waiting.append(reference)
+            else:
+                fresh.append_front(reference)
+                return
+
+    def _offer_redelivered(self) -> None:
+        for reference in tuple(self.redelivered):
+            if not self._has_ready():
+                return
+            if self._offer(reference):
+                self.redelivered.remove(reference)
+
+    def _page_in(self) -> None:
+        room = self._max_page_size - len(self.fresh) - len(self.waiting)
+        if self._policy.lazy_dispatch:
+            ready = self.ring.ready
+            room = min(room, sum(c.subscription.room for c in ready) - len(self.fresh))
+        cursor, fresh = self.cursor, self.fresh
+        while room > 0 and cursor:
+            reference = cursor.take()
+            if reference.expiration and reference.is_expired():
+                self._queue.expire(reference)
+                continue
+            fresh.append(reference)
+            room -= 1
+
+    def _has_ready(self) -> bool:
+        if self.exclusive is None:
+            return bool(self.ring.ready)
+        return self.exclusive.ready
+
+    def _offer(self, reference: MessageReference) -> bool:
+        """Give the message to the first that has room and wants it; whether it is off the hands."""
+        if reference.expiration and reference.is_expired():
+            self._queue.expire(reference)
+            return True
+        ring = self.ring
+        ready = ring.ready
+        exclusive = self.exclusive
+        index = 0
+        while index < len(ready):
+            candidate = ready[index]
+            subscription = candidate.subscription
+            if subscription.is_full():
+                ring.put_full(index)
+            elif (
+                (exclusive is None or candidate is exclusive)
+                and subscription.matches(reference)
+                and (reference.group_id is None or self._takes_group(candidate, reference))
+            ):
+                self._queue.count_dispatch(reference, subscription)
+                subscription.dispatch(reference, reference.redelivery_counter)
+                ring.took(candidate, index)
+                return True
+            else:
+                index += 1
+        return False
+
+    # groups
+    def _takes_group(self, candidate: Candidate, reference: MessageReference) -> bool:
+        """Whether the message's group lets this consumer have it; makes it the owner where due."""
+        group_id = reference.group_id
+        if group_id is None:
+            return True
+        sequence = reference.message.group_sequence
+        owner = self.groups.get(group_id)
+        if sequence == 1 or owner is None:
+            self._assign_group(group_id, candidate, reference)
+            return True
+        if owner is not candidate.subscription:
+            return False
+        _mark_first(reference, is_first=False)
+        if sequence < 0:
+            self.groups.remove(group_id)
+            candidate.assigned_groups -= 1
+            self.ring.reorder(candidate)
+            self._rescan = True
+            self._again = True
+        return True
+
+    def _assign_group(
+        self, group_id: str, candidate: Candidate, reference: MessageReference
+    ) -> None:
+        loser = self.groups.put(group_id, candidate.subscription)
+        candidate.assigned_groups += 1
+        losing = None if loser is None else self.ring.candidates.get(loser)
+        if losing is not None:
+            losing.assigned_groups -= 1
+        _mark_first(reference, is_first=True)
+
+
+def _mark_first(reference: MessageReference, is_first: bool) -> None:
+    if reference.message.jms_xgroup_first_for_consumer != is_first:
+        reference.message = copied(reference.message)
+        reference.message.jms_xgroup_first_for_consumer = is_first

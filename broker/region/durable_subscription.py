@@ -1,0 +1,180 @@
+"""A durable topic subscription: it stays when its consumer goes, and keeps what comes meanwhile.
+
+(ActiveMQ DurableTopicSubscription; T16-T21)
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from broker.completion import Completion
+from broker.context import ConnectionContext
+from broker.cursor.memory import FifoPendingList
+from broker.policy.audit import MessageAudit
+from broker.policy.entry import PolicyEntry
+from broker.region.message import MessageReference
+from broker.region.prefetch_subscription import PrefetchSubscription
+from broker.region.subscription import LAST_DELIVERED_UNKNOWN
+from broker.store.api import StoredSubscription, SubscriptionKey
+from pyjms.errors import JMSException
+from pyjms.wire.openwire.commands import ConsumerInfo, MessageId
+
+if TYPE_CHECKING:
+    from broker.region.region_broker import RegionBroker
+    from broker.region.topic import Topic
+
+__all__ = ["DurableTopicSubscription"]
+
+
+class DurableTopicSubscription(PrefetchSubscription):
+    """Active while a consumer has it. Redelivery counters live in memory only (T20)."""
+
+    def __init__(
+        self,
+        broker: RegionBroker,
+        context: ConnectionContext,
+        info: ConsumerInfo,
+        policy: PolicyEntry,
+        prefetch_size: int,
+        key: SubscriptionKey,
+    ) -> None:
+        super().__init__(broker, context, info, policy, prefetch_size)
+        self.key = key
+        self.is_active = False
+        self._pending = FifoPendingList()
+        self._topics: dict[Topic, None] = {}
+        self._redeliveries: dict[MessageId, int] = {}
+        self._last_delivered = LAST_DELIVERED_UNKNOWN
+        self._audit = (
+            MessageAudit(policy.max_audit_depth, policy.max_producers_to_audit)
+            if policy.enable_audit
+            else None
+        )
+
+    @property
+    def stored(self) -> StoredSubscription:
+        """What the store keeps of it."""
+        return StoredSubscription(self.key, self.wanted, self.info.selector, self.info.no_local)
+
+    @property
+    def pending_count(self) -> int:
+        return len(self._pending)
+
+    def is_changed_by(self, info: ConsumerInfo) -> bool:
+        """Whether a consumer with these wishes needs a new subscription (T18)."""
+        return (
+            info.destination != self.wanted
+            or (info.selector or None) != (self.info.selector or None)
+            or info.no_local != self.info.no_local
+        )
+
+    def joined(self, topic: Topic) -> None:
+        """Remember a topic that it gets messages from."""
+        self._topics[topic] = None
+        self.destinations.append(topic)
+
+    def left(self, topic: Topic) -> None:
+        """Forget a topic that is gone, with what waited from it."""
+        self._topics.pop(topic, None)
+        self.destination_removed(topic)
+        for reference in [r for r in self._pending if r.destination is topic]:
+            self._pending.remove(reference)
+            topic.drop(reference)
+        for reference in self.release(topic):
+            topic.drop(reference)
+
+    # active and not
+    def activate(self, context: ConnectionContext, info: ConsumerInfo, prefetch_size: int) -> None:
+        """Give what waits to a consumer.
+
+        Raises:
+            JMSException: another one has it (T17).
+        """
+        if self.is_active:
+            raise JMSException(
+                f"Durable consumer is in use for client: {self.key.client_id} "
+                f"and subscriptionName: {self.key.subscription_name}"
+            )
+        self.context = context
+        self.set_info(info)
+        self.prefetch_size = prefetch_size
+        self.prefetch_extension = 0
+        self.is_active = True
+        self.window_freed()
+
+    def deactivate(self, last_delivered_sequence_id: int) -> None:
+        """Take back what the consumer has not acknowledged; the subscription stays (T20)."""
+        self.is_active = False
+        self.close()
+        for topic in self._topics:
+            for reference in self.delivered(topic, last_delivered_sequence_id):
+                self._redeliveries[reference.message_id] = self._redelivery(reference) + 1
+        if not self._unsettled:
+            self.settled_after_removal()
+
+    def settled_after_removal(self) -> None:
+        if self.is_active:
+            return
+        returned = [r for topic in self._topics for r in self.release(topic)]
+        returned.sort(key=lambda reference: reference.broker_sequence_id, reverse=True)
+        for reference in returned:
+            self._pending.append_front(reference)
+
+    def _redelivery(self, reference: MessageReference) -> int:
+        return self._redeliveries.get(reference.message_id, reference.redelivery_counter)
+
+    # messages
+    def is_full(self) -> bool:
+        return not self.is_active or super().is_full()
+
+    def add(self, reference: MessageReference) -> None:
+        """Take a message that matches: send it, or keep it."""
+        if self._audit is not None and self._audit.is_duplicate(reference.message_id):
+            return
+        reference.destination.hold(reference)
+        if not self._pending and not self.is_full():
+            self._send(reference)
+        else:
+            self._pending.append(reference)
+
+    def window_freed(self) -> None:
+        pending = self._pending
+        while pending and not self.is_full():
+            reference = pending.take()
+            if reference.expiration and reference.is_expired():
+                self._expire(reference)
+            else:
+                self._send(reference)
+
+    def _send(self, reference: MessageReference) -> None:
+        reference.destination.statistics.dispatched += 1
+        self.dispatch(reference, self._redelivery(reference))
+
+    def _expire(self, reference: MessageReference) -> None:
+        reference.destination.expired(self.context, reference, self)
+        self.store_acknowledgement(self.broker.context, reference)
+        self._forget(reference)
+
+    def expire_messages(self, limit: int) -> None:
+        """Expire what is over among the first `limit` waiting messages, while inactive (T24)."""
+        if self.is_active:
+            return
+        page = [reference for reference, _ in zip(self._pending, range(limit), strict=False)]
+        for reference in page:
+            if reference.is_expired():
+                self._pending.remove(reference)
+                self._expire(reference)
+
+    def store_acknowledgement(
+        self, context: ConnectionContext, reference: MessageReference
+    ) -> Completion | None:
+        return reference.destination.store_subscriber_acknowledgement(context, self.key, reference)
+
+    def settle(self, reference: MessageReference) -> None:
+        reference.destination.statistics.dequeues += 1
+        self._forget(reference)
+        reference.destination.consumed(self.context, reference)
+
+    def _forget(self, reference: MessageReference) -> None:
+        self._redeliveries.pop(reference.message_id, None)
+        reference.destination.drop(reference)

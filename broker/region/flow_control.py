@@ -1,0 +1,142 @@
+"""What becomes of a message that comes while memory is full: it waits, or it is refused.
+
+Those who wait come in in their order, when memory is freed. (ActiveMQ M2, M5, M7)
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from broker.completion import Completion
+from broker.context import ConnectionContext, ProducerExchange
+from broker.region.message import MessageReference
+from broker.region.usage import SystemUsage
+from broker.transaction.local import Transaction, TransactionState
+from pyjms import _clock, _wakeup
+from pyjms.errors import JMSException, ResourceAllocationException
+
+if TYPE_CHECKING:
+    from broker.region.destination import BaseDestination
+
+__all__ = ["FlowControl"]
+
+logger = logging.getLogger(__name__)
+
+
+class FlowControl:
+    """The waiting room of one destination."""
+
+    def __init__(self, destination: BaseDestination, system_usage: SystemUsage) -> None:
+        policy = destination.policy
+        self._destination = destination
+        self._fail_at_once = (
+            system_usage.send_fail_if_no_space
+            if policy.send_fail_if_no_space is None
+            else policy.send_fail_if_no_space
+        )
+        self._fail_after = (
+            system_usage.send_fail_if_no_space_after_timeout
+            if policy.send_fail_if_no_space_after_timeout is None
+            else policy.send_fail_if_no_space_after_timeout
+        )
+        self._warning_interval = policy.blocked_producer_warning_interval
+        self._last_warning: float | None = None
+
+    def park(self, exchange: ProducerExchange, reference: MessageReference) -> Completion:
+        """Let the message wait for room; done when it came in, or never will.
+
+        Raises:
+            ResourceAllocationException: the settings say that it shall not wait.
+        """
+        destination = self._destination
+        destination.statistics.blocked_sends += 1
+        network = exchange.context.network_connection
+        if self._fail_at_once and not network:
+            raise self._no_space(reference)
+        self._warn(reference)
+        parked = _ParkedSend(destination, exchange.context, reference)
+        parked.forget = destination.memory.wait(parked.let_in)
+        if self._fail_after > 0 and not network:
+            parked.timer = _wakeup.spawn(
+                parked.give_up_after,
+                self._fail_after,
+                self._no_space(reference),
+                name=f"parked send to {destination}",
+            )
+        return parked.completion
+
+    def _no_space(self, reference: MessageReference) -> ResourceAllocationException:
+        return ResourceAllocationException(
+            f"Usage Manager Memory Limit reached on {self._destination}. "
+            f"Stopping producer ({reference.message.producer_id}) to prevent flooding it.",
+            hint="consume faster, raise the memory limit, or let senders wait "
+            "(send_fail_if_no_space)",
+        )
+
+    def _warn(self, reference: MessageReference) -> None:
+        now = _clock.now()
+        last = self._last_warning
+        if not self._warning_interval or (last is not None and now - last < self._warning_interval):
+            return
+        self._last_warning = now
+        logger.warning(
+            "Usage Manager Memory Limit reached on %s: producer %s waits for space",
+            self._destination,
+            reference.message.producer_id,
+        )
+
+
+class _ParkedSend:
+    def __init__(
+        self,
+        destination: BaseDestination,
+        context: ConnectionContext,
+        reference: MessageReference,
+    ) -> None:
+        self.completion = Completion()
+        self.forget: Callable[[], None] | None = None
+        self.timer: _wakeup.BackgroundTask | None = None
+        self._destination = destination
+        self._context = context
+        self._reference = reference
+        self._transaction: Transaction | None = context.transaction
+
+    async def give_up_after(self, seconds: float, error: Exception) -> None:
+        await _clock.sleep(seconds)
+        if self.forget is not None:
+            self.forget()
+        self.timer = None
+        self.completion.complete(error)
+
+    def let_in(self) -> None:
+        if self.timer is not None:
+            self.timer.cancel()
+        try:
+            stored = self._accept()
+        except Exception as error:
+            self.completion.complete(error)
+            return
+        if stored is None:
+            self.completion.complete()
+        else:
+            stored.then(lambda done: self.completion.complete(done.error))
+
+    def _accept(self) -> Completion | None:
+        destination, context, reference = self._destination, self._context, self._reference
+        transaction = self._transaction
+        if destination.disposed:
+            raise ResourceAllocationException(
+                f"{destination} was removed while a message waited for space"
+            )
+        if transaction is not None and transaction.state is TransactionState.FINISHED:
+            raise JMSException("Send transaction completed while waiting for space")
+        if reference.is_expired():
+            destination.expired(context, reference, None)
+            return None
+        outer, context.transaction = context.transaction, transaction
+        try:
+            return destination.accept(context, reference)
+        finally:
+            context.transaction = outer

@@ -1,0 +1,322 @@
+"""A window of dispatched messages that wait for their acknowledgements: queues and durable topics.
+
+Messages stay in `dispatched`, in dispatch order, until they are done. Work in a
+transaction takes effect at its end. (ActiveMQ PrefetchSubscription; 7.1, A1-A2, Q13, Q18)
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+from broker.completion import Completion, all_of
+from broker.context import ConnectionContext
+from broker.policy.entry import PolicyEntry
+from broker.region.message import MessageReference
+from broker.region.subscription import (
+    LAST_DELIVERED_UNKNOWN,
+    LAST_DELIVERED_UNSET,
+    Subscription,
+)
+from broker.transaction.local import Synchronization
+from pyjms.errors import JMSException
+from pyjms.wire.openwire.commands import (
+    AckType,
+    ConsumerInfo,
+    MessageAck,
+    MessageId,
+    XATransactionId,
+)
+
+if TYPE_CHECKING:
+    from broker.region.region_broker import RegionBroker
+
+__all__ = ["PrefetchSubscription"]
+
+
+class PrefetchSubscription(Subscription):
+    """A subscription whose messages stay in their destination until acknowledged."""
+
+    def __init__(
+        self,
+        broker: RegionBroker,
+        context: ConnectionContext,
+        info: ConsumerInfo,
+        policy: PolicyEntry,
+        prefetch_size: int,
+    ) -> None:
+        super().__init__(broker, context, info, policy, prefetch_size)
+        self.dispatched: OrderedDict[object, MessageReference] = OrderedDict()
+        self._by_id = not (self.wanted.is_composite or self.wanted.is_pattern)
+        self._unsettled = 0  # acknowledgements in open local transactions
+
+    # what the kinds do
+    @abstractmethod
+    def store_acknowledgement(
+        self, context: ConnectionContext, reference: MessageReference
+    ) -> Completion | None:
+        """Have the store forget the message, with the context's transaction if it has one."""
+
+    @abstractmethod
+    def settle(self, reference: MessageReference) -> None:
+        """Forget the message: it is consumed for good."""
+
+    @abstractmethod
+    def settled_after_removal(self) -> None:
+        """Return what a gone consumer left behind; no local transaction holds any of it."""
+
+    # the window
+    def is_full(self) -> bool:
+        if self.prefetch_size == 0:
+            return self._pulls == 0
+        return len(self.dispatched) - self.prefetch_extension >= self.prefetch_size
+
+    @property
+    def room(self) -> int:
+        """How many messages the window takes now."""
+        if self.prefetch_size == 0:
+            return self._pulls
+        return max(0, self.prefetch_size - len(self.dispatched) + self.prefetch_extension)
+
+    @property
+    def in_flight(self) -> int:
+        return len(self.dispatched)
+
+    def dispatch(self, reference: MessageReference, redelivery_counter: int) -> None:
+        """Send the message and wait for its acknowledgement."""
+        self.dispatched[reference.message_id if self._by_id else reference] = reference
+        self.enqueue_count += 1
+        self.transmit(reference, redelivery_counter)
+
+    def undispatch(self, reference: MessageReference) -> None:
+        """Take a message out of the window."""
+        self.dispatched.pop(reference.message_id if self._by_id else reference, None)
+
+    def release(self, destination: object) -> list[MessageReference]:
+        """Take the destination's messages out of the window, except those a transaction holds."""
+        released = [
+            reference
+            for reference in self.dispatched.values()
+            if reference.destination is destination and not reference.acked
+        ]
+        for reference in released:
+            self.undispatch(reference)
+        return released
+
+    def delivered(self, destination: object, last_sequence_id: int) -> list[MessageReference]:
+        """Return the destination's messages in the window that the application saw (Q29)."""
+        mine = [r for r in self.dispatched.values() if r.destination is destination]
+        if last_sequence_id == LAST_DELIVERED_UNKNOWN:
+            return mine
+        if last_sequence_id == LAST_DELIVERED_UNSET:
+            return []
+        for index, reference in enumerate(mine):
+            if reference.broker_sequence_id == last_sequence_id:
+                return mine[: index + 1]
+        return []
+
+    # acknowledgements
+    def acknowledge(self, context: ConnectionContext, ack: MessageAck) -> Completion | None:
+        if self.dispatched_count == 0:
+            return None  # dispatched by the broker that this client failed over from (A2)
+        handler = _HANDLERS.get(ack.ack_type)
+        if handler is None:
+            raise JMSException(f"Invalid acknowledgment: {ack}")
+        return handler(self, context, ack)
+
+    def _standard(self, context: ConnectionContext, ack: MessageAck) -> Completion | None:
+        transaction = context.transaction
+        last = ack.last_message_id
+        if (
+            transaction is None
+            and self._by_id
+            and ack.message_count == 1
+            and last is not None
+            and last == ack.first_message_id
+        ):
+            reference = self.dispatched.pop(last, None)
+            if reference is None:
+                raise _unmatched(ack, f"Could not find Message-ID {last} in dispatched-list")
+            return self._complete_one(context, reference)
+        references = self._range(ack)
+        if transaction is not None:
+            return self._complete_later(context, references)
+        if len(references) != ack.message_count:
+            raise _unmatched(
+                ack,
+                f"Expected message count ({ack.message_count}) differs from count in "
+                f"dispatched-list ({len(references)})",
+            )
+        return self._complete(context, references)
+
+    def _individual(self, context: ConnectionContext, ack: MessageAck) -> Completion | None:
+        reference = self._find(ack)
+        if reference.acked:
+            raise _unmatched(ack, "it was acknowledged before in an open transaction")
+        if context.transaction is None:
+            return self._complete(context, [reference])
+        self._extend(1)
+        stored = self._complete_later(context, [reference])
+        self.window_freed()
+        return stored
+
+    def _delivered(self, context: ConnectionContext, ack: MessageAck) -> Completion | None:
+        self._find(ack)
+        self._extend(ack.message_count)
+        self.window_freed()
+        return None
+
+    def _redelivered(self, context: ConnectionContext, ack: MessageAck) -> Completion | None:
+        self._find(ack)
+        return None
+
+    def _poison(self, context: ConnectionContext, ack: MessageAck) -> Completion | None:
+        if context.transaction is not None:
+            raise JMSException(f"Poison ack cannot be transacted: {ack}")
+        references = self._range(ack)
+        for reference in references:
+            self.broker.root.send_to_dead_letter_queue(context, reference, self, ack.poison_cause)
+            reference.destination.forget_duplicate(reference)
+        return self._complete(context, references)
+
+    def _expired(self, context: ConnectionContext, ack: MessageAck) -> Completion | None:
+        references = self._range(ack)
+        for reference in references:
+            reference.destination.expired(context, reference, self)
+        outer, context.transaction = context.transaction, None
+        try:
+            return self._complete(context, references)
+        finally:
+            context.transaction = outer
+
+    # finding
+    def _find(self, ack: MessageAck) -> MessageReference:
+        last = ack.last_message_id
+        if self._by_id:
+            found = self.dispatched.get(last)
+        else:
+            found = next((r for r in self.dispatched.values() if _is_last(r, ack)), None)
+        if found is None:
+            raise JMSException(f"Could not correlate acknowledgment with dispatched message: {ack}")
+        return found
+
+    def _range(self, ack: MessageAck) -> list[MessageReference]:
+        first: MessageId | None = ack.first_message_id
+        found: list[MessageReference] = []
+        inside = first is None
+        for reference in self.dispatched.values():
+            if not inside:
+                if reference.message_id != first:
+                    continue
+                inside = True
+            if not reference.acked:
+                found.append(reference)
+            if _is_last(reference, ack):
+                return found
+        missing, end = (ack.last_message_id, "end") if inside else (first, "start")
+        raise _unmatched(
+            ack, f"Could not find Message-ID {missing} in dispatched-list ({end} of ack)"
+        )
+
+    # completing
+    def _complete_one(
+        self, context: ConnectionContext, reference: MessageReference
+    ) -> Completion | None:
+        self.dequeue_count += 1
+        stored = self.store_acknowledgement(context, reference)
+        self.settle(reference)
+        if self.prefetch_extension:
+            self.prefetch_extension -= 1
+        self.window_freed()
+        return stored
+
+    def _complete(
+        self, context: ConnectionContext, references: list[MessageReference]
+    ) -> Completion | None:
+        stored: list[Completion | None] = []
+        for reference in references:
+            self.undispatch(reference)
+            self.dequeue_count += 1
+            stored.append(self.store_acknowledgement(context, reference))
+            self.settle(reference)
+        self._shrink(len(references))
+        self.window_freed()
+        return all_of(stored)
+
+    def _complete_later(
+        self, context: ConnectionContext, references: list[MessageReference]
+    ) -> Completion | None:
+        transaction = context.transaction
+        if transaction is None or not references:
+            return None
+        stored: list[Completion | None] = []
+        for reference in references:
+            reference.acked = True
+            stored.append(self.store_acknowledgement(context, reference))
+        local = not isinstance(transaction.xid, XATransactionId)
+        self._unsettled += local
+        transaction.add(_Acknowledgement(self, references, local))
+        return all_of(stored)
+
+    def transaction_ended(
+        self, references: list[MessageReference], local: bool, committed: bool
+    ) -> None:
+        """Let a transaction's acknowledgements take effect, or undo them (X2, X3)."""
+        for reference in references:
+            reference.acked = False
+            if committed:
+                self.undispatch(reference)
+                self.dequeue_count += 1
+                self.settle(reference)
+        self._shrink(len(references))
+        self._unsettled -= local
+        if not self._unsettled:
+            self.settled_after_removal()
+        self.window_freed()
+
+    def _extend(self, count: int) -> None:
+        if self.use_prefetch_extension and self.prefetch_size:
+            self.prefetch_extension += count
+
+    def _shrink(self, count: int) -> None:
+        self.prefetch_extension = max(0, self.prefetch_extension - count)
+
+
+class _Acknowledgement(Synchronization):
+    __slots__ = ("_local", "_references", "_subscription")
+
+    def __init__(
+        self, subscription: PrefetchSubscription, references: list[MessageReference], local: bool
+    ) -> None:
+        self._subscription = subscription
+        self._references = references
+        self._local = local
+
+    def after_commit(self) -> None:
+        self._subscription.transaction_ended(self._references, self._local, committed=True)
+
+    def after_rollback(self) -> None:
+        self._subscription.transaction_ended(self._references, self._local, committed=False)
+
+
+def _is_last(reference: MessageReference, ack: MessageAck) -> bool:
+    return reference.message_id == ack.last_message_id and (
+        ack.destination is None or ack.destination == reference.destination.destination
+    )
+
+
+def _unmatched(ack: MessageAck, reason: str) -> JMSException:
+    return JMSException(f"Unmatched acknowledge: {ack}; {reason}")
+
+
+_Handler = Callable[[PrefetchSubscription, ConnectionContext, MessageAck], Completion | None]
+_HANDLERS: Final[dict[int, _Handler]] = {
+    AckType.DELIVERED: PrefetchSubscription._delivered,
+    AckType.POISON: PrefetchSubscription._poison,
+    AckType.STANDARD: PrefetchSubscription._standard,
+    AckType.REDELIVERED: PrefetchSubscription._redelivered,
+    AckType.INDIVIDUAL: PrefetchSubscription._individual,
+    AckType.EXPIRED: PrefetchSubscription._expired,
+}

@@ -1,0 +1,77 @@
+"""A consumer of one or several queues. (ActiveMQ QueueSubscription)"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from broker.completion import Completion
+from broker.context import ConnectionContext
+from broker.policy.entry import PolicyEntry
+from broker.region.message import MessageReference
+from broker.region.prefetch_subscription import PrefetchSubscription
+from broker.region.ring import Candidate
+from pyjms.wire.openwire.commands import ConsumerInfo
+
+if TYPE_CHECKING:
+    from broker.region.queue import Queue
+    from broker.region.region_broker import RegionBroker
+
+__all__ = ["QueueSubscription"]
+
+
+class QueueSubscription(PrefetchSubscription):
+    """Has a place in each queue that it consumes from."""
+
+    def __init__(
+        self,
+        broker: RegionBroker,
+        context: ConnectionContext,
+        info: ConsumerInfo,
+        policy: PolicyEntry,
+        prefetch_size: int,
+    ) -> None:
+        super().__init__(broker, context, info, policy, prefetch_size)
+        self._places: dict[Queue, Candidate] = {}
+        self._left: list[Queue] = []
+
+    @property
+    def pending_count(self) -> int:
+        """Nothing waits in the subscription: messages wait in their queues."""
+        return 0
+
+    def joined(self, queue: Queue, place: Candidate) -> None:
+        """Remember the place in a queue."""
+        self._places[queue] = place
+        self.destinations.append(queue)
+
+    def left(self, queue: Queue, last_delivered_sequence_id: int) -> None:
+        """Leave a queue; it gets back what was not acknowledged, after open transactions."""
+        self._places.pop(queue, None)
+        self.destination_removed(queue)
+        for reference in self.delivered(queue, last_delivered_sequence_id):
+            reference.redelivery_counter += 1
+        self._left.append(queue)
+        if not self._unsettled:
+            self.settled_after_removal()
+
+    def settled_after_removal(self) -> None:
+        for queue in self._left:
+            returned = self.release(queue)
+            if returned:
+                queue.take_back(returned)
+
+    def window_freed(self) -> None:
+        for queue, place in tuple(self._places.items()):
+            queue.dispatcher.window_freed(place)
+
+    def store_acknowledgement(
+        self, context: ConnectionContext, reference: MessageReference
+    ) -> Completion | None:
+        if not reference.persistent:
+            return None
+        return reference.destination.store_removal(context, reference)
+
+    def settle(self, reference: MessageReference) -> None:
+        destination = reference.destination
+        destination.drop(reference)
+        destination.consumed(self.context, reference)

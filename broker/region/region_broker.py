@@ -1,0 +1,379 @@
+"""The inner end of the filter chain: destinations, subscriptions, and the messages between them.
+
+Destinations come by `root`, the outer end of the chain, so that filters see them come;
+so do dead letters and events. Subscriptions and acknowledgements meet here by consumer id.
+(ActiveMQ RegionBroker, AbstractRegion)
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from broker.completion import Completion
+from broker.context import ConnectionContext, ConsumerExchange, ProducerExchange
+from broker.filter import Broker
+from broker.policy.map import PolicyMap
+from broker.policy.wildcard import matches
+from broker.region.dead_letters import send_to_dead_letter_queue
+from broker.region.destination import ADVISORY_PREFIX, BaseDestination, BrokerDestination
+from broker.region.expiry import ExpiryScanner
+from broker.region.message import MessageReference
+from broker.region.queue import Queue
+from broker.region.registry import DestinationRegistry
+from broker.region.subscription import LAST_DELIVERED_UNKNOWN, Subscription
+from broker.region.subscriptions import Subscriptions
+from broker.region.topic import Topic
+from broker.region.usage import SystemUsage
+from broker.store.api import PersistenceAdapter
+from pyjms import _clock
+from pyjms.errors import (
+    DestinationDoesNotExistException,
+    IllegalStateException,
+    InvalidClientIDException,
+    InvalidDestinationException,
+    JMSException,
+)
+from pyjms.jms.destination import Destination
+from pyjms.wire.openwire.commands import (
+    ActiveMQMessage,
+    ConnectionInfo,
+    ConsumerControl,
+    ConsumerInfo,
+    DestinationInfo,
+    MessageAck,
+    MessageId,
+    MessagePull,
+    ProducerInfo,
+    RemoveSubscriptionInfo,
+    SessionInfo,
+    Throwable,
+    XATransactionId,
+)
+
+__all__ = ["RegionBroker"]
+
+logger = logging.getLogger(__name__)
+
+_ADD, _REMOVE = 0, 1
+
+
+class RegionBroker(Broker):
+    """Queues and topics. Start the store before this."""
+
+    def __init__(
+        self,
+        store: PersistenceAdapter,
+        policy_map: PolicyMap | None = None,
+        broker_name: str = "localhost",
+        *,
+        system_usage: SystemUsage | None = None,
+        allow_temp_auto_creation_on_send: bool = False,
+    ) -> None:
+        self.store = store
+        self.policy_map = policy_map or PolicyMap()
+        self.broker_name = broker_name
+        self.system_usage = system_usage or SystemUsage()
+        self.allow_temp_auto_creation_on_send = allow_temp_auto_creation_on_send
+        self.root: Broker = self
+        """The outer end of the chain; whoever builds the chain sets it."""
+        self.destination_interceptor: Callable[[BrokerDestination], BrokerDestination] | None = None
+        """Puts filters around each new destination (ActiveMQ DestinationInterceptor)."""
+        self.context = ConnectionContext()
+        """The broker's own context: its messages never wait for space."""
+        self.context.is_broker = True
+        self.context.producer_flow_control = False
+        self._registry = DestinationRegistry()
+        self._subscriptions = Subscriptions(self)
+        self._clients: dict[str, ConnectionContext] = {}
+        self._expiry = ExpiryScanner()
+        self._sequence = 0
+
+    # life
+    async def start(self) -> None:
+        """Make the store's destinations again and start looking for expired messages."""
+        self._sequence = self.store.last_broker_sequence_id
+        for destination in self.store.destinations():
+            self.root.add_destination(self.context, destination)
+        self._expiry.start()
+
+    async def stop(self) -> None:
+        """Stop dispatching and all background tasks. Idempotent."""
+        await self._expiry.stop()
+        for destination in self._registry.all().values():
+            destination.stop()
+        self._subscriptions.close()
+
+    # connections, sessions, producers
+    def add_connection(self, context: ConnectionContext, info: ConnectionInfo) -> None:
+        """Note the client's id.
+
+        Raises:
+            InvalidClientIDException: it has none, or another connection has it (C1).
+        """
+        client_id = info.client_id
+        if client_id is None:
+            raise InvalidClientIDException("No clientID specified for connection request")
+        other = self._clients.get(client_id)
+        if other is not None and other is not context:
+            address = other.connection.remote_address if other.connection else "the broker"
+            raise InvalidClientIDException(
+                f"Broker: {self.broker_name} - Client: {client_id} already connected from {address}"
+            )
+        self._clients[client_id] = context
+
+    def remove_connection(
+        self, context: ConnectionContext, info: ConnectionInfo, error: Exception | None
+    ) -> None:
+        if info.client_id is not None and self._clients.get(info.client_id) is context:
+            del self._clients[info.client_id]
+
+    def add_session(self, context: ConnectionContext, info: SessionInfo) -> None:
+        """Nothing to do: sessions are the connector's."""
+
+    def remove_session(self, context: ConnectionContext, info: SessionInfo) -> None:
+        """Nothing to do."""
+
+    def add_producer(self, context: ConnectionContext, info: ProducerInfo) -> None:
+        destination = info.destination
+        if destination is None or destination.is_composite:
+            return
+        self._entrance(context, destination).statistics.producers += 1
+
+    def remove_producer(self, context: ConnectionContext, info: ProducerInfo) -> None:
+        destination = None if info.destination is None else self._registry.get(info.destination)
+        if destination is not None:
+            destination.statistics.producers -= 1
+
+    # destinations
+    def destinations(self) -> dict[Destination, BrokerDestination]:
+        return dict(self._registry.all())
+
+    def destinations_matching(self, wanted: Destination) -> tuple[BrokerDestination, ...]:
+        """Return the existing destinations that a name, pattern or composite means."""
+        return self._registry.matching(wanted)
+
+    def queues_matching(self, pattern: Destination) -> tuple[BrokerDestination, ...]:
+        """Return the existing queues that match; remembered, so fit to ask for each message."""
+        return self._registry.matching(pattern)
+
+    def add_destination_info(self, context: ConnectionContext, info: DestinationInfo) -> None:
+        if info.destination is None:
+            raise InvalidDestinationException("A DestinationInfo must have a destination")
+        self.root.add_destination(context, info.destination, True)
+
+    def remove_destination_info(self, context: ConnectionContext, info: DestinationInfo) -> None:
+        if info.destination is None:
+            raise InvalidDestinationException("A DestinationInfo must have a destination")
+        self.root.remove_destination(context, info.destination, info.timeout / 1000)
+
+    def add_destination(
+        self, context: ConnectionContext, destination: Destination, create_temporary: bool = False
+    ) -> BrokerDestination:
+        """Return the destination, made now if it is not there yet (D3, D4, D12).
+
+        Raises:
+            DestinationDoesNotExistException: it is a temporary one that was not created.
+            IllegalStateException: the policy's maximum is reached.
+        """
+        entrance = self._registry.entrance(destination)
+        if entrance is not None:
+            return entrance
+        if (
+            destination.is_temporary
+            and not create_temporary
+            and not self.allow_temp_auto_creation_on_send
+        ):
+            raise DestinationDoesNotExistException(
+                destination.qualified_name, hint=f"The destination {destination} does not exist."
+            )
+        return self._create(context, destination)
+
+    def _create(self, context: ConnectionContext, destination: Destination) -> BrokerDestination:
+        policy = self.policy_map.entry_for(destination)
+        is_advisory = destination.physical_name.startswith(ADVISORY_PREFIX)
+        target = policy.target
+        if policy.max_destinations >= 0 and not is_advisory:
+            existing = sum(target is None or matches(target, d) for d in self._registry.all())
+            if existing >= policy.max_destinations:
+                raise IllegalStateException(
+                    "The maxmimum number of destinations allowed "
+                    f"({policy.max_destinations}) for the policy "
+                    f"{target or destination} has already been reached."
+                )
+        made: BaseDestination
+        lasting = not destination.is_temporary and not is_advisory
+        if destination.is_queue:
+            made = Queue(
+                self,
+                destination,
+                policy,
+                self.store.queue_message_store(destination) if lasting else None,
+            )
+        else:
+            made = Topic(
+                self,
+                destination,
+                policy,
+                self.store.topic_message_store(destination) if lasting else None,
+            )
+        entrance: BrokerDestination = made
+        if self.destination_interceptor is not None:
+            entrance = self.destination_interceptor(made)
+        self._registry.add(made, entrance)
+        if isinstance(made, Queue):
+            made.recover()
+        self._expiry.add(made)
+        for subscription in self._subscriptions.wanting(destination):
+            entrance.add_subscription(context, subscription)
+        return entrance
+
+    def remove_destination(
+        self, context: ConnectionContext, destination: Destination, timeout: float
+    ) -> None:
+        """Remove a destination and its messages. One that is not there is no error.
+
+        With `timeout` 0 a lasting one must have no subscription; else they are detached.
+
+        Raises:
+            JMSException: it still has a subscription (D9).
+        """
+        found = self._registry.get(destination)
+        if found is None:
+            return
+        consumers = found.consumers
+        if consumers and timeout == 0 and not destination.is_temporary:
+            raise JMSException(
+                f"Destination: {destination} still has an active subscription: {consumers[0]}"
+            )
+        entrance = self._registry.entrance(destination) or found
+        found.disposed = True
+        for subscription in consumers:
+            entrance.remove_subscription(context, subscription, LAST_DELIVERED_UNKNOWN)
+        self._expiry.remove(found)
+        entrance.dispose(context)
+        self._registry.remove(destination)
+        self.store.remove_message_store(destination)
+
+    def _entrance(self, context: ConnectionContext, destination: Destination) -> BrokerDestination:
+        entrance = self._registry.entrance(destination)
+        if entrance is None:
+            self.root.add_destination(context, destination, self.allow_temp_auto_creation_on_send)
+            entrance = self._registry.entrance(destination)
+            if entrance is None:
+                raise InvalidDestinationException(f"{destination} was not created")
+        return entrance
+
+    # consumers
+    def add_consumer(self, context: ConnectionContext, info: ConsumerInfo) -> Subscription:
+        destination = info.destination
+        if destination is None:
+            raise InvalidDestinationException("A consumer must have a destination")
+        if not destination.is_pattern and not destination.is_composite:
+            self._entrance(context, destination)
+        return self._subscriptions.add(context, info)
+
+    def remove_consumer(
+        self, context: ConnectionContext, info: ConsumerInfo, last_delivered_sequence_id: int
+    ) -> None:
+        self._subscriptions.remove(context, info, last_delivered_sequence_id)
+
+    def remove_subscription(self, context: ConnectionContext, info: RemoveSubscriptionInfo) -> None:
+        self._subscriptions.unsubscribe(context, info)
+
+    # messages
+    def send(self, exchange: ProducerExchange, message: ActiveMQMessage) -> Completion | None:
+        destination = message.destination
+        message_id = message.message_id
+        if destination is None or message_id is None:
+            raise InvalidDestinationException("A message must have a destination and an id")
+        if message_id.broker_sequence_id:
+            message.message_id = MessageId(  # its number was given elsewhere
+                message_id.text_view, message_id.producer_id, message_id.producer_sequence_id
+            )
+        message.broker_in_time = _clock.time_ms()
+        message.broker_out_time = 0
+        entrance = exchange.region_destination
+        if entrance is None or exchange.destination is not destination or entrance.disposed:
+            entrance = self._entrance(exchange.context, destination)
+            exchange.destination = destination
+            exchange.region_destination = entrance
+        return entrance.send(exchange, message)
+
+    def next_sequence_id(self) -> int:
+        """Return the next number for a message: they grow broker-wide (Q3)."""
+        self._sequence += 1
+        return self._sequence
+
+    def acknowledge(self, exchange: ConsumerExchange, ack: MessageAck) -> Completion | None:
+        subscription = exchange.subscription
+        if subscription is None:
+            subscription = self._subscriptions.get(ack.consumer_id)
+            if subscription is None:
+                if exchange.context.transaction is not None:
+                    logger.warning(
+                        "Ack of an unknown consumer in a transaction is ignored: %s", ack
+                    )
+                return None
+        return subscription.acknowledge(exchange.context, ack)
+
+    def message_pull(self, context: ConnectionContext, pull: MessagePull) -> None:
+        subscription = self._subscriptions.get(pull.consumer_id)
+        if subscription is not None:
+            subscription.pull(pull)
+
+    def process_consumer_control(
+        self, exchange: ConsumerExchange, control: ConsumerControl
+    ) -> None:
+        subscription = exchange.subscription or self._subscriptions.get(control.consumer_id)
+        if subscription is not None and not control.close:
+            subscription.set_prefetch(control.prefetch)
+
+    def prepared_transactions(self, context: ConnectionContext) -> list[XATransactionId]:
+        return []
+
+    # events
+    def message_expired(
+        self,
+        context: ConnectionContext,
+        reference: MessageReference,
+        subscription: Subscription | None,
+    ) -> None:
+        cause = Throwable(
+            "java.lang.Throwable", f"Message Expired. Expiration:{reference.expiration}"
+        )
+        self.root.send_to_dead_letter_queue(context, reference, subscription, cause)
+
+    def send_to_dead_letter_queue(
+        self,
+        context: ConnectionContext,
+        reference: MessageReference,
+        subscription: Subscription | None,
+        cause: Throwable | None,
+    ) -> bool:
+        return send_to_dead_letter_queue(self, reference, subscription, cause)
+
+    def mark_dead_letter_queue(self, destination: Destination) -> None:
+        """Note that dead letters go to this destination (L6)."""
+        found = self._registry.get(destination)
+        if found is not None:
+            found.is_dead_letter_queue = True
+
+    def message_consumed(self, context: ConnectionContext, reference: MessageReference) -> None:
+        """Nothing to do: filters listen."""
+
+    def message_discarded(
+        self,
+        context: ConnectionContext,
+        reference: MessageReference,
+        subscription: Subscription | None,
+    ) -> None:
+        """Nothing to do: filters listen."""
+
+    def slow_consumer(
+        self,
+        context: ConnectionContext,
+        destination: BrokerDestination,
+        subscription: Subscription,
+    ) -> None:
+        """Nothing to do: filters listen."""

@@ -1,0 +1,98 @@
+"""Which destinations exist, which subscriptions there are, and how they find each other.
+
+Subscriptions with wildcards or several names attach to what exists and to what comes later.
+(ActiveMQ AbstractRegion; D3, D5, D7)
+"""
+
+from __future__ import annotations
+
+from broker.policy.wildcard import matches
+from broker.region.destination import BaseDestination, BrokerDestination
+from broker.region.subscription import Subscription
+from pyjms.jms.destination import Destination
+
+__all__ = ["DestinationRegistry", "SubscriptionIndex"]
+
+_CACHED_MATCHES = 4096
+
+
+class DestinationRegistry:
+    """Destinations by name, each with its entrance: itself, or the filters around it."""
+
+    def __init__(self) -> None:
+        self._destinations: dict[Destination, BaseDestination] = {}
+        self._entrances: dict[Destination, BrokerDestination] = {}
+        self._matches: dict[Destination, tuple[BrokerDestination, ...]] = {}
+
+    def __len__(self) -> int:
+        return len(self._destinations)
+
+    def get(self, destination: Destination) -> BaseDestination | None:
+        """Return the destination itself."""
+        return self._destinations.get(destination)
+
+    def entrance(self, destination: Destination) -> BrokerDestination | None:
+        """Return where messages for the destination go in."""
+        return self._entrances.get(destination)
+
+    def add(self, destination: BaseDestination, entrance: BrokerDestination) -> None:
+        """Take a destination in."""
+        self._destinations[destination.destination] = destination
+        self._entrances[destination.destination] = entrance
+        self._matches.clear()
+
+    def remove(self, destination: Destination) -> None:
+        """Take a destination out."""
+        self._destinations.pop(destination, None)
+        self._entrances.pop(destination, None)
+        self._matches.clear()
+
+    def all(self) -> dict[Destination, BaseDestination]:
+        """Return a copy of everything."""
+        return dict(self._destinations)
+
+    def matching(self, pattern: Destination) -> tuple[BrokerDestination, ...]:
+        """Return the entrances of all that a name, a pattern or a composite means. Remembered."""
+        found = self._matches.get(pattern)
+        if found is None:
+            if pattern.is_pattern or pattern.is_composite:
+                found = tuple(e for d, e in self._entrances.items() if matches(pattern, d))
+            else:
+                entrance = self._entrances.get(pattern)
+                found = () if entrance is None else (entrance,)
+            if len(self._matches) >= _CACHED_MATCHES:
+                self._matches.clear()
+            self._matches[pattern] = found
+        return found
+
+
+class SubscriptionIndex:
+    """Subscriptions by what they want."""
+
+    def __init__(self) -> None:
+        self._exact: dict[Destination, dict[Subscription, None]] = {}
+        self._wide: dict[Subscription, None] = {}
+
+    def add(self, subscription: Subscription) -> None:
+        """Take a subscription in."""
+        wanted = subscription.wanted
+        if wanted.is_pattern or wanted.is_composite:
+            self._wide[subscription] = None
+        else:
+            self._exact.setdefault(wanted, {})[subscription] = None
+
+    def remove(self, subscription: Subscription) -> None:
+        """Take a subscription out."""
+        self._wide.pop(subscription, None)
+        exact = self._exact.get(subscription.wanted)
+        if exact is not None:
+            exact.pop(subscription, None)
+            if not exact:
+                del self._exact[subscription.wanted]
+
+    def wanting(self, destination: Destination) -> list[Subscription]:
+        """Return the subscriptions that a new destination is for."""
+        return [
+            *self._exact.get(destination, ()),
+            *(s for s in self._wide if matches(s.wanted, destination)),
+        ]

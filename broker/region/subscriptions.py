@@ -1,0 +1,183 @@
+"""The broker's subscriptions: made from a consumer's wishes, found by its id, kept when durable.
+
+(ActiveMQ AbstractRegion, TopicRegion; T16-T21, C3)
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from broker.context import ConnectionContext
+from broker.region.browser import QueueBrowserSubscription
+from broker.region.destination import ADVISORY_PREFIX
+from broker.region.durable_subscription import DurableTopicSubscription
+from broker.region.queue_subscription import QueueSubscription
+from broker.region.registry import SubscriptionIndex
+from broker.region.subscription import LAST_DELIVERED_UNKNOWN, Subscription
+from broker.region.topic_subscription import TopicSubscription
+from broker.store.api import SubscriptionKey
+from pyjms.errors import InvalidDestinationException, JMSException
+from pyjms.jms.destination import Destination
+from pyjms.wire.openwire.commands import ConsumerId, ConsumerInfo, RemoveSubscriptionInfo
+
+if TYPE_CHECKING:
+    from broker.region.region_broker import RegionBroker
+
+__all__ = ["Subscriptions"]
+
+
+class Subscriptions:
+    """All subscriptions of a broker."""
+
+    def __init__(self, broker: RegionBroker) -> None:
+        self._broker = broker
+        self._by_consumer: dict[ConsumerId | None, Subscription] = {}
+        self._durables: dict[SubscriptionKey, DurableTopicSubscription] = {}
+        self._index = SubscriptionIndex()
+
+    def get(self, consumer_id: ConsumerId | None) -> Subscription | None:
+        """Return the subscription of a live consumer."""
+        return self._by_consumer.get(consumer_id)
+
+    def wanting(self, destination: Destination) -> list[Subscription]:
+        """Return who wants the messages of a new destination, offline durable ones included."""
+        return self._index.wanting(destination)
+
+    def add(self, context: ConnectionContext, info: ConsumerInfo) -> Subscription:
+        """Make a consumer's subscription, or bring its durable one back.
+
+        A consumer that is known already keeps the one it has (C3).
+
+        Raises:
+            InvalidSelectorException: the selector is wrong.
+            JMSException: the durable subscription is in use, or is not possible here.
+        """
+        existing = self._by_consumer.get(info.consumer_id)
+        if existing is not None:
+            return existing
+        destination = info.destination
+        if destination is None:
+            raise InvalidDestinationException("A consumer must have a destination")
+        if destination.is_topic and info.subscription_name is not None:
+            return self._add_durable(context, info, destination)
+        subscription = self._make(context, info, destination)
+        self._by_consumer[info.consumer_id] = subscription
+        self._index.add(subscription)
+        matching = self._broker.destinations_matching(destination)
+        for entrance in matching:
+            entrance.add_subscription(context, subscription)
+        if isinstance(subscription, QueueBrowserSubscription):
+            subscription.begin(list(matching))
+        return subscription
+
+    def _make(
+        self, context: ConnectionContext, info: ConsumerInfo, destination: Destination
+    ) -> Subscription:
+        policy = self._broker.policy_map.entry_for(destination)
+        asked = info.prefetch_size
+        if destination.is_topic:
+            prefetch = policy.topic_prefetch_for(asked)
+            return TopicSubscription(self._broker, context, info, policy, prefetch)
+        if info.browser:
+            prefetch = policy.browser_prefetch_for(asked)
+            return QueueBrowserSubscription(self._broker, context, info, policy, prefetch)
+        prefetch = policy.queue_prefetch_for(asked)
+        return QueueSubscription(self._broker, context, info, policy, prefetch)
+
+    def remove(
+        self, context: ConnectionContext, info: ConsumerInfo, last_delivered_sequence_id: int
+    ) -> None:
+        """Take a consumer's subscription away; a durable one goes offline."""
+        subscription = self._by_consumer.pop(info.consumer_id, None)
+        if subscription is None:
+            return
+        if isinstance(subscription, DurableTopicSubscription):
+            subscription.deactivate(last_delivered_sequence_id)
+            return
+        self._index.remove(subscription)
+        self._detach(context, subscription, last_delivered_sequence_id)
+
+    def _detach(
+        self, context: ConnectionContext, subscription: Subscription, last_delivered: int
+    ) -> None:
+        for destination in tuple(subscription.destinations):
+            for entrance in self._broker.destinations_matching(destination.destination):
+                entrance.remove_subscription(context, subscription, last_delivered)
+        subscription.close()
+
+    # durable ones
+    def _add_durable(
+        self, context: ConnectionContext, info: ConsumerInfo, destination: Destination
+    ) -> Subscription:
+        key = self._key(context, info.client_id, info.subscription_name)
+        if destination.is_temporary or destination.physical_name.startswith(ADVISORY_PREFIX):
+            raise JMSException(
+                f"Cannot create a durable subscription for {destination}: "
+                "temporary and advisory topics have none"
+            )
+        policy = self._broker.policy_map.entry_for(destination)
+        prefetch = policy.durable_prefetch_for(info.prefetch_size)
+        subscription = self._durables.get(key)
+        if (
+            subscription is not None
+            and not subscription.is_active
+            and subscription.is_changed_by(info)
+        ):
+            self._forget_durable(context, subscription)
+            subscription = None
+        if subscription is None:
+            subscription = DurableTopicSubscription(
+                self._broker, context, info, policy, prefetch, key
+            )
+            self._durables[key] = subscription
+            self._index.add(subscription)
+            for entrance in self._broker.destinations_matching(destination):
+                entrance.add_subscription(context, subscription)
+        subscription.activate(context, info, prefetch)
+        self._by_consumer[info.consumer_id] = subscription
+        return subscription
+
+    def _key(
+        self, context: ConnectionContext, client_id: str | None, name: str | None
+    ) -> SubscriptionKey:
+        client_id = client_id or context.client_id
+        if not client_id or name is None:
+            raise JMSException(
+                "A durable subscription needs a client id and a name",
+                hint="set the connection's client id before anything else",
+            )
+        return SubscriptionKey(client_id, name)
+
+    def _forget_durable(
+        self, context: ConnectionContext, subscription: DurableTopicSubscription
+    ) -> None:
+        del self._durables[subscription.key]
+        self._index.remove(subscription)
+        self._detach(context, subscription, LAST_DELIVERED_UNKNOWN)
+
+    def unsubscribe(self, context: ConnectionContext, info: RemoveSubscriptionInfo) -> None:
+        """End a durable subscription and drop what it has not delivered.
+
+        Raises:
+            InvalidDestinationException: there is none of that name.
+            JMSException: a consumer has it (T21).
+        """
+        key = self._key(context, info.client_id, info.subscription_name)
+        subscription = self._durables.get(key)
+        if subscription is None:
+            raise InvalidDestinationException(
+                f"No durable subscription exists for clientID: {key.client_id} "
+                f"and subscriptionName: {key.subscription_name}"
+            )
+        if subscription.is_active:
+            raise JMSException("Durable consumer is in use")
+        self._forget_durable(context, subscription)
+
+    def durable_subscriptions(self) -> list[DurableTopicSubscription]:
+        """Return all durable subscriptions, active or not."""
+        return list(self._durables.values())
+
+    def close(self) -> None:
+        """Stop what runs for any of them."""
+        for subscription in (*self._by_consumer.values(), *self._durables.values()):
+            subscription.close()

@@ -1,0 +1,120 @@
+"""Memory accounting: what is used, how much may be, and who waits for room.
+
+A usage is full when it, or any above it, has reached its limit. The last message may go
+beyond a limit; the next one waits. (ActiveMQ M1, M2)
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+
+__all__ = ["MAIN_MEMORY_LIMIT", "SystemUsage", "Usage"]
+
+MAIN_MEMORY_LIMIT = 1024 * 1024 * 1024
+"""ActiveMQ's memory limit of an embedded broker: 1 GiB."""
+
+
+class Usage:
+    """An amount of bytes with a limit (0: none) under a parent."""
+
+    __slots__ = ("_blocked", "_waiting", "limit", "name", "parent", "used")
+
+    def __init__(self, name: str, limit: int = 0, parent: Usage | None = None) -> None:
+        self.name = name
+        self.limit = limit
+        self.parent = parent
+        self.used = 0
+        self._waiting: deque[Callable[[], None]] = deque()
+        self._blocked: dict[Usage, None] = {}  # of the topmost: who below has somebody waiting
+
+    @property
+    def is_full(self) -> bool:
+        """Whether nothing more should come in."""
+        usage: Usage | None = self
+        while usage is not None:
+            if usage.limit and usage.used >= usage.limit:
+                return True
+            usage = usage.parent
+        return False
+
+    @property
+    def percent(self) -> int:
+        """How full this usage is, its parents aside."""
+        return self.used * 100 // self.limit if self.limit else 0
+
+    @property
+    def has_waiting(self) -> bool:
+        """Whether somebody waits for room here."""
+        return bool(self._waiting)
+
+    def increase(self, size: int) -> None:
+        """Count `size` bytes in, here and above."""
+        usage: Usage | None = self
+        while usage is not None:
+            usage.used += size
+            usage = usage.parent
+
+    def decrease(self, size: int) -> None:
+        """Count `size` bytes out, here and above, and let those in who waited, in their order."""
+        usage: Usage = self
+        usage.used -= size
+        while usage.parent is not None:
+            usage = usage.parent
+            usage.used -= size
+        if usage._blocked:
+            usage._let_in()
+
+    def wait(self, callback: Callable[[], None]) -> Callable[[], None]:
+        """Call `callback` once there is room; return a function that takes the request back."""
+        self._waiting.append(callback)
+        self._top()._blocked[self] = None
+
+        def forget() -> None:
+            if callback in self._waiting:
+                self._waiting.remove(callback)
+
+        return forget
+
+    def close(self) -> None:
+        """Leave the parent. What was counted here leaves it, and who waited is let in."""
+        parent = self.parent
+        if parent is None:
+            return
+        self._top()._blocked.pop(self, None)
+        self.parent = None
+        waiting, self._waiting = self._waiting, deque()
+        for callback in waiting:
+            callback()
+        parent.decrease(self.used)
+
+    def _top(self) -> Usage:
+        usage = self
+        while usage.parent is not None:
+            usage = usage.parent
+        return usage
+
+    def _let_in(self) -> None:
+        for usage in tuple(self._blocked):
+            waiting = usage._waiting
+            while waiting and not usage.is_full:
+                waiting.popleft()()
+            if not waiting:
+                self._blocked.pop(usage, None)
+
+
+class SystemUsage:
+    """The broker's limits and what happens at them.
+
+    Source: ActiveMQ SystemUsage. `send_fail_if_no_space_after_timeout` in seconds, 0: off.
+    """
+
+    def __init__(
+        self,
+        memory_limit: int = MAIN_MEMORY_LIMIT,
+        send_fail_if_no_space: bool = False,
+        send_fail_if_no_space_after_timeout: float = 0,
+    ) -> None:
+        self.memory = Usage("Main:memory", memory_limit)
+        self.send_fail_if_no_space = send_fail_if_no_space
+        self.send_fail_if_no_space_after_timeout = send_fail_if_no_space_after_timeout

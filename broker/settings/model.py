@@ -1,0 +1,103 @@
+"""BrokerSettings: every key of broker.yaml, with ActiveMQ's names and defaults.
+
+Values are read-only. A key that nobody knows is an error. Times are seconds once read,
+sizes bytes. (ActiveMQ 1.2)
+"""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+from pydantic import model_validator
+
+from broker.policy.map import PolicyMap
+from broker.region.usage import MAIN_MEMORY_LIMIT
+from broker.settings.policies import PolicySettings
+from broker.settings.values import Bytes, DestinationName, Section
+from broker.settings.virtual import VirtualDestinationSettings
+from pyjms._yaml import Duration
+
+__all__ = ["BrokerSettings", "ConnectorSettings", "SystemUsageSettings"]
+
+
+class ConnectorSettings(Section):
+    """A door of the broker (`connectors`)."""
+
+    uri: str
+    """Such as tcp://127.0.0.1:61616; 0.0.0.0 lets other machines in, port 0 takes a free one."""
+    name: str | None = None
+    """What it is called in logs; not set is its URI."""
+
+
+class SystemUsageSettings(Section):
+    """What the broker may use (`system_usage`)."""
+
+    memory_limit: Bytes = MAIN_MEMORY_LIMIT
+    """Bytes of messages held in all; senders wait above it."""
+    send_fail_if_no_space: bool = False
+    """Whether their sends fail instead."""
+    send_fail_if_no_space_after_timeout: Duration = 0.0
+    """Whether they fail after that time; 0 never."""
+
+
+class BrokerSettings(Section):
+    """All settings of a broker; `BrokerSettings()` is the defaults."""
+
+    broker_name: str = "localhost"
+    """Unique in the process; characters outside [a-zA-Z0-9._:-] become _."""
+    persistent: bool = True
+    """Whether messages outlive the process. This version refuses true at start."""
+    advisory_support: bool = True
+    """Whether clients are told of connections, destinations, consumers and producers."""
+    anonymous_producer_advisory_support: bool = False
+    """Whether also of producers without a destination."""
+    use_virtual_topics: bool = True
+    """Whether VirtualTopic.> feeds the queues Consumer.*.VirtualTopic.>."""
+    use_mirrored_queues: bool = False
+    """Whether what comes to a queue goes to VirtualTopic.Mirror.<queue>, too."""
+    use_temp_mirrored_queues: bool = True
+    """Whether temporary queues are mirrored, too."""
+    populate_jmsx_user_id: bool = False
+    """Whether messages get their sender's login name as JMSXUserID."""
+    allow_temp_auto_creation_on_send: bool = False
+    """Whether sending to an unknown temporary destination makes it."""
+    rollback_only_on_async_exception: bool = True
+    """Whether a failed command that nobody waited for makes the commit fail."""
+    restart_allowed: bool = True
+    """Whether the broker may start again after a stop."""
+    system_usage: SystemUsageSettings = SystemUsageSettings()
+    connectors: tuple[ConnectorSettings, ...] = ()
+    """The doors; none is vm:// only for an embedded broker."""
+    destinations: tuple[DestinationName, ...] = ()
+    """Made at start: orders, topic://news."""
+    policies: tuple[PolicySettings, ...] = ()
+    """What destinations do, by name."""
+    virtual_destinations: tuple[VirtualDestinationSettings, ...] | None = None
+    """Instead of the virtual topics VirtualTopic.>; not set keeps these."""
+
+    @model_validator(mode="after")
+    def _check_policies(self) -> Self:
+        if sum(policy.build().target is None for policy in self.policies) > 1:
+            raise ValueError("policies: only one may be without a destination")
+        return self
+
+    def keywords(self) -> dict[str, Any]:
+        """Return the keyword arguments of BrokerService; `connectors` are not among them."""
+        virtual = self.virtual_destinations
+        usage = self.system_usage
+        plain = {name: getattr(self, name) for name in _PLAIN}
+        return {
+            **plain,
+            **{name: getattr(usage, name) for name in type(usage).model_fields},
+            "policies": PolicyMap(policy.build() for policy in self.policies),
+            "virtual_destinations": (
+                None if virtual is None else tuple(item.build() for item in virtual)
+            ),
+        }
+
+
+_PLAIN = tuple(
+    name
+    for name in BrokerSettings.model_fields
+    if name not in {"connectors", "policies", "system_usage", "virtual_destinations"}
+)

@@ -1,0 +1,64 @@
+"""broker.yaml with its profiles, `${...}`, and `PYJMS_BROKER__` variables over it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from broker.settings.model import BrokerSettings
+from pyjms._yaml import (
+    Document,
+    chosen_profiles,
+    expand,
+    overlay_environment,
+    read_layers,
+    validate,
+)
+
+__all__ = ["ENVIRONMENT_PREFIX", "broker_schema", "load_broker_settings"]
+
+ENVIRONMENT_PREFIX: Final = "PYJMS_BROKER__"
+"""`PYJMS_BROKER__SYSTEM_USAGE__MEMORY_LIMIT` is `system_usage.memory_limit`."""
+
+_ABSENT: Final = {
+    "persistence": "messages are kept in memory only by this version",
+    "data_directory": "messages are kept in memory only by this version",
+    "plugins": "give filters of your own to BrokerService(plugins=...)",
+}
+
+
+def load_broker_settings(
+    path: Path | str | None = None,
+    profiles: Iterable[str] | None = None,
+    environ: Mapping[str, str] | None = None,
+) -> BrokerSettings:
+    """Read the broker's settings; blocking, once at start.
+
+    Without `path` the environment alone counts. `profiles`, else PYJMS_PROFILES, name
+    files beside it: broker-PROFILE.yaml; a profile need not have one. `environ` is the
+    environment, `os.environ` by default.
+
+    Raises:
+        ConfigurationException: a file is missing or malformed, a key is unknown or has a
+            wrong value, a placeholder cannot be resolved; with file and line.
+    """
+    environment = os.environ if environ is None else environ
+    document = Document()
+    if path is not None:
+        names = chosen_profiles(profiles, environment)
+        document = read_layers(Path(path), names, all_profiles=profiles is not None)
+    document = overlay_environment(document, environment, ENVIRONMENT_PREFIX)
+    return validate(BrokerSettings, expand(document, environment), _translate)
+
+
+def broker_schema() -> dict[str, Any]:
+    """Return the JSON Schema (draft 2020-12) of broker.yaml."""
+    schema = BrokerSettings.model_json_schema()
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
+
+
+def _translate(path: tuple[str | int, ...]) -> str | None:
+    reason = _ABSENT.get(str(path[0]))
+    return None if reason is None else f"{path[0]} does not exist here: {reason}"

@@ -1,0 +1,1 @@
+"""Where messages are kept: the adapter interface and its implementations."""

@@ -1,0 +1,136 @@
+"""The filter that keeps transactions: begins and ends them, and puts a command's into its context.
+
+Local transactions live in their connection's context, XA ones here. What a lost connection
+left open is rolled back, except prepared XA branches. (ActiveMQ B3, X1-X6)
+"""
+
+from __future__ import annotations
+
+import logging
+
+from broker.completion import Completion
+from broker.context import ConnectionContext, ConsumerExchange, ProducerExchange
+from broker.filter import Broker, BrokerFilter
+from broker.store.api import TransactionStore
+from broker.transaction.local import LocalTransaction, Transaction
+from broker.transaction.xa import XAER_NOTA, XATransaction, xa_exception
+from pyjms.errors import JMSException
+from pyjms.wire.openwire.commands import (
+    ActiveMQMessage,
+    ConnectionInfo,
+    MessageAck,
+    TransactionId,
+    XATransactionId,
+)
+
+__all__ = ["TransactionBroker"]
+
+logger = logging.getLogger(__name__)
+
+
+class TransactionBroker(BrokerFilter):
+    """Turns transaction ids into transactions."""
+
+    def __init__(self, next_broker: Broker, store: TransactionStore) -> None:
+        super().__init__(next_broker)
+        self._store = store
+        self._xa: dict[XATransactionId, XATransaction] = {}
+
+    def transaction(self, context: ConnectionContext, xid: TransactionId) -> Transaction:
+        """Return the open transaction that `xid` names.
+
+        Raises:
+            JMSException: there is no such transaction (an XAException, XAER_NOTA, for an XA id).
+
+        """
+        found: Transaction | None
+        if isinstance(xid, XATransactionId):
+            found = self._xa.get(xid)
+            if found is None:
+                raise xa_exception(f"Transaction '{xid}' has not been started.", XAER_NOTA)
+            return found
+        found = context.transactions.get(xid)
+        if found is None:
+            raise JMSException(f"Transaction '{xid}' has not been started.")
+        return found
+
+    def send(self, exchange: ProducerExchange, message: ActiveMQMessage) -> Completion | None:
+        context = exchange.context
+        xid = message.transaction_id
+        outer = context.transaction
+        if xid is None and outer is None:
+            return self.next.send(exchange, message)
+        context.transaction = None if xid is None else self.transaction(context, xid)
+        try:
+            return self.next.send(exchange, message)
+        finally:
+            context.transaction = outer
+
+    def acknowledge(self, exchange: ConsumerExchange, ack: MessageAck) -> Completion | None:
+        context = exchange.context
+        xid = ack.transaction_id
+        outer = context.transaction
+        if xid is None and outer is None:
+            return self.next.acknowledge(exchange, ack)
+        context.transaction = None if xid is None else self.transaction(context, xid)
+        try:
+            return self.next.acknowledge(exchange, ack)
+        finally:
+            context.transaction = outer
+
+    def begin_transaction(self, context: ConnectionContext, xid: TransactionId) -> None:
+        if isinstance(xid, XATransactionId):
+            if xid not in self._xa:
+                self._xa[xid] = XATransaction(
+                    xid, self._store, self._forget_xa, context.connection_id
+                )
+            return
+        if xid in context.transactions:
+            raise JMSException(f"Transaction '{xid}' has already been started.")
+
+        def forget_local(transaction: Transaction) -> None:
+            context.transactions.pop(transaction.xid, None)
+
+        context.transactions[xid] = LocalTransaction(xid, self._store, forget_local)
+
+    def prepare_transaction(self, context: ConnectionContext, xid: TransactionId) -> int:
+        return self.transaction(context, xid).prepare()
+
+    def commit_transaction(
+        self, context: ConnectionContext, xid: TransactionId, one_phase: bool
+    ) -> Completion | None:
+        return self.transaction(context, xid).commit(one_phase)
+
+    def rollback_transaction(self, context: ConnectionContext, xid: TransactionId) -> None:
+        self.transaction(context, xid).rollback()
+
+    def forget_transaction(self, context: ConnectionContext, xid: TransactionId) -> None:
+        self.transaction(context, xid).rollback()
+
+    def prepared_transactions(
+        self,
+        context: ConnectionContext,  # noqa: ARG002
+    ) -> list[XATransactionId]:
+        return [xid for xid, transaction in self._xa.items() if transaction.is_prepared]
+
+    def remove_connection(
+        self, context: ConnectionContext, info: ConnectionInfo, error: Exception | None
+    ) -> None:
+        left_open: list[Transaction] = [
+            *context.transactions.values(),
+            *(
+                transaction
+                for transaction in self._xa.values()
+                if transaction.connection_id == info.connection_id and not transaction.is_prepared
+            ),
+        ]
+        for transaction in left_open:
+            try:
+                transaction.rollback()
+            except Exception:
+                logger.exception("Rolling back %s of a closed connection failed", transaction.xid)
+        self.next.remove_connection(context, info, error)
+
+    def _forget_xa(self, transaction: Transaction) -> None:
+        if isinstance(transaction.xid, XATransactionId):
+            self._xa.pop(transaction.xid, None)

@@ -1,0 +1,1 @@
+"""Virtual destinations: virtual topics, composite queues and topics, mirrored queues."""

@@ -1,0 +1,105 @@
+"""Composite queues and topics: what is sent to one name goes on to others. (ActiveMQ V9-V11)"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import ClassVar
+
+from broker.chain.copies import readdressed
+from broker.completion import Completion, all_of
+from broker.context import ProducerExchange
+from broker.policy.wildcard import matches
+from broker.region.destination import BrokerDestination, DestinationFilter
+from broker.region.message import MessageReference
+from broker.virtual.interceptor import Routes, VirtualDestination
+from pyjms.jms.destination import Destination, Queue, Topic
+from pyjms.selector import Selector, compile_selector
+from pyjms.wire.openwire.commands import ActiveMQMessage
+
+__all__ = ["CompositeQueue", "CompositeTopic", "FilteredDestination"]
+
+
+@dataclass(frozen=True)
+class FilteredDestination:
+    """A place to forward to what `selector` matches; without a selector that is nothing (V10)."""
+
+    destination: Destination
+    selector: str | None = None
+
+    @cached_property
+    def compiled(self) -> Selector | None:
+        """The selector ready for use.
+
+        Raises:
+            InvalidSelectorException: it is no selector.
+
+        """
+        return compile_selector(self.selector) if self.selector else None
+
+
+@dataclass(frozen=True)
+class _CompositeDestination(VirtualDestination):
+    KIND: ClassVar[type[Destination]]
+
+    name: str
+    forward_to: tuple[Destination | FilteredDestination, ...]
+    forward_only: bool = True
+    """Whether the name itself gets nothing."""
+    send_when_not_matched: bool = False
+    """Whether the name itself gets what no filter took, and only that."""
+
+    def __post_init__(self) -> None:
+        for place in self.forward_to:
+            if isinstance(place, FilteredDestination):
+                place.compiled  # noqa: B018 - a wrong selector shows here, not at a send
+
+    def intercept(self, destination: BrokerDestination, routes: Routes) -> BrokerDestination:
+        if not matches(self.KIND(self.name), destination.destination):
+            return destination
+        return _CompositeFilter(destination, self, routes)
+
+
+class CompositeQueue(_CompositeDestination):
+    """A queue whose messages go on to `forward_to`. Source: ActiveMQ CompositeQueue."""
+
+    KIND = Queue
+
+
+class CompositeTopic(_CompositeDestination):
+    """A topic whose messages go on to `forward_to`. Source: ActiveMQ CompositeTopic."""
+
+    KIND = Topic
+
+
+class _CompositeFilter(DestinationFilter):
+    def __init__(
+        self, destination: BrokerDestination, settings: _CompositeDestination, routes: Routes
+    ) -> None:
+        super().__init__(destination)
+        self._settings = settings
+        self._routes = routes
+
+    def send(self, exchange: ProducerExchange, message: ActiveMQMessage) -> Completion | None:
+        settings = self._settings
+        places = self._places_for(message)
+        answers = [
+            self._routes.forward(exchange, readdressed(message, place, message.destination))
+            for place in places
+        ]
+        if (not places) if settings.send_when_not_matched else (not settings.forward_only):
+            answers.append(self.next.send(exchange, message))
+        return all_of(answers)
+
+    def _places_for(self, message: ActiveMQMessage) -> list[Destination]:
+        places: list[Destination] = []
+        reference: MessageReference | None = None
+        for place in self._settings.forward_to:
+            if isinstance(place, Destination):
+                places.append(place)
+            elif place.compiled is not None:
+                if reference is None:
+                    reference = MessageReference(message, self.next)
+                if place.compiled.matches(reference.lookup):
+                    places.append(place.destination)
+        return places

@@ -1,0 +1,49 @@
+"""Mirrored queues: what comes to a queue is sent to a topic first. (ActiveMQ V12)"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from broker.chain.copies import readdressed
+from broker.completion import Completion, all_of
+from broker.context import ConnectionContext, ProducerExchange
+from broker.region.destination import BrokerDestination, DestinationFilter
+from broker.virtual.interceptor import Routes, VirtualDestination
+from pyjms.jms.destination import Topic
+from pyjms.wire.openwire.commands import ActiveMQMessage
+
+__all__ = ["MirroredQueue"]
+
+
+@dataclass(frozen=True)
+class MirroredQueue(VirtualDestination):
+    """Every queue has a topic, `prefix` + its name + `postfix`. Source: ActiveMQ MirroredQueue."""
+
+    prefix: str = "VirtualTopic.Mirror."
+    postfix: str = ""
+    temporary: bool = True
+    """Whether temporary queues have one, too."""
+
+    def intercept(self, destination: BrokerDestination, routes: Routes) -> BrokerDestination:
+        queue = destination.destination
+        if not queue.is_queue or (queue.is_temporary and not self.temporary):
+            return destination
+        mirror = Topic(f"{self.prefix}{queue.physical_name}{self.postfix}")
+        return _MirroredFilter(destination, mirror, routes)
+
+
+class _MirroredFilter(DestinationFilter):
+    def __init__(self, queue: BrokerDestination, mirror: Topic, routes: Routes) -> None:
+        super().__init__(queue)
+        self._mirror = mirror
+        self._routes = routes
+
+    def send(self, exchange: ProducerExchange, message: ActiveMQMessage) -> Completion | None:
+        copy = readdressed(message, self._mirror, message.original_destination)
+        return all_of([self._routes.forward(exchange, copy), self.next.send(exchange, message)])
+
+    def dispose(self, context: ConnectionContext) -> None:
+        self.next.dispose(context)
+        region = self._routes.region
+        if self._mirror in region.destinations():
+            region.root.remove_destination(context, self._mirror, -1)

@@ -1,0 +1,106 @@
+"""Virtual topics: each message to the topic also goes to the queues made after its name.
+
+`VirtualTopic.Orders` feeds `Consumer.A.VirtualTopic.Orders`, `Consumer.B. ...`: every group
+of consumers has a queue of its own. Only queues that exist get a copy. (ActiveMQ V1-V5)
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from broker.advisory.topics import is_advisory_topic
+from broker.chain.copies import readdressed
+from broker.completion import Completion, all_of
+from broker.context import ProducerExchange
+from broker.policy.wildcard import matches
+from broker.region.destination import BrokerDestination, DestinationFilter
+from broker.region.message import MessageReference
+from broker.virtual.interceptor import Routes, VirtualDestination
+from pyjms.errors import ResourceAllocationException
+from pyjms.jms.destination import Queue, Topic
+from pyjms.wire.openwire.commands import ActiveMQMessage
+
+__all__ = ["VirtualTopic"]
+
+
+@dataclass(frozen=True)
+class VirtualTopic(VirtualDestination):
+    """Topics that `name` matches feed the queues `prefix` + topic + `postfix`.
+
+    Source: ActiveMQ VirtualTopic, with the broker's default name and prefix.
+    """
+
+    name: str = "VirtualTopic.>"
+    prefix: str = "Consumer.*."
+    postfix: str = ""
+    selector_aware: bool = False
+    """Copy only to queues where the selector of a present consumer matches."""
+    local: bool = False
+    """Do not copy what came from another broker."""
+    drop_on_resource_limit: bool = False
+    """A queue that refuses for lack of room misses the message, the sender does not hear of it."""
+    set_original_destination: bool = True
+    """Whether copies say that they are for the queue and were for the topic."""
+
+    def intercept(self, destination: BrokerDestination, routes: Routes) -> BrokerDestination:
+        topic = destination.destination
+        if is_advisory_topic(topic) or topic.is_temporary or not matches(Topic(self.name), topic):
+            return destination
+        return _VirtualTopicFilter(destination, self, routes)
+
+
+class _VirtualTopicFilter(DestinationFilter):
+    """One topic, and the pattern of its queues' names."""
+
+    def __init__(self, topic: BrokerDestination, settings: VirtualTopic, routes: Routes) -> None:
+        super().__init__(topic)
+        self._settings = settings
+        self._region = routes.region
+        self._pattern = Queue(
+            f"{settings.prefix}{topic.destination.physical_name}{settings.postfix}"
+        )
+
+    def send(self, exchange: ProducerExchange, message: ActiveMQMessage) -> Completion | None:
+        if self._settings.local and message.broker_path:
+            return self.next.send(exchange, message)
+        answers = [
+            self._send_copy(exchange, message, queue)
+            for queue in self._region.queues_matching(self._pattern)
+            if not queue.disposed
+        ]
+        answers.append(self.next.send(exchange, message))
+        return all_of(answers)
+
+    def _send_copy(
+        self, exchange: ProducerExchange, message: ActiveMQMessage, queue: BrokerDestination
+    ) -> Completion | None:
+        settings = self._settings
+        if settings.set_original_destination:
+            copy = readdressed(message, queue.destination, message.destination)
+        else:
+            copy = readdressed(message, self.destination, message.original_destination)
+        if settings.selector_aware and not _is_wanted(copy, queue):
+            return None
+        if not settings.drop_on_resource_limit:
+            return queue.send(exchange, copy)
+        try:
+            answer = queue.send(exchange, copy)
+        except ResourceAllocationException:
+            return None
+        return None if answer is None else _without_lack_of_room(answer)
+
+
+def _is_wanted(copy: ActiveMQMessage, queue: BrokerDestination) -> bool:
+    reference = MessageReference(copy, queue)
+    return any(subscription.matches(reference) for subscription in queue.consumers)
+
+
+def _without_lack_of_room(answer: Completion) -> Completion:
+    lenient = Completion()
+
+    def pass_on(done: Completion) -> None:
+        lacked = isinstance(done.error, ResourceAllocationException)
+        lenient.complete(None if lacked else done.error)
+
+    answer.then(pass_on)
+    return lenient

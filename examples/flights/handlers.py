@@ -1,0 +1,74 @@
+"""The listeners, and the service that the container injects into them."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from typing import Annotated
+
+from dependency_injector import providers
+from dependency_injector.wiring import Provide
+
+from examples.flights.records import Flight
+from pyjms import ApplicationContainer, Header, MapMessage, jms_listener
+
+QUEUE = "flights.departures"
+TOPIC = "VirtualTopic.flights"
+REQUESTS = "flights.average-delay"
+
+
+class Board:
+    """What the listeners have seen. Handlers run in several threads, so it locks."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self.counts: Counter[str] = Counter()
+        self.delays: dict[str, list[int]] = {}
+
+    def count(self, what: str) -> None:
+        with self._lock:
+            self.counts[what] += 1
+
+    def departed(self, flight: Flight) -> None:
+        with self._lock:
+            self.counts["handled"] += 1
+            self.delays.setdefault(flight.origin, []).append(flight.dep_delay)
+
+    def average_delay(self, origin: str) -> float:
+        with self._lock:
+            delays = self.delays.get(origin, [0])
+            return sum(delays) / len(delays)
+
+
+class Container(ApplicationContainer):
+    """pyjms's container with a board in it."""
+
+    board = providers.Singleton(Board)
+
+
+InjectedBoard = Annotated[Board, Provide["board"]]
+
+
+@jms_listener(QUEUE, id="departures")
+def on_departure(
+    message: MapMessage,
+    board: InjectedBoard,
+    redelivered: Annotated[bool, Header("jms_redelivered")],
+) -> None:
+    """Take good records; raise on bad ones, which rolls back, until they are dead letters."""
+    if redelivered:
+        board.count("redelivered")
+    flight = Flight.model_validate(dict(message))
+    board.departed(flight)
+
+
+@jms_listener(f"Consumer.board.{TOPIC}", id="board")
+async def on_board(row: dict[str, str], board: InjectedBoard) -> None:
+    """Take every record, bad ones too."""
+    board.count("on the board" if row["dep_time"] != "NA" else "cancelled")
+
+
+@jms_listener(REQUESTS, id="delays")
+async def average_delay(origin: str, board: InjectedBoard) -> str:
+    """Answer how late an airport's flights leave on average."""
+    return f"{board.average_delay(origin):.1f}"

@@ -1,0 +1,83 @@
+"""Values with their origins, and how one layer of them lies over another."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, TypeAlias
+
+from pyjms.errors import ConfigurationException
+
+__all__ = ["Document", "Origin", "Path", "dotted", "merge"]
+
+Path: TypeAlias = tuple[str | int, ...]
+
+
+class Origin(NamedTuple):
+    """Where a value was written: a file with a line (from 1), or an environment variable."""
+
+    source: str
+    line: int | None = None
+
+    def __str__(self) -> str:
+        return self.source if self.line is None else f"{self.source}:{self.line}"
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """Plain values (dict, list, str, int, float, bool, None) and the origin of each path."""
+
+    values: dict[str, Any] = field(default_factory=dict)
+    origins: Mapping[Path, Origin] = field(default_factory=dict)
+
+    def origin(self, path: Path) -> Origin | None:
+        """Return where the value at `path` was written, or else what is around it."""
+        for length in range(len(path), -1, -1):
+            if origin := self.origins.get(path[:length]):
+                return origin
+        return None
+
+    def problem(self, path: Path, reason: str, hint: str = "") -> ConfigurationException:
+        """Return the error for the value at `path`."""
+        origin = self.origin(path)
+        place = f"{origin}: " if origin else ""
+        return ConfigurationException(
+            f"{place}{dotted(path)}: {reason}",
+            source=origin.source if origin else None,
+            line=origin.line if origin else None,
+            hint=hint,
+        )
+
+
+def dotted(path: Path) -> str:
+    """Return `jms.listener.session`, `connectors[0].uri`."""
+    text = ""
+    for part in path:
+        text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else part
+    return text
+
+
+def merge(base: Document, over: Document) -> Document:
+    """Return `base` with `over` on top: mappings join, everything else is replaced."""
+    origins = dict(base.origins)
+    values = _merge_values(base.values, over.values, (), origins)
+    origins.update(over.origins)
+    if root := base.origins.get(()):
+        origins[()] = root
+    return Document(values, origins)
+
+
+def _merge_values(
+    base: dict[str, Any], over: dict[str, Any], path: Path, origins: dict[Path, Origin]
+) -> dict[str, Any]:
+    merged = dict(base)
+    for key, value in over.items():
+        place = (*path, key)
+        below = merged.get(key)
+        if isinstance(below, dict) and isinstance(value, dict):
+            merged[key] = _merge_values(below, value, place, origins)
+            continue
+        merged[key] = value
+        for stale in [known for known in origins if known[: len(place)] == place]:
+            del origins[stale]
+    return merged

@@ -1,0 +1,111 @@
+"""Times in settings: `500ms`, `30s`, `5m`, `1h`; seconds once they are read.
+
+Spring reads a bare 30000 as milliseconds, this package counts in seconds: so a bare
+number is refused, except 0 and -1, which mean the same everywhere.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import timedelta
+from typing import Annotated, Final, TypeAlias
+
+from pydantic import BeforeValidator, PlainSerializer, WithJsonSchema
+
+__all__ = ["Deadline", "Duration", "ReceiveTimeout", "read_duration"]
+
+_UNITS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
+_TEXT: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*(ms|s|m|h)")
+_NUMBER: Final = re.compile(r"[-+]?[0-9]+(?:\.[0-9]+)?")
+
+
+def read_duration(value: object) -> float:
+    """Return the seconds that `value` means; -1.0 for -1.
+
+    Raises:
+        ValueError: it has no unit, or is no duration.
+    """
+    if isinstance(value, timedelta):
+        return value.total_seconds()
+    text = str(value).strip()
+    if match := _TEXT.fullmatch(text):
+        return round(float(match[1]) * _UNITS[match[2]], 9)
+    if not isinstance(value, bool) and _NUMBER.fullmatch(text):
+        if float(text) in {0.0, -1.0}:
+            return float(text)
+        number = text.lstrip("+")
+        raise ValueError(
+            f"{number} has no unit: it is {number}ms to Spring and {number}s to Python; "
+            f"write which one is meant"
+        )
+    raise ValueError(f"{text!r} is no duration; write for instance 500ms, 30s, 5m or 1h")
+
+
+def _duration(value: object) -> float:
+    seconds = read_duration(value)
+    if seconds < 0:
+        raise ValueError("a duration cannot be negative here")
+    return seconds
+
+
+def _deadline(value: object) -> float | None:
+    return None if value is None else _duration(value) or None
+
+
+def _receive_timeout(value: object) -> float | None:
+    if value is None:
+        return None
+    seconds = read_duration(value)
+    return 0.0 if seconds < 0 else seconds or None
+
+
+def _text(seconds: float) -> str:
+    milliseconds = seconds * 1000
+    if seconds < 1 and milliseconds == round(milliseconds) and seconds:
+        return f"{milliseconds:g}ms"
+    return f"{seconds:g}s"
+
+
+def _deadline_text(seconds: float | None) -> str:
+    return "0" if seconds is None else _text(seconds)
+
+
+def _receive_timeout_text(seconds: float | None) -> str:
+    return "0" if seconds is None else _text(seconds) if seconds else "-1"
+
+
+def _schema(description: str) -> WithJsonSchema:
+    return WithJsonSchema(
+        {
+            "anyOf": [
+                {"type": "string", "pattern": r"^[0-9]+(\.[0-9]+)?\s*(ms|s|m|h)$|^\$\{.*\}$"},
+                {"enum": [0, -1]},
+            ],
+            "description": description,
+        }
+    )
+
+
+Duration: TypeAlias = Annotated[
+    float,
+    BeforeValidator(_duration),
+    PlainSerializer(_text, when_used="json"),
+    _schema("a time with its unit: 500ms, 30s, 5m, 1h; or 0"),
+]
+"""Seconds, 0 or more."""
+
+Deadline: TypeAlias = Annotated[
+    float | None,
+    BeforeValidator(_deadline),
+    PlainSerializer(_deadline_text, when_used="json"),
+    _schema("a time with its unit: 500ms, 30s, 5m, 1h; 0 waits for ever"),
+]
+"""Seconds to wait; None, written 0, is for ever."""
+
+ReceiveTimeout: TypeAlias = Annotated[
+    float | None,
+    BeforeValidator(_receive_timeout),
+    PlainSerializer(_receive_timeout_text, when_used="json"),
+    _schema("a time with its unit: 500ms, 30s, 5m, 1h; 0 waits for ever, -1 not at all"),
+]
+"""Seconds to wait for a message; None, written 0, is for ever; 0.0, written -1, not at all."""

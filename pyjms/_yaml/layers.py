@@ -1,0 +1,90 @@
+"""The layers of a configuration: the file, its profiles, the environment on top."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path as FilePath
+from typing import Any, Final
+
+from pyjms._yaml.document import Document, Origin, merge
+from pyjms._yaml.reader import read_yaml
+from pyjms.errors import ConfigurationException
+
+__all__ = ["PROFILES_VARIABLE", "chosen_profiles", "overlay_environment", "read_layers"]
+
+PROFILES_VARIABLE: Final = "PYJMS_PROFILES"
+
+
+def chosen_profiles(profiles: Iterable[str] | None, environ: Mapping[str, str]) -> list[str]:
+    """Return `profiles`, or those that PYJMS_PROFILES lists with commas."""
+    names = environ.get(PROFILES_VARIABLE, "").split(",") if profiles is None else profiles
+    return [name.strip() for name in names if name.strip()]
+
+
+def read_layers(path: FilePath, profiles: Iterable[str], *, all_profiles: bool = True) -> Document:
+    """Read `NAME.yaml` and over it `NAME-PROFILE.yaml` for each profile, the last on top.
+
+    Without `all_profiles` a profile need not have a file.
+
+    Raises:
+        ConfigurationException: a file is missing or malformed.
+    """
+    document = read_yaml(path)
+    for profile in profiles:
+        layer = path.with_name(f"{path.stem}-{profile}{path.suffix}")
+        if not layer.is_file():
+            if not all_profiles:
+                continue
+            raise ConfigurationException(
+                f"Profile {profile!r} has no file {layer}",
+                source=str(layer),
+                hint=f"make that file, or take {profile!r} out of the profiles",
+            )
+        document = merge(document, read_yaml(layer))
+    return document
+
+
+def overlay_environment(
+    document: Document,
+    environ: Mapping[str, str],
+    prefix: str,
+    exclude: str | None = None,
+) -> Document:
+    """Return `document` with the variables `prefix` + path over it: `PYJMS_JMS__CLIENT_ID`.
+
+    Path elements are joined by `__`; only variables with a `__` count, and none that
+    starts with `exclude`. A name below an existing key matches without regard to case,
+    `-` and `.`.
+    """
+    for variable in sorted(environ):
+        name = variable.removeprefix(prefix)
+        if name == variable or "__" not in variable or (exclude and variable.startswith(exclude)):
+            continue
+        path: list[str] = []
+        level: Any = document.values
+        for element in name.split("__"):
+            key = _existing_key(level, element)
+            path.append(key)
+            level = level.get(key) if isinstance(level, dict) else None
+        value: Any = environ[variable]
+        for key in reversed(path):
+            value = {key: value}
+        origin = Origin(f"environment variable {variable}")
+        places = (tuple(path[: end + 1]) for end in range(len(path)))
+        new = {
+            place: origin
+            for place in places
+            if place not in document.origins or len(place) == len(path)
+        }
+        document = merge(document, Document(value, new))
+    return document
+
+
+def _existing_key(level: object, element: str) -> str:
+    plain = element.lower()
+    if isinstance(level, dict):
+        for key in level:
+            if re.sub(r"[-.]", "_", str(key)).lower() == plain:
+                return str(key)
+    return plain

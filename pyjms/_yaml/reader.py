@@ -1,0 +1,172 @@
+"""YAML text to a Document, strictly.
+
+Scalars are read as YAML 1.2 reads them. Where YAML 1.1, which most Python tools read,
+gives something else (`no`, `012`, `1_000`, `12:30`), the reader refuses and names both
+readings. Keys are always text. Repeated keys, tags and merge keys are errors.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path as FilePath
+from typing import Any, Final, NoReturn
+
+import yaml
+
+from pyjms._yaml.document import Document, Origin, Path
+from pyjms.errors import ConfigurationException
+
+__all__ = ["MAX_VALUES", "parse_yaml", "read_yaml"]
+
+MAX_VALUES: Final = 100_000
+"""A file with more values, aliases written out, is refused."""
+
+_PLAIN: Final[tuple[tuple[re.Pattern[str], Callable[[str], object]], ...]] = (
+    (re.compile(r"|~|null|Null|NULL"), lambda _text: None),
+    (re.compile(r"true|True|TRUE"), lambda _text: True),
+    (re.compile(r"false|False|FALSE"), lambda _text: False),
+    (re.compile(r"[-+]?(?:0|[1-9][0-9]*)"), int),
+    (re.compile(r"0x[0-9a-fA-F]+|0o[0-7]+"), lambda text: int(text, 0)),
+    (
+        re.compile(r"[-+]?(?:(?:0|[1-9][0-9]*)?\.[0-9]+|(?:0|[1-9][0-9]*)\.?)(?:[eE][-+]?[0-9]+)?"),
+        float,
+    ),
+    (
+        re.compile(r"[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)"),
+        lambda text: float(text.replace(".", "")),
+    ),
+)  # fmt: skip
+
+_AMBIGUOUS: Final = (
+    (
+        re.compile(r"(?:yes|no|on|off)", re.IGNORECASE),
+        "is a boolean to YAML 1.1 and text to YAML 1.2; write true or false, or '{0}' in quotes",
+    ),
+    (
+        re.compile(r"[-+]?0[0-9_]+|0b[01_]+"),
+        "is another number to YAML 1.1 than to YAML 1.2; write no leading 0, or '{0}' in quotes",
+    ),
+    (
+        re.compile(r"[-+]?[0-9][0-9_]*_[0-9_]*(?:\.[0-9_]*)?"),
+        "is a number to YAML 1.1 and text to YAML 1.2; write it without _, or '{0}' in quotes",
+    ),
+    (
+        re.compile(r"[-+]?[0-9]+(?::[0-5]?[0-9])+(?:\.[0-9]*)?"),
+        "is a number of seconds to YAML 1.1 and text to YAML 1.2; write '{0}' in quotes",
+    ),
+)
+
+_STRING_TAG = "tag:yaml.org,2002:str"
+
+
+class _PlainLoader(yaml.SafeLoader):
+    """Composes nodes without guessing the types of scalars."""
+
+    yaml_implicit_resolvers: dict[str, Any] = {}  # noqa: RUF012 - PyYAML's name for them
+
+
+def read_yaml(path: FilePath) -> Document:
+    """Read a file; blocking.
+
+    Raises:
+        ConfigurationException: it cannot be read, or not as strict YAML.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigurationException(
+            f"{path}: the file cannot be read: {error}", source=str(path)
+        ) from error
+    return parse_yaml(text, str(path))
+
+
+def parse_yaml(text: str, source: str) -> Document:
+    """Read `text`, which came from `source`. No text gives an empty document.
+
+    Raises:
+        ConfigurationException: it is no strict YAML, or no mapping.
+    """
+    try:
+        node = yaml.compose(text, Loader=_PlainLoader)
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        raise _error(Origin(source, mark.line + 1 if mark else None), str(error.problem)) from error
+    except (yaml.YAMLError, RecursionError) as error:
+        raise _error(Origin(source), f"the file cannot be read as YAML: {error}") from error
+    if node is None:
+        return Document()
+    converter = _Converter(source)
+    values = converter.value(node, ())
+    if values is None:
+        return Document()
+    if not isinstance(values, dict):
+        raise _error(Origin(source, 1), "the file must have keys with values, such as `jms:`")
+    return Document(values, converter.origins)
+
+
+class _Converter:
+    def __init__(self, source: str) -> None:
+        self.origins: dict[Path, Origin] = {(): Origin(source, 1)}
+        self._source = source
+        self._open: set[int] = set()
+        self._count = 0
+
+    def value(self, node: yaml.Node, path: Path) -> object:
+        self._count += 1
+        if self._count > MAX_VALUES:
+            self._refuse(node, f"the file has more than {MAX_VALUES} values")
+        self.origins.setdefault(path, self._origin(node))
+        if isinstance(node, yaml.ScalarNode):
+            return self._scalar(node)
+        if id(node) in self._open:
+            self._refuse(node, "an alias stands inside its own anchor")
+        self._open.add(id(node))
+        try:
+            if isinstance(node, yaml.MappingNode):
+                return self._mapping(node, path)
+            return [self.value(item, (*path, index)) for index, item in enumerate(node.value)]
+        finally:
+            self._open.discard(id(node))
+
+    def _mapping(self, node: yaml.MappingNode, path: Path) -> dict[str, object]:
+        values: dict[str, object] = {}
+        for key_node, value_node in node.value:
+            if not isinstance(key_node, yaml.ScalarNode):
+                self._refuse(key_node, "a key must be text")
+            key = str(key_node.value)
+            if key == "<<":
+                self._refuse(key_node, "merge keys are not supported; use profiles or aliases")
+            place = (*path, key)
+            if key in values:
+                first = self.origins[place].line
+                self._refuse(
+                    key_node, f"the key {key!r} is here for the second time, after line {first}"
+                )
+            self.origins[place] = self._origin(key_node)
+            values[key] = self.value(value_node, place)
+        return values
+
+    def _scalar(self, node: yaml.ScalarNode) -> object:
+        text = str(node.value)
+        if node.tag not in {_STRING_TAG, "!"}:
+            self._refuse(node, f"the tag {node.tag!r} is not supported")
+        if node.style is not None:
+            return text
+        for pattern, reason in _AMBIGUOUS:
+            if pattern.fullmatch(text):
+                self._refuse(node, f"{text} {reason.format(text)}")
+        for pattern, read in _PLAIN:
+            if pattern.fullmatch(text):
+                return read(text)
+        return text
+
+    def _origin(self, node: yaml.Node) -> Origin:
+        return Origin(self._source, node.start_mark.line + 1)
+
+    def _refuse(self, node: yaml.Node, reason: str) -> NoReturn:
+        raise _error(self._origin(node), reason)
+
+
+def _error(origin: Origin, reason: str) -> ConfigurationException:
+    return ConfigurationException(f"{origin}: {reason}", source=origin.source, line=origin.line)

@@ -1,0 +1,82 @@
+"""`@jms_listener`: marks a function or method as a handler; the application finds the mark.
+
+The function itself comes back unchanged, so it can be called, tested and typed as ever.
+Marks may be repeated: each makes a listener of its own. `@inject` goes inside (below).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+__all__ = ["JmsListenerMark", "jms_listener", "listener_marks"]
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_ATTRIBUTE = "__jms_listeners__"
+
+
+@dataclass(frozen=True, slots=True)
+class JmsListenerMark:
+    """The arguments of one `@jms_listener`; None means not set: the factory's value holds."""
+
+    destination: str
+    id: str | None = None
+    container_factory: str | None = None
+    subscription: str | None = None
+    selector: str | None = None
+    concurrency: str | None = None
+    auto_startup: bool | None = None
+
+
+def jms_listener(
+    destination: str,
+    *,
+    id: str | None = None,  # noqa: A002 - Spring's name
+    container_factory: str | None = None,
+    subscription: str | None = None,
+    selector: str | None = None,
+    concurrency: str | int | None = None,
+    auto_startup: bool | None = None,
+) -> Callable[[F], F]:
+    """Have the function called with each message that arrives at `destination`.
+
+    The handler may be `def` (runs in the container's threads) or `async def`. Returning
+    commits, and answers the message's reply_to; raising rolls back, so that the message
+    comes again and ends in the dead-letter queue. All texts may hold `${...}` placeholders.
+    Spring: @JmsListener.
+
+    Args:
+        destination: a name; queue or topic as the container factory says.
+        id: the listener's name in the registry, in YAML (`listeners.<id>`) and in logs.
+        container_factory: the name of the factory that makes the container.
+        subscription: the name of a durable subscription.
+        selector: which messages to take.
+        concurrency: "lower-upper" or the upper limit alone.
+        auto_startup: False leaves the container stopped until started by hand.
+
+    """
+    mark = JmsListenerMark(
+        destination=destination,
+        id=id,
+        container_factory=container_factory,
+        subscription=subscription,
+        selector=selector,
+        concurrency=None if concurrency is None else str(concurrency),
+        auto_startup=auto_startup,
+    )
+
+    def add_mark(function: F) -> F:
+        marks: tuple[JmsListenerMark, ...] = getattr(function, _ATTRIBUTE, ())
+        # decorators apply from the bottom up; keep the order of reading
+        setattr(function, _ATTRIBUTE, (mark, *marks))
+        return function
+
+    return add_mark
+
+
+def listener_marks(function: object) -> tuple[JmsListenerMark, ...]:
+    """The marks on `function`, in the order they are written; () if there are none."""
+    marks: tuple[JmsListenerMark, ...] = getattr(function, _ATTRIBUTE, ())
+    return marks

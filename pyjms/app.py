@@ -1,0 +1,221 @@
+"""An application: its listeners, its hooks, and their start and stop.
+
+Start: settings, container, start-up hooks, listener containers. Stop: the listener
+containers drain (work in progress gets its deadline, what was prefetched goes back to the
+broker), shutdown hooks run, connections close; an embedded broker ends with the last of
+them. The first SIGINT or SIGTERM stops that way, a second one at once.
+"""
+
+from __future__ import annotations
+
+import logging
+import signal
+from pathlib import Path
+from types import ModuleType, TracebackType
+from typing import Any, Self
+
+import anyio
+from dependency_injector import containers
+
+from pyjms.container.core import ApplicationContainer, make_container
+from pyjms.container.wiring import Around, Wiring
+from pyjms.core.template import JmsTemplate
+from pyjms.errors import IllegalStateException
+from pyjms.lifecycle import HookRunner
+from pyjms.listener.endpoint import JmsListenerEndpoint
+from pyjms.listener.registry import JmsListenerEndpointRegistry
+from pyjms.settings import PyjmsSettings, load_settings
+
+__all__ = ["JmsApplication"]
+
+logger = logging.getLogger(__name__)
+
+_DEFAULT_STOP_TIMEOUT = 30.0
+
+
+class JmsApplication:
+    """Listeners wired from settings, ready to run.
+
+    Args:
+        targets: modules, handler functions, or instances with handler methods.
+        config: the YAML file; else `PYJMS_CONFIG`, `./application.yaml` or the one in `./config`.
+        settings: settings made in code, instead of a file.
+        container: a subclass or instance of ApplicationContainer with your own providers.
+        stop_timeout: seconds that work in progress gets when the application stops.
+        around: puts something around each handler's listener (see `pyjms.testing`).
+
+    Raises:
+        ConfigurationException: settings, handlers or injections that cannot work, each named.
+
+    """
+
+    def __init__(
+        self,
+        *targets: ModuleType | object,
+        config: Path | str | None = None,
+        settings: PyjmsSettings | None = None,
+        container: containers.Container | type[ApplicationContainer] | None = None,
+        stop_timeout: float = _DEFAULT_STOP_TIMEOUT,
+        around: Around | None = None,
+    ) -> None:
+        self.settings = settings or load_settings(Path(config) if config else None)
+        self.container = make_container(container, self.settings)
+        self.stop_timeout = stop_timeout
+        self._wiring = Wiring(self.container, self.settings, around)
+        self._hooks = HookRunner()
+        self._targets: list[object] = list(targets)
+        self._running = False
+        self._stop_requested: anyio.Event | None = None
+
+    @property
+    def template(self) -> JmsTemplate:
+        """The application's JmsTemplate (coroutines)."""
+        template: JmsTemplate = self.container.jms_template()
+        return template
+
+    @property
+    def registry(self) -> JmsListenerEndpointRegistry:
+        """The listener containers by id."""
+        registry: JmsListenerEndpointRegistry = self.container.listener_registry()
+        return registry
+
+    @property
+    def is_running(self) -> bool:
+        """Whether `start` was called and `stop` was not."""
+        return self._running
+
+    def register(self, target: ModuleType | object) -> None:
+        """Add a module, a handler or an instance with handlers, before the start.
+
+        Raises:
+            IllegalStateException: the application runs.
+
+        """
+        if self._running:
+            raise IllegalStateException(
+                "The application runs", hint="register handlers before it starts"
+            )
+        self._targets.append(target)
+
+    def endpoints(self) -> list[JmsListenerEndpoint]:
+        """The listeners as configured, before they have containers.
+
+        Raises:
+            ConfigurationException: as `check`.
+
+        """
+        return self._wiring.endpoints(self._targets)
+
+    def check(self) -> None:
+        """Find out whether everything fits together, without connecting anywhere.
+
+        Raises:
+            ConfigurationException: all that is wrong, one line each.
+
+        """
+        self._wiring.check(self._targets)
+
+    async def start(self) -> None:
+        """Run the start-up hooks and start the listeners.
+
+        Raises:
+            ConfigurationException: as `check`.
+            Exception: what a start-up hook raised; what had started is stopped again.
+
+        """
+        if self._running:
+            return
+        endpoints = self.endpoints()
+        for kind, name, call in self._wiring.hooks(self._targets):
+            self._hooks.add(kind, name, call)
+        self._running = True
+        try:
+            await self._hooks.run_startup()
+            for endpoint in endpoints:
+                self.registry.register(endpoint, self._wiring.make_container)
+            await self.registry.start(auto_startup_only=True)
+        except BaseException:
+            with anyio.CancelScope(shield=True):
+                await self.stop()
+            raise
+        self._say_what_runs()
+
+    async def stop(self, timeout: float | None = None) -> None:
+        """Drain the listeners, run the shutdown hooks, close the connections. Idempotent.
+
+        Args:
+            timeout: seconds for work in progress; None is the application's `stop_timeout`.
+
+        """
+        if not self._running:
+            return
+        self._running = False
+        await self.registry.shutdown(self.stop_timeout if timeout is None else timeout)
+        await self._hooks.run_shutdown()
+        await self._wiring.close_factories()
+        logger.info("Application stopped")
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.stop()
+
+    def request_stop(self) -> None:
+        """Have `run` or `run_async` stop the application and return. Call it on the loop."""
+        if self._stop_requested is not None:
+            self._stop_requested.set()
+
+    async def run_async(self) -> None:
+        """Start, wait for SIGINT, SIGTERM or `request_stop`, then stop."""
+        self._stop_requested = anyio.Event()
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self._watch_signals, tasks.cancel_scope)
+            await self.start()
+            await self._stop_requested.wait()
+            await self.stop()
+            tasks.cancel_scope.cancel()
+
+    def run(self, **backend_options: Any) -> None:
+        """Run until SIGINT or SIGTERM. Blocks; the main thread only."""
+        anyio.run(self.run_async, backend_options=backend_options or _loop_options())
+
+    async def _watch_signals(self, scope: anyio.CancelScope) -> None:
+        with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as received:
+            async for number in received:
+                if self._stop_requested is None or self._stop_requested.is_set():
+                    logger.warning("%s again: stopping now", signal.Signals(number).name)
+                    scope.cancel()
+                    return
+                logger.info("%s: finishing work in progress", signal.Signals(number).name)
+                self._stop_requested.set()
+
+    def _say_what_runs(self) -> None:
+        for container in self.registry:
+            logger.info(
+                "Listening: %s on %s, %s-%s consumers",
+                container.bean_name,
+                container.destination_description,
+                container.concurrent_consumers,
+                container.max_concurrent_consumers,
+            )
+        logger.info(
+            "Application started: %d listeners on %s",
+            len(self.registry),
+            self._wiring.describe_broker(),
+        )
+
+
+def _loop_options() -> dict[str, Any]:
+    """Uvloop where it is installed."""
+    try:
+        import uvloop  # noqa: F401, PLC0415 - an extra
+    except ImportError:
+        return {}
+    return {"use_uvloop": True}

@@ -1,0 +1,56 @@
+"""From `MODULE[:APP]` on the command line to an application."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from pathlib import Path
+
+from pyjms.app import JmsApplication
+from pyjms.errors import ConfigurationException
+
+__all__ = ["load_application"]
+
+
+def load_application(target: str, config: Path | None) -> JmsApplication:
+    """Import MODULE and return APP, its only JmsApplication, or one made of its handlers.
+
+    Raises:
+        ConfigurationException: the module or the name is not there, or is ambiguous; or an
+            application of the module's own was given a `--config` as well.
+
+    """
+    module_name, _, name = target.partition(":")
+    sys.path.insert(0, str(Path.cwd()))
+    try:
+        module = importlib.import_module(module_name)
+    except ModuleNotFoundError as error:
+        if error.name is None or not module_name.startswith(error.name):
+            raise
+        raise ConfigurationException(
+            f"There is no module {module_name!r}", hint="name it as in an import statement"
+        ) from error
+    apps = {k: v for k, v in vars(module).items() if isinstance(v, JmsApplication)}
+    if name:
+        if name not in apps:
+            raise ConfigurationException(
+                f"{module_name} has no JmsApplication {name!r}",
+                hint=f"it has {', '.join(apps) or 'none'}",
+            )
+        return _own(apps[name], config)
+    if len(apps) > 1:
+        raise ConfigurationException(
+            f"{module_name} has several applications", hint=f"say which: {', '.join(apps)}"
+        )
+    if apps:
+        return _own(next(iter(apps.values())), config)
+    return JmsApplication(module, config=config)
+
+
+def _own(application: JmsApplication, config: Path | None) -> JmsApplication:
+    if config is not None:
+        raise ConfigurationException(
+            "--config does not go with an application that the module makes itself",
+            hint="pass config= to JmsApplication, or set PYJMS_CONFIG",
+        )
+    return application

@@ -1,0 +1,129 @@
+"""`pyjms`: runs applications, checks them, shows their configuration; the broker adds verbs.
+
+Sub-commands of other packages come through the entry points `pyjms.cli`. Commands import
+what they need when they run, so that `--help` is quick. An error that pyjms knows is one
+line on standard error and exit code 1; a wrong command line is exit code 2.
+"""
+
+from __future__ import annotations
+
+import sys
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+__all__ = ["app", "main"]
+
+app = typer.Typer(
+    name="pyjms",
+    help="Declarative messaging: run listeners, check them, run a broker.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+config_app = typer.Typer(help="Show the configuration.", no_args_is_help=True)
+app.add_typer(config_app, name="config")
+
+ConfigOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--config", help="The YAML file; else PYJMS_CONFIG, ./application.yaml."
+    ),
+]
+TargetArgument = Annotated[str, typer.Argument(metavar="MODULE[:APP]", help="What to run.")]
+
+
+@app.command()
+def run(target: TargetArgument, config: ConfigOption = None) -> None:
+    """Run an application until SIGINT or SIGTERM.
+
+    APP is a JmsApplication in MODULE; without it, MODULE's only application, or a new one
+    made of the marked functions in MODULE.
+    """
+    from pyjms.cli.loading import load_application
+    from pyjms.cli.logs import configure_logging
+
+    application = load_application(target, config)
+    configure_logging(application.settings.logging)
+    application.run()
+
+
+@app.command()
+def check(
+    target: Annotated[
+        str | None, typer.Argument(metavar="[MODULE[:APP]]", help="What to check.")
+    ] = None,
+    config: ConfigOption = None,
+) -> None:
+    """Check the settings and, if MODULE is given, its handlers; every problem is one line."""
+    from pyjms.cli.loading import load_application
+    from pyjms.settings import load_settings
+
+    if target is None:
+        load_settings(config)
+        typer.echo("The settings are fine.")
+        return
+    application = load_application(target, config)
+    application.check()
+    typer.echo(f"{target} is fine.")
+
+
+@app.command()
+def listeners(target: TargetArgument, config: ConfigOption = None) -> None:
+    """List the listeners of an application: id, destination, concurrency, selector."""
+    from pyjms.cli.loading import load_application
+
+    for endpoint in load_application(target, config).endpoints():
+        typer.echo(
+            f"{endpoint.id or '-'}\t{endpoint.destination}\t{endpoint.concurrency or '-'}\t"
+            f"{endpoint.selector or '-'}"
+        )
+
+
+@config_app.command("show")
+def config_show(config: ConfigOption = None) -> None:
+    """Print the settings in force as YAML; passwords are masked."""
+    import yaml
+
+    from pyjms.settings import load_settings
+
+    settings = load_settings(config)
+    typer.echo(yaml.safe_dump(settings.model_dump(mode="json"), sort_keys=False), nl=False)
+
+
+@config_app.command("schema")
+def config_schema(
+    output: Annotated[Path | None, typer.Option("--output", help="Write it to this file.")] = None,
+) -> None:
+    """Print the JSON Schema of application.yaml, for editors."""
+    import json
+
+    from pyjms.settings.schema import settings_schema
+
+    text = json.dumps(settings_schema(), indent=2)
+    if output is None:
+        typer.echo(text)
+    else:
+        output.write_text(text + "\n", encoding="utf-8")
+
+
+def _mount_commands() -> None:
+    mounted = {info.name for info in app.registered_groups}
+    for entry in entry_points(group="pyjms.cli"):
+        if entry.name not in mounted:
+            app.add_typer(entry.load(), name=entry.name)
+
+
+def main() -> None:
+    """Run the command line. Entry point of the script `pyjms`."""
+    from pyjms.errors import JMSException
+
+    _mount_commands()
+    try:
+        app()
+    except JMSException as error:
+        for line in str(error).splitlines():
+            typer.echo(f"pyjms: {line}", err=True)
+        sys.exit(1)

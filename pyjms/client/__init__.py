@@ -1,0 +1,1 @@
+"""The JMS client: connections, sessions, producers and consumers over a transport."""

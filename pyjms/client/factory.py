@@ -1,0 +1,112 @@
+"""The connection factory, coroutine face. (ActiveMQ edges section 2, F9, N21)"""
+
+from __future__ import annotations
+
+from dataclasses import fields, replace
+from typing import Unpack
+
+from pyjms._ids import IdGenerator
+from pyjms.client.connection import ActiveMQConnection
+from pyjms.client.options import ClientKeywords, ClientOptions, apply_options
+from pyjms.client.prefetch import PrefetchPolicy
+from pyjms.client.redelivery import RedeliveryPolicy, RedeliveryPolicyMap
+from pyjms.jms import api
+from pyjms.jms.api import ExceptionListener
+from pyjms.transport.registry import create_transport
+from pyjms.transport.uri import TransportURI, default_broker_url
+
+__all__ = ["ConnectionFactory"]
+
+
+class ConnectionFactory(api.ConnectionFactory):
+    """Makes connections to the broker of a URL, all with the same options.
+
+    Options come from the URL (`?jms.sendTimeout=500`, milliseconds) and as keywords
+    (`send_timeout=0.5`, seconds), which win; `options` has them all. Without a URL it is
+    `tcp://localhost:61616`, as the environment's AMQ_HOST and AMQ_PORT change it.
+    """
+
+    def __init__(
+        self,
+        url: str | None = None,
+        *,
+        user_name: str | None = None,
+        password: str | None = None,
+        **options: Unpack[ClientKeywords],
+    ) -> None:
+        """Take the options; nothing is connected yet.
+
+        Raises:
+            ConfigurationException: the URL cannot be read, or an option is unknown.
+        """
+        uri = TransportURI.parse(url or default_broker_url())
+        given, self.uri = uri.split_options("jms.")
+        self.options = ClientOptions()
+        credentials = apply_options(given, self.options)
+        self.user_name = credentials.get("user_name") if user_name is None else user_name
+        self.password = credentials.get("password") if password is None else password
+        self.exception_listener: ExceptionListener | None = None
+        """What new connections have as their exception listener."""
+        unknown = options.keys() - {f.name for f in fields(ClientOptions)}
+        if unknown:
+            raise TypeError(f"ConnectionFactory has no option {min(unknown)!r}")
+        for name, value in options.items():
+            setattr(self.options, name, value)
+        self._client_ids = _ids(self.options.client_id_prefix)
+        self._connection_ids = _ids(self.options.connection_id_prefix)
+
+    @property
+    def redelivery_policy(self) -> RedeliveryPolicy:
+        """The redelivery policy of destinations that have none of their own."""
+        return self.options.redelivery_policy_map.default_entry
+
+    @redelivery_policy.setter
+    def redelivery_policy(self, policy: RedeliveryPolicy) -> None:
+        self.options.redelivery_policy_map.default_entry = policy
+
+    @property
+    def redelivery_policy_map(self) -> RedeliveryPolicyMap:
+        """The redelivery policies by destination."""
+        return self.options.redelivery_policy_map
+
+    @property
+    def prefetch_policy(self) -> PrefetchPolicy:
+        """How many messages are sent ahead."""
+        return self.options.prefetch_policy
+
+    async def create_connection(
+        self, user_name: str | None = None, password: str | None = None
+    ) -> ActiveMQConnection:
+        """Connect, with these credentials or the factory's. The connection is not started.
+
+        The broker checks the credentials, and the client id, on the connection's first use.
+
+        Raises:
+            ConnectionFailedException: nobody answers, or the peer is no OpenWire peer.
+            ConfigurationException: an option of the URL is unknown to the transport.
+        """
+        if user_name is None:
+            user_name, password = self.user_name, self.password
+        transport = create_transport(self.uri)
+        connection = ActiveMQConnection(
+            transport,
+            replace(self.options),
+            self._connection_ids.generate(),
+            self._client_ids.generate,
+            user_name,
+            password,
+        )
+        connection.exception_listener = self.exception_listener
+        try:
+            await transport.start()
+        except BaseException:
+            await connection.close()
+            raise
+        return connection
+
+    def __repr__(self) -> str:
+        return f"ConnectionFactory({str(self.uri)!r})"
+
+
+def _ids(prefix: str | None) -> IdGenerator:
+    return IdGenerator() if prefix is None else IdGenerator(prefix)

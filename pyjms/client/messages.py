@@ -1,0 +1,317 @@
+"""Messages to commands and back.
+
+A send makes a new command, so the sender may change its message at once; a delivery makes
+a message that decodes properties and body when asked. What a received message has not
+decoded is sent on as the bytes it came in. (ENCODING 7, 8, 11 and 18)
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable
+from typing import Final, cast
+
+from pyjms.enums import DeliveryMode
+from pyjms.errors import MessageFormatException, ProtocolViolation
+from pyjms.jms.bodies import (
+    BytesMessage,
+    MapMessage,
+    ObjectMessage,
+    StreamMessage,
+    TextMessage,
+)
+from pyjms.jms.message import Message
+from pyjms.jms.types import Long
+from pyjms.wire.limits import inflate
+from pyjms.wire.openwire.commands import (
+    ActiveMQBytesMessage,
+    ActiveMQMapMessage,
+    ActiveMQMessage,
+    ActiveMQObjectMessage,
+    ActiveMQStreamMessage,
+    ActiveMQTextMessage,
+    MessageId,
+    ProducerId,
+    TransactionId,
+)
+from pyjms.wire.openwire.primitives import (
+    decode_map,
+    decode_text,
+    decode_values,
+    encode_map,
+    encode_text,
+    encode_values,
+)
+
+__all__ = ["CommandSource", "from_command", "parse_message_id", "to_command"]
+
+_PERSISTENT: Final = DeliveryMode.PERSISTENT
+_NON_PERSISTENT: Final = DeliveryMode.NON_PERSISTENT
+
+
+class CommandSource:
+    """The command that a received message was made of; it decodes what is asked for."""
+
+    __slots__ = ("command",)
+
+    def __init__(self, command: ActiveMQMessage) -> None:
+        self.command = command
+
+    def decode_properties(self) -> dict[str, object]:
+        """Return the application's properties.
+
+        Raises:
+            MessageFormatException: they are damaged.
+        """
+        data = self.command.marshalled_properties
+        if not data:
+            return {}
+        try:
+            return decode_map(data)
+        except ProtocolViolation as error:
+            raise MessageFormatException(f"Damaged message properties: {error}") from error
+
+    def decode_body(self) -> object:
+        """Return the body, inflated if it came compressed.
+
+        Raises:
+            MessageFormatException: it is damaged, or inflates beyond the limit.
+        """
+        command = self.command
+        decode, empty = _DECODERS.get(command.TYPE, _NO_BODY)
+        content = command.content
+        if not content:
+            return empty()
+        try:
+            if command.compressed:
+                content = _inflated(command, content)
+            return decode(content)
+        except ProtocolViolation as error:
+            raise MessageFormatException(f"Damaged message body: {error}") from error
+
+    def provider_property(self, name: str) -> object:
+        """Return a property that only the provider sets."""
+        return _PROVIDER_PROPERTIES[name](self.command)
+
+
+def from_command(command: ActiveMQMessage, redelivery_counter: int | None = None) -> Message:
+    """Return the received message that `command` is.
+
+    `redelivery_counter` is the dispatch's, which counts; None: the command's own.
+    """
+    counter = command.redelivery_counter if redelivery_counter is None else redelivery_counter
+    kind = _MESSAGES.get(command.TYPE, Message)
+    message = kind.__new__(kind)
+    message._message_id = command.message_id
+    message.timestamp = command.timestamp
+    message.correlation_id = command.correlation_id
+    message.reply_to = command.reply_to
+    message.destination = command.destination
+    message.original_destination = command.original_destination
+    message.delivery_mode = _PERSISTENT if command.persistent else _NON_PERSISTENT
+    message.redelivered = counter > 0
+    message.delivery_count = counter + 1
+    message.type = command.type
+    message.expiration = command.expiration
+    message.priority = command.priority
+    message.group_id = command.group_id
+    message.group_sequence = command.group_sequence
+    message.user_id = command.user_id
+    message.read_only_body = True
+    message.read_only_properties = True
+    message._properties = None
+    message._body = None
+    message._pending = True
+    message._source = CommandSource(command)
+    message._acknowledger = None
+    message._delivery = None
+    return message
+
+
+def to_command(
+    message: Message,
+    message_id: MessageId,
+    producer_id: ProducerId,
+    transaction_id: TransactionId | None = None,
+    *,
+    use_compression: bool = False,
+    nested_map_and_list_enabled: bool = True,
+) -> ActiveMQMessage:
+    """Return a new command with the headers, properties and body that `message` has now.
+
+    The producer sets destination, delivery mode, priority, timestamp and expiration on the
+    message before; this sets its `message_id`.
+
+    Raises:
+        MessageFormatException: a value cannot be written, or is a list or dict while
+            `nested_map_and_list_enabled` is off.
+    """
+    message._message_id = message_id
+    encoding = _ENCODINGS.get(type(message)) or _encoding_of(message)
+    try:
+        content, compressed = _content(message, encoding[1], use_compression)
+        properties = _marshalled_properties(message)
+    except ProtocolViolation as error:
+        raise MessageFormatException(f"The message cannot be written: {error.reason}") from error
+    if not nested_map_and_list_enabled:
+        _refuse_containers(message)
+    return encoding[0](
+        producer_id,
+        message.destination,
+        transaction_id,
+        None,
+        message_id,
+        None,
+        message.group_id,
+        message.group_sequence,
+        message.correlation_id,
+        message.delivery_mode == _PERSISTENT,
+        message.expiration,
+        message.priority,
+        message.reply_to,
+        message.timestamp,
+        message.type,
+        content,
+        properties,
+        None,
+        None,
+        compressed,
+    )
+
+
+def parse_message_id(text: str) -> MessageId:
+    """Return the id that `text` (`ID:host-port-millis-n:1:1:1:5`) is; a foreign one as its text."""
+    parts = text.rsplit(":", 3)
+    if len(parts) == 4 and parts[0]:
+        numbers = parts[1:]
+        if all(number.lstrip("-").isdecimal() for number in numbers):
+            session, producer, sequence = map(int, numbers)
+            return MessageId(None, ProducerId(parts[0], producer, session), sequence)
+    return MessageId(text)
+
+
+def _content(
+    message: Message, encode: Callable[[Message], bytes | None], use_compression: bool
+) -> tuple[bytes | None, bool]:
+    source = message._source
+    if message._pending and isinstance(source, CommandSource):
+        return source.command.content, source.command.compressed
+    content = encode(message)
+    if not use_compression or not content:
+        return content, False
+    packed = zlib.compress(content)
+    if isinstance(message, BytesMessage):
+        packed = len(content).to_bytes(4, "big") + packed
+    return packed, True
+
+
+def _inflated(command: ActiveMQMessage, content: bytes) -> bytes:
+    if command.TYPE != ActiveMQBytesMessage.TYPE:
+        return inflate(content)
+    # The stream may hold more than the body: Java deflates its whole buffer.
+    length = int.from_bytes(content[:4], "big")
+    data = inflate(content[4:])
+    if len(content) < 4 or len(data) < length:
+        raise MessageFormatException(
+            f"Damaged message body: {length} bytes were promised, {len(data)} came"
+        )
+    return data[:length]
+
+
+def _marshalled_properties(message: Message) -> bytes | None:
+    values = message._properties
+    if values:
+        return encode_map(values)
+    source = message._source
+    if values is None and isinstance(source, CommandSource):
+        return source.command.marshalled_properties
+    return None
+
+
+def _refuse_containers(message: Message) -> None:
+    values = list(message._property_values().values())
+    if isinstance(message, MapMessage):
+        values += [value for _, value in message.items()]
+    for value in values:
+        if isinstance(value, dict | list):
+            raise MessageFormatException(
+                f"A {type(value).__name__} has no JMS type",
+                hint="the option jms.nestedMapAndListEnabled is off",
+            )
+
+
+def _encoding_of(
+    message: Message,
+) -> tuple[type[ActiveMQMessage], Callable[[Message], bytes | None]]:
+    """Find the encoding of a user's subclass."""
+    return next(_ENCODINGS[kind] for kind in type(message).__mro__ if kind in _ENCODINGS)
+
+
+def _encode_text(message: Message) -> bytes | None:
+    text = cast("TextMessage", message).text
+    return None if text is None else encode_text(text)
+
+
+def _encode_bytes(message: Message) -> bytes | None:
+    return cast("BytesMessage", message).data or None
+
+
+def _encode_map(message: Message) -> bytes | None:
+    values = cast("MapMessage", message)._values()
+    return encode_map(values) if values else None
+
+
+def _encode_stream(message: Message) -> bytes | None:
+    values = cast("StreamMessage", message).values
+    return encode_values(values) if values else None
+
+
+def _encode_object(message: Message) -> bytes | None:
+    return cast("ObjectMessage", message).data
+
+
+def _nothing(_: object = None) -> None:
+    return None
+
+
+_ENCODINGS: Final[
+    dict[type[Message], tuple[type[ActiveMQMessage], Callable[[Message], bytes | None]]]
+] = {
+    Message: (ActiveMQMessage, _nothing),
+    TextMessage: (ActiveMQTextMessage, _encode_text),
+    BytesMessage: (ActiveMQBytesMessage, _encode_bytes),
+    MapMessage: (ActiveMQMapMessage, _encode_map),
+    StreamMessage: (ActiveMQStreamMessage, _encode_stream),
+    ObjectMessage: (ActiveMQObjectMessage, _encode_object),
+}
+
+_MESSAGES: Final[dict[int, type[Message]]] = {
+    command.TYPE: message for message, (command, _) in _ENCODINGS.items()
+}
+
+_NO_BODY: Final[tuple[Callable[[bytes], object], Callable[[], object]]] = (_nothing, _nothing)
+
+# How a body is decoded, and what it is where there is none.
+_DECODERS: Final[dict[int, tuple[Callable[[bytes], object], Callable[[], object]]]] = {
+    ActiveMQTextMessage.TYPE: (decode_text, _nothing),
+    ActiveMQBytesMessage.TYPE: (bytes, bytes),
+    ActiveMQMapMessage.TYPE: (decode_map, dict),
+    ActiveMQStreamMessage.TYPE: (decode_values, list),
+    ActiveMQObjectMessage.TYPE: (bytes, _nothing),
+}
+
+
+def _producer_transaction(command: ActiveMQMessage) -> str | None:
+    transaction = command.original_transaction_id or command.transaction_id
+    return None if transaction is None else str(transaction)
+
+
+_PROVIDER_PROPERTIES: Final[dict[str, Callable[[ActiveMQMessage], object]]] = {
+    "JMSXProducerTXID": _producer_transaction,
+    "JMSXGroupFirstForConsumer": lambda c: c.jms_xgroup_first_for_consumer,
+    "JMSActiveMQBrokerInTime": lambda c: Long(c.broker_in_time),
+    "JMSActiveMQBrokerOutTime": lambda c: Long(c.broker_out_time),
+    "JMSActiveMQBrokerPath": lambda c: (
+        None if c.broker_path is None else ",".join(str(broker) for broker in c.broker_path)
+    ),
+}

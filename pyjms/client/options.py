@@ -1,0 +1,252 @@
+"""The `jms.*` options of broker URLs and the keywords of a ConnectionFactory: one table.
+
+Milliseconds of the URL are seconds here. What ActiveMQ knows and has no meaning here
+is accepted with one INFO line; a name nobody knows is an error. (ActiveMQ edges section 2)
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any, Final, TypedDict
+
+from pyjms.client.prefetch import PrefetchPolicy
+from pyjms.client.redelivery import RedeliveryPolicy, RedeliveryPolicyMap
+from pyjms.errors import ConfigurationException
+from pyjms.transport.options import boolean
+from pyjms.transport.uri import did_you_mean
+
+__all__ = ["IGNORED", "JMS_OPTIONS", "ClientKeywords", "ClientOptions", "apply_options"]
+
+logger = logging.getLogger(__name__)
+
+
+class ClientKeywords(TypedDict, total=False):
+    """The options as keywords; what each does is written at `ClientOptions`."""
+
+    client_id: str | None
+    client_id_prefix: str | None
+    connection_id_prefix: str | None
+    always_sync_send: bool
+    use_async_send: bool
+    send_timeout: float | None
+    close_timeout: float | None
+    connect_response_timeout: float | None
+    copy_message_on_send: bool
+    disable_time_stamps_by_default: bool
+    nested_map_and_list_enabled: bool
+    use_compression: bool
+    producer_window_size: int
+    watch_topic_advisories: bool
+    check_for_duplicates: bool
+    audit_depth: int
+    audit_maximum_producer_number: int
+    consumer_expiry_check_enabled: bool
+    dispatch_async: bool
+    exclusive_consumer: bool
+    use_retroactive_consumer: bool
+    message_priority_supported: bool
+    non_blocking_redelivery: bool
+    optimize_acknowledge: bool
+    optimize_acknowledge_time_out: float
+    optimized_ack_scheduled_ack_interval: float
+    optimized_message_dispatch: bool
+    send_acks_async: bool
+    transacted_individual_ack: bool
+    warn_about_unstarted_connection_timeout: float
+    prefetch_policy: PrefetchPolicy
+    redelivery_policy_map: RedeliveryPolicyMap
+
+
+@dataclass
+class ClientOptions:
+    """What a ConnectionFactory is told; a connection takes a copy when it is made.
+
+    The policies are not copied: changing them changes all connections. (R7)
+    """
+
+    client_id: str | None = None
+    """None: generated on first use. Two connections cannot have one."""
+    client_id_prefix: str | None = None
+    connection_id_prefix: str | None = None
+
+    always_sync_send: bool = False
+    """Every send waits for the broker."""
+    use_async_send: bool = False
+    """No send waits, persistent ones neither: what the broker refuses is lost."""
+    send_timeout: float | None = None
+    """Above 0 every send waits for the broker, so long at most; None: for ever."""
+    close_timeout: float | None = 15.0
+    """How long closing a connection waits for the broker's answer."""
+    connect_response_timeout: float | None = None
+    """How long announcing a connection waits for the broker's answer; None: for ever."""
+    copy_message_on_send: bool = True
+    """False: a message that was sent becomes read-only, as it is shared in ActiveMQ."""
+    disable_time_stamps_by_default: bool = False
+    nested_map_and_list_enabled: bool = True
+    use_compression: bool = False
+    producer_window_size: int = 0
+    """Bytes that a producer may have sent asynchronously and unacknowledged; 0: no limit."""
+
+    watch_topic_advisories: bool = True
+    """Learn which temporary destinations exist, so that sending to a gone one fails at once."""
+    check_for_duplicates: bool = True
+    audit_depth: int = 2048
+    audit_maximum_producer_number: int = 64
+    consumer_expiry_check_enabled: bool = True
+    dispatch_async: bool = True
+    exclusive_consumer: bool = False
+    use_retroactive_consumer: bool = False
+    message_priority_supported: bool = False
+    """Sort prefetched messages by priority."""
+    non_blocking_redelivery: bool = False
+    """Let later messages pass while a redelivery waits."""
+    optimize_acknowledge: bool = False
+    """AUTO sessions: acknowledge in ranges, at 65 % of the prefetch."""
+    optimize_acknowledge_time_out: float = 0.3
+    """... or when a message arrives and the last acknowledgement is older; 0: only at 65 %."""
+    optimized_ack_scheduled_ack_interval: float = 0.0
+    """... or by a timer; 0: no timer."""
+    optimized_message_dispatch: bool = True
+    """Durable subscribers of AUTO sessions use `optimize_durable_topic_prefetch`."""
+    send_acks_async: bool = True
+    """False: acknowledgements outside transactions wait for the broker's answer."""
+    transacted_individual_ack: bool = False
+    warn_about_unstarted_connection_timeout: float = 0.5
+    """Warn when a message comes so long after the making of a session not started; <= 0: never."""
+
+    prefetch_policy: PrefetchPolicy = field(default_factory=PrefetchPolicy)
+    redelivery_policy_map: RedeliveryPolicyMap = field(default_factory=RedeliveryPolicyMap)
+
+
+Reader = Callable[[str], object]
+
+
+def _seconds(text: str) -> float:
+    return int(text) / 1000
+
+
+def _seconds_or_never(text: str) -> float | None:
+    return int(text) / 1000 if int(text) > 0 else None
+
+
+def _seconds_or_unlimited(text: str) -> float | None:
+    return int(text) / 1000 if int(text) >= 0 else None
+
+
+_SPECIAL: Final[dict[str, Reader]] = {
+    "send_timeout": _seconds_or_never,
+    "close_timeout": _seconds_or_never,
+    "connect_response_timeout": _seconds_or_never,
+    "optimize_acknowledge_time_out": _seconds,
+    "optimized_ack_scheduled_ack_interval": _seconds,
+    "warn_about_unstarted_connection_timeout": _seconds,
+    "initial_redelivery_delay": _seconds,
+    "redelivery_delay": _seconds,
+    "maximum_redelivery_delay": _seconds_or_unlimited,
+    "back_off_multiplier": float,
+}
+_BY_TYPE: Final[dict[str, Reader]] = {"bool": boolean, "int": int, "str | None": str}
+_SPELLED: Final = {
+    "client_id": "clientID",
+    "client_id_prefix": "clientIDPrefix",
+    "connection_id_prefix": "connectionIDPrefix",
+}
+
+IGNORED: Final = frozenset(
+    {
+        "alwaysSessionAsync",
+        "blobTransferPolicy.bufferSize",
+        "blobTransferPolicy.defaultUploadUrl",
+        "blobTransferPolicy.uploadUrl",
+        "consumerFailoverRedeliveryWaitPeriod",
+        "maxInflatedDataSizeRatio",
+        "maxThreadPoolSize",
+        "objectMessageSerializationDefered",
+        "rmIdFromConnectionId",
+        "statsEnabled",
+        "trustAllPackages",
+        "trustedPackages",
+        "useDedicatedTaskRunner",
+    }
+)
+"""ActiveMQ's options without a meaning here: Java's threads and objects, JMX, blobs, failover."""
+
+
+def _camel(name: str) -> str:
+    return _SPELLED.get(name) or re.sub(r"_([a-z])", lambda m: m[1].upper(), name)
+
+
+def _table(kind: Any, prefix: str = "", path: str = "") -> dict[str, tuple[str, Reader]]:
+    """The options that a dataclass's fields are, by their URL names: path and reader."""
+    return {
+        prefix + _camel(f.name): (path + f.name, _SPECIAL.get(f.name) or _BY_TYPE[str(f.type)])
+        for f in fields(kind)
+        if f.name in _SPECIAL or str(f.type) in _BY_TYPE
+    }
+
+
+JMS_OPTIONS: Final[dict[str, tuple[str, Reader]]] = {
+    "userName": ("user_name", str),
+    "password": ("password", str),
+    "prefetchPolicy.all": ("prefetch_policy.all", int),
+    **_table(ClientOptions),
+    **_table(PrefetchPolicy, "prefetchPolicy.", "prefetch_policy."),
+    **_table(RedeliveryPolicy, "redeliveryPolicy.", "redelivery_policy."),
+}
+"""URL name without `jms.` -> (path of the attribute, reader of the text)."""
+
+
+def apply_options(given: Mapping[str, str], options: ClientOptions) -> dict[str, str]:
+    """Set what `given` (names without `jms.`) says; return `user_name` and `password`, if there.
+
+    Raises:
+        ConfigurationException: a name is unknown or a value cannot be read. (N1)
+    """
+    unknown = {name: text for name, text in given.items() if name not in _KNOWN}
+    if unknown:
+        shown = ", ".join(
+            f"{name}={'***' if 'pass' in name.lower() else text}" for name, text in unknown.items()
+        )
+        raise ConfigurationException(
+            f"There are {len(unknown)} jms options that couldn't be set on the ConnectionFactory."
+            " Check the options are spelled correctly."
+            f" Unknown parameters=[{{{shown}}}]. This connection factory cannot be started.",
+            hint=did_you_mean(next(iter(unknown)), _KNOWN),
+        )
+    credentials: dict[str, str] = {}
+    for name in JMS_OPTIONS.keys() & given.keys():
+        path, read = JMS_OPTIONS[name]
+        _set(options, credentials, path, _value(f"jms.{name}", given[name], read))
+    ignored = sorted(IGNORED & given.keys())
+    if ignored:
+        logger.info("jms options accepted without effect here: %s", ", ".join(ignored))
+    return credentials
+
+
+_KNOWN: Final = JMS_OPTIONS.keys() | IGNORED
+
+
+def _value(name: str, text: str, read: Reader) -> object:
+    try:
+        return read(text)
+    except ValueError as error:
+        raise ConfigurationException(
+            f"Invalid value '{text}' of the option {name}", hint=str(error)
+        ) from error
+
+
+def _set(options: ClientOptions, credentials: dict[str, str], path: str, value: Any) -> None:
+    policy, dot, name = path.partition(".")
+    if path in ("user_name", "password"):
+        credentials[path] = value
+    elif not dot:
+        setattr(options, path, value)
+    elif path == "prefetch_policy.all":
+        options.prefetch_policy.set_all(value)
+    elif policy == "prefetch_policy":
+        setattr(options.prefetch_policy, name, value)
+    else:
+        setattr(options.redelivery_policy_map.default_entry, name, value)

@@ -1,0 +1,243 @@
+"""The producer: stamps a message, makes the command of it, and sends that.
+
+Only a persistent message outside a transaction waits for the broker's answer, unless the
+factory says otherwise. (JMS 4.6; ActiveMQ N2 to N5)
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from anyio.lowlevel import checkpoint
+
+from pyjms import _clock
+from pyjms.client.consumer_options import PRODUCER_OPTIONS, check_destination, take_options
+from pyjms.client.messages import to_command
+from pyjms.client.window import ProducerWindow
+from pyjms.enums import DeliveryMode
+from pyjms.errors import (
+    IllegalStateException,
+    JMSException,
+    UnsupportedOperationException,
+)
+from pyjms.jms import api
+from pyjms.jms.destination import Destination
+from pyjms.jms.message import DEFAULT_PRIORITY, Message
+from pyjms.wire.openwire.commands import ActiveMQMessage, MessageId, ProducerId, ProducerInfo
+
+if TYPE_CHECKING:
+    from pyjms.client.session import ActiveMQSession
+
+__all__ = ["MESSAGE_OVERHEAD", "ActiveMQMessageProducer"]
+
+MESSAGE_OVERHEAD = 1024
+"""What a message counts besides its properties and body. (ENCODING section 8)"""
+
+_YIELD_BYTES = 256 * 1024  # after so much asynchronous sending other tasks get their turn
+
+_PERSISTENT = DeliveryMode.PERSISTENT
+_NON_PERSISTENT = DeliveryMode.NON_PERSISTENT
+
+
+class ActiveMQMessageProducer(api.MessageProducer):
+    """Sends messages to one destination, or wherever each send says. Made by a session."""
+
+    def __init__(
+        self, session: ActiveMQSession, producer_id: ProducerId, destination: Destination | None
+    ) -> None:
+        options = session.connection.options
+        self.session = session
+        self.producer_id = producer_id
+        self.info = ProducerInfo(producer_id, destination, window_size=options.producer_window_size)
+        if destination is not None:
+            take_options(destination, "producer", PRODUCER_OPTIONS, self.info)
+        self.window = ProducerWindow(self.info.window_size) if self.info.window_size > 0 else None
+        self.disable_message_id = False
+        self.disable_message_timestamp = options.disable_time_stamps_by_default
+        self._delivery_mode = _PERSISTENT
+        self._priority = DEFAULT_PRIORITY
+        self._time_to_live = 0.0
+        self._destination = destination
+        self._sequence = 0
+        self._unyielded = 0
+        self._is_closed = False
+        self._failure: JMSException | None = None
+
+    @property
+    def destination(self) -> Destination | None:
+        self._check_open()
+        return self._destination
+
+    @property
+    def delivery_mode(self) -> DeliveryMode:
+        """Whether messages outlive the broker, unless a send says otherwise."""
+        return self._delivery_mode
+
+    @delivery_mode.setter
+    def delivery_mode(self, value: DeliveryMode) -> None:
+        self._check_open()
+        if value not in tuple(DeliveryMode):
+            raise IllegalStateException(
+                f"Unknown delivery mode: {value}", hint="it is PERSISTENT or NON_PERSISTENT"
+            )
+        self._delivery_mode = DeliveryMode(value)
+
+    @property
+    def priority(self) -> int:
+        """0 to 9, unless a send says otherwise."""
+        return self._priority
+
+    @priority.setter
+    def priority(self, value: int) -> None:
+        self._check_open()
+        if not 0 <= value <= 9:
+            raise IllegalStateException(
+                f"default priority must be a value between 0 and 9: {value}"
+            )
+        self._priority = value
+
+    @property
+    def time_to_live(self) -> float:
+        """Seconds until a message expires, 0 for never, unless a send says otherwise."""
+        return self._time_to_live
+
+    @time_to_live.setter
+    def time_to_live(self, value: float) -> None:
+        self._check_open()
+        if value < 0:
+            raise IllegalStateException(f"cannot set a negative timeToLive: {value}")
+        self._time_to_live = value
+
+    async def send(
+        self,
+        message: Message,
+        *,
+        destination: Destination | None = None,
+        delivery_mode: DeliveryMode | None = None,
+        priority: int | None = None,
+        time_to_live: float | None = None,
+    ) -> None:
+        """Send `message` and set its headers: id, destination, timestamp, expiration and alike.
+
+        Cancelling stops the waiting only; the message may have been sent. A priority outside
+        0 to 9 is cut to that; every mode but PERSISTENT counts as NON_PERSISTENT.
+
+        Raises:
+            IllegalStateException: the producer is closed.
+            UnsupportedOperationException: the destination is missing, or not this producer's.
+            InvalidDestinationException: a temporary destination that is gone.
+            RequestTimeoutException: the broker did not answer within the send timeout.
+        """
+        if self._is_closed:
+            self._check_open()
+        target = self._target(destination)
+        window = self.window
+        if window is not None:
+            await window.wait_for_space()
+            self._check_open()
+        session = self.session
+        mode = self._delivery_mode if delivery_mode is None else delivery_mode
+        persistent = mode == _PERSISTENT
+        self._stamp(
+            message,
+            target,
+            _PERSISTENT if persistent else _NON_PERSISTENT,
+            self._priority if priority is None else priority,
+            self._time_to_live if time_to_live is None else time_to_live,
+        )
+        connection = session.connection
+        options = connection.options
+        self._sequence += 1
+        command = to_command(
+            message,
+            MessageId(None, self.producer_id, self._sequence),
+            self.producer_id,
+            session.transaction.begin() if session.transacted else None,
+            use_compression=options.use_compression,
+            nested_map_and_list_enabled=options.nested_map_and_list_enabled,
+        )
+        if not options.copy_message_on_send:
+            message.read_only_body = message.read_only_properties = True
+        if (
+            options.send_timeout is not None
+            or options.always_sync_send
+            or (persistent and not options.use_async_send and not session.transacted)
+        ):
+            await connection.transport.request(command, options.send_timeout)
+            return
+        size = _size(command)
+        connection.oneway(command)
+        if window is not None:
+            window.increase(size)
+        self._unyielded += size
+        if connection.transport.congested:
+            self._unyielded = 0
+            await connection.transport.drained()
+        elif self._unyielded > _YIELD_BYTES:
+            self._unyielded = 0
+            await checkpoint()
+
+    async def close(self) -> None:
+        if self._is_closed:
+            return
+        self.dispose()
+        self.session.members.producer_closed(self)
+
+    def dispose(self, failure: JMSException | None = None) -> None:
+        """End it on this side; sends that wait for the window are refused."""
+        self._is_closed = True
+        self._failure = failure
+        if self.window is not None:
+            self.window.size = 0
+            self.window.open()
+
+    def _target(self, destination: Destination | None) -> Destination:
+        own = self._destination
+        if destination is None:
+            if own is None:
+                raise UnsupportedOperationException(
+                    "A destination must be specified.",
+                    hint="this producer was made without one: send(message, destination=...)",
+                )
+            target = own
+        else:
+            target = check_destination(destination)
+            if own is not None and target != own:
+                raise UnsupportedOperationException(
+                    f"This producer can only send messages to: {own.physical_name}"
+                )
+        if target.is_temporary:
+            self.session.connection.temporaries.check_sendable(target)
+        return target
+
+    def _stamp(
+        self,
+        message: Message,
+        target: Destination,
+        mode: DeliveryMode,
+        priority: int,
+        time_to_live: float,
+    ) -> None:
+        message.destination = target
+        message.delivery_mode = mode
+        message.priority = priority if 0 <= priority <= 9 else min(max(priority, 0), 9)
+        message.redelivered = False
+        message.delivery_count = 1
+        message.expiration = 0
+        if self.disable_message_timestamp:
+            message.timestamp = 0
+            return
+        now = message.timestamp = _clock.time_ms()
+        if time_to_live > 0:
+            message.expiration = now + round(time_to_live * 1000)
+
+    def _check_open(self) -> None:
+        if self._failure is not None:
+            raise self.session.connection.failed_error()
+        if self._is_closed:
+            raise IllegalStateException("The producer is closed")
+
+
+def _size(command: ActiveMQMessage) -> int:
+    content, properties = command.content, command.marshalled_properties
+    return MESSAGE_OVERHEAD + len(content or b"") + len(properties or b"")

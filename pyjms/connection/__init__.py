@@ -1,0 +1,1 @@
+"""Connection factories around connection factories, and the JMS transaction manager."""

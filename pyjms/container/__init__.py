@@ -1,0 +1,1 @@
+"""The application's objects, wired from its settings."""

@@ -1,0 +1,116 @@
+"""How settings become objects: one function for each provider of the ApplicationContainer."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pyjms.client.factory import ConnectionFactory as ClientConnectionFactory
+from pyjms.connection.caching import CachingConnectionFactory
+from pyjms.core.template import JmsTemplate
+from pyjms.enums import CacheLevel
+from pyjms.jms.api import ConnectionFactory
+from pyjms.listener.backoff import FixedBackOff
+from pyjms.listener.factory import DefaultJmsListenerContainerFactory
+from pyjms.settings import ActiveMQSettings, PyjmsSettings
+from pyjms.support.converter import MessageConverter
+from pyjms.support.destination import DestinationResolver
+
+__all__ = [
+    "broker_connection_factory",
+    "connection_factory",
+    "listener_container_factory",
+    "native_connection_factory",
+    "template",
+]
+
+
+def native_connection_factory(settings: PyjmsSettings) -> ClientConnectionFactory:
+    """The client's own factory, for the broker that `activemq` names (Boot 8.1.1)."""
+    return broker_connection_factory(settings.activemq)
+
+
+def broker_connection_factory(broker: ActiveMQSettings) -> ClientConnectionFactory:
+    """The client's factory for one broker's settings."""
+    password = broker.password
+    return ClientConnectionFactory(
+        broker.effective_broker_url(),
+        user_name=broker.user,
+        password=None if password is None else password.get_secret_value(),
+        close_timeout=broker.close_timeout,
+        send_timeout=broker.send_timeout,
+        non_blocking_redelivery=broker.non_blocking_redelivery,
+    )
+
+
+def connection_factory(native: ConnectionFactory, settings: PyjmsSettings) -> ConnectionFactory:
+    """What the template uses: the native factory, cached unless `jms.cache.enabled` is false."""
+    cache = settings.jms.cache
+    if not cache.enabled:
+        return native
+    return CachingConnectionFactory(
+        native,
+        session_cache_size=cache.session_cache_size,
+        cache_producers=cache.producers,
+        cache_consumers=cache.consumers,
+    )
+
+
+def template(
+    factory: ConnectionFactory,
+    settings: PyjmsSettings,
+    converter: MessageConverter,
+    resolver: DestinationResolver,
+) -> JmsTemplate:
+    """The application's template, as `jms.template` says."""
+    wanted = settings.jms.template
+    options: dict[str, Any] = {
+        "delivery_mode": wanted.delivery_mode,
+        "priority": wanted.priority,
+        "time_to_live": wanted.time_to_live,
+        "delivery_delay": wanted.delivery_delay,
+        "receive_timeout": wanted.receive_timeout,
+    }
+    return JmsTemplate(
+        factory,
+        default_destination_name=wanted.default_destination,
+        pub_sub_domain=settings.jms.pub_sub_domain,
+        session_transacted=bool(wanted.session.transacted),
+        session_acknowledge_mode=wanted.session.acknowledge_mode,
+        explicit_qos_enabled=wanted.explicit_qos_enabled(),
+        message_converter=converter,
+        destination_resolver=resolver,
+        **{name: value for name, value in options.items() if value is not None},
+    )
+
+
+def listener_container_factory(
+    factory: ConnectionFactory,
+    settings: PyjmsSettings,
+    converter: MessageConverter,
+    resolver: DestinationResolver,
+) -> DefaultJmsListenerContainerFactory:
+    """The default container factory, as `jms.listener` says; transacted unless told otherwise."""
+    jms = settings.jms
+    listener = jms.listener
+    session = listener.session
+    options: dict[str, Any] = {
+        "pub_sub_domain": jms.pub_sub_domain,
+        "client_id": jms.client_id,
+        "session_transacted": True if session.transacted is None else session.transacted,
+        "session_acknowledge_mode": session.acknowledge_mode,
+        "auto_startup": listener.auto_startup,
+        "concurrency": listener.concurrency(),
+        "receive_timeout": listener.receive_timeout,
+        "max_messages_per_task": listener.max_messages_per_task,
+        "message_converter": converter,
+        "destination_resolver": resolver,
+    }
+    # None of receive_timeout means for ever, elsewhere it means not set
+    options = {k: v for k, v in options.items() if v is not None or k == "receive_timeout"}
+    if jms.subscription_durable:
+        options["subscription_durable"] = True
+    if listener.recovery_interval is not None:
+        options["back_off"] = FixedBackOff(listener.recovery_interval)
+    if listener.cache_level is not None:
+        options["cache_level"] = CacheLevel[listener.cache_level.upper()]
+    return DefaultJmsListenerContainerFactory(factory, **options)

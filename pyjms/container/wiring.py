@@ -1,0 +1,252 @@
+"""From marked functions to listeners: finds the marks, checks them, fills what is injected.
+
+Everything that is wrong with an application's handlers is found before anything starts,
+and told at once: one ConfigurationException with a line for each problem.
+"""
+
+from __future__ import annotations
+
+import inspect
+import typing
+from collections.abc import Callable, Iterable, Iterator
+from types import ModuleType
+from typing import Any
+
+from dependency_injector import providers
+from dependency_injector import wiring as injection
+
+from pyjms.annotation.jms_listener import JmsListenerMark, listener_marks
+from pyjms.annotation.send_to import send_to_destination
+from pyjms.container.factories import broker_connection_factory
+from pyjms.errors import ConfigurationException, JMSException
+from pyjms.lifecycle import hook_kind
+from pyjms.listener.adapter import HandlerAdapter
+from pyjms.listener.arguments import CallPlan, InjectionMarker, injection_marker
+from pyjms.listener.container import AbstractMessageListenerContainer
+from pyjms.listener.endpoint import JmsListenerEndpoint, MethodJmsListenerEndpoint
+from pyjms.listener.factory import DefaultJmsListenerContainerFactory
+from pyjms.listener.reply import ReplySender
+from pyjms.settings import PyjmsSettings
+from pyjms.support.headers import SimpleJmsHeaderMapper
+
+__all__ = ["Around", "Wiring"]
+
+_DEFAULT_FACTORY = "jms_listener_container_factory"
+
+Hook = tuple[str, str, Callable[[], Any]]
+
+_PROVIDER_MARKER: type = vars(injection)["Provider"]
+
+Around = Callable[[Callable[..., Any], HandlerAdapter], Callable[..., Any]]
+"""Puts something around the listener of a handler; the test kit records calls this way."""
+
+
+class Wiring:
+    """Turns an application's targets into endpoints, hooks and containers."""
+
+    def __init__(
+        self, container: Any, settings: PyjmsSettings, around: Around | None = None
+    ) -> None:
+        self._container = container
+        self._settings = settings
+        self._around = around
+        self._read_headers = SimpleJmsHeaderMapper().to_headers
+
+    def check(self, targets: Iterable[object]) -> None:
+        """Raise one ConfigurationException that lists all that is wrong with the handlers."""
+        self.endpoints(targets)
+        self.hooks(targets)
+
+    def endpoints(self, targets: Iterable[object]) -> list[JmsListenerEndpoint]:
+        """The endpoints of all marks, YAML's `listeners.<id>` applied.
+
+        Raises:
+            ConfigurationException: a line for each handler that cannot work.
+
+        """
+        problems: list[str] = []
+        endpoints: list[JmsListenerEndpoint] = []
+        for handler, mark in _marked(targets):
+            try:
+                endpoints.append(self._endpoint(handler, mark))
+            except JMSException as error:
+                problems.append(str(error))
+        problems += self._unknown_overrides(endpoints)
+        problems += _repeated_ids(endpoints)
+        if problems:
+            raise ConfigurationException("\n".join(problems))
+        return endpoints
+
+    def hooks(self, targets: Iterable[object]) -> list[Hook]:
+        """The start-up and shutdown hooks: kind, name, call without arguments."""
+        found: list[Hook] = []
+        for function in _functions(targets):
+            kind = hook_kind(function)
+            if kind is not None:
+                found.append((kind, function.__qualname__, self._hook_call(function)))
+        return found
+
+    def make_container(self, endpoint: JmsListenerEndpoint) -> AbstractMessageListenerContainer:
+        """Make the endpoint's container with the factory it names."""
+        factory = self._factory(endpoint)
+        container: AbstractMessageListenerContainer = factory.create_listener_container(endpoint)
+        return container
+
+    async def close_factories(self) -> None:
+        """Close the connections that the container's factories keep."""
+        factory = self._container.connection_factory()
+        destroy = getattr(factory, "destroy", None)
+        if destroy is not None:
+            await destroy()
+
+    def describe_broker(self) -> str:
+        """The broker's URL as it may be shown."""
+        return str(self._container.native_connection_factory())
+
+    def _endpoint(self, handler: Callable[..., Any], mark: JmsListenerMark) -> JmsListenerEndpoint:
+        resolve = self._settings.resolve_placeholders
+        endpoint = MethodJmsListenerEndpoint(
+            destination=resolve(mark.destination),
+            id=resolve(mark.id or ""),
+            container_factory=mark.container_factory,
+            subscription=None if mark.subscription is None else resolve(mark.subscription),
+            selector=None if mark.selector is None else resolve(mark.selector),
+            concurrency=None if mark.concurrency is None else resolve(mark.concurrency),
+            auto_startup=mark.auto_startup,
+            handler=handler,
+            make_listener=self._listener,
+        )
+        own = self._settings.listeners.get(endpoint.id)
+        if own is not None:
+            endpoint.override(**own.model_dump(exclude_unset=True))
+        self._factory(endpoint)
+        self._plan(handler, None)
+        return endpoint
+
+    def _listener(
+        self, endpoint: MethodJmsListenerEndpoint, container: AbstractMessageListenerContainer
+    ) -> Callable[..., Any]:
+        converter = container.message_converter or self._container.message_converter()
+        destination = send_to_destination(endpoint.handler)
+        replies = ReplySender(
+            converter,
+            default_destination=(
+                None if destination is None else self._settings.resolve_placeholders(destination)
+            ),
+            pub_sub_domain=container.reply_pub_sub_domain,
+            qos=container.reply_qos_settings,
+        )
+        adapter = HandlerAdapter(self._plan(endpoint.handler, converter), replies, endpoint.id)
+        return adapter if self._around is None else self._around(endpoint.handler, adapter)
+
+    def _plan(self, handler: Callable[..., Any], converter: Any) -> CallPlan:
+        return CallPlan(
+            handler,
+            converter=converter or self._container.message_converter(),
+            read_headers=self._read_headers,
+            injector=self._injector(handler),
+        )
+
+    def _injector(
+        self, handler: Callable[..., Any]
+    ) -> Callable[[InjectionMarker], Callable[[], object]]:
+        blocking = not inspect.iscoroutinefunction(handler)
+        return lambda marker: self._supply(marker, blocking=blocking)
+
+    def _supply(self, marker: InjectionMarker, *, blocking: bool) -> Callable[[], object]:
+        provider = self._provider(marker)
+        if isinstance(marker, _PROVIDER_MARKER):
+            return lambda: provider
+        if blocking and provider is self._container.jms_template:
+            # a thread of its own cannot await: it gets the blocking face of the same template
+            from pyjms.sync.template import JmsTemplate  # noqa: PLC0415 - only where asked for
+
+            return lambda: JmsTemplate.of(provider())
+        supply: Callable[[], object] = provider
+        return supply
+
+    def _provider(self, marker: InjectionMarker) -> Any:
+        wanted = marker.provider
+        if isinstance(wanted, providers.Provider):
+            return wanted
+        found: Any = self._container
+        for part in str(wanted).split("."):
+            found = getattr(found, part, None)
+            if found is None:
+                known = ", ".join(sorted(self._container.providers))
+                raise ConfigurationException(
+                    f"the container has no provider {wanted!r}", hint=f"it has {known}"
+                )
+        return found
+
+    def _factory(self, endpoint: JmsListenerEndpoint) -> Any:
+        name = endpoint.container_factory or _DEFAULT_FACTORY
+        if name in self._settings.brokers:
+            return self._named_broker_factory(name)
+        provider = getattr(self._container, name, None)
+        if provider is None:
+            raise ConfigurationException(
+                f"Listener {endpoint.id or endpoint.destination!r}: there is no container factory "
+                f"{name!r}",
+                hint="add a provider of that name, or a broker of that name under `brokers`",
+            )
+        return provider()
+
+    def _named_broker_factory(self, name: str) -> DefaultJmsListenerContainerFactory:
+        default = self._container.jms_listener_container_factory()
+        factory = broker_connection_factory(self._settings.brokers[name])
+        return DefaultJmsListenerContainerFactory(factory, **default.options)
+
+    def _hook_call(self, function: Callable[..., Any]) -> Callable[[], Any]:
+        suppliers = {}
+        injector = self._injector(function)
+        for parameter in inspect.signature(function).parameters.values():
+            marker = _marker(function, parameter)
+            if marker is None and parameter.default is parameter.empty:
+                raise ConfigurationException(
+                    f"Hook {function.__qualname__}: nobody supplies {parameter.name!r}",
+                    hint="hooks take nothing but Provide[...]",
+                )
+            if marker is not None:
+                suppliers[parameter.name] = injector(marker)
+        return lambda: function(**{name: supply() for name, supply in suppliers.items()})
+
+    def _unknown_overrides(self, endpoints: list[JmsListenerEndpoint]) -> Iterator[str]:
+        ids = {endpoint.id for endpoint in endpoints}
+        for name in self._settings.listeners:
+            if name not in ids:
+                yield f"listeners.{name}: no @jms_listener has the id {name!r}"
+
+
+def _marked(targets: Iterable[object]) -> Iterator[tuple[Callable[..., Any], JmsListenerMark]]:
+    for function in _functions(targets):
+        for mark in listener_marks(function):
+            yield function, mark
+
+
+def _functions(targets: Iterable[object]) -> Iterator[Callable[..., Any]]:
+    """The functions of modules (not those they import), the methods of instances, functions."""
+    for target in targets:
+        if isinstance(target, ModuleType):
+            for member in vars(target).values():
+                if inspect.isfunction(member) and member.__module__ == target.__name__:
+                    yield member
+        elif inspect.isroutine(target):
+            yield target
+        else:
+            for name in dir(type(target)):
+                if inspect.isroutine(inspect.getattr_static(target, name, None)):
+                    yield getattr(target, name)
+
+
+def _marker(function: Callable[..., Any], parameter: inspect.Parameter) -> InjectionMarker | None:
+    hints = typing.get_type_hints(inspect.unwrap(function), include_extras=True)
+    return injection_marker(parameter, hints.get(parameter.name))
+
+
+def _repeated_ids(endpoints: list[JmsListenerEndpoint]) -> Iterator[str]:
+    seen: set[str] = set()
+    for endpoint in endpoints:
+        if endpoint.id and endpoint.id in seen:
+            yield f"Another endpoint is already registered with id '{endpoint.id}'"
+        seen.add(endpoint.id)

@@ -1,0 +1,111 @@
+"""Which connection and session the current task works with, by connection factory.
+
+A listener container binds the session of the message that it delivers, a transaction
+manager the one of its transaction; a template with the same factory object uses it
+instead of its own. A factory that only shares or caches another's connections
+(`target_connection_factory`) counts as the same. Bindings follow the task (contextvars):
+a task started inside one shares it, and must not use it at the same time.
+(spring-jms 1.9, 4.1, 7.1)
+"""
+
+from __future__ import annotations
+
+from contextvars import ContextVar, Token
+from types import TracebackType
+
+from pyjms import _clock
+from pyjms.errors import TransactionRolledBackException
+from pyjms.jms.api import Connection, ConnectionFactory, Session
+
+__all__ = ["BoundResource", "bind", "bound", "unbound"]
+
+
+class BoundResource:
+    """A connection and a session that somebody else opened and will close.
+
+    `transactional`: that somebody also commits. `rollback_only` asks it to roll back
+    instead. `deadline` is in seconds of `_clock.now()`; None: none.
+    """
+
+    __slots__ = ("connection", "deadline", "rollback_only", "session", "transactional")
+
+    def __init__(
+        self,
+        connection: Connection,
+        session: Session,
+        transactional: bool = False,
+        *,
+        deadline: float | None = None,
+    ) -> None:
+        self.connection = connection
+        self.session = session
+        self.transactional = transactional
+        self.deadline = deadline
+        self.rollback_only = False
+
+    def remaining(self) -> float | None:
+        """Return the seconds until the deadline, None without one.
+
+        Raises:
+            TransactionRolledBackException: it has passed; the transaction can only roll back.
+        """
+        if self.deadline is None:
+            return None
+        left = self.deadline - _clock.now()
+        if left <= 0:
+            self.rollback_only = True
+            raise TransactionRolledBackException(
+                "Transaction timed out", hint="it will be rolled back; give it a longer timeout"
+            )
+        return left
+
+
+_Bindings = dict[int, tuple[ConnectionFactory, BoundResource | None]]
+
+_EMPTY: _Bindings = {}
+_bindings: ContextVar[_Bindings] = ContextVar("pyjms_bound_resources", default=_EMPTY)
+
+
+def bound(factory: ConnectionFactory) -> BoundResource | None:
+    """Return what is bound here to this factory object or to the one that it wraps."""
+    bindings = _bindings.get()
+    if not bindings:
+        return None
+    inner: ConnectionFactory | None = factory
+    while inner is not None:
+        found = bindings.get(id(inner))
+        if found is not None:
+            return found[1]
+        inner = getattr(inner, "target_connection_factory", None)
+    return None
+
+
+class bind:  # noqa: N801 - used as a function: `with bind(factory, resource):`
+    """Bind `resource` to `factory` for a block; an inner binding hides an outer one."""
+
+    __slots__ = ("_factory", "_resource", "_token")
+
+    def __init__(self, factory: ConnectionFactory, resource: BoundResource | None) -> None:
+        self._factory = factory
+        self._resource = resource
+        self._token: Token[_Bindings] | None = None
+
+    def __enter__(self) -> BoundResource | None:
+        bindings = dict(_bindings.get())
+        bindings[id(self._factory)] = (self._factory, self._resource)
+        self._token = _bindings.set(bindings)
+        return self._resource
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        assert self._token is not None
+        _bindings.reset(self._token)
+
+
+def unbound(factory: ConnectionFactory) -> bind:
+    """Hide what is bound to `factory` for a block."""
+    return bind(factory, None)

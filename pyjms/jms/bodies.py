@@ -1,0 +1,282 @@
+"""The five kinds of body: text, map and object; bytes and stream have rooms of their own.
+
+Written until sent, read-only once received, until `clear_body()`. (JMS 1.1 section 3.11)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import ClassVar, cast
+
+from pyjms.errors import MessageFormatException
+from pyjms.jms.bytes_message import BytesMessage
+from pyjms.jms.conversions import BODY_READS, MAP_NULLS, convert, fit, normalize
+from pyjms.jms.message import Message
+from pyjms.jms.stream_message import StreamMessage
+
+__all__ = ["BytesMessage", "MapMessage", "ObjectMessage", "StreamMessage", "TextMessage"]
+
+
+class TextMessage(Message):
+    """A message with a text, or none: "" and None stay different."""
+
+    __slots__ = ()
+    MIME_TYPE: ClassVar[str] = "jms/text-message"
+    BODY_TYPES: ClassVar[tuple[type, ...]] = (str,)
+    _body: str | None
+
+    def __init__(self, text: str | None = None) -> None:
+        super().__init__()
+        self.text = text
+
+    @property
+    def text(self) -> str | None:
+        """The text.
+
+        Raises:
+            MessageFormatException: what was received is damaged.
+        """
+        if self._pending:
+            self._load()
+        return self._body
+
+    @text.setter
+    def text(self, text: str | None) -> None:
+        if self.read_only_body:
+            self._check_body_writable()
+        if text is not None and not isinstance(text, str):
+            raise MessageFormatException(f"A text cannot be a {type(text).__name__}")
+        self._pending = False
+        self._body = text
+
+    def _whole_body(self) -> object:
+        return self.text
+
+    def _reset_body(self) -> None:
+        self._body = None
+
+
+class ObjectMessage(Message):
+    """A message with a serialized Java object: opaque bytes, carried and never unpickled.
+
+    `data` is the Java serialization stream (`aced0005...`) or None. No Python object is
+    ever made of it: deserialising what a network sends runs the sender's code.
+    """
+
+    __slots__ = ()
+    MIME_TYPE: ClassVar[str] = "jms/object-message"
+    BODY_TYPES: ClassVar[tuple[type, ...]] = (bytes,)
+    _body: bytes | None
+
+    def __init__(self, data: bytes | None = None) -> None:
+        super().__init__()
+        self.data = data
+
+    @property
+    def data(self) -> bytes | None:
+        """The serialized form."""
+        if self._pending:
+            self._load()
+        return self._body
+
+    @data.setter
+    def data(self, data: bytes | None) -> None:
+        self._check_body_writable()
+        self._pending = False
+        self._body = cast("bytes | None", fit(data, "bytes"))
+
+    def _whole_body(self) -> object:
+        return self.data
+
+    def _reset_body(self) -> None:
+        self._body = None
+
+
+class MapMessage(Message):
+    """A message of named values: a mapping that also has JMS's typed getters and setters.
+
+    It is true even when it is empty, and compared by identity, as all messages are.
+    """
+
+    __slots__ = ()
+    MIME_TYPE: ClassVar[str] = "jms/map-message"
+    BODY_TYPES: ClassVar[tuple[type, ...]] = (dict,)
+    _body: dict[str, object]
+
+    def __init__(self, values: Mapping[str, object] | None = None) -> None:
+        super().__init__()
+        self._body = {}
+        for name, value in (values or {}).items():
+            self[name] = value
+
+    def __getitem__(self, name: str) -> object:
+        return self._values()[name]
+
+    def __setitem__(self, name: str, value: object) -> None:
+        """Set a bool, int, float, str, bytes, None, one of `pyjms.jms.types`, list or dict.
+
+        Raises:
+            MessageFormatException: JMS has no type for the value.
+            MessageNotWriteableException: the body is read-only.
+            ValueError: the name is None or empty.
+        """
+        self._check_body_writable()
+        self._values()[_checked(name)] = normalize(value, binary=True)
+
+    def __delitem__(self, name: str) -> None:
+        self._check_body_writable()
+        del self._values()[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._values())
+
+    def __len__(self) -> int:
+        return len(self._values())
+
+    def __bool__(self) -> bool:
+        return True
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._values()
+
+    def keys(self) -> list[str]:
+        """Return the names."""
+        return list(self._values())
+
+    def items(self) -> list[tuple[str, object]]:
+        """Return names and values, as they were written."""
+        return list(self._values().items())
+
+    @property
+    def map_names(self) -> list[str]:
+        """The names, in no promised order."""
+        return list(self._values())
+
+    def item_exists(self, name: str) -> bool:
+        """Whether there is a value, if only None, of this name."""
+        return name in self._values()
+
+    def get_object(self, name: str) -> object:
+        """Return the value as it was written; None if it is missing."""
+        return self._values().get(_checked(name))
+
+    def get_boolean(self, name: str) -> bool:
+        """Return the value as a bool; missing is False.
+
+        All typed getters raise MessageFormatException where the conversion table has no
+        entry, and ValueError where a text does not spell the value.
+        """
+        return cast("bool", self._convert(name, "boolean"))
+
+    def get_byte(self, name: str) -> int:
+        """Return the value as an 8-bit integer; missing is 0."""
+        return cast("int", self._convert(name, "byte"))
+
+    def get_short(self, name: str) -> int:
+        """Return the value as a 16-bit integer; missing is 0."""
+        return cast("int", self._convert(name, "short"))
+
+    def get_char(self, name: str) -> str:
+        """Return the value as one character.
+
+        Raises:
+            TypeError: it is missing.
+        """
+        return cast("str", self._convert(name, "char"))
+
+    def get_int(self, name: str) -> int:
+        """Return the value as a 32-bit integer; missing is 0."""
+        return cast("int", self._convert(name, "int"))
+
+    def get_long(self, name: str) -> int:
+        """Return the value as a 64-bit integer; missing is 0."""
+        return cast("int", self._convert(name, "long"))
+
+    def get_float(self, name: str) -> float:
+        """Return the value as a 32-bit float; missing is 0.0."""
+        return cast("float", self._convert(name, "float"))
+
+    def get_double(self, name: str) -> float:
+        """Return the value as a float; missing is 0.0."""
+        return cast("float", self._convert(name, "double"))
+
+    def get_string(self, name: str) -> str | None:
+        """Return the value as text; missing is None."""
+        return cast("str | None", self._convert(name, "String"))
+
+    def get_bytes(self, name: str) -> bytes | None:
+        """Return the value, which must be bytes; missing is None."""
+        return cast("bytes | None", self._convert(name, "bytes"))
+
+    def set_object(self, name: str, value: object) -> None:
+        """Do as `message[name] = value` does."""
+        self[name] = value
+
+    def set_boolean(self, name: str, value: bool) -> None:
+        """Set a boolean; the typed setters raise what `message[name] = value` raises."""
+        self[name] = fit(value, "boolean")
+
+    def set_byte(self, name: str, value: int) -> None:
+        """Set an 8-bit integer."""
+        self[name] = fit(value, "byte")
+
+    def set_short(self, name: str, value: int) -> None:
+        """Set a 16-bit integer."""
+        self[name] = fit(value, "short")
+
+    def set_char(self, name: str, value: str) -> None:
+        """Set one character, a UTF-16 unit."""
+        self[name] = fit(value, "char")
+
+    def set_int(self, name: str, value: int) -> None:
+        """Set a 32-bit integer."""
+        self[name] = fit(value, "int")
+
+    def set_long(self, name: str, value: int) -> None:
+        """Set a 64-bit integer."""
+        self[name] = fit(value, "long")
+
+    def set_float(self, name: str, value: float) -> None:
+        """Set a 32-bit float; the value is rounded to it."""
+        self[name] = fit(value, "float")
+
+    def set_double(self, name: str, value: float) -> None:
+        """Set a double."""
+        self[name] = fit(value, "double")
+
+    def set_string(self, name: str, value: str | None) -> None:
+        """Set a text, or None."""
+        self[name] = fit(value, "String")
+
+    def set_bytes(
+        self, name: str, value: bytes | None, offset: int = 0, length: int | None = None
+    ) -> None:
+        """Set a copy of `value`, or of `length` bytes of it from `offset`."""
+        data = fit(value, "bytes")
+        if isinstance(data, bytes):
+            data = data[offset:] if length is None else data[offset : offset + length]
+        self[name] = data
+
+    def _values(self) -> dict[str, object]:
+        if self._pending:
+            self._load()
+        return self._body
+
+    def _convert(self, name: str, target: str) -> object:
+        value = self._values().get(_checked(name))
+        try:
+            return convert(value, target, BODY_READS, MAP_NULLS)
+        except MessageFormatException as error:
+            raise MessageFormatException(f"{name!r}: {error.reason}", hint=error.hint) from None
+
+    def _whole_body(self) -> object:
+        return dict(self._values()) or None
+
+    def _reset_body(self) -> None:
+        self._body = {}
+
+
+def _checked(name: str) -> str:
+    if not name:
+        raise ValueError("The name of a map's value cannot be None or empty")
+    return name

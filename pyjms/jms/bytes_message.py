@@ -1,0 +1,318 @@
+"""The message of raw bytes: written in a row, read from the start after `reset()`.
+
+No type is checked: what was written as an int may be read as four bytes. Numbers are
+big-endian. (JMS 1.1 BytesMessage; java.io.DataOutput)
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from typing import ClassVar, Final, TypeVar, cast
+
+from pyjms.errors import (
+    MessageEOFException,
+    MessageFormatException,
+    MessageNotReadableException,
+    MessageNotWriteableException,
+)
+from pyjms.jms.conversions import fit, normalize, type_of
+from pyjms.jms.message import Message
+from pyjms.jms.mutf8 import decode_mutf8, encode_mutf8
+
+__all__ = ["BytesMessage"]
+
+_T = TypeVar("_T")
+
+_LONGEST_UTF: Final = 0xFFFF
+
+_LAYOUTS: Final[dict[str, struct.Struct]] = {
+    "boolean": struct.Struct(">?"),
+    "byte": struct.Struct(">b"),
+    "unsigned byte": struct.Struct(">B"),
+    "short": struct.Struct(">h"),
+    "unsigned short": struct.Struct(">H"),
+    "int": struct.Struct(">i"),
+    "long": struct.Struct(">q"),
+    "float": struct.Struct(">f"),
+    "double": struct.Struct(">d"),
+}
+
+
+class BytesMessage(Message):
+    """A message of bytes.
+
+    `data` is the whole body at once, in either mode; the `write_` and `read_` methods go
+    through it piece by piece. A new message is write-only until `reset()`; a received one
+    is read-only until `clear_body()`.
+    """
+
+    __slots__ = ("_position",)
+    MIME_TYPE: ClassVar[str] = "jms/bytes-message"
+    BODY_TYPES: ClassVar[tuple[type, ...]] = (bytes,)
+    _body: bytes | bytearray
+    _position: int
+
+    def __init__(self, data: bytes | None = None) -> None:
+        super().__init__()
+        self._reset_body()
+        if data:
+            self.write_bytes(data)
+
+    @property
+    def data(self) -> bytes:
+        """The whole body; reading it moves nothing. Setting it replaces what was written.
+
+        Raises:
+            MessageNotWriteableException: it is set while read-only.
+        """
+        if self._pending:
+            self._load()
+        return bytes(self._body)
+
+    @data.setter
+    def data(self, data: bytes) -> None:
+        fresh = bytearray(cast("bytes", fit(data, "bytes") or b""))
+        self._writable()
+        self._body = fresh
+
+    @property
+    def body_length(self) -> int:
+        """The number of bytes; only while readable.
+
+        Raises:
+            MessageNotReadableException: the message is write-only.
+        """
+        return len(self._readable())
+
+    def reset(self) -> None:
+        """Make the body read-only and go to its start."""
+        if self._pending:
+            self._load()
+        self._body = bytes(self._body)
+        self.read_only_body = True
+        self._position = 0
+
+    def get_body(self, kind: type[_T]) -> _T | None:
+        """Go to the start and return the whole body, None if it is empty; it is read-only then."""
+        self.reset()
+        return super().get_body(kind)
+
+    def read_boolean(self) -> bool:
+        """Read one byte, not zero.
+
+        All reads raise MessageNotReadableException while write-only and MessageEOFException
+        where fewer bytes are left; then the position stays.
+        """
+        return cast("bool", self._read("boolean"))
+
+    def read_byte(self) -> int:
+        """Read a signed byte."""
+        return cast("int", self._read("byte"))
+
+    def read_unsigned_byte(self) -> int:
+        """Read a byte from 0 to 255."""
+        return cast("int", self._read("unsigned byte"))
+
+    def read_short(self) -> int:
+        """Read 16 bits, signed."""
+        return cast("int", self._read("short"))
+
+    def read_unsigned_short(self) -> int:
+        """Read 16 bits, unsigned."""
+        return cast("int", self._read("unsigned short"))
+
+    def read_char(self) -> str:
+        """Read one UTF-16 unit."""
+        return chr(cast("int", self._read("unsigned short")))
+
+    def read_int(self) -> int:
+        """Read 32 bits, signed."""
+        return cast("int", self._read("int"))
+
+    def read_long(self) -> int:
+        """Read 64 bits, signed."""
+        return cast("int", self._read("long"))
+
+    def read_float(self) -> float:
+        """Read a 32-bit float."""
+        return cast("float", self._read("float"))
+
+    def read_double(self) -> float:
+        """Read a 64-bit float."""
+        return cast("float", self._read("double"))
+
+    def read_utf(self) -> str:
+        """Read a text as `write_utf` writes it.
+
+        Raises:
+            MessageFormatException: these bytes are none.
+        """
+        start = self._position
+        count = cast("int", self._read("unsigned short"))
+        body = self._readable()
+        end = self._position + count
+        if end > len(body):
+            self._position = start
+            raise self._end(count)
+        try:
+            text = decode_mutf8(bytes(body[self._position : end]))
+        except ValueError as error:
+            self._position = start
+            raise MessageFormatException(f"No text at {start}: {error}") from error
+        self._position = end
+        return text
+
+    def read_bytes(self, length: int | None = None) -> bytes | None:
+        """Read up to `length` bytes, all that are left by default; None at the end.
+
+        JMS: readBytes(byte[]), whose -1 is None here.
+        """
+        body = self._readable()
+        if self._position >= len(body):
+            return None
+        end = len(body) if length is None else self._position + length
+        data = bytes(body[self._position : end])
+        self._position += len(data)
+        return data
+
+    def read_bytes_into(self, buffer: bytearray | memoryview) -> int:
+        """Fill `buffer` as far as the bytes go; return how many, -1 at the end."""
+        data = self.read_bytes(len(buffer))
+        if data is None:
+            return -1
+        buffer[: len(data)] = data
+        return len(data)
+
+    def write_boolean(self, value: bool) -> None:
+        """Write one byte, 0 or 1.
+
+        All writes raise MessageNotWriteableException while read-only and
+        MessageFormatException where the value is not of the type.
+        """
+        self._write("boolean", value)
+
+    def write_byte(self, value: int) -> None:
+        """Write a signed byte."""
+        self._write("byte", value)
+
+    def write_short(self, value: int) -> None:
+        """Write 16 bits, signed."""
+        self._write("short", value)
+
+    def write_char(self, value: str) -> None:
+        """Write one UTF-16 unit."""
+        unit = ord(cast("str", fit(value, "char")))
+        body = self._writable()
+        body += unit.to_bytes(2, "big")
+
+    def write_int(self, value: int) -> None:
+        """Write 32 bits, signed."""
+        self._write("int", value)
+
+    def write_long(self, value: int) -> None:
+        """Write 64 bits, signed."""
+        self._write("long", value)
+
+    def write_float(self, value: float) -> None:
+        """Write a 32-bit float."""
+        self._write("float", value)
+
+    def write_double(self, value: float) -> None:
+        """Write a 64-bit float."""
+        self._write("double", value)
+
+    def write_utf(self, value: str) -> None:
+        """Write a 2-byte count and the text in modified UTF-8.
+
+        Raises:
+            MessageFormatException: it is no text, or longer than 65535 bytes.
+        """
+        text = fit(value, "String")
+        if not isinstance(text, str):
+            raise TypeError("write_utf needs a text, not None")
+        data = encode_mutf8(text)
+        if len(data) > _LONGEST_UTF:
+            raise MessageFormatException(
+                f"A text of {len(data)} bytes is too long for write_utf",
+                hint="65535 is the most; write_bytes takes any number",
+            )
+        body = self._writable()
+        body += len(data).to_bytes(2, "big")
+        body += data
+
+    def write_bytes(self, value: bytes, offset: int = 0, length: int | None = None) -> None:
+        """Write `value`, or `length` bytes of it from `offset`."""
+        data = fit(value, "bytes")
+        if not isinstance(data, bytes):
+            raise TypeError("write_bytes needs bytes, not None")
+        body = self._writable()
+        body += data[offset:] if length is None else data[offset : offset + length]
+
+    def write_object(self, value: object) -> None:
+        """Write a number, bool, str or bytes as the method of its type does.
+
+        Raises:
+            TypeError: it is None.
+            MessageFormatException: no method writes such a value.
+        """
+        if value is None:
+            raise TypeError("write_object needs a value, not None")
+        value = normalize(value, binary=True, containers=False)
+        kind = type_of(value)
+        write = _WRITERS.get(kind)
+        if write is None:
+            self._write(kind, value)
+        else:
+            write(self, value)
+
+    def _read(self, kind: str) -> object:
+        layout = _LAYOUTS[kind]
+        body = self._readable()
+        if self._position + layout.size > len(body):
+            raise self._end(layout.size)
+        value: object = layout.unpack_from(body, self._position)[0]
+        self._position += layout.size
+        return value
+
+    def _write(self, kind: str, value: object) -> None:
+        data = _LAYOUTS[kind].pack(fit(value, kind))
+        body = self._writable()
+        body += data
+
+    def _readable(self) -> bytes | bytearray:
+        if not self.read_only_body:
+            raise MessageNotReadableException(
+                "The message is write-only", hint="call reset() first, or use .data"
+            )
+        if self._pending:
+            self._load()
+        return self._body
+
+    def _writable(self) -> bytearray:
+        self._check_body_writable()
+        if not isinstance(self._body, bytearray):
+            raise MessageNotWriteableException("The message body is read-only")
+        return self._body
+
+    def _end(self, count: int) -> MessageEOFException:
+        left = len(self._body) - self._position
+        return MessageEOFException(f"{count} bytes were asked for, {left} are left")
+
+    def _load(self) -> None:
+        super()._load()
+        self._position = 0
+
+    def _whole_body(self) -> object:
+        return self.data or None
+
+    def _reset_body(self) -> None:
+        self._body = bytearray()
+        self._position = 0
+
+
+_WRITERS: Final[dict[str, Callable[[BytesMessage, object], None]]] = {
+    "char": lambda message, value: message.write_char(cast("str", value)),
+    "String": lambda message, value: message.write_utf(cast("str", value)),
+    "bytes": lambda message, value: message.write_bytes(cast("bytes", value)),
+}

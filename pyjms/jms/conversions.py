@@ -1,0 +1,277 @@
+"""Which JMS type may be read as which: the tables, and the one function that follows them.
+
+A type is named as JMS names it: boolean, byte, short, char, int, long, float, double,
+String, bytes. Python's `int` is an int or, beyond 32 bits, a long; `float` is a double.
+(JMS 1.1 sections 3.5.4 and 3.11.3; jms-api 6.3 to 6.5, 7.7, 7.8)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from pyjms.errors import MessageFormatException
+from pyjms.jms.numbers import float32, float_text, parse_float, parse_float32, parse_integer
+from pyjms.jms.types import Byte, Char, Float, Long, Short
+
+__all__ = [
+    "BODY_READS",
+    "INTEGER_RANGES",
+    "MAP_NULLS",
+    "NULLS",
+    "PROPERTY_READS",
+    "convert",
+    "fit",
+    "normalize",
+    "type_of",
+]
+
+INTEGER_RANGES: Final[dict[str, tuple[int, int]]] = {
+    "byte": (-(2**7), 2**7 - 1),
+    "short": (-(2**15), 2**15 - 1),
+    "int": (-(2**31), 2**31 - 1),
+    "long": (-(2**63), 2**63 - 1),
+}
+
+PROPERTY_READS: Final[dict[str, frozenset[str]]] = {
+    written: frozenset(read.split())
+    for written, read in {
+        "boolean": "boolean String",
+        "byte": "byte short int long String",
+        "short": "short int long String",
+        "char": "char String",  # ActiveMQ's extension
+        "int": "int long String",
+        "long": "long String",
+        "float": "float double String",
+        "double": "double String",
+        "String": "boolean byte short int long float double String",
+    }.items()
+}
+"""What a property written as the key may be read as."""
+
+BODY_READS: Final[dict[str, frozenset[str]]] = {**PROPERTY_READS, "bytes": frozenset({"bytes"})}
+"""The same for the values of MapMessage and StreamMessage."""
+
+NULLS: Final[dict[str, object]] = {
+    "boolean": False,
+    "byte": ValueError,
+    "short": ValueError,
+    "char": TypeError,
+    "int": ValueError,
+    "long": ValueError,
+    "float": TypeError,
+    "double": TypeError,
+    "String": None,
+    "bytes": None,
+}
+"""What reading None, or a missing property, gives: a value, or the error to raise."""
+
+MAP_NULLS: Final[dict[str, object]] = {
+    **NULLS,
+    **dict.fromkeys(("byte", "short", "int", "long"), 0),
+    **dict.fromkeys(("float", "double"), 0.0),
+}
+"""The same for a MapMessage, where ActiveMQ is milder than JMS."""
+
+_TYPES: Final[dict[type, str]] = {
+    bool: "boolean",
+    Byte: "byte",
+    Short: "short",
+    Char: "char",
+    int: "int",
+    Long: "long",
+    Float: "float",
+    float: "double",
+    str: "String",
+    bytes: "bytes",
+}
+
+_FROM_TEXT: Final[dict[str, Callable[[str], object]]] = {
+    "boolean": lambda text: text.lower() == "true",
+    "byte": lambda text: parse_integer(text, *INTEGER_RANGES["byte"]),
+    "short": lambda text: parse_integer(text, *INTEGER_RANGES["short"]),
+    "int": lambda text: parse_integer(text, *INTEGER_RANGES["int"]),
+    "long": lambda text: parse_integer(text, *INTEGER_RANGES["long"]),
+    "float": parse_float32,
+    "double": parse_float,
+    "String": str,
+}
+
+
+def type_of(value: object) -> str:
+    """Return the JMS type of a normalized `value`; "" for None, a list or a dict."""
+    kind = _TYPES.get(type(value), "")
+    if kind == "int" and not -(2**31) <= value < 2**31:  # type: ignore[operator]
+        return "long"
+    return kind
+
+
+def convert(
+    value: object,
+    target: str,
+    reads: Mapping[str, frozenset[str]],
+    nulls: Mapping[str, object],
+) -> object:
+    """Return `value` read as the JMS type `target`.
+
+    Raises:
+        MessageFormatException: the table `reads` does not allow it.
+        ValueError: a text does not spell such a number; or `nulls` says so.
+        TypeError: None is read, and `nulls` says so.
+    """
+    if value is None:
+        return _null(target, nulls)
+    kind = type_of(value)
+    if target not in reads.get(kind, ()):
+        raise MessageFormatException(
+            f"A value of type {kind or type(value).__name__} cannot be read as {target}",
+            hint="read it as the type it was written as, or as a wider one",
+        )
+    if kind == "String":
+        return _FROM_TEXT[target](str(value))
+    if target == "String":
+        return _text(value)
+    return _plain(value)
+
+
+def fit(value: object, target: str) -> object:
+    """Return `value` as the type that carries `target`, for a write that names the type.
+
+    Raises:
+        MessageFormatException: it is no such value, or out of the type's range.
+    """
+    fitted = _FITTERS[target](value)
+    if fitted is _UNFIT:
+        shown = type(value).__name__ if isinstance(value, str | bytes) else repr(value)
+        raise MessageFormatException(f"{shown} is no value of type {target}")
+    return fitted
+
+
+def normalize(value: object, *, binary: bool, containers: bool = True) -> object:
+    """Return `value` as it is kept where no type is named: the object forms of set and write.
+
+    Bytes pass if `binary`, lists and mappings (ActiveMQ's extension) if `containers`; all
+    of these are copied, deeply.
+
+    Raises:
+        MessageFormatException: JMS has no type for it.
+    """
+    kind = type(value)
+    if value is None or kind is str or kind is bool or kind is float:
+        return value
+    if kind is not bytes and kind in _TYPES:
+        return fit(value, type_of(value)) if kind is not int else _integer(value)
+    return _normalize_other(value, binary=binary, containers=containers)
+
+
+def _normalize_other(value: object, *, binary: bool, containers: bool) -> object:
+    if isinstance(value, bytes | bytearray | memoryview) and binary:
+        return bytes(value)
+    if isinstance(value, Mapping) and containers:
+        return {
+            _name(key): normalize(item, binary=True, containers=True) for key, item in value.items()
+        }
+    if isinstance(value, list | tuple) and containers:
+        return [normalize(item, binary=True, containers=True) for item in value]
+    for base in (bool, int, float, str):  # an IntEnum, a StrEnum
+        if isinstance(value, base):
+            return normalize(base(value), binary=binary)
+    raise MessageFormatException(
+        f"A {type(value).__name__} has no JMS type",
+        hint="JMS knows bool, int, float and str; bytes in bodies only",
+    )
+
+
+def _name(key: object) -> str:
+    if isinstance(key, str):
+        return key
+    raise MessageFormatException(f"A {type(key).__name__} cannot be the name of a value")
+
+
+def _integer(value: object) -> object:
+    assert isinstance(value, int)
+    low, high = INTEGER_RANGES["long"]
+    if low <= value <= high:
+        return value
+    raise MessageFormatException(f"{value} needs more than 64 bits")
+
+
+def _fit_integer(target: str) -> Callable[[object], object]:
+    low, high = INTEGER_RANGES[target]
+    make = {"byte": Byte, "short": Short, "int": int, "long": Long}[target]
+
+    def fit_integer(value: object) -> object:
+        whole = isinstance(value, int) and not isinstance(value, bool)
+        return make(value) if whole and low <= value <= high else _UNFIT  # type: ignore[operator]
+
+    return fit_integer
+
+
+def _fit_double(value: object) -> object:
+    real = isinstance(value, int | float) and not isinstance(value, bool)
+    return float(value) if real else _UNFIT  # type: ignore[arg-type]
+
+
+def _fit_float(value: object) -> object:
+    double = _fit_double(value)
+    return Float(float32(double)) if isinstance(double, float) else _UNFIT
+
+
+def _fit_boolean(value: object) -> object:
+    return value if isinstance(value, bool) else _UNFIT
+
+
+def _fit_char(value: object) -> object:
+    fits = isinstance(value, str) and len(value) == 1 and value <= "\uffff"
+    return Char(value) if fits else _UNFIT
+
+
+def _fit_text(value: object) -> object:
+    if value is None:
+        return None
+    return str(value) if isinstance(value, str) else _UNFIT
+
+
+def _fit_bytes(value: object) -> object:
+    if value is None:
+        return None
+    return bytes(value) if isinstance(value, bytes | bytearray | memoryview) else _UNFIT
+
+
+_UNFIT: Final = object()
+
+_FITTERS: Final[dict[str, Callable[[object], object]]] = {
+    "boolean": _fit_boolean,
+    "byte": _fit_integer("byte"),
+    "short": _fit_integer("short"),
+    "char": _fit_char,
+    "int": _fit_integer("int"),
+    "long": _fit_integer("long"),
+    "float": _fit_float,
+    "double": _fit_double,
+    "String": _fit_text,
+    "bytes": _fit_bytes,
+}
+
+
+def _null(target: str, nulls: Mapping[str, object]) -> object:
+    result = nulls[target]
+    if isinstance(result, type) and issubclass(result, Exception):
+        raise result(f"There is no value to read as {target}")
+    return result
+
+
+def _text(value: object) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, float):
+        return float_text(value, single=isinstance(value, Float))
+    return str(value)
+
+
+def _plain(value: object) -> object:
+    """Strip our number subclasses: who names a type gets Python's own."""
+    for base in (bool, int, float, str):
+        if isinstance(value, base):
+            return base(value)
+    return value

@@ -1,0 +1,300 @@
+"""A message's properties, as a mapping with JMS's typed getters and setters.
+
+A view: it keeps nothing itself. Names such as JMSXGroupID and JMSPriority lead to the
+headers, for reading and (where JMS has a setter) for writing; iteration lists what JMS
+lists: the application's properties and the JMSX names that are set. (jms-api 6;
+ENCODING 18; ActiveMQ accepts any name but None and "")
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, MutableMapping
+from typing import TYPE_CHECKING, Final, cast
+
+from pyjms.enums import DeliveryMode
+from pyjms.errors import MessageFormatException, MessageNotWriteableException
+from pyjms.jms.conversions import NULLS, PROPERTY_READS, convert, fit, normalize
+from pyjms.jms.destination import Destination, parse_destination
+
+if TYPE_CHECKING:
+    from pyjms.jms.message import Message
+
+__all__ = ["MessageProperties"]
+
+
+class MessageProperties(MutableMapping[str, object]):
+    """The properties of one message.
+
+    `properties[name]` raises KeyError where a property is missing; the typed getters do
+    as JMS says. Received properties are read-only until `message.clear_properties()`.
+    """
+
+    __slots__ = ("_message",)
+
+    def __init__(self, message: Message) -> None:
+        self._message = message
+
+    def __getitem__(self, name: str) -> object:
+        value = self._find(name)
+        if value is None and name not in self._message._property_values():
+            raise KeyError(name)
+        return value
+
+    def __setitem__(self, name: str, value: object) -> None:
+        """Set a property to a bool, int, float, str, None, one of `pyjms.jms.types`, list or dict.
+
+        Raises:
+            MessageFormatException: JMS has no type for the value.
+            MessageNotWriteableException: the properties are read-only.
+            ValueError: the name is None or empty.
+        """
+        if not name:
+            raise ValueError("A property name cannot be None or empty")
+        self._check_writable()
+        value = normalize(value, binary=False)
+        header = _HEADER_SETTERS.get(name)
+        if header is None:
+            self._message._property_values()[name] = value
+        else:
+            header(self._message, name, value)
+
+    def __delitem__(self, name: str) -> None:
+        self._check_writable()
+        del self._message._property_values()[name]
+
+    def __iter__(self) -> Iterator[str]:
+        values = self._message._property_values()
+        yield from values
+        for name, is_set in _LISTED.items():
+            if name not in values and is_set(self._message):
+                yield name
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+    def __contains__(self, name: object) -> bool:
+        """JMS: propertyExists. A property set to None exists; so does a header with a value."""
+        if name in self._message._property_values():
+            return True
+        return isinstance(name, str) and self._find(name) is not None
+
+    def __repr__(self) -> str:
+        return f"MessageProperties({sorted(self)})"
+
+    def clear(self) -> None:
+        """Drop the application's properties; the headers among the names stay.
+
+        Raises:
+            MessageNotWriteableException: the properties are read-only;
+                `message.clear_properties()` works always.
+        """
+        self._check_writable()
+        self._message._property_values().clear()
+
+    def get_object(self, name: str) -> object:
+        """Return the value as it was written; None if it is missing."""
+        return self._find(name)
+
+    def get_boolean(self, name: str) -> bool:
+        """Return the value as a bool; missing is False.
+
+        Raises:
+            MessageFormatException: it is neither boolean nor text.
+        """
+        return cast("bool", self._convert(name, "boolean"))
+
+    def get_byte(self, name: str) -> int:
+        """Return the value as an 8-bit integer; the errors are those of `get_int`."""
+        return cast("int", self._convert(name, "byte"))
+
+    def get_short(self, name: str) -> int:
+        """Return the value as a 16-bit integer; the errors are those of `get_int`."""
+        return cast("int", self._convert(name, "short"))
+
+    def get_int(self, name: str) -> int:
+        """Return the value as a 32-bit integer.
+
+        Raises:
+            MessageFormatException: it was written as a type that cannot be read so.
+            ValueError: it is missing, or text that spells no such number.
+        """
+        return cast("int", self._convert(name, "int"))
+
+    def get_long(self, name: str) -> int:
+        """Return the value as a 64-bit integer; the errors are those of `get_int`."""
+        return cast("int", self._convert(name, "long"))
+
+    def get_float(self, name: str) -> float:
+        """Return the value as a 32-bit float; the errors are those of `get_double`."""
+        return cast("float", self._convert(name, "float"))
+
+    def get_double(self, name: str) -> float:
+        """Return the value as a float.
+
+        Raises:
+            MessageFormatException: it was written as a type that cannot be read so.
+            ValueError: it is text that spells no number.
+            TypeError: it is missing.
+        """
+        return cast("float", self._convert(name, "double"))
+
+    def get_string(self, name: str) -> str | None:
+        """Return the value as text, numbers as Java writes them; None if it is missing.
+
+        Raises:
+            MessageFormatException: it is a list or a dict.
+        """
+        return cast("str | None", self._convert(name, "String"))
+
+    def set_object(self, name: str, value: object) -> None:
+        """Do as `properties[name] = value` does."""
+        self[name] = value
+
+    def set_boolean(self, name: str, value: bool) -> None:
+        """Set a boolean; the typed setters raise what `properties[name] = value` raises."""
+        self[name] = fit(value, "boolean")
+
+    def set_byte(self, name: str, value: int) -> None:
+        """Set an 8-bit integer."""
+        self[name] = fit(value, "byte")
+
+    def set_short(self, name: str, value: int) -> None:
+        """Set a 16-bit integer."""
+        self[name] = fit(value, "short")
+
+    def set_int(self, name: str, value: int) -> None:
+        """Set a 32-bit integer."""
+        self[name] = fit(value, "int")
+
+    def set_long(self, name: str, value: int) -> None:
+        """Set a 64-bit integer."""
+        self[name] = fit(value, "long")
+
+    def set_float(self, name: str, value: float) -> None:
+        """Set a 32-bit float; the value is rounded to it."""
+        self[name] = fit(value, "float")
+
+    def set_double(self, name: str, value: float) -> None:
+        """Set a double."""
+        self[name] = fit(value, "double")
+
+    def set_string(self, name: str, value: str | None) -> None:
+        """Set a text, or None."""
+        self[name] = fit(value, "String")
+
+    def _find(self, name: str) -> object:
+        header = _HEADERS.get(name)
+        if header is None:
+            return self._message._property_values().get(name)
+        return header(self._message)
+
+    def _convert(self, name: str, target: str) -> object:
+        try:
+            return convert(self._find(name), target, PROPERTY_READS, NULLS)
+        except (MessageFormatException, ValueError, TypeError) as error:
+            raise _about(error, name) from None
+
+    def _check_writable(self) -> None:
+        if self._message.read_only_properties:
+            raise MessageNotWriteableException(
+                "The message properties are read-only", hint="call clear_properties() first"
+            )
+
+
+def _about(error: Exception, name: str) -> Exception:
+    if isinstance(error, MessageFormatException):
+        return MessageFormatException(f"Property {name!r}: {error.reason}", hint=error.hint)
+    return type(error)(f"Property {name!r}: {error}")
+
+
+def _text(value: object) -> str | None:
+    return None if value is None else str(value)
+
+
+def _provider(name: str) -> Callable[[Message], object]:
+    def read(message: Message) -> object:
+        return None if message._source is None else message._source.provider_property(name)
+
+    return read
+
+
+_HEADERS: Final[dict[str, Callable[[Message], object]]] = {
+    "JMSMessageID": lambda m: m.message_id,
+    "JMSDestination": lambda m: _text(m.destination),
+    "JMSReplyTo": lambda m: _text(m.reply_to),
+    "JMSCorrelationID": lambda m: m.correlation_id,
+    "JMSDeliveryMode": lambda m: m.delivery_mode.name,
+    "JMSPriority": lambda m: m.priority,
+    "JMSTimestamp": lambda m: m.timestamp,
+    "JMSExpiration": lambda m: m.expiration,
+    "JMSRedelivered": lambda m: m.redelivered,
+    "JMSType": lambda m: m.type,
+    "JMSXDeliveryCount": lambda m: m.delivery_count,
+    "JMSXGroupID": lambda m: m.group_id,
+    "JMSXGroupSeq": lambda m: m.group_sequence,
+    "JMSXUserID": lambda m: m.user_id or m._property_values().get("JMSXUserID"),
+    "JMSXMimeType": lambda m: m.MIME_TYPE,
+    **{
+        name: _provider(name)
+        for name in (
+            "JMSXProducerTXID",
+            "JMSXGroupFirstForConsumer",
+            "JMSActiveMQBrokerInTime",
+            "JMSActiveMQBrokerOutTime",
+            "JMSActiveMQBrokerPath",
+        )
+    },
+}
+
+_LISTED: Final[dict[str, Callable[[Message], bool]]] = {
+    "JMSXGroupID": lambda m: m.group_id is not None,
+    "JMSXGroupSeq": lambda m: m.group_id is not None,
+    "JMSXUserID": lambda m: m.user_id is not None,
+    "JMSXDeliveryCount": lambda m: m.redelivered,
+}
+
+
+def _setter(attribute: str, target: str) -> Callable[[Message, str, object], None]:
+    def set_header(message: Message, name: str, value: object) -> None:
+        try:
+            converted = convert(value, target, PROPERTY_READS, NULLS)
+        except (MessageFormatException, ValueError, TypeError) as error:
+            raise MessageFormatException(
+                f"Property {name} cannot be set from a {type(value).__name__}"
+            ) from error
+        setattr(message, attribute, converted)
+
+    return set_header
+
+
+def _set_delivery_mode(message: Message, name: str, value: object) -> None:
+    modes: dict[object, DeliveryMode] = {
+        **{str(int(mode)): mode for mode in DeliveryMode},
+        **{mode.name: mode for mode in DeliveryMode},
+    }
+    mode = modes.get(str(value).upper())
+    if mode is None:
+        raise MessageFormatException(f"Property {name} cannot be set to {value!r}")
+    message.delivery_mode = mode
+
+
+def _set_reply_to(message: Message, name: str, value: object) -> None:
+    if value is not None and not isinstance(value, str):
+        raise MessageFormatException(f"Property {name} cannot be set from a {type(value).__name__}")
+    reply_to: Destination | None = None if value is None else parse_destination(value)
+    message.reply_to = reply_to
+
+
+_HEADER_SETTERS: Final[dict[str, Callable[[Message, str, object], None]]] = {
+    "JMSCorrelationID": _setter("correlation_id", "String"),
+    "JMSDeliveryMode": _set_delivery_mode,
+    "JMSExpiration": _setter("expiration", "long"),
+    "JMSPriority": _setter("priority", "int"),
+    "JMSRedelivered": _setter("redelivered", "boolean"),
+    "JMSReplyTo": _set_reply_to,
+    "JMSTimestamp": _setter("timestamp", "long"),
+    "JMSType": _setter("type", "String"),
+    "JMSXDeliveryCount": _setter("delivery_count", "int"),
+    "JMSXGroupID": _setter("group_id", "String"),
+    "JMSXGroupSeq": _setter("group_sequence", "int"),
+}

@@ -1,0 +1,246 @@
+"""The message of typed values in a row: written in a row, read from the start after `reset()`.
+
+Each value is read as the type it was written as, or converted by the table; a read that
+fails leaves the position where it was. (JMS 1.1 StreamMessage; jms-api 7.4, 7.7, 7.8)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import ClassVar, cast
+
+from pyjms.errors import (
+    MessageEOFException,
+    MessageFormatException,
+    MessageNotReadableException,
+)
+from pyjms.jms.conversions import BODY_READS, NULLS, convert, fit, normalize
+from pyjms.jms.message import Message
+
+__all__ = ["StreamMessage"]
+
+
+class StreamMessage(Message):
+    """A message of typed values; write-only until `reset()`, read-only once received."""
+
+    __slots__ = ("_bytes_ended", "_offset", "_position")
+    MIME_TYPE: ClassVar[str] = "jms/stream-message"
+    _body: list[object]
+    _position: int
+    _offset: int | None  # inside a bytes value that is being read piece by piece
+    _bytes_ended: bool  # the last read took the last piece of one
+
+    def __init__(self, values: Iterable[object] = ()) -> None:
+        super().__init__()
+        self._reset_body()
+        for value in values:
+            self.write_object(value)
+
+    @property
+    def values(self) -> list[object]:
+        """All values as they were written, in either mode; reading them moves nothing."""
+        if self._pending:
+            self._load()
+        return list(self._body)
+
+    def reset(self) -> None:
+        """Make the body read-only and go to its start."""
+        if self._pending:
+            self._load()
+        self.read_only_body = True
+        self._position = 0
+        self._offset = None
+        self._bytes_ended = False
+
+    def read_boolean(self) -> bool:
+        """Read the next value as a bool.
+
+        All reads raise MessageNotReadableException while write-only, MessageEOFException
+        past the end, MessageFormatException where the conversion table has no entry or
+        bytes are only half read, ValueError where a text does not spell the value or an
+        integer is None, TypeError where a float or character is None. Then the position stays.
+        """
+        return cast("bool", self._read("boolean"))
+
+    def read_byte(self) -> int:
+        """Read the next value as an 8-bit integer."""
+        return cast("int", self._read("byte"))
+
+    def read_short(self) -> int:
+        """Read the next value as a 16-bit integer."""
+        return cast("int", self._read("short"))
+
+    def read_char(self) -> str:
+        """Read the next value as one character."""
+        return cast("str", self._read("char"))
+
+    def read_int(self) -> int:
+        """Read the next value as a 32-bit integer."""
+        return cast("int", self._read("int"))
+
+    def read_long(self) -> int:
+        """Read the next value as a 64-bit integer."""
+        return cast("int", self._read("long"))
+
+    def read_float(self) -> float:
+        """Read the next value as a 32-bit float."""
+        return cast("float", self._read("float"))
+
+    def read_double(self) -> float:
+        """Read the next value as a float."""
+        return cast("float", self._read("double"))
+
+    def read_string(self) -> str | None:
+        """Read the next value as text; None if it is None."""
+        return cast("str | None", self._read("String"))
+
+    def read_object(self) -> object:
+        """Read the next value as it was written."""
+        value = self._next()
+        self._position += 1
+        return value
+
+    def read_bytes(self, length: int | None = None) -> bytes | None:
+        """Read up to `length` bytes of the next value, all of it by default.
+
+        With a length, the same value goes on until a call returns fewer bytes than asked,
+        or None; until then every other read fails. None also if the value is None, and once
+        more after the last piece of the last value.
+        JMS: readBytes(byte[]), whose -1 is None here.
+        """
+        if self._bytes_ended and self._position >= len(self._body):
+            self._bytes_ended = False
+            return None
+        value = self._current_bytes()
+        if value is None:
+            self._position += 1
+            return None
+        if length is None:
+            data = value[self._offset or 0 :]
+            self._finish_bytes()
+            self._bytes_ended = False
+            return data
+        start = self._offset or 0
+        if self._offset is not None and start >= len(value):
+            self._finish_bytes()
+            self._bytes_ended = False
+            return None
+        data = value[start : start + length]
+        self._offset = start + len(data)
+        if len(data) < length or not value:
+            self._finish_bytes()
+        return data
+
+    def read_bytes_into(self, buffer: bytearray | memoryview) -> int:
+        """Fill `buffer` from the next value; return how many bytes, -1 for JMS's end of it."""
+        data = self.read_bytes(len(buffer))
+        if data is None:
+            return -1
+        buffer[: len(data)] = data
+        return len(data)
+
+    def write_boolean(self, value: bool) -> None:
+        """Write a boolean.
+
+        All writes raise MessageNotWriteableException while read-only and
+        MessageFormatException where the value is not of the type.
+        """
+        self._write(fit(value, "boolean"))
+
+    def write_byte(self, value: int) -> None:
+        """Write an 8-bit integer."""
+        self._write(fit(value, "byte"))
+
+    def write_short(self, value: int) -> None:
+        """Write a 16-bit integer."""
+        self._write(fit(value, "short"))
+
+    def write_char(self, value: str) -> None:
+        """Write one character, a UTF-16 unit."""
+        self._write(fit(value, "char"))
+
+    def write_int(self, value: int) -> None:
+        """Write a 32-bit integer."""
+        self._write(fit(value, "int"))
+
+    def write_long(self, value: int) -> None:
+        """Write a 64-bit integer."""
+        self._write(fit(value, "long"))
+
+    def write_float(self, value: float) -> None:
+        """Write a 32-bit float; the value is rounded to it."""
+        self._write(fit(value, "float"))
+
+    def write_double(self, value: float) -> None:
+        """Write a double."""
+        self._write(fit(value, "double"))
+
+    def write_string(self, value: str | None) -> None:
+        """Write a text, or None."""
+        self._write(fit(value, "String"))
+
+    def write_bytes(self, value: bytes | None, offset: int = 0, length: int | None = None) -> None:
+        """Write a copy of `value` as one value, or of `length` bytes of it from `offset`."""
+        data = fit(value, "bytes")
+        if isinstance(data, bytes):
+            data = data[offset:] if length is None else data[offset : offset + length]
+        self._write(data)
+
+    def write_object(self, value: object) -> None:
+        """Write a bool, int, float, str, bytes, None or one of `pyjms.jms.types`."""
+        self._write(normalize(value, binary=True, containers=False))
+
+    def _write(self, value: object) -> None:
+        self._check_body_writable()
+        self._body.append(value)
+
+    def _read(self, target: str) -> object:
+        value = convert(self._next(), target, BODY_READS, NULLS)
+        self._position += 1
+        return value
+
+    def _next(self) -> object:
+        if not self.read_only_body:
+            raise MessageNotReadableException(
+                "The message is write-only", hint="call reset() first"
+            )
+        if self._pending:
+            self._load()
+        if self._offset is not None:
+            raise MessageFormatException(
+                "A bytes value is only half read",
+                hint="read_bytes() until it returns fewer bytes than asked, or None",
+            )
+        self._bytes_ended = False
+        if self._position >= len(self._body):
+            raise MessageEOFException(f"All {len(self._body)} values of the stream were read")
+        return self._body[self._position]
+
+    def _current_bytes(self) -> bytes | None:
+        value = self._next() if self._offset_free() else self._body[self._position]
+        return cast("bytes | None", convert(value, "bytes", BODY_READS, NULLS))
+
+    def _offset_free(self) -> bool:
+        return self._pending or not self.read_only_body or self._offset is None
+
+    def _finish_bytes(self) -> None:
+        self._offset = None
+        self._bytes_ended = True
+        self._position += 1
+
+    def _load(self) -> None:
+        super()._load()
+        self._position = 0
+        self._offset = None
+        self._bytes_ended = False
+
+    def _reset_body(self) -> None:
+        self._body = []
+        self._position = 0
+        self._offset = None
+        self._bytes_ended = False
+
+    def is_body_assignable_to(self, kind: type) -> bool:
+        """Return False: a stream is read value by value. (JMS 2.0)"""
+        del kind
+        return False

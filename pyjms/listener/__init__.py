@@ -1,0 +1,1 @@
+"""Listener containers: messages in, handlers called, transactions ended."""

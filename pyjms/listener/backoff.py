@@ -1,0 +1,163 @@
+"""How long to wait before trying again: Spring's back-offs, and their faces for tenacity.
+
+Intervals are seconds; the texts show milliseconds, as Spring's log lines do.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from tenacity import RetryCallState
+
+__all__ = [
+    "BackOff",
+    "BackOffExecution",
+    "ExponentialBackOff",
+    "FixedBackOff",
+    "stop_after_back_off",
+    "wait_back_off",
+]
+
+DEFAULT_INTERVAL = 5.0
+DEFAULT_INITIAL_INTERVAL = 2.0
+DEFAULT_MULTIPLIER = 1.5
+DEFAULT_MAX_INTERVAL = 30.0
+
+
+class BackOffExecution(Protocol):
+    """One run through a back-off. Its `str` is part of Spring's log lines."""
+
+    def next_back_off(self) -> float | None:
+        """Count one more attempt; seconds to wait before it, None: give up."""
+
+
+class BackOff(Protocol):
+    """A rule for waits; each outage starts a new execution. Spring: BackOff."""
+
+    def start(self) -> BackOffExecution:
+        """Begin counting."""
+
+
+class FixedBackOff:
+    """The same `interval` (seconds) before each of `max_attempts` (None: unlimited)."""
+
+    def __init__(self, interval: float = DEFAULT_INTERVAL, max_attempts: int | None = None) -> None:
+        if interval < 0:
+            raise ValueError(f"interval must not be negative: {interval}")
+        self.interval = interval
+        self.max_attempts = max_attempts
+
+    def start(self) -> BackOffExecution:
+        """Begin counting."""
+        return _FixedBackOffExecution(self)
+
+    def __repr__(self) -> str:
+        return f"FixedBackOff(interval={self.interval}, max_attempts={self.max_attempts})"
+
+
+class _FixedBackOffExecution:
+    def __init__(self, back_off: FixedBackOff) -> None:
+        self._back_off = back_off
+        self._attempts = 0
+
+    def next_back_off(self) -> float | None:
+        self._attempts += 1
+        limit = self._back_off.max_attempts
+        return self._back_off.interval if limit is None or self._attempts <= limit else None
+
+    def __str__(self) -> str:
+        limit = self._back_off.max_attempts
+        return (
+            f"FixedBackOffExecution[interval={_millis(self._back_off.interval)}, "
+            f"currentAttempts={self._attempts}, "
+            f"maxAttempts={'unlimited' if limit is None else limit}]"
+        )
+
+
+class ExponentialBackOff:
+    """Waits that grow by `multiplier` from `initial_interval` to `max_interval` (seconds).
+
+    It ends when the waits sum up to `max_elapsed_time`, or after `max_attempts`
+    (None: never). Spring: ExponentialBackOff, same defaults.
+    """
+
+    def __init__(
+        self,
+        initial_interval: float = DEFAULT_INITIAL_INTERVAL,
+        multiplier: float = DEFAULT_MULTIPLIER,
+        *,
+        max_interval: float = DEFAULT_MAX_INTERVAL,
+        max_elapsed_time: float | None = None,
+        max_attempts: int | None = None,
+    ) -> None:
+        if initial_interval < 0:
+            raise ValueError(f"initial_interval must not be negative: {initial_interval}")
+        if multiplier < 1:
+            raise ValueError(
+                f"Invalid multiplier {multiplier}: a multiplier under 1 would shorten the waits"
+            )
+        self.initial_interval = initial_interval
+        self.multiplier = multiplier
+        self.max_interval = max_interval
+        self.max_elapsed_time = max_elapsed_time
+        self.max_attempts = max_attempts
+
+    def start(self) -> BackOffExecution:
+        """Begin counting."""
+        return _ExponentialBackOffExecution(self)
+
+
+class _ExponentialBackOffExecution:
+    def __init__(self, back_off: ExponentialBackOff) -> None:
+        self._back_off = back_off
+        self._interval: float | None = None
+        self._elapsed = 0.0
+        self._attempts = 0
+
+    def next_back_off(self) -> float | None:
+        rule = self._back_off
+        if rule.max_elapsed_time is not None and self._elapsed >= rule.max_elapsed_time:
+            return None
+        if rule.max_attempts is not None and self._attempts >= rule.max_attempts:
+            return None
+        following = (
+            rule.initial_interval if self._interval is None else self._interval * rule.multiplier
+        )
+        self._interval = min(following, rule.max_interval)
+        self._elapsed += self._interval
+        self._attempts += 1
+        return self._interval
+
+    def __str__(self) -> str:
+        current = "n/a" if self._interval is None else f"{_millis(self._interval)}ms"
+        return (
+            f"ExponentialBackOffExecution[currentInterval={current}, "
+            f"multiplier={self._back_off.multiplier}, attempts={self._attempts}]"
+        )
+
+
+class wait_back_off:  # noqa: N801 - tenacity spells its strategies in lower case
+    """tenacity's `wait` for one execution; `stop_after_back_off(wait)` goes with it."""
+
+    def __init__(self, execution: BackOffExecution) -> None:
+        self.execution = execution
+        self.exhausted = False
+
+    def __call__(self, retry_state: RetryCallState) -> float:  # noqa: ARG002 - tenacity's protocol
+        seconds = self.execution.next_back_off()
+        self.exhausted = seconds is None
+        return seconds or 0.0
+
+
+class stop_after_back_off:  # noqa: N801 - tenacity spells its strategies in lower case
+    """tenacity's `stop`: the back-off has no further attempt. tenacity asks `wait` before."""
+
+    def __init__(self, wait: wait_back_off) -> None:
+        self._wait = wait
+
+    def __call__(self, retry_state: RetryCallState) -> bool:  # noqa: ARG002 - tenacity's protocol
+        return self._wait.exhausted
+
+
+def _millis(seconds: float) -> int:
+    return round(seconds * 1000)

@@ -1,0 +1,87 @@
+"""From a message listener, as users write it, to one way of calling it.
+
+A listener takes `(message)` or `(message, session)`, is `def` or `async def`, or is an object
+with such a method `on_message`. What it is gets decided once, when the container gets it.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from pyjms.jms.api import Session
+from pyjms.jms.message import Message
+from pyjms.listener.workers import Worker
+
+__all__ = ["ListenerCall", "OnMessage", "listener_name"]
+
+
+class OnMessage(Protocol):
+    """A listener that is an object. JMS: MessageListener, Spring: SessionAwareMessageListener."""
+
+    @property
+    def on_message(self) -> Callable[..., Any]: ...
+
+
+class ListenerCall:
+    """One resolved listener."""
+
+    __slots__ = ("_function", "is_async", "wants_session")
+
+    def __init__(self, listener: Callable[..., Any] | OnMessage) -> None:
+        """Look at `listener`.
+
+        Raises:
+            ValueError: it is no listener.
+        """
+        function = getattr(listener, "on_message", listener)
+        if not callable(function):
+            raise ValueError(  # noqa: TRY004 - Java's IllegalArgument is ValueError here
+                f"Message listener needs to be a callable of (message) or (message, session), "
+                f"or to have on_message: {type(listener).__name__} is neither"
+            )
+        self._function: Callable[..., Any] = function
+        self.is_async = _is_coroutine_function(function)
+        self.wants_session = _wants_session(function)
+
+    async def __call__(self, message: Message, session: Session, worker: Worker) -> None:
+        """Call the listener: on the loop when it is a coroutine function, else in `worker`."""
+        args = (message, session) if self.wants_session else (message,)
+        if self.is_async:
+            await self._function(*args)
+            return
+        result = await worker.run(self._function, *args)
+        if inspect.isawaitable(result):  # a lambda or a wrapper around a coroutine function
+            await result
+
+
+def listener_name(listener: Callable[..., Any] | OnMessage) -> str:
+    """The name that a subscription of `listener` gets by default.
+
+    It is the listener's own `subscription_name` if it has one (Spring: SubscriptionNameProvider),
+    else `module.Class` of an object, `module.function` of a function.
+    """
+    own = getattr(listener, "subscription_name", None)
+    if isinstance(own, str) and own:
+        return own
+    named = listener if hasattr(listener, "__qualname__") else type(listener)
+    return f"{named.__module__}.{getattr(named, '__qualname__', '')}"
+
+
+def _is_coroutine_function(function: Callable[..., Any]) -> bool:
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
+        getattr(function, "__call__", None)  # noqa: B004 - the method itself is looked at
+    )
+
+
+def _wants_session(function: Callable[..., Any]) -> bool:
+    try:
+        parameters = list(inspect.signature(function).parameters.values())
+    except (TypeError, ValueError):  # a builtin without a signature takes what it is given
+        return False
+    positional = [p for p in parameters if p.kind in {p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD}]
+    if len(positional) < 2:
+        return False
+    second = positional[1]
+    return second.default is inspect.Parameter.empty or second.name == "session"

@@ -1,0 +1,54 @@
+"""Factories of listener containers: settings once, a container for each endpoint.
+
+Only what was set is handed on, so that a container's own defaults hold for the rest; the
+endpoint's settings come last and win. (Spring 6.4, 6.11)
+"""
+
+from __future__ import annotations
+
+from typing import Any, Unpack
+
+from pyjms.jms.api import ConnectionFactory
+from pyjms.listener.container import AbstractMessageListenerContainer
+from pyjms.listener.default import DefaultMessageListenerContainer, DefaultOptions
+from pyjms.listener.endpoint import JmsListenerEndpoint
+from pyjms.listener.properties import ContainerOptions
+from pyjms.listener.simple import SimpleMessageListenerContainer
+
+__all__ = ["DefaultJmsListenerContainerFactory", "SimpleJmsListenerContainerFactory"]
+
+
+class DefaultJmsListenerContainerFactory:
+    """Makes DefaultMessageListenerContainers. Takes their keyword arguments."""
+
+    def __init__(
+        self, connection_factory: ConnectionFactory, **options: Unpack[DefaultOptions]
+    ) -> None:
+        self.connection_factory = connection_factory
+        self.options: dict[str, Any] = dict(options)
+
+    def create_listener_container(
+        self, endpoint: JmsListenerEndpoint
+    ) -> AbstractMessageListenerContainer:
+        """Return a new container for `endpoint`, not started. Call it on the loop."""
+        container = DefaultMessageListenerContainer(self.connection_factory, **self.options)
+        endpoint.configure(container)
+        return container
+
+
+class SimpleJmsListenerContainerFactory:
+    """Makes SimpleMessageListenerContainers. Takes their keyword arguments."""
+
+    def __init__(
+        self, connection_factory: ConnectionFactory, **options: Unpack[ContainerOptions]
+    ) -> None:
+        self.connection_factory = connection_factory
+        self.options: dict[str, Any] = dict(options)
+
+    def create_listener_container(
+        self, endpoint: JmsListenerEndpoint
+    ) -> AbstractMessageListenerContainer:
+        """Return a new container for `endpoint`, not started. Call it on the loop."""
+        container = SimpleMessageListenerContainer(self.connection_factory, **self.options)
+        endpoint.configure(container)
+        return container

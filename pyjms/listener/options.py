@@ -1,0 +1,212 @@
+"""The properties of DefaultMessageListenerContainer alone, and their rules. (spring-jms 1.1)"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from pyjms.enums import CacheLevel
+from pyjms.jms.api import ConnectionFactory
+from pyjms.listener.backoff import BackOff, FixedBackOff
+from pyjms.listener.container import AbstractMessageListenerContainer
+from pyjms.listener.executor import AsyncTaskExecutor, SimpleAsyncTaskExecutor
+from pyjms.listener.properties import ContainerOptions, one_or_more
+from pyjms.listener.scaling import parse_concurrency
+from pyjms.listener.transaction import TransactionManager
+
+__all__ = ["DefaultContainerProperties", "DefaultOptions"]
+
+_SHORT_TASK = 10
+"""Receives per task where the executor wants short tasks, and idle ones of a surplus consumer."""
+
+
+class DefaultOptions(ContainerOptions, total=False):
+    """The keyword arguments of DefaultMessageListenerContainer."""
+
+    receive_timeout: float | None
+    max_concurrent_consumers: int
+    max_messages_per_task: int | None
+    idle_consumer_limit: int
+    idle_task_execution_limit: int
+    idle_receives_per_task_limit: int | None
+    cache_level: CacheLevel | int | str
+    transaction_manager: TransactionManager | None
+    transaction_name: str | None
+    transaction_timeout: float | None
+    task_executor: AsyncTaskExecutor
+    back_off: BackOff
+    recovery_interval: float
+
+
+class DefaultContainerProperties(AbstractMessageListenerContainer):
+    """See `DefaultMessageListenerContainer` for what they mean."""
+
+    OPTIONS: ClassVar[frozenset[str]] = frozenset(DefaultOptions.__optional_keys__)
+
+    receive_timeout: float | None = 1.0
+    """Seconds that one receive waits; None: for ever, 0: not at all."""
+    transaction_manager: TransactionManager | None = None
+    transaction_name: str | None = None
+    transaction_timeout: float | None = None
+    back_off: BackOff
+    task_executor: AsyncTaskExecutor
+
+    def __init__(
+        self, connection_factory: ConnectionFactory | None, options: dict[str, Any]
+    ) -> None:
+        super().__init__(connection_factory)
+        self.back_off = FixedBackOff()
+        self.task_executor = SimpleAsyncTaskExecutor()
+        self._cache_level = CacheLevel.AUTO
+        self._concurrent_consumers = 1
+        self._max_concurrent_consumers = 1
+        self._max_messages_per_task: int | None = None
+        self._idle_consumer_limit = 1
+        self._idle_task_execution_limit = 1
+        self._idle_receives_per_task_limit: int | None = None
+        self._set_options(options)
+
+    @property
+    def concurrency(self) -> str:
+        """Lower and upper number of consumers, "3-5"; "5" sets 1 and 5."""
+        return f"{self._concurrent_consumers}-{self._max_concurrent_consumers}"
+
+    @concurrency.setter
+    def concurrency(self, value: str) -> None:
+        lower, upper = parse_concurrency(value)
+        self.concurrent_consumers = 1 if lower is None else lower
+        self.max_concurrent_consumers = upper
+
+    @property
+    def concurrent_consumers(self) -> int:
+        """Consumers that are always there; raises `max_concurrent_consumers` if need be.
+
+        A higher value takes effect with the next messages, a lower one with the next receive.
+        """
+        return self._concurrent_consumers
+
+    @concurrent_consumers.setter
+    def concurrent_consumers(self, value: int) -> None:
+        self._concurrent_consumers = one_or_more("concurrent_consumers", value)
+        self._max_concurrent_consumers = max(self._max_concurrent_consumers, value)
+
+    @property
+    def max_concurrent_consumers(self) -> int:
+        """Consumers at most; never under `concurrent_consumers`."""
+        return self._max_concurrent_consumers
+
+    @max_concurrent_consumers.setter
+    def max_concurrent_consumers(self, value: int) -> None:
+        one_or_more("max_concurrent_consumers", value)
+        self._max_concurrent_consumers = max(value, self._concurrent_consumers)
+
+    @property
+    def max_messages_per_task(self) -> int | None:
+        """Receives after which a task ends and its consumer gets another; negative: no limit.
+
+        None: no limit, or 10 where the executor prefers short tasks (set by `initialize`).
+        """
+        return self._max_messages_per_task
+
+    @max_messages_per_task.setter
+    def max_messages_per_task(self, value: int | None) -> None:
+        self._max_messages_per_task = _not_zero("max_messages_per_task", value)
+
+    @property
+    def idle_receives_per_task_limit(self) -> int | None:
+        """Empty receives in a row after which a task ends; negative: no limit.
+
+        None: 10, unless the executor prefers short tasks (set by `initialize`).
+        """
+        return self._idle_receives_per_task_limit
+
+    @idle_receives_per_task_limit.setter
+    def idle_receives_per_task_limit(self, value: int | None) -> None:
+        self._idle_receives_per_task_limit = _not_zero("idle_receives_per_task_limit", value)
+
+    @property
+    def idle_consumer_limit(self) -> int:
+        """Idle consumers that keep the container from adding another one."""
+        return self._idle_consumer_limit
+
+    @idle_consumer_limit.setter
+    def idle_consumer_limit(self, value: int) -> None:
+        self._idle_consumer_limit = one_or_more("idle_consumer_limit", value)
+
+    @property
+    def idle_task_execution_limit(self) -> int:
+        """Tasks without a message after which a surplus consumer ends."""
+        return self._idle_task_execution_limit
+
+    @idle_task_execution_limit.setter
+    def idle_task_execution_limit(self, value: int) -> None:
+        self._idle_task_execution_limit = one_or_more("idle_task_execution_limit", value)
+
+    @property
+    def cache_level(self) -> CacheLevel:
+        """What is kept between receives; AUTO is resolved by `initialize`."""
+        return self._cache_level
+
+    @cache_level.setter
+    def cache_level(self, value: CacheLevel | int | str) -> None:
+        if isinstance(value, str):
+            by_name = CacheLevel.__members__.get(value.removeprefix("CACHE_"))
+            if by_name is None:
+                names = ", ".join(CacheLevel.__members__)
+                raise ValueError(f"Unknown cache level {value!r}: use one of {names}")
+            value = by_name
+        self._cache_level = CacheLevel(value)
+
+    @property
+    def recovery_interval(self) -> float | None:
+        """Seconds between attempts to reconnect; setting it replaces `back_off`, and vice versa.
+
+        None: `back_off` is not a FixedBackOff.
+        """
+        return self.back_off.interval if isinstance(self.back_off, FixedBackOff) else None
+
+    @recovery_interval.setter
+    def recovery_interval(self, value: float) -> None:
+        self.back_off = FixedBackOff(value)
+
+    @property
+    def _message_limit(self) -> int | None:
+        return _positive(self._max_messages_per_task)
+
+    @property
+    def _idle_receive_limit(self) -> int | None:
+        return _positive(self._idle_receives_per_task_limit)
+
+    def _settle_properties(self) -> None:
+        """Replace what is unset or AUTO by what it means here. (1.2.2, 1.4.2, 1.8.4)"""
+        if self._cache_level is CacheLevel.AUTO:
+            external = self.transaction_manager is not None
+            self._cache_level = CacheLevel.NONE if external else CacheLevel.CONSUMER
+        if self.task_executor.prefers_short_lived_tasks and self._max_messages_per_task is None:
+            self._max_messages_per_task = _SHORT_TASK
+        elif self._idle_receives_per_task_limit is None:
+            self._idle_receives_per_task_limit = _SHORT_TASK
+        if self._session_transacted is None and self._follows_a_foreign_transaction:
+            self._session_transacted = True
+
+    @property
+    def _synchronizes(self) -> bool:
+        """Whether sessions are committed right after a transaction of something else."""
+        return self.session_transacted and self._follows_a_foreign_transaction
+
+    @property
+    def _follows_a_foreign_transaction(self) -> bool:
+        """Whether the manager is in charge of something else than this connection factory."""
+        manager = self.transaction_manager
+        if manager is None:
+            return False
+        return getattr(manager, "connection_factory", None) is not self.connection_factory
+
+
+def _not_zero(name: str, value: int | None) -> int | None:
+    if value == 0:
+        raise ValueError(f"'{name}' must not be 0: leave it out, or use -1 for no limit")
+    return value
+
+
+def _positive(limit: int | None) -> int | None:
+    return None if limit is None or limit < 0 else limit

@@ -1,0 +1,133 @@
+"""The containers of an application's listeners, by id.
+
+Each endpoint gets one container. `start` starts all of them, `stop` stops all at once and
+waits for work in progress; a listener registered later starts at once. (Spring 6.6-6.8)
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+import anyio
+
+from pyjms.errors import IllegalStateException
+from pyjms.listener.endpoint import JmsListenerEndpoint
+
+if TYPE_CHECKING:
+    from pyjms.listener.container import AbstractMessageListenerContainer
+
+__all__ = ["DEFAULT_PHASE", "JmsListenerEndpointRegistry"]
+
+logger = logging.getLogger(__name__)
+
+DEFAULT_PHASE = 2147483647
+_ID_PREFIX = "pyjms.JmsListenerEndpointContainer#"
+
+ContainerMaker = Callable[[JmsListenerEndpoint], "AbstractMessageListenerContainer"]
+
+
+class JmsListenerEndpointRegistry:
+    """Makes, keeps, starts and stops listener containers. Use it on the application's loop."""
+
+    def __init__(self) -> None:
+        self._containers: dict[str, AbstractMessageListenerContainer] = {}
+        self._generated = 0
+        self._started = False
+        self.phase = DEFAULT_PHASE
+
+    def __iter__(self) -> Iterator[AbstractMessageListenerContainer]:
+        return iter(list(self._containers.values()))
+
+    def __len__(self) -> int:
+        return len(self._containers)
+
+    def __getitem__(self, listener_id: str) -> AbstractMessageListenerContainer:
+        return self._containers[listener_id]
+
+    @property
+    def is_running(self) -> bool:
+        """Whether any container runs."""
+        return any(container.is_running for container in self)
+
+    def get_listener_container(self, listener_id: str) -> AbstractMessageListenerContainer | None:
+        """The container of this id, or None."""
+        return self._containers.get(listener_id)
+
+    def get_listener_container_ids(self) -> tuple[str, ...]:
+        """All ids, in the order of registration."""
+        return tuple(self._containers)
+
+    def register(
+        self, endpoint: JmsListenerEndpoint, make_container: ContainerMaker
+    ) -> AbstractMessageListenerContainer:
+        """Make the endpoint's container and keep it; it is not started.
+
+        Raises:
+            IllegalStateException: the id is taken, or the phases of the factories differ.
+
+        """
+        if not endpoint.id:
+            endpoint.id = f"{_ID_PREFIX}{self._generated}"
+            self._generated += 1
+        if endpoint.id in self._containers:
+            raise IllegalStateException(
+                f"Another endpoint is already registered with id '{endpoint.id}'",
+                hint="give each @jms_listener an id of its own",
+            )
+        container = make_container(endpoint)
+        self._check_phase(container)
+        self._containers[endpoint.id] = container
+        return container
+
+    async def register_and_start(
+        self, endpoint: JmsListenerEndpoint, make_container: ContainerMaker
+    ) -> AbstractMessageListenerContainer:
+        """Register, and start at once if the registry has been started."""
+        container = self.register(endpoint, make_container)
+        if self._started and container.auto_startup:
+            await container.start()
+        return container
+
+    async def unregister(self, listener_id: str, timeout: float | None = None) -> None:
+        """Shut the container of this id down and forget it.
+
+        Raises:
+            KeyError: there is none.
+
+        """
+        container = self._containers.pop(listener_id)
+        await container.shutdown(timeout)
+
+    async def start(self, *, auto_startup_only: bool = False) -> None:
+        """Start the containers: all, or those with auto_startup."""
+        self._started = True
+        for container in self:
+            if container.auto_startup or not auto_startup_only:
+                await container.start()
+
+    async def stop(self) -> None:
+        """Stop all containers and return when their listeners have finished."""
+        for container in self:
+            done = anyio.Event()
+            await container.stop(done.set)
+            await done.wait()
+
+    async def shutdown(self, timeout: float | None = None) -> None:
+        """Shut all containers down side by side: work in progress gets `timeout` seconds."""
+        self._started = False
+        async with anyio.create_task_group() as tasks:
+            for container in self:
+                tasks.start_soon(container.shutdown, timeout)
+
+    def _check_phase(self, container: AbstractMessageListenerContainer) -> None:
+        if container.phase == DEFAULT_PHASE:
+            return
+        if self.phase not in (DEFAULT_PHASE, container.phase):
+            raise IllegalStateException(
+                "Encountered phase mismatch between container factory definitions: "
+                f"{self.phase} vs {container.phase}",
+                hint="give all container factories the same phase",
+            )
+        self.phase = container.phase

@@ -1,0 +1,109 @@
+"""Answers: what a handler returned, sent with the listener's own session, so in its transaction.
+
+Destination: the response's own, else the request's reply_to, else `@send_to`. The
+correlation id is the request's, else the request's message id. (Spring 6.2)
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+from pyjms.errors import InvalidDestinationException, ReplyFailureException
+from pyjms.jms.api import Session
+from pyjms.jms.destination import Destination, Queue, Topic
+from pyjms.jms.message import Message
+from pyjms.support.qos import QosSettings
+
+__all__ = ["JmsResponse", "ReplySender"]
+
+
+class ReplyConverter(Protocol):
+    """The part of a MessageConverter that writes."""
+
+    def to_message(self, payload: Any, session: Session) -> Message: ...
+
+
+class JmsResponse:
+    """A result with a destination of its own. Spring: JmsResponse."""
+
+    __slots__ = ("destination", "response")
+
+    def __init__(self, response: object, destination: Destination) -> None:
+        if response is None:
+            raise ValueError("The result of a JmsResponse must not be None")
+        self.response = response
+        self.destination = destination
+
+    @classmethod
+    def for_queue(cls, response: object, queue: str) -> JmsResponse:
+        """Answer to the queue of this name."""
+        return cls(response, Queue(queue))
+
+    @classmethod
+    def for_topic(cls, response: object, topic: str) -> JmsResponse:
+        """Answer to the topic of this name."""
+        return cls(response, Topic(topic))
+
+    @classmethod
+    def for_destination(cls, response: object, destination: Destination) -> JmsResponse:
+        """Answer to this destination."""
+        return cls(response, destination)
+
+
+class ReplySender:
+    """Sends one listener's answers."""
+
+    def __init__(
+        self,
+        converter: ReplyConverter,
+        *,
+        default_destination: str | None = None,
+        pub_sub_domain: bool = False,
+        qos: QosSettings | None = None,
+    ) -> None:
+        self._converter = converter
+        self._qos = qos
+        kind: type[Destination] = Topic if pub_sub_domain else Queue
+        self._default = None if default_destination is None else kind(default_destination)
+
+    async def send(self, result: object, request: Message, session: Session) -> None:
+        """Answer `request` with `result`, which is not None.
+
+        Raises:
+            ReplyFailureException: no destination, no conversion, or the send failed (its cause).
+
+        """
+        try:
+            await self._send(result, request, session)
+        except Exception as error:
+            raise ReplyFailureException(
+                f"Failed to send reply with payload of type {type(result).__name__}: {error}",
+                message=request,
+            ) from error
+
+    async def _send(self, result: object, request: Message, session: Session) -> None:
+        own = result.destination if isinstance(result, JmsResponse) else None
+        content = result.response if isinstance(result, JmsResponse) else result
+        reply = content if isinstance(content, Message) else self._convert(content, session)
+        reply.correlation_id = request.correlation_id or request.message_id
+        destination = own or request.reply_to or self._default
+        if destination is None:
+            raise InvalidDestinationException(
+                "Cannot determine response destination: Request message does not contain "
+                "reply-to destination, and no default response destination set.",
+                hint="add @send_to, set reply_to on the request, or return None",
+            )
+        qos = self._qos
+        async with await session.create_producer(destination) as producer:
+            if qos is None:
+                await producer.send(reply)
+            else:
+                await producer.send(
+                    reply,
+                    delivery_mode=qos.delivery_mode,
+                    priority=qos.priority,
+                    time_to_live=qos.time_to_live,
+                )
+
+    def _convert(self, content: object, session: Session) -> Message:
+        return self._converter.to_message(content, session)

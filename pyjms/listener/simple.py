@@ -1,0 +1,297 @@
+"""The container that lets the provider push: a fixed number of consumers with message listeners.
+
+No scaling, no transaction manager, and no recovery but one attempt: a `failover:` transport
+is what brings it back. (spring-jms 2)
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Any, ClassVar, Unpack, cast
+
+import anyio
+
+from pyjms import _clock
+from pyjms._wakeup import BackgroundTask, spawn
+from pyjms.errors import JMSException
+from pyjms.jms.api import Connection, ConnectionFactory, MessageConsumer, Session
+from pyjms.jms.message import Message
+from pyjms.listener.container import AbstractMessageListenerContainer
+from pyjms.listener.execution import Delivery
+from pyjms.listener.executor import AsyncTaskExecutor
+from pyjms.listener.properties import ContainerOptions, one_or_more
+from pyjms.listener.scaling import parse_concurrency
+from pyjms.listener.shared import close_quietly
+from pyjms.listener.workers import Worker
+
+__all__ = ["SimpleMessageListenerContainer", "SimpleOptions"]
+
+logger = logging.getLogger(__name__)
+
+_PATIENCE = 1.0
+_THREAD_JOIN = 1.0
+
+
+class SimpleOptions(ContainerOptions, total=False):
+    """The keyword arguments of SimpleMessageListenerContainer."""
+
+    connect_lazily: bool
+    recover_on_exception: bool
+    task_executor: AsyncTaskExecutor | None
+
+
+class SimpleMessageListenerContainer(AbstractMessageListenerContainer):
+    """Sets the listener on `concurrent_consumers` consumers of one shared connection.
+
+    Keyword arguments are the properties, with Spring's names and defaults.
+    Spring: SimpleMessageListenerContainer.
+    """
+
+    OPTIONS: ClassVar[frozenset[str]] = frozenset(SimpleOptions.__optional_keys__)
+
+    connect_lazily: bool = False
+    """Connect at `start` only, not already at `initialize`."""
+    recover_on_exception: bool = True
+    """Make one attempt to reconnect when the connection reports trouble."""
+    task_executor: AsyncTaskExecutor | None = None
+    """Where listeners run; the acknowledgement then does not wait for them."""
+
+    def __init__(
+        self,
+        connection_factory: ConnectionFactory | None = None,
+        **options: Unpack[SimpleOptions],
+    ) -> None:
+        """Set the properties; nothing else happens before `initialize` or `start`.
+
+        Raises:
+            TypeError: there is no such property.
+            ValueError: a property cannot have that value.
+        """
+        super().__init__(connection_factory)
+        self._concurrent_consumers = 1
+        self._consumers: list[tuple[MessageConsumer, Session, Worker]] = []
+        self._busy = 0
+        self._quiet = anyio.Event()
+        self._stop_callback: Callable[[], None] | None = None
+        self._reconnects: BackgroundTask | None = None
+        self._handling: set[anyio.CancelScope] = set()
+        self._set_options(cast("dict[str, Any]", options))
+
+    @property
+    def concurrency(self) -> str:
+        """The number of consumers; of "2-4" the upper one counts."""
+        return str(self._concurrent_consumers)
+
+    @concurrency.setter
+    def concurrency(self, value: str) -> None:
+        _, upper = parse_concurrency(value)
+        self.concurrent_consumers = upper
+
+    @property
+    def concurrent_consumers(self) -> int:
+        """Sessions and consumers to create; a change takes effect when they are created next."""
+        return self._concurrent_consumers
+
+    @concurrent_consumers.setter
+    def concurrent_consumers(self, value: int) -> None:
+        self._concurrent_consumers = one_or_more("concurrent_consumers", value)
+
+    @property
+    def max_concurrent_consumers(self) -> int:
+        """The same number: this container does not scale."""
+        return self._concurrent_consumers
+
+    @property
+    def shared_connection_enabled(self) -> bool:
+        """Always true."""
+        return True
+
+    @property
+    def is_registered_with_destination(self) -> bool:
+        """Whether the consumers exist."""
+        return bool(self._consumers)
+
+    @property
+    def active_consumer_count(self) -> int:
+        """Listener calls that run now."""
+        return self._busy
+
+    @property
+    def scheduled_consumer_count(self) -> int:
+        """Consumers that exist now."""
+        return len(self._consumers)
+
+    async def initialize(self) -> None:
+        """Check the properties and connect, unless `connect_lazily`.
+
+        A failure to connect is left to `start`.
+
+        Raises:
+            ValueError: connection factory or destination are missing, or a durable
+                subscription has more than one consumer.
+        """
+        async with self._life_cycle:
+            await self._initialize()
+
+    async def _initialize(self) -> None:
+        if self._active:
+            return
+        self._validate()
+        if self.subscription_durable and self._concurrent_consumers != 1:
+            raise ValueError("Only 1 concurrent consumer supported for durable subscription")
+        self._active = True
+        if not self.connect_lazily:
+            try:
+                await self._create_consumers()
+            except JMSException as error:
+                logger.debug("Could not connect on initialization - start() will: %s", error)
+
+    async def start(self) -> None:
+        """Connect if need be, and let the messages come.
+
+        Raises:
+            JMSException: there is no connection, or the destination cannot be listened to.
+        """
+        async with self._life_cycle:
+            await self._initialize()
+            await self._create_consumers()
+            self._stop_callback = None
+            self._running = True
+            await self._shared_connection.start()
+
+    async def stop(self, callback: Callable[[], None] | None = None) -> None:
+        """Stop the connection and return, without waiting for running listeners."""
+        if not self._running or self._stop_callback is not None:
+            if callback is not None:
+                callback()
+            return
+        self._running = False
+        self._stop_callback = callback
+        async with self._life_cycle:
+            if not self._running:
+                await self._shared_connection.stop()
+        if self._busy == 0:
+            self._call_back()
+
+    async def shutdown(self, timeout: float | None = None) -> None:
+        """Stop for good, give running listeners `timeout` seconds (None: 1), close everything."""
+        self._running = self._active = False
+        if self._reconnects is not None:
+            self._reconnects.cancel()
+            await self._reconnects.wait()
+        async with self._life_cycle:
+            await self._shared_connection.stop()
+        await self._wait_for_listeners(_PATIENCE if timeout is None else timeout)
+        workers = [worker for _, _, worker in self._consumers]
+        async with self._life_cycle:
+            await self._drop_consumers()
+            await self._shared_connection.release()
+        for worker in workers:
+            if not worker.busy:
+                await worker.join(_THREAD_JOIN)
+
+    async def _create_consumers(self) -> None:
+        if self._consumers:
+            return
+        connection = await self._shared_connection.establish()
+        try:
+            for number in range(1, self._concurrent_consumers + 1):
+                session = await self._create_session(connection)
+                worker = Worker(self._task_name(number))
+                consumer = await self._create_consumer(session)
+                self._consumers.append((consumer, session, worker))
+                await consumer.set_message_listener(
+                    self._message_listener(connection, session, worker)
+                )
+        except BaseException:
+            await self._drop_consumers()
+            raise
+
+    async def _drop_consumers(self) -> None:
+        consumers, self._consumers = self._consumers, []
+        for consumer, session, worker in consumers:
+            await close_quietly(consumer, session)
+            worker.close()
+
+    def _message_listener(
+        self, connection: Connection, session: Session, worker: Worker
+    ) -> Callable[[Message], Any]:
+        async def on_message(message: Message) -> None:
+            delivery = Delivery(message, session, connection, worker)
+            executor = self.task_executor
+            if executor is None:
+                await self._process(delivery)
+            else:
+                executor.execute(lambda: self._process(delivery), worker.name)
+
+        return on_message
+
+    async def _process(self, delivery: Delivery) -> None:
+        self._busy += 1
+        scope = anyio.CancelScope()
+        self._handling.add(scope)
+        try:
+            with scope:
+                await self._execute(delivery)
+        finally:
+            self._handling.discard(scope)
+            self._busy -= 1
+            if self._busy == 0:
+                quiet, self._quiet = self._quiet, anyio.Event()
+                quiet.set()
+                if not self._running:
+                    self._call_back()
+
+    async def _execute(self, delivery: Delivery) -> None:
+        try:
+            await self._execution.execute(delivery, expose=True)
+        except Exception as error:
+            await self._execution.handle_exception(error)
+
+    def _call_back(self) -> None:
+        callback, self._stop_callback = self._stop_callback, None
+        if callback is not None:
+            callback()
+
+    async def _wait_for_listeners(self, seconds: float) -> None:
+        if await self._become_quiet(seconds):
+            return
+        for scope in list(self._handling):
+            scope.cancel()
+        if not await self._become_quiet(_PATIENCE):
+            logger.warning(
+                "Shutdown does not wait any longer for %d listeners of destination '%s'",
+                self._busy,
+                self.destination_description,
+            )
+
+    async def _become_quiet(self, seconds: float) -> bool:
+        with _clock.timeout(seconds):
+            while self._busy:
+                await self._quiet.wait()
+        return self._busy == 0
+
+    def _prepare_shared_connection(self, connection: Connection) -> None:
+        connection.exception_listener = self._on_exception
+
+    def _on_exception(self, error: JMSException) -> None:
+        """The connection reports trouble: tell the user's listener, then reconnect once."""
+        self._tell_exception_listener(error)
+        if not self.recover_on_exception or not self._active:
+            return
+        if self._reconnects is None or self._reconnects.done:
+            self._reconnects = spawn(self._reconnect, name=self._task_name(0))
+
+    async def _reconnect(self) -> None:
+        async with self._life_cycle:
+            logger.info("Trying to recover from JMS connection exception")
+            await self._drop_consumers()
+            try:
+                await self._shared_connection.refresh()
+                await self._create_consumers()
+            except JMSException as error:
+                logger.debug("Failed to recover the connection: %s", error)
+                logger.error("Encountered non-recoverable JMSException", exc_info=error)
+            else:
+                logger.info("Successfully refreshed JMS connection")

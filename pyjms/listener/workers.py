@@ -1,0 +1,119 @@
+"""Threads for `def` handlers: one a consumer, fed through a SimpleQueue, one wake-up an answer.
+
+The caller's context variables go along, so that a handler in its thread sees the bound
+session. A Python thread cannot be interrupted: a call that must be given up is abandoned,
+and its thread, a daemon, ends when the handler returns.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from contextvars import Context, ContextVar, copy_context
+from queue import SimpleQueue
+from typing import Any, TypeVar
+
+import anyio
+
+from pyjms import _clock
+from pyjms._wakeup import LoopHandle
+from pyjms.errors import IllegalStateException
+
+__all__ = ["Worker", "call_in_worker", "current_worker"]
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+current_worker: ContextVar[Worker | None] = ContextVar("pyjms_listener_worker", default=None)
+"""The worker thread of the consumer whose message is being handled."""
+
+
+async def call_in_worker(function: Callable[..., T], *args: Any) -> T:
+    """Run `function(*args)` in the thread of the consumer that handles the current message.
+
+    For listeners that are coroutines themselves and call a user's `def` handler.
+
+    Raises:
+        IllegalStateException: no container is calling a listener here.
+    """
+    worker = current_worker.get()
+    if worker is None:
+        raise IllegalStateException("Not inside a listener: there is no worker thread to call in")
+    return await worker.run(function, *args)
+
+
+class _Call:
+    __slots__ = ("args", "context", "done", "error", "function", "result")
+
+    def __init__(self, function: Callable[..., Any], args: tuple[Any, ...]) -> None:
+        self.function = function
+        self.args = args
+        self.context: Context = copy_context()
+        self.done = anyio.Event()
+        self.result: Any = None
+        self.error: BaseException | None = None
+
+    def run(self) -> None:
+        try:
+            self.result = self.context.run(self.function, *self.args)
+        except BaseException as error:  # whatever it is, the waiting task must hear of it
+            self.error = error
+
+
+class Worker:
+    """One thread, started with the first call. Make and use it on the loop, one call at a time."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self._loop = LoopHandle()
+        self._calls: SimpleQueue[_Call | None] = SimpleQueue()
+        self._thread: threading.Thread | None = None
+        self._ended = anyio.Event()
+        self.busy = False
+
+    async def run(self, function: Callable[..., T], *args: Any) -> T:
+        """Run `function(*args)` in the thread and return what it returns, or raise what it raises.
+
+        Cancelling gives up the wait, not the call: its thread is abandoned (`busy` stays true).
+        """
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._work, name=self.name, daemon=True)
+            self._thread.start()
+        call = _Call(function, args)
+        self.busy = True
+        self._calls.put(call)
+        await call.done.wait()
+        self.busy = False
+        if call.error is not None:
+            raise call.error
+        return call.result  # type: ignore[no-any-return]
+
+    def close(self) -> None:
+        """Let the thread end when it has nothing left to do. Returns at once."""
+        if self._thread is None:
+            self._ended.set()
+        self._calls.put(None)
+
+    async def join(self, seconds: float | None) -> bool:
+        """Wait until the thread has ended, at most `seconds`; say whether it has."""
+        with _clock.timeout(seconds):
+            await self._ended.wait()
+        return self._ended.is_set()
+
+    def _work(self) -> None:
+        while (call := self._calls.get()) is not None:
+            call.run()
+            if not self._tell(call.done.set):
+                return
+            del call  # a waiting thread must not keep the last message alive
+        self._tell(self._ended.set)
+
+    def _tell(self, function: Callable[[], object]) -> bool:
+        try:
+            self._loop.call_soon(function)
+        except RuntimeError:
+            logger.debug("The loop of worker %s has ended before its handler", self.name)
+            return False
+        return True

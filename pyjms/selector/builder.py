@@ -1,0 +1,224 @@
+"""What the parser calls for each piece of grammar: makes the node, and refuses nonsense.
+
+The methods are named after grammar.lark's rules. Children are tokens (strings that know
+their place) and nodes; a rule's children never include the terminals whose names begin
+with `_`. The checks are ActiveMQ's: literals that cannot be compared are errors, while
+properties of the wrong type are merely not equal.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, cast
+
+from pyjms.selector.functions import FUNCTIONS, check_call
+from pyjms.selector.tree import (
+    AllOf,
+    AnyOf,
+    Arithmetic,
+    Call,
+    Compare,
+    In,
+    IsNull,
+    Like,
+    Literal,
+    Negate,
+    Node,
+    Not,
+    Property,
+    Truth,
+)
+
+__all__ = ["MAX_DEPTH", "Builder", "SelectorMistake"]
+
+MAX_DEPTH: Final = 100
+"""How deep brackets, signs, NOTs, calls and sums may nest."""
+
+_LONG: Final = 2**63
+_CONDITIONS: Final = (Truth, Not, AllOf, AnyOf, Compare, IsNull, Like, In)
+
+
+class SelectorMistake(ValueError):
+    """What is wrong, where, and what to do; parse() turns it into the public error."""
+
+    def __init__(self, reason: str, position: int, hint: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.position = position
+        self.hint = hint
+
+
+class Builder:
+    """Builds the tree from the leaves up, one call for each rule of the grammar."""
+
+    # lark looks these up by the rules' names.
+
+    def start(self, children: list[Any]) -> Node:
+        return _condition(children[0], 0)
+
+    def any_of(self, children: list[Any]) -> Node:
+        return _join(AnyOf, children)
+
+    def all_of(self, children: list[Any]) -> Node:
+        return _join(AllOf, children)
+
+    def negation(self, children: list[Any]) -> Node:
+        at = children[0].start_pos
+        operand = _condition(children[1], at)
+        return Not(operand, _depth(at, operand))
+
+    def equality(self, children: list[Any]) -> Node:
+        left, operator, right = children
+        at = operator.start_pos
+        for side in (left, right):
+            if isinstance(side, Literal) and side.value is None:
+                hint = "write IS NULL or IS NOT NULL"
+                raise SelectorMistake("NULL cannot be compared", at, hint)
+        if (
+            isinstance(left, Literal)
+            and isinstance(right, Literal)
+            and isinstance(left.value, bool) > isinstance(right.value, bool)
+        ):
+            hint = "write the condition alone"
+            raise SelectorMistake("TRUE and FALSE compare with booleans only", at, hint)
+        return Compare(operator.value, left, right, _depth(at, left, right))
+
+    def order(self, children: list[Any]) -> Node:
+        left, operator, right = children
+        return _order(operator.value, left, right, operator.start_pos)
+
+    def between(self, children: list[Any]) -> Node:
+        operand, negated, keyword, low, _and, high = children
+        at = keyword.start_pos
+        bounds = (_order(">=", operand, low, at), _order("<=", operand, high, at))
+        return _negated(negated, AllOf(bounds, _depth(at, *bounds)), at)
+
+    def is_null(self, children: list[Any]) -> Node:
+        operand, *negated, keyword = children
+        at = keyword.start_pos
+        return _negated(negated[0] if negated else None, IsNull(operand, _depth(at, operand)), at)
+
+    def like(self, children: list[Any]) -> Node:
+        operand, negated, keyword, pattern, escape = children
+        at = keyword.start_pos
+        character = "" if escape is None else _unquoted(escape)
+        if escape is not None and len(character) != 1:
+            hint = "write for instance ESCAPE '!'"
+            raise SelectorMistake("ESCAPE takes one character", escape.start_pos, hint)
+        test = Like(operand, _unquoted(pattern), character, _depth(at, operand))
+        return _negated(negated, test, at)
+
+    def in_list(self, children: list[Any]) -> Node:
+        operand, negated, keyword, *values = children
+        at = keyword.start_pos
+        if not isinstance(operand, Property):
+            hint = "write name IN ('a', 'b')"
+            raise SelectorMistake("IN takes a name on its left", at, hint)
+        return _negated(negated, In(operand.name, frozenset(map(_unquoted, values))), at)
+
+    def arithmetic(self, children: list[Any]) -> Node:
+        left, operator, right = children
+        depth = _depth(operator.start_pos, left, right)
+        return Arithmetic(operator.value, left, right, depth)
+
+    def signed(self, children: list[Any]) -> Node:
+        sign, operand = children
+        if sign == "+":
+            return cast("Node", operand)
+        if isinstance(operand, Literal) and _is_number(operand.value):
+            return Literal(-operand.value)  # type: ignore[operator]
+        return Negate(operand, _depth(sign.start_pos, operand))
+
+    def xml(self, children: list[Any]) -> Node:
+        keyword = children[0]
+        raise SelectorMistake(
+            f"{keyword.upper()} is not supported",
+            keyword.start_pos,
+            "selectors see headers and properties; set what you select by as a property",
+        )
+
+    def variable(self, children: list[Any]) -> Node:
+        return Property(str(children[0]))
+
+    def call(self, children: list[Any]) -> Node:
+        token, *arguments = children
+        name, at = str(token), token.start_pos
+        if name not in FUNCTIONS:
+            hint = f"the functions are {', '.join(FUNCTIONS)}"
+            raise SelectorMistake(f"there is no function {name}", at, hint)
+        usage = f"write {FUNCTIONS[name].usage}"
+        if any(isinstance(argument, _CONDITIONS) for argument in arguments):
+            raise SelectorMistake(f"{name} takes values, not conditions", at, usage)
+        if problem := check_call(name, arguments):
+            raise SelectorMistake(problem, at, usage)
+        return Call(name, tuple(arguments), _depth(at, *arguments))
+
+    def string(self, children: list[Any]) -> Node:
+        return Literal(_unquoted(children[0]))
+
+    def approximate(self, children: list[Any]) -> Node:
+        return Literal(float(children[0]))
+
+    def exact(self, children: list[Any]) -> Node:
+        token = children[0]
+        value = int(token.rstrip("lL"), {"HEX": 16, "OCTAL": 8}.get(token.type, 10))
+        if value > _LONG:  # the number itself is good behind a minus
+            hint = "write it with a point or an exponent: 1e30"
+            raise SelectorMistake("the number is larger than a long", token.start_pos, hint)
+        return Literal(value)
+
+    def constant(self, children: list[Any]) -> Node:
+        return Literal({"TRUE": True, "FALSE": False, "NULL": None}[children[0].type])
+
+
+def _join(kind: type[AllOf | AnyOf], children: list[Any]) -> Node:
+    keywords = children[1::2]
+    places = [keywords[0].start_pos, *(keyword.start_pos for keyword in keywords)]
+    operands = tuple(map(_condition, children[::2], places))
+    return kind(operands, _depth(places[0], *operands))
+
+
+def _negated(keyword: object, test: Node, at: int) -> Node:
+    return test if keyword is None else Not(test, _depth(at, test))
+
+
+def _order(operator: Any, left: Node, right: Node, at: int) -> Node:
+    for side in (left, right):
+        if not _has_order(side):
+            hint = "strings and booleans have = and <> only"
+            raise SelectorMistake(f"only numbers can be compared with {operator}", at, hint)
+    return Compare(operator, left, right, _depth(at, left, right))
+
+
+def _has_order(node: Node) -> bool:
+    if isinstance(node, Literal):
+        return _is_number(node.value)
+    return not isinstance(node, (*_CONDITIONS, Call))
+
+
+def _condition(node: Node, at: int) -> Node:
+    if isinstance(node, Property):
+        return Truth(node, _depth(at, node))
+    if isinstance(node, _CONDITIONS):
+        return node
+    if isinstance(node, Literal) and (node.value is None or isinstance(node.value, bool)):
+        return node
+    if isinstance(node, Call) and FUNCTIONS[node.name].is_condition:
+        return node
+    hint = "compare it with something, as in name = 'text'"
+    raise SelectorMistake("a value stands where a condition belongs", at, hint)
+
+
+def _depth(at: int, *operands: Node) -> int:
+    depth = 1 + max(operand.depth for operand in operands)
+    if depth > MAX_DEPTH:
+        hint = "join conditions without brackets"
+        raise SelectorMistake(f"it nests deeper than {MAX_DEPTH} levels", at, hint)
+    return depth
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def _unquoted(token: str) -> str:
+    return token[1:-1].replace("''", "'")

@@ -1,0 +1,224 @@
+"""Tree to closures: what a selector costs for each message.
+
+Each node becomes a function of the lookup; literals, operators and patterns are bound
+when compiling. What consumers write most (`name = 'text'`, `name > 5`) has short cuts.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from typing import Any, Final, TypeAlias
+
+from pyjms.selector.functions import FUNCTIONS
+from pyjms.selector.like import compile_like
+from pyjms.selector.tree import (
+    AllOf,
+    AnyOf,
+    Arithmetic,
+    Call,
+    Compare,
+    In,
+    IsNull,
+    Like,
+    Literal,
+    Negate,
+    Node,
+    Not,
+    Property,
+    Truth,
+)
+from pyjms.selector.types import ACCEPTED, calculate, compare, convert, kind_of, negate
+
+__all__ = ["Evaluate", "Lookup", "compile_tree"]
+
+Lookup: TypeAlias = Callable[[str], object]
+Evaluate: TypeAlias = Callable[[Lookup], object]
+
+_OPERATORS: Final[dict[str, Callable[[Any, Any], bool]]] = {
+    "=": operator.eq,
+    "<>": operator.ne,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
+
+
+def compile_tree(node: Node, *, convert_strings: bool = False) -> Evaluate:
+    """Return the function that evaluates `node` for a message's lookup.
+
+    `convert_strings` lets strings compare with numbers and booleans (ActiveMQ:
+    `convert_string_expressions:`).
+    """
+    return _Compiler(convert_strings=convert_strings).compile(node)
+
+
+class _Compiler:
+    def __init__(self, *, convert_strings: bool) -> None:
+        self._convert_strings = convert_strings
+
+    def compile(self, node: Node) -> Evaluate:
+        match node:
+            case Literal(value):
+                return lambda _lookup: value
+            case Property(name):
+                return lambda lookup: lookup(name)
+            case Truth(operand):
+                return _truth(self.compile(operand))
+            case Not(operand):
+                return _negation(self.compile(operand))
+            case AllOf(operands):
+                return _all_of(tuple(self.compile(operand) for operand in operands))
+            case AnyOf(operands):
+                return _any_of(tuple(self.compile(operand) for operand in operands))
+            case Compare():
+                return self._comparison(node)
+            case IsNull(operand):
+                test = self.compile(operand)
+                return lambda lookup: test(lookup) is None
+            case Like(operand, pattern, escape):
+                return _like(self.compile(operand), compile_like(pattern, escape).fullmatch)
+            case In(name, values):
+                return _in_list(name, values)
+            case Negate(operand):
+                value_of = self.compile(operand)
+                return lambda lookup: negate(value_of(lookup))
+            case Arithmetic(symbol, left, right):
+                left_of, right_of = self.compile(left), self.compile(right)
+                return lambda lookup: calculate(symbol, left_of(lookup), right_of(lookup))
+            case Call(name, arguments):
+                function = FUNCTIONS[name].call
+                parts = tuple(self.compile(argument) for argument in arguments)
+                return lambda lookup: function(*[part(lookup) for part in parts])
+
+    def _comparison(self, node: Compare) -> Evaluate:
+        if not self._convert_strings and isinstance(node.left, Property):
+            right = node.right
+            if isinstance(right, Literal) and type(right.value) is int:
+                return _integer_shortcut(node.left.name, node.operator, right.value)
+            if isinstance(right, Literal) and type(right.value) is str:
+                return _string_shortcut(node.left.name, node.operator, right.value)
+        left_of, right_of = self.compile(node.left), self.compile(node.right)
+        test = _converting(node.operator) if self._convert_strings else _test(node.operator)
+        return lambda lookup: test(left_of(lookup), right_of(lookup))
+
+
+def _truth(value_of: Evaluate) -> Evaluate:
+    def truth(lookup: Lookup) -> bool | None:
+        value = value_of(lookup)
+        return None if value is None else value is True
+
+    return truth
+
+
+def _negation(test: Evaluate) -> Evaluate:
+    def negation(lookup: Lookup) -> bool | None:
+        value = test(lookup)
+        return None if value is None else not value
+
+    return negation
+
+
+def _all_of(tests: tuple[Evaluate, ...]) -> Evaluate:
+    def all_of(lookup: Lookup) -> bool | None:
+        result: bool | None = True
+        for test in tests:
+            value = test(lookup)
+            if value is False:
+                return False
+            if value is None:
+                result = None
+        return result
+
+    return all_of
+
+
+def _any_of(tests: tuple[Evaluate, ...]) -> Evaluate:
+    def any_of(lookup: Lookup) -> bool | None:
+        result: bool | None = False
+        for test in tests:
+            value = test(lookup)
+            if value is True:
+                return True
+            if value is None:
+                result = None
+        return result
+
+    return any_of
+
+
+def _like(value_of: Evaluate, match: Callable[[str], object]) -> Evaluate:
+    def like(lookup: Lookup) -> bool | None:
+        value = value_of(lookup)
+        if value is None:
+            return None
+        return kind_of(value) == "string" and match(str(value)) is not None
+
+    return like
+
+
+def _in_list(name: str, values: frozenset[str]) -> Evaluate:
+    def in_list(lookup: Lookup) -> bool | None:
+        value = lookup(name)
+        return value in values if kind_of(value) == "string" else None
+
+    return in_list
+
+
+def _test(symbol: str) -> Callable[[object, object], bool | None]:
+    """Return the comparison with ActiveMQ's rules for NULL: see jms-api 8.7."""
+    if symbol == "=":
+        return _equal
+    if symbol == "<>":
+        return _not_equal
+    accepted = ACCEPTED[symbol]
+
+    def ordered(left: object, right: object) -> bool | None:
+        if left is None or right is None:
+            return None
+        return compare(left, right) in accepted
+
+    return ordered
+
+
+def _equal(left: object, right: object) -> bool | None:
+    if left is None:
+        return True if right is None else None
+    return right is not None and compare(left, right) == 0
+
+
+def _not_equal(left: object, right: object) -> bool | None:
+    equal = _equal(left, right)
+    return None if equal is None else not equal
+
+
+def _converting(symbol: str) -> Callable[[object, object], bool | None]:
+    test = _test(symbol)
+    return lambda left, right: test(*convert(left, right))
+
+
+def _integer_shortcut(name: str, symbol: str, literal: int) -> Evaluate:
+    quick = _OPERATORS[symbol]
+    thorough = _test(symbol)
+
+    def integer_comparison(lookup: Lookup) -> bool | None:
+        value = lookup(name)
+        if type(value) is int:
+            return quick(value, literal)
+        return thorough(value, literal)
+
+    return integer_comparison
+
+
+def _string_shortcut(name: str, symbol: str, literal: str) -> Evaluate:
+    quick = _OPERATORS[symbol]
+    thorough = _test(symbol)
+
+    def string_comparison(lookup: Lookup) -> bool | None:
+        value = lookup(name)
+        if type(value) is str:
+            return quick(value, literal)
+        return thorough(value, literal)
+
+    return string_comparison

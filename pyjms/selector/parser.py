@@ -1,0 +1,118 @@
+"""Selector text to tree: lark for the grammar, the checks that ActiveMQ makes, clear errors.
+
+Nothing here recurses with the depth of the text. lark is imported when the first selector
+is parsed, because most programs have none.
+"""
+
+from __future__ import annotations
+
+import functools
+from importlib import resources
+from typing import TYPE_CHECKING, Final
+
+from pyjms.errors import InvalidSelectorException
+from pyjms.selector.builder import MAX_DEPTH, Builder, SelectorMistake
+from pyjms.selector.tree import Node
+
+if TYPE_CHECKING:
+    from lark import Lark
+
+__all__ = ["CONVERT_STRINGS_PREFIX", "MAX_DEPTH", "MAX_LENGTH", "parse"]
+
+CONVERT_STRINGS_PREFIX: Final = "convert_string_expressions:"
+"""ActiveMQ: a selector that begins so compares strings with numbers; STOMP needs it."""
+
+MAX_LENGTH: Final = 65_536
+"""Longer selectors are refused."""
+
+_SHOWN: Final = 200
+
+_CHARACTER_HINTS: Final = {
+    '"': "strings are in single quotes: 'red'",
+    "'": "a string lacks its closing quote; a quote inside a string is written twice",
+    "!": "not equal is <>",
+    "&": "join conditions with AND",
+    "|": "join conditions with OR",
+    ";": "a selector is one condition, without ';'",
+    ".": "names have letters, digits, _ and $ only",
+}
+_TOKEN_HINTS: Final = {
+    "": "something is missing at the end: a value, a condition or ')'",
+    "=": "equal is one =, at least is >=, at most is <=",
+    "*": "a value belongs here, or a comment lacks its end */",
+    ")": "there is a ) without its (, or nothing before it",
+}
+_RESERVED: Final = frozenset(
+    {"NULL", "TRUE", "FALSE", "NOT", "AND", "OR", "BETWEEN", "LIKE", "IN", "IS", "ESCAPE"}
+)
+_EXPECTED_HINTS: Final = (
+    ("STRING", "a string in single quotes belongs here; IN lists and LIKE take nothing else"),
+    ("LIKE", "an operator, AND or OR is missing before it"),
+)
+
+
+def parse(text: str) -> Node:
+    """Return the tree of the selector `text`, without its prefix.
+
+    Raises:
+        InvalidSelectorException: it is no selector, is too long or nested too deeply.
+    """
+    from lark.exceptions import UnexpectedCharacters, UnexpectedToken  # noqa: PLC0415 - see above
+
+    if len(text) > MAX_LENGTH:
+        raise InvalidSelectorException(
+            f"Invalid selector: it has {len(text)} characters, {MAX_LENGTH} are allowed",
+            position=MAX_LENGTH,
+            hint="split it over several consumers, or put what it lists into a property",
+        )
+    condition = text.removeprefix(CONVERT_STRINGS_PREFIX)
+    try:
+        # Blanks for the prefix keep the positions right.
+        node: Node = _lark().parse(condition.rjust(len(text)))  # type: ignore[assignment]
+    except UnexpectedCharacters as error:
+        position = error.pos_in_stream or 0
+        found = text[position]
+        hint = _CHARACTER_HINTS.get(found, "this character has no meaning in a selector")
+        raise _invalid(text, f"unexpected {found!r}", position, hint) from None
+    except UnexpectedToken as error:
+        found = str(error.token)
+        position = len(text) if not found else error.token.start_pos or 0
+        reason = f"unexpected {found!r}" if found else "it ends too early"
+        raise _invalid(text, reason, position, _token_hint(found, error.expected)) from None
+    except SelectorMistake as mistake:
+        raise _invalid(text, mistake.reason, mistake.position, mistake.hint) from None
+    return node
+
+
+def _token_hint(found: str, expected: set[str]) -> str:
+    if found in _TOKEN_HINTS:
+        return _TOKEN_HINTS[found]
+    if found.upper() in _RESERVED and "IDENTIFIER" in expected:
+        return f"a value belongs here; {found.upper()} is a reserved word, not a name"
+    for terminal, hint in _EXPECTED_HINTS:
+        if terminal in expected and (terminal != "STRING" or "IDENTIFIER" not in expected):
+            return hint
+    return "a value belongs here: a name, a number, a string or '('"
+
+
+def _invalid(text: str, reason: str, position: int, hint: str) -> InvalidSelectorException:
+    shown = text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
+    return InvalidSelectorException(
+        f"Invalid selector {shown!r}: {reason} at position {position}",
+        position=position,
+        hint=hint,
+    )
+
+
+@functools.cache
+def _lark() -> Lark:
+    from lark import Lark  # noqa: PLC0415 - see above
+
+    grammar = resources.files("pyjms.selector").joinpath("grammar.lark").read_text("utf-8")
+    return Lark(
+        grammar,
+        parser="lalr",
+        lexer="basic",
+        transformer=Builder(),
+        maybe_placeholders=True,
+    )

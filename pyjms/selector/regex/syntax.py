@@ -1,0 +1,300 @@
+r"""Reads a pattern and makes the program for the machine.
+
+Understood: literals and escapes, `.`, `[...]`, `\d \w \s` and their opposites, `^ $ \b
+\B \A \z \Z`, groups, `|`, `* + ? {m,n}` with their lazy forms, `(?i)` and `(?s)` in
+front. Back references, look-around and possessive forms are refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from pyjms.selector.regex.machine import (
+    Accept,
+    Assertion,
+    Instruction,
+    Jump,
+    Pattern,
+    Save,
+    Split,
+)
+
+__all__ = ["MAX_INSTRUCTIONS", "compile_pattern"]
+
+MAX_INSTRUCTIONS: Final = 2_000
+"""A pattern that needs more is refused; counted repeats are written out."""
+
+_MAX_NESTING: Final = 30
+_MAX_GROUPS: Final = 20
+
+_Test = Callable[[str], bool]
+_Program = list[Instruction]
+
+_DIGITS = frozenset("0123456789")
+_WORD = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_") | _DIGITS
+_SPACE = frozenset(" \t\n\x0b\f\r")
+_CLASSES: Final[dict[str, frozenset[str]]] = {"d": _DIGITS, "w": _WORD, "s": _SPACE}
+_CONTROLS: Final = {"t": "\t", "n": "\n", "r": "\r", "f": "\f", "a": "\a", "e": "\x1b"}
+_HEX_DIGITS: Final = {"x": 2, "u": 4}
+
+
+def _is_word(text: str, position: int) -> bool:
+    return 0 <= position < len(text) and text[position] in _WORD
+
+
+def _at_boundary(text: str, position: int) -> bool:
+    return _is_word(text, position - 1) != _is_word(text, position)
+
+
+def _at_end(text: str, position: int) -> bool:
+    rest = text[position : position + 3]
+    return rest in {"", "\n", "\r\n", "\r"} and len(rest) <= 2
+
+
+_ASSERTIONS: Final[dict[str, Callable[[str, int], bool]]] = {
+    "^": lambda _text, position: position == 0,
+    "$": _at_end,
+    "\\A": lambda _text, position: position == 0,
+    "\\Z": _at_end,
+    "\\z": lambda text, position: position == len(text),
+    "\\b": _at_boundary,
+    "\\B": lambda text, position: not _at_boundary(text, position),
+}
+
+
+def compile_pattern(text: str) -> Pattern:
+    """Return the compiled pattern.
+
+    Raises:
+        ValueError: the pattern is malformed, too large, or uses what is not supported.
+    """
+    return _Reader(text).read()
+
+
+class _Reader:
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._position = 0
+        self._nesting = 0
+        self._groups = 1
+        self._ignore_case = False
+        self._dot_all = False
+
+    def read(self) -> Pattern:
+        self._read_flags()
+        program = self._alternatives()
+        if self._peek():
+            raise self._error("')' without '('")
+        return Pattern((Save(0), *program, Save(1)), self._groups)
+
+    def _read_flags(self) -> None:
+        if self._text.startswith("(?") and (end := self._text.find(")")) > 2:
+            flags = self._text[2:end]
+            if set(flags) <= {"i", "s"}:
+                self._ignore_case = "i" in flags
+                self._dot_all = "s" in flags
+                self._position = end + 1
+
+    def _alternatives(self) -> _Program:
+        program = self._sequence()
+        while self._take("|"):
+            other = self._sequence()
+            program = [Split(1, len(program) + 2), *program, Jump(len(other) + 1), *other]
+            self._check_size(program)
+        return program
+
+    def _sequence(self) -> _Program:
+        program: _Program = []
+        while (letter := self._peek()) and letter not in "|)":
+            program += self._repeated(self._atom())
+            self._check_size(program)
+        return program
+
+    def _repeated(self, atom: _Program) -> _Program:
+        while (letter := self._peek()) and letter in "*+?{":
+            least, most = self._bounds()
+            lazy = self._take("?")
+            if self._peek() == "+":
+                raise self._error("possessive repeats are not supported")
+            atom = self._repeat(atom, least, most, lazy=lazy)
+        return atom
+
+    def _repeat(self, atom: _Program, least: int, most: int | None, *, lazy: bool) -> _Program:
+        if (len(atom) + 2) * max(least, most or 0, 1) > MAX_INSTRUCTIONS:
+            raise self._error("the pattern is too large")
+        program = atom * least
+        if most is None:
+            return [*program, _split(1, len(atom) + 2, lazy), *atom, Jump(-len(atom) - 1)]
+        for _ in range(most - least):
+            program += [_split(1, len(atom) + 1, lazy), *atom]
+        return program
+
+    def _bounds(self) -> tuple[int, int | None]:
+        letter = self._next()
+        if letter != "{":
+            return {"*": (0, None), "+": (1, None), "?": (0, 1)}[letter]
+        end = self._text.find("}", self._position)
+        low, comma, high = self._text[self._position : end].partition(",")
+        if end < 0 or not _is_number(low) or (high and not _is_number(high)):
+            raise self._error("a repeat is {3}, {3,} or {3,5}; write \\{ for the character")
+        self._position = end + 1
+        least = int(low)
+        most = int(high) if high else (None if comma else least)
+        if most is not None and most < least:
+            raise self._error("a repeat's bounds are the wrong way round")
+        return least, most
+
+    def _atom(self) -> _Program:
+        letter = self._next()
+        if letter == "(":
+            return self._group()
+        if letter in "*+?{":
+            raise self._error(f"nothing to repeat before {letter!r}")
+        if letter == "[":
+            return [Accept(self._set())]
+        if letter == ".":
+            return [Accept(_anything if self._dot_all else _not_line_end)]
+        if letter == "\\":
+            return [self._escape()]
+        if letter in _ASSERTIONS:
+            return [Assertion(_ASSERTIONS[letter])]
+        return [Accept(self._one_of(frozenset(letter)))]
+
+    def _group(self) -> _Program:
+        self._nesting += 1
+        if self._nesting > _MAX_NESTING:
+            raise self._error("groups nest too deeply")
+        number = 0
+        if self._take("?"):
+            if not self._take(":"):
+                raise self._error("of the (?...) forms only (?:...) is supported here")
+        else:
+            number = self._groups
+            self._groups += 1
+            if self._groups > _MAX_GROUPS:
+                raise self._error("there are too many groups")
+        program = self._alternatives()
+        if not self._take(")"):
+            raise self._error("a group lacks its ')'")
+        self._nesting -= 1
+        return [Save(2 * number), *program, Save(2 * number + 1)] if number else program
+
+    def _escape(self) -> Instruction:
+        letter = self._next("a backslash at the end")
+        if f"\\{letter}" in _ASSERTIONS:
+            return Assertion(_ASSERTIONS[f"\\{letter}"])
+        if letter.lower() in _CLASSES:
+            return Accept(_class_test(letter))
+        if letter in _DIGITS:
+            raise self._error("back references are not supported")
+        return Accept(self._one_of(frozenset(self._escaped(letter))))
+
+    def _escaped(self, letter: str) -> str:
+        if letter in _CONTROLS:
+            return _CONTROLS[letter]
+        if length := _HEX_DIGITS.get(letter):
+            digits = self._text[self._position : self._position + length]
+            self._position += length
+            try:
+                return chr(int(digits, 16))
+            except ValueError:
+                raise self._error(f"\\{letter} needs {length} hexadecimal digits") from None
+        if letter.isalnum():
+            raise self._error(f"\\{letter} is not supported")
+        return letter
+
+    def _set(self) -> _Test:
+        negated = self._take("^")
+        singles: set[str] = set()
+        tests: list[_Test] = []
+        first = True
+        while first or self._peek() != "]":
+            first = False
+            letter = self._next("a set lacks its ']'")
+            if letter == "[" or (letter == "&" and self._peek() == "&"):
+                raise self._error("sets inside sets are not supported; write \\[ for the character")
+            if letter == "\\" and self._peek().lower() in _CLASSES and self._peek():
+                tests.append(_class_test(self._next()))
+                continue
+            low = self._escaped(self._next()) if letter == "\\" else letter
+            high = self._range_end()
+            if high is None:
+                singles.add(low)
+            elif high < low:
+                raise self._error(f"the range {low}-{high} is the wrong way round")
+            else:
+                tests.append(self._cased(_range_test(low, high)))
+        self._next()
+        tests.append(self._one_of(frozenset(singles)))
+        return _set_test(tests, negated)
+
+    def _range_end(self) -> str | None:
+        if self._peek() != "-" or self._text[self._position + 1 : self._position + 2] in {"]", ""}:
+            return None
+        self._next()
+        letter = self._next()
+        return self._escaped(self._next("a set lacks its ']'")) if letter == "\\" else letter
+
+    def _one_of(self, letters: frozenset[str]) -> _Test:
+        if self._ignore_case:
+            letters |= {variant for one in letters for variant in (one.lower(), one.upper())}
+        return letters.__contains__
+
+    def _cased(self, test: _Test) -> _Test:
+        if not self._ignore_case:
+            return test
+        return lambda letter: test(letter) or test(letter.lower()) or test(letter.upper()[:1])
+
+    def _check_size(self, program: _Program) -> None:
+        if len(program) > MAX_INSTRUCTIONS:
+            raise self._error("the pattern is too large")
+
+    def _peek(self) -> str:
+        return self._text[self._position : self._position + 1]
+
+    def _take(self, letter: str) -> bool:
+        found = self._peek() == letter
+        self._position += found
+        return found
+
+    def _next(self, missing: str = "the pattern ends too early") -> str:
+        letter = self._peek()
+        if not letter:
+            raise self._error(missing)
+        self._position += 1
+        return letter
+
+    def _error(self, problem: str) -> ValueError:
+        return ValueError(f"{problem} (at {self._position} in the pattern)")
+
+
+def _split(inside: int, outside: int, lazy: bool) -> Split:
+    return Split(outside, inside) if lazy else Split(inside, outside)
+
+
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdigit() and len(text) <= 4
+
+
+def _anything(_letter: str) -> bool:
+    return True
+
+
+def _not_line_end(letter: str) -> bool:
+    return letter not in "\n\r\x85\u2028\u2029"
+
+
+def _class_test(letter: str) -> _Test:
+    members = _CLASSES[letter.lower()]
+    if letter.islower():
+        return members.__contains__
+    return lambda found: found not in members
+
+
+def _range_test(low: str, high: str) -> _Test:
+    return lambda letter: low <= letter <= high
+
+
+def _set_test(tests: list[_Test], negated: bool) -> _Test:
+    return lambda letter: any(test(letter) for test in tests) != negated

@@ -1,0 +1,158 @@
+"""What a selector says, as a tree; the parser builds it, the compiler reads it.
+
+Every node knows its depth, so that no walk has to find out the hard way.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal as OneOf
+
+__all__ = [
+    "AllOf",
+    "AnyOf",
+    "Arithmetic",
+    "Call",
+    "Compare",
+    "In",
+    "IsNull",
+    "Like",
+    "Literal",
+    "Negate",
+    "Node",
+    "Not",
+    "Property",
+    "Truth",
+]
+
+Comparison = OneOf["=", "<>", "<", "<=", ">", ">="]
+Operator = OneOf["+", "-", "*", "/", "%"]
+
+
+@dataclass(frozen=True, slots=True)
+class Literal:
+    """A number, a string, TRUE, FALSE or NULL (None)."""
+
+    value: object
+    depth: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Property:
+    """A header or property by its name."""
+
+    name: str
+    depth: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Truth:
+    """A value used as a condition: TRUE only if it is the boolean true."""
+
+    operand: Node
+    depth: int
+
+
+@dataclass(frozen=True, slots=True)
+class Not:
+    """NOT of a condition."""
+
+    operand: Node
+    depth: int
+
+
+@dataclass(frozen=True, slots=True)
+class AllOf:
+    """Conditions joined by AND; also BETWEEN, as two comparisons."""
+
+    operands: tuple[Node, ...]
+    depth: int
+
+
+@dataclass(frozen=True, slots=True)
+class AnyOf:
+    """Conditions joined by OR."""
+
+    operands: tuple[Node, ...]
+    depth: int
+
+
+@dataclass(frozen=True, slots=True)
+class Compare:
+    """Two values compared."""
+
+    operator: Comparison
+    left: Node
+    right: Node
+    depth: int
+
+
+@dataclass(frozen=True, slots=True)
+class IsNull:
+    """Whether a value is NULL."""
+
+    operand: Node
+    depth: int
+
+
+@dataclass(frozen=True, slots=True)
+class Like:
+    """A text against a pattern of `_` and `%`."""
+
+    operand: Node
+    pattern: str
+    escape: str
+    depth: int
+
+
+@dataclass(frozen=True, slots=True)
+class In:
+    """Whether a text property is one of several texts."""
+
+    name: str
+    values: frozenset[str]
+    depth: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Negate:
+    """A minus before a value."""
+
+    operand: Node
+    depth: int
+
+
+@dataclass(frozen=True, slots=True)
+class Arithmetic:
+    """Two values calculated."""
+
+    operator: Operator
+    left: Node
+    right: Node
+    depth: int
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One of ActiveMQ's functions."""
+
+    name: str
+    arguments: tuple[Node, ...]
+    depth: int
+
+
+Node = (
+    Literal
+    | Property
+    | Truth
+    | Not
+    | AllOf
+    | AnyOf
+    | Compare
+    | IsNull
+    | Like
+    | In
+    | Negate
+    | Arithmetic
+    | Call
+)

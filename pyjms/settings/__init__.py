@@ -1,0 +1,29 @@
+"""The application's settings: application.yaml, profiles, environment. (design D10)"""
+
+from __future__ import annotations
+
+from pyjms.settings.model import (
+    ActiveMQSettings,
+    CacheSettings,
+    EmbeddedSettings,
+    JmsSettings,
+    ListenerOverride,
+    ListenerSettings,
+    PyjmsSettings,
+    TemplateSettings,
+)
+from pyjms.settings.schema import settings_schema
+from pyjms.settings.sources import load_settings
+
+__all__ = [
+    "ActiveMQSettings",
+    "CacheSettings",
+    "EmbeddedSettings",
+    "JmsSettings",
+    "ListenerOverride",
+    "ListenerSettings",
+    "PyjmsSettings",
+    "TemplateSettings",
+    "load_settings",
+    "settings_schema",
+]

@@ -1,0 +1,65 @@
+"""Spring Boot's keys, and what they are called here.
+
+An unknown key that Spring Boot has gets an error with our name for it, or with the
+reason why there is none.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from pyjms._yaml.document import Path, dotted
+
+__all__ = ["translate_spring_key"]
+
+_OUR_NAMES: Final = frozenset(
+    {
+        "jms.pub_sub_domain", "jms.subscription_durable", "jms.client_id", "jms.cache.enabled",
+        "jms.cache.consumers", "jms.cache.producers", "jms.cache.session_cache_size",
+        "jms.listener.auto_startup", "jms.listener.min_concurrency",
+        "jms.listener.max_concurrency", "jms.listener.receive_timeout",
+        "jms.listener.max_messages_per_task", "jms.listener.session.acknowledge_mode",
+        "jms.listener.session.transacted", "jms.template.default_destination",
+        "jms.template.delivery_mode", "jms.template.priority", "jms.template.time_to_live",
+        "jms.template.qos_enabled", "jms.template.delivery_delay",
+        "jms.template.receive_timeout", "jms.template.session.acknowledge_mode",
+        "jms.template.session.transacted", "activemq.broker_url", "activemq.user",
+        "activemq.password", "activemq.embedded.enabled", "activemq.close_timeout",
+        "activemq.send_timeout", "activemq.non_blocking_redelivery",
+    }
+)  # fmt: skip
+
+_OLD_NAMES: Final = {
+    "jms.listener.concurrency": "jms.listener.min_concurrency",
+    "jms.listener.acknowledge_mode": "jms.listener.session.acknowledge_mode",
+    "activemq.in_memory": "activemq.embedded.enabled",
+}
+
+_ABSENT: Final = (
+    ("jms.jndi_name", "there is no JNDI in Python; write activemq.broker_url"),
+    ("activemq.packages", "no message is ever unpickled, so there are no packages to trust"),
+    ("activemq.pool", "this version has no pool; the template caches, see jms.cache"),
+    ("artemis", "Artemis speaks OpenWire: write its URL as activemq.broker_url"),
+    ("management", "this version has no health indicators"),
+    ("logging.level", "write the loggers directly below logging, such as logging: {root: INFO}"),
+)
+
+
+def translate_spring_key(path: Path) -> str | None:
+    """Return the sentence about an unknown key that Spring Boot knows, None for others."""
+    name = _ours(dotted(path))
+    spring = f"Spring Boot's {dotted(path)}"
+    ours = _OLD_NAMES.get(name, name)
+    if ours in _OUR_NAMES and ours != dotted(path):
+        return f"{spring} is {ours} here"
+    for prefix, reason in _ABSENT:
+        if name == prefix or name.startswith(f"{prefix}."):
+            return f"{spring} does not exist here: {reason}"
+    return None
+
+
+def _ours(name: str) -> str:
+    """Return a Spring Boot name in our spelling: no prefix, snake_case."""
+    name = name.removeprefix("spring.")
+    return re.sub(r"(?<=[a-z0-9])([A-Z])", r"_\1", name).lower().replace("-", "_")

@@ -1,0 +1,283 @@
+"""PyjmsSettings: every key of application.yaml, with Spring Boot's names and defaults.
+
+Values are read-only. A key that nobody knows is an error. Times are seconds once read;
+see `pyjms._yaml.durations` for how they are written. (spring-jms 8)
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PlainSerializer,
+    PrivateAttr,
+    SecretStr,
+    WithJsonSchema,
+    model_validator,
+)
+from pydantic_settings import (
+    BaseSettings,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+)
+
+from pyjms._yaml import Deadline, Duration, Placeholders, ReceiveTimeout
+from pyjms.enums import AcknowledgeMode, DeliveryMode
+from pyjms.settings.values import read_acknowledge_mode, read_delivery_mode, read_text
+
+__all__ = [
+    "ActiveMQSettings",
+    "CacheSettings",
+    "EmbeddedSettings",
+    "JmsSettings",
+    "ListenerOverride",
+    "ListenerSessionSettings",
+    "ListenerSettings",
+    "PyjmsSettings",
+    "TemplateSessionSettings",
+    "TemplateSettings",
+]
+
+EMBEDDED_BROKER_URL = "vm://localhost?broker.persistent=false"
+NETWORK_BROKER_URL = "tcp://localhost:61616"
+
+Acknowledge = Annotated[
+    AcknowledgeMode,
+    BeforeValidator(read_acknowledge_mode),
+    PlainSerializer(lambda mode: mode.name.lower(), return_type=str, when_used="json"),
+    WithJsonSchema({"anyOf": [{"enum": ["auto", "client", "dups_ok"]}, {"type": "integer"}]}),
+]
+Delivery = Annotated[
+    DeliveryMode,
+    BeforeValidator(read_delivery_mode),
+    PlainSerializer(lambda mode: mode.name.lower(), return_type=str, when_used="json"),
+    WithJsonSchema({"enum": ["persistent", "non_persistent"]}),
+]
+Text = Annotated[str, BeforeValidator(read_text)]
+CacheLevelName = Literal["none", "connection", "session", "consumer", "auto"]
+LevelName = Literal["CRITICAL", "ERROR", "WARNING", "INFO", "DEBUG", "NOTSET"]
+Level = Annotated[LevelName, BeforeValidator(lambda value: str(value).upper())]
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+
+
+class CacheSettings(_Section):
+    """What the template keeps between its calls (`jms.cache`). Spring: spring.jms.cache."""
+
+    enabled: bool = True
+    """Whether connection and sessions are kept at all (CachingConnectionFactory)."""
+    consumers: bool = False
+    """Whether consumers are kept, too."""
+    producers: bool = True
+    """Whether producers are kept, too."""
+    session_cache_size: int = Field(default=1, ge=1)
+    """How many sessions of each acknowledge mode are kept."""
+
+
+class ListenerSessionSettings(_Section):
+    """The listeners' sessions (`jms.listener.session`)."""
+
+    acknowledge_mode: Acknowledge = AcknowledgeMode.AUTO
+    """auto, client, dups_ok or a number; without effect while transacted."""
+    transacted: bool | None = None
+    """Whether a message is done when its handler has returned, and comes again if it fails.
+    Not set means true."""
+
+
+class ListenerSettings(_Section):
+    """What holds for all listeners (`jms.listener`). Spring: spring.jms.listener."""
+
+    auto_startup: bool = True
+    """Whether listeners start with the application."""
+    min_concurrency: int | None = Field(default=None, ge=1)
+    """Consumers of a listener when there is little to do."""
+    max_concurrency: int | None = Field(default=None, ge=1)
+    """Consumers of a listener when there is much to do."""
+    receive_timeout: ReceiveTimeout = 1.0
+    """How long one receive waits; 0 for ever, -1 not at all."""
+    max_messages_per_task: int | None = None
+    """Receives after which a consumer's task ends and a new one is made; negative: never."""
+    recovery_interval: Duration | None = None
+    """Time between two tries to get a lost connection back; not set is 5s."""
+    cache_level: CacheLevelName | None = None
+    """What a listener keeps between messages: none, connection, session, consumer or auto."""
+    session: ListenerSessionSettings = ListenerSessionSettings()
+
+    @model_validator(mode="after")
+    def _check_concurrency(self) -> Self:
+        least, most = self.min_concurrency, self.max_concurrency
+        if least is not None and most is not None and most < least:
+            raise ValueError(f"max_concurrency ({most}) is less than min_concurrency ({least})")
+        return self
+
+    def concurrency(self) -> str | None:
+        """Return the range as the container takes it, None if neither end is set.
+
+        Spring Boot: only min n is "n-n", only max m is "1-m".
+        """
+        least, most = self.min_concurrency, self.max_concurrency
+        if least is None and most is None:
+            return None
+        return f"{least or 1}-{most or least}"
+
+
+class TemplateSessionSettings(_Section):
+    """The template's sessions (`jms.template.session`)."""
+
+    acknowledge_mode: Acknowledge = AcknowledgeMode.AUTO
+    """auto, client, dups_ok or a number."""
+    transacted: bool = False
+    """Whether each call outside a transaction is one of its own."""
+
+
+class TemplateSettings(_Section):
+    """The JmsTemplate (`jms.template`). Spring: spring.jms.template."""
+
+    default_destination: str | None = None
+    """Where messages go, and come from, if a call names nothing."""
+    delivery_mode: Delivery | None = None
+    """persistent or non_persistent."""
+    priority: int | None = Field(default=None, ge=0, le=9)
+    """0 to 9."""
+    time_to_live: Duration | None = None
+    """After which messages expire; 0 never."""
+    qos_enabled: bool | None = None
+    """Whether these three count; not set means if one of them is set."""
+    delivery_delay: Duration | None = None
+    """Time before messages are delivered."""
+    receive_timeout: ReceiveTimeout = None
+    """How long receive waits; 0 for ever, -1 not at all."""
+    session: TemplateSessionSettings = TemplateSessionSettings()
+
+    def explicit_qos_enabled(self) -> bool:
+        """Whether delivery mode, priority and time to live are used: as set, or if one is set."""
+        if self.qos_enabled is not None:
+            return self.qos_enabled
+        return not (self.delivery_mode is self.priority is self.time_to_live is None)
+
+
+class JmsSettings(_Section):
+    """JMS (`jms`). Spring: spring.jms."""
+
+    pub_sub_domain: bool = False
+    """Whether destination names mean topics."""
+    subscription_durable: bool = False
+    """Whether the listeners' subscriptions outlive them; makes their names mean topics."""
+    client_id: str | None = None
+    """The client id of the listeners' connections."""
+    cache: CacheSettings = CacheSettings()
+    listener: ListenerSettings = ListenerSettings()
+    template: TemplateSettings = TemplateSettings()
+
+
+class EmbeddedSettings(_Section):
+    """The broker inside the application (`activemq.embedded`)."""
+
+    enabled: bool = True
+    """Whether one is used when no broker_url is set."""
+
+
+class ActiveMQSettings(_Section):
+    """A broker and how to talk to it (`activemq`, `brokers.<name>`). Spring: spring.activemq."""
+
+    broker_url: str | None = None
+    """Such as tcp://host:61616; not set is a broker inside the application."""
+    user: Text | None = None
+    """The login name."""
+    password: Annotated[SecretStr, BeforeValidator(read_text)] | None = None
+    """Its password; never shown."""
+    embedded: EmbeddedSettings = EmbeddedSettings()
+    close_timeout: Deadline = 15.0
+    """How long closing waits for the broker; 0 for ever."""
+    send_timeout: Deadline = None
+    """How long a send waits for the broker; 0 for ever."""
+    non_blocking_redelivery: bool = False
+    """Whether later messages pass one that waits for its redelivery."""
+
+    def effective_broker_url(self) -> str:
+        """Return the URL to connect to (spring-jms 8.1.1)."""
+        if self.broker_url:
+            return self.broker_url
+        return EMBEDDED_BROKER_URL if self.embedded.enabled else NETWORK_BROKER_URL
+
+
+class ListenerOverride(_Section):
+    """What a file changes about one `@jms_listener`, by its id (`listeners.<id>`)."""
+
+    destination: Text | None = None
+    """The queue or topic."""
+    concurrency: Text | None = None
+    """Consumers: "3" or "3-10"."""
+    selector: str | None = None
+    """The message selector."""
+    subscription: Text | None = None
+    """The name of the topic subscription."""
+    auto_startup: bool | None = None
+    """Whether it starts with the application."""
+    container_factory: str | None = None
+    """The provider of its container factory, or a name of `brokers`."""
+
+
+class PyjmsSettings(BaseSettings):
+    """All settings of an application; `PyjmsSettings()` is the defaults, without any file.
+
+    `load_settings` makes it from files and environment.
+    """
+
+    model_config = SettingsConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+
+    jms: JmsSettings = JmsSettings()
+    """JMS: template and listeners."""
+    activemq: ActiveMQSettings = ActiveMQSettings()
+    """The broker."""
+    brokers: dict[str, ActiveMQSettings] = Field(default_factory=dict)
+    """Further brokers by name; a listener names one as its container_factory."""
+    listeners: dict[str, ListenerOverride] = Field(default_factory=dict)
+    """Changes to single listeners, by their id."""
+    logging: dict[str, Level] = Field(default_factory=dict)
+    """Levels by logger name; root is all."""
+    app: dict[str, Any] = Field(default_factory=dict)
+    """The application's own settings."""
+
+    _placeholders: Placeholders | None = PrivateAttr(default=None)
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Take what is given and nothing else: load_settings reads files and environment."""
+        del settings_cls, env_settings, dotenv_settings, file_secret_settings
+        return (init_settings,)
+
+    def resolve_placeholders(self, text: str) -> str:
+        """Return `text` with `${NAME}` and `${NAME:default}` replaced.
+
+        Names are environment variables, keys (`jms.client_id`, `app.region`) and keys
+        below `app` (`region`), in this order.
+
+        Raises:
+            ConfigurationException: a name is unknown.
+        """
+        placeholders = self._placeholders
+        if placeholders is None:
+            values = self.model_dump(mode="json", exclude={"brokers": True})
+            values["activemq"].pop("password")
+            placeholders = Placeholders(values, os.environ)
+        return placeholders.resolve(text)
+
+    def with_broker_url(self, url: str) -> Self:
+        """Return the same settings for another broker."""
+        activemq = self.activemq.model_copy(update={"broker_url": url})
+        return self.model_copy(update={"activemq": activemq})

@@ -1,0 +1,1 @@
+"""What template and listeners share: resolvers, converters, headers, quality of service."""

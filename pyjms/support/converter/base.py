@@ -1,0 +1,34 @@
+"""The contract of converters."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol, runtime_checkable
+
+from pyjms.jms.api import Session
+from pyjms.jms.message import Message
+
+__all__ = ["MessageConverter"]
+
+
+@runtime_checkable
+class MessageConverter(Protocol):
+    """Turns payloads into messages and messages into payloads. Plain calls, no waiting."""
+
+    def to_message(self, payload: object, session: Session) -> Message:
+        """Return a message of `session` for `payload`.
+
+        Raises:
+            MessageConversionException: this converter has no message for it.
+        """
+        ...
+
+    def from_message(self, message: Message, target: Any = None) -> Any:
+        """Return the payload of `message`, of type `target` if one is asked for.
+
+        `target` is a type or typing form (`list[Order]`); None, `object` and `Any` leave the
+        choice to the message.
+
+        Raises:
+            MessageConversionException: the message does not fit.
+        """
+        ...

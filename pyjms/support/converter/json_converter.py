@@ -1,0 +1,199 @@
+"""JSON in a text or bytes message, with the type's id in a property. (spring-jms 5.2)
+
+Values are written and checked by pydantic: models, dataclasses, TypedDicts, dates, and
+all that `TypeAdapter` takes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from enum import Enum
+from functools import lru_cache
+from typing import Any
+
+import pydantic
+import pydantic_core
+
+from pyjms.errors import MessageConversionException
+from pyjms.jms.api import Session
+from pyjms.jms.bodies import BytesMessage, TextMessage
+from pyjms.jms.message import Message
+from pyjms.support.converter.type_ids import TypeIds, bare_type, is_open
+
+__all__ = [
+    "JsonMessageConverter",
+    "MessageType",
+    "describe_problems",
+    "type_adapter",
+    "type_name",
+]
+
+
+class MessageType(Enum):
+    """The kind of message that a converter writes. Spring: MessageType."""
+
+    BYTES = "bytes"
+    TEXT = "text"
+
+
+class JsonMessageConverter:
+    """Writes any payload as JSON and reads it back as the type that the message names.
+
+    Spring: MappingJackson2MessageConverter, JacksonJsonMessageConverter.
+
+    Args:
+        target_type: what to write: BytesMessage or TextMessage.
+        type_id_property_name: the property with the type's id; None: no id is written, and
+            reading needs a target.
+        type_id_mappings: id to type, for ids that are no Python names (Java's).
+        trusted_packages: modules whose classes may be loaded by full name.
+        encoding: of the bytes.
+        encoding_property_name: the property with the encoding, on BytesMessages.
+    """
+
+    def __init__(
+        self,
+        *,
+        target_type: MessageType = MessageType.BYTES,
+        type_id_property_name: str | None = None,
+        type_id_mappings: Mapping[str, type] | None = None,
+        trusted_packages: Iterable[str] = (),
+        encoding: str = "UTF-8",
+        encoding_property_name: str | None = None,
+    ) -> None:
+        self.target_type = MessageType(target_type)
+        self.type_id_property_name = type_id_property_name
+        self.encoding = encoding
+        self.encoding_property_name = encoding_property_name
+        self._type_ids = TypeIds(type_id_mappings, trusted_packages)
+
+    def to_message(self, payload: object, session: Session) -> Message:
+        """Return `payload` as a message of JSON.
+
+        Raises:
+            MessageConversionException: pydantic cannot write it.
+        """
+        try:
+            data = pydantic_core.to_json(payload)
+        except (pydantic_core.PydanticSerializationError, ValueError, TypeError) as error:
+            raise MessageConversionException(
+                f"Could not write a {type(payload).__qualname__} as JSON: {error}",
+                target=type(payload),
+            ) from error
+        message = self._message(data, session)
+        if self.type_id_property_name is not None:
+            message.properties[self.type_id_property_name] = self._type_ids.id_of(type(payload))
+        return message
+
+    def from_message(self, message: Message, target: Any = None) -> Any:
+        """Return the payload, of the type that the message names, else of `target`.
+
+        Raises:
+            MessageConversionException: there is no type to read it as, the id is unknown or
+                not trusted, the JSON is broken or does not fit the type.
+            ValueError: the message is neither text nor bytes.
+        """
+        data = self._json(message)
+        kind = self._type_of(message, target)
+        return _validated(data, kind, message)
+
+    def has_type_id(self, message: Message) -> bool:
+        """Whether `message` names its type."""
+        name = self.type_id_property_name
+        return name is not None and name in message.properties
+
+    def _message(self, data: bytes, session: Session) -> Message:
+        if self.target_type is MessageType.TEXT:
+            return session.create_text_message(data.decode())
+        recode = self.encoding.upper() != "UTF-8"
+        message = session.create_bytes_message(
+            data.decode().encode(self.encoding) if recode else data
+        )
+        if self.encoding_property_name is not None:
+            message.properties[self.encoding_property_name] = self.encoding
+        return message
+
+    def _json(self, message: Message) -> str | bytes:
+        if isinstance(message, TextMessage):
+            return message.text or ""
+        if not isinstance(message, BytesMessage):
+            raise ValueError(  # noqa: TRY004 - Spring's IllegalArgumentException
+                f"Unsupported message type [{type(message).__qualname__}]. JsonMessageConverter "
+                "by default only supports TextMessages and BytesMessages."
+            )
+        encoding = self.encoding
+        if self.encoding_property_name is not None:
+            encoding = message.properties.get_string(self.encoding_property_name) or encoding
+        try:
+            return message.data.decode(encoding)
+        except (LookupError, UnicodeDecodeError) as error:
+            raise MessageConversionException(
+                f"Could not read message [{message.message_id}] as {encoding}: {error}",
+                content_type="application/json",
+            ) from error
+
+    def _type_of(self, message: Message, target: Any) -> Any:
+        if not self.has_type_id(message):
+            if not is_open(target):
+                return target
+            raise MessageConversionException(
+                f"Could not find type id property [{self.type_id_property_name}] on message "
+                f"[{message.message_id}] from destination [{message.destination}]",
+                hint="ask for a type, or have the sender set the property",
+            )
+        type_id = message.properties.get_string(self.type_id_property_name or "")
+        kind = self._type_ids.find(type_id or "", target)
+        if kind is None:
+            raise MessageConversionException(
+                f"Type id [{type_id}] of message [{message.message_id}] is unknown or not trusted",
+                target=target,
+                hint="list it in type_id_mappings or trusted_packages, or ask for its type",
+            )
+        return self._narrowed(kind, target)
+
+    def _narrowed(self, kind: type, target: Any) -> Any:
+        """Return the more exact of the type named by the message and the one asked for."""
+        if is_open(target):
+            return kind
+        bare = bare_type(target)
+        return target if bare is kind or not isinstance(bare, type) else kind
+
+
+def _validated(data: str | bytes, kind: Any, message: Message) -> Any:
+    try:
+        return type_adapter(kind).validate_json(data)
+    except pydantic.ValidationError as error:
+        # The text of pydantic's error shows the input: a body has no place in an error.
+        raise MessageConversionException(
+            f"Could not convert message [{message.message_id}] to {type_name(kind)}: "
+            f"{describe_problems(error)}",
+            content_type="application/json",
+            target=kind,
+        ) from None
+
+
+def describe_problems(error: pydantic.ValidationError) -> str:
+    found = error.errors(include_url=False, include_input=False, include_context=False)
+    shown = [f"{'.'.join(map(str, e['loc'])) or 'payload'}: {e['msg']}" for e in found[:5]]
+    return "; ".join(shown) + (f"; and {len(found) - 5} more" if len(found) > 5 else "")
+
+
+def type_name(kind: Any) -> str:
+    return getattr(kind, "__qualname__", None) or str(kind)
+
+
+@lru_cache(maxsize=1024)
+def type_adapter(kind: Any) -> pydantic.TypeAdapter[Any]:
+    """Return pydantic's adapter for `kind`; making one is slow, so they are kept.
+
+    Raises:
+        MessageConversionException: pydantic does not know such a type.
+    """
+    try:
+        return pydantic.TypeAdapter(kind)
+    except pydantic.errors.PydanticUserError as error:
+        raise MessageConversionException(
+            f"Nothing can be read as {type_name(kind)}: pydantic has no schema for it",
+            target=kind,
+            hint="use a pydantic model, a dataclass or a standard type",
+        ) from error

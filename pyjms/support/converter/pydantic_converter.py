@@ -1,0 +1,97 @@
+"""The default converter: plain payloads as themselves, everything else as JSON. (design D16)"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import pydantic
+
+from pyjms.errors import MessageConversionException
+from pyjms.jms.api import Session
+from pyjms.jms.bodies import BytesMessage, TextMessage
+from pyjms.jms.message import Message
+from pyjms.support.converter.json_converter import (
+    JsonMessageConverter,
+    MessageType,
+    describe_problems,
+    type_adapter,
+    type_name,
+)
+from pyjms.support.converter.simple import SimpleMessageConverter
+from pyjms.support.converter.type_ids import bare_type, is_open
+
+__all__ = ["TYPE_ID_PROPERTY", "DefaultMessageConverter"]
+
+TYPE_ID_PROPERTY = "_type"
+
+_PLAIN = (Message, str, bytes, bytearray, memoryview, Mapping)
+
+
+class DefaultMessageConverter:
+    """SimpleMessageConverter for str, bytes and mappings; for all else JSON in a TextMessage.
+
+    A JSON message has its type's id in the property `_type`. On the way back that id must
+    be listed in `type_id_mappings`, lie in `trusted_packages`, or be the type that the
+    receiver asks for (or a subclass); where the property is missing, the type asked for
+    decides. Nothing is ever unpickled.
+    """
+
+    def __init__(
+        self,
+        *,
+        type_id_mappings: Mapping[str, type] | None = None,
+        trusted_packages: Iterable[str] = (),
+    ) -> None:
+        self._simple = SimpleMessageConverter()
+        self._json = JsonMessageConverter(
+            target_type=MessageType.TEXT,
+            type_id_property_name=TYPE_ID_PROPERTY,
+            type_id_mappings=type_id_mappings,
+            trusted_packages=trusted_packages,
+        )
+
+    def to_message(self, payload: object, session: Session) -> Message:
+        """Return `payload` as a message.
+
+        Raises:
+            MessageConversionException: it is None, or pydantic cannot write it.
+            MessageFormatException: a value of a mapping has no JMS type.
+        """
+        if payload is None or isinstance(payload, _PLAIN):
+            return self._simple.to_message(payload, session)
+        return self._json.to_message(payload, session)
+
+    def from_message(self, message: Message, target: Any = None) -> Any:
+        """Return the payload of `message` as `target`.
+
+        Raises:
+            MessageConversionException: it does not fit, or its type is not allowed.
+        """
+        wanted = bare_type(target)
+        if isinstance(wanted, type) and issubclass(wanted, Message):
+            return message
+        if isinstance(message, TextMessage | BytesMessage) and self._json.has_type_id(message):
+            return self._json.from_message(message, target)
+        payload = self._simple.from_message(message)
+        if is_open(target) or (target is wanted and type(payload) is wanted):
+            return payload
+        return _converted(payload, target, wanted, message)
+
+
+def _converted(payload: object, target: Any, wanted: Any, message: Message) -> Any:
+    adapter = type_adapter(target)
+    try:
+        if isinstance(payload, str | bytes) and wanted is not str and wanted is not bytes:
+            try:
+                return adapter.validate_json(payload)
+            except pydantic.ValidationError as error:
+                if not isinstance(payload, str) or error.errors()[0]["type"] != "json_invalid":
+                    raise
+        return adapter.validate_python(payload)
+    except pydantic.ValidationError as error:
+        raise MessageConversionException(
+            f"Could not convert the payload of message [{message.message_id}] to "
+            f"{type_name(target)}: {describe_problems(error)}",
+            target=target,
+        ) from None

@@ -1,0 +1,74 @@
+"""Text, bytes and maps, one message kind each. (spring-jms 5.1)
+
+Python objects never become ObjectMessages: those are Java's. (design D16)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from pyjms.errors import MessageConversionException
+from pyjms.jms.api import Session
+from pyjms.jms.bodies import BytesMessage, MapMessage, ObjectMessage, TextMessage
+from pyjms.jms.message import Message
+
+__all__ = ["SimpleMessageConverter"]
+
+
+class SimpleMessageConverter:
+    """str and TextMessage, bytes and BytesMessage, mappings with text keys and MapMessage.
+
+    A message passes as it is; so do, on the way in, plain and stream messages. An
+    ObjectMessage gives its bytes, unread.
+    """
+
+    def to_message(self, payload: object, session: Session) -> Message:
+        """Return `payload` as the message of its kind.
+
+        Raises:
+            MessageConversionException: it is none of the kinds, or a mapping with other keys.
+            MessageFormatException: a value of the mapping has no JMS type.
+        """
+        if isinstance(payload, Message):
+            return payload
+        if isinstance(payload, str):
+            return session.create_text_message(payload)
+        if isinstance(payload, bytes | bytearray | memoryview):
+            return session.create_bytes_message(bytes(payload))
+        if isinstance(payload, Mapping):
+            return _map_message(payload, session)
+        raise MessageConversionException(
+            f"Cannot convert object of type [{type(payload).__qualname__}] to JMS message. "
+            "Supported message payloads are: str, bytes, Mapping[str, ...].",
+            target=type(payload),
+        )
+
+    def from_message(self, message: Message, target: Any = None) -> Any:
+        """Return the payload; `target` is not looked at."""
+        del target
+        for kind, extract in _EXTRACTORS.items():
+            if isinstance(message, kind):
+                return extract(message)
+        return message
+
+
+def _map_message(payload: Mapping[Any, Any], session: Session) -> Message:
+    message = session.create_map_message()
+    for name, value in payload.items():
+        if not isinstance(name, str):
+            raise MessageConversionException(
+                "Cannot convert non-str key of type "
+                f"[{type(name).__qualname__}] to the name of a MapMessage's value",
+                hint="the keys of a map payload are texts",
+            )
+        message[name] = value
+    return message
+
+
+_EXTRACTORS: Final[dict[type[Message], Callable[[Any], object]]] = {
+    TextMessage: lambda message: message.text,
+    BytesMessage: lambda message: message.data,
+    MapMessage: lambda message: dict(message.items()),
+    ObjectMessage: lambda message: message.data,
+}

@@ -1,0 +1,99 @@
+"""Names of Python types in messages, and which of them may be turned back into types.
+
+A message never makes us import what the application has not listed: an id leads to a type
+through a mapping, through the type that the receiver asks for, or through a trusted
+package. (spring-jms 5.2.3; design D16)
+"""
+
+from __future__ import annotations
+
+import importlib
+import types
+import typing
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Annotated, Any, Final, Union
+
+__all__ = ["TypeIds", "bare_type", "is_open"]
+
+# Always readable: their JSON holds nothing but data. The id is the bare name.
+_PLAIN_TYPES: Final[dict[str, type]] = {
+    kind.__name__: kind for kind in (bool, int, float, str, list, tuple, set, dict)
+}
+
+
+class TypeIds:
+    """Gives types their ids and finds the types of ids.
+
+    `mappings` is id to type; `trusted_packages` are module names under which any class may
+    be loaded by its full name.
+    """
+
+    def __init__(
+        self, mappings: Mapping[str, type] | None = None, trusted_packages: Iterable[str] = ()
+    ) -> None:
+        self._types = dict(mappings or {})
+        self._ids = {kind: name for name, kind in self._types.items()}
+        self._trusted = tuple(trusted_packages)
+
+    def id_of(self, kind: type) -> str:
+        """Return the mapped id of `kind`, else its full name."""
+        mapped = self._ids.get(kind)
+        if mapped is not None:
+            return mapped
+        if _PLAIN_TYPES.get(kind.__name__) is kind:
+            return kind.__name__
+        return f"{kind.__module__}.{kind.__qualname__}"
+
+    def find(self, type_id: str, target: Any = None) -> type | None:
+        """Return the type that `type_id` may stand for, where `target` is asked for; or None."""
+        found = self._types.get(type_id) or _PLAIN_TYPES.get(type_id)
+        if found is not None:
+            return found
+        for kind in _family(target):
+            if self.id_of(kind) == type_id:
+                return kind
+        return self._load(type_id)
+
+    def _load(self, type_id: str) -> type | None:
+        parts = type_id.split(".")
+        for end in range(len(parts) - 1, 0, -1):
+            name = ".".join(parts[:end])
+            if not any(
+                name == package or name.startswith(f"{package}.") for package in self._trusted
+            ):
+                return None
+            try:
+                found: object = importlib.import_module(name)
+            except ModuleNotFoundError:
+                continue  # the last part may be a class that holds the next
+            for part in parts[end:]:
+                found = getattr(found, part, None)
+            return found if isinstance(found, type) else None
+        return None
+
+
+def is_open(target: Any) -> bool:
+    """Whether `target` leaves the choice to the message."""
+    return target is None or target is object or target is Any
+
+
+def bare_type(target: Any) -> Any:
+    """Return what `target` is about: the class behind Annotated and behind list[...]."""
+    while typing.get_origin(target) is Annotated:
+        target = typing.get_args(target)[0]
+    return typing.get_origin(target) or target
+
+
+def _family(target: Any) -> Iterator[type]:
+    """Yield the classes that a value of `target` can have: members of a union, subclasses."""
+    if is_open(target):
+        return
+    bare = bare_type(target)
+    if bare is Union or bare is types.UnionType:
+        for member in typing.get_args(target):
+            yield from _family(member)
+    elif isinstance(bare, type):
+        yield bare
+        children: list[type] = type.__subclasses__(bare)
+        for child in children:
+            yield from _family(child)

@@ -1,0 +1,71 @@
+"""From names to destinations. (spring-jms 3.4)"""
+
+from __future__ import annotations
+
+from typing import Final, Protocol
+
+from pyjms.jms.api import Session
+from pyjms.jms.destination import Destination
+
+__all__ = ["DestinationResolver", "DynamicDestinationResolver", "SimpleDestinationResolver"]
+
+# Names come from the application, but reply names may be many.
+_MOST_NAMES: Final = 1024
+
+
+class DestinationResolver(Protocol):
+    """Finds the destination of a name."""
+
+    def resolve_destination_name(
+        self, session: Session, destination_name: str, pub_sub_domain: bool
+    ) -> Destination:
+        """Return the topic of this name if `pub_sub_domain`, else the queue.
+
+        Raises:
+            DestinationResolutionException: there is none.
+        """
+        ...
+
+
+class DynamicDestinationResolver:
+    """Asks the session for a handle, every time."""
+
+    def resolve_destination_name(
+        self, session: Session, destination_name: str, pub_sub_domain: bool
+    ) -> Destination:
+        """Return `session.create_topic(name)` or `create_queue(name)`.
+
+        Raises:
+            ValueError: there is no session or no name.
+            InvalidDestinationException: the name is malformed.
+        """
+        if session is None:
+            raise ValueError("Session must not be None")
+        if not destination_name:
+            raise ValueError("Destination name must not be None or empty")
+        if pub_sub_domain:
+            return session.create_topic(destination_name)
+        return session.create_queue(destination_name)
+
+
+class SimpleDestinationResolver:
+    """Does so once per name, and keeps the handle: queues and topics apart."""
+
+    def __init__(self) -> None:
+        self._dynamic = DynamicDestinationResolver()
+        self._cache: dict[tuple[str, bool], Destination] = {}
+
+    def resolve_destination_name(
+        self, session: Session, destination_name: str, pub_sub_domain: bool
+    ) -> Destination:
+        """Return the destination of this name and domain; raises as the dynamic resolver does."""
+        key = (destination_name, pub_sub_domain)
+        destination = self._cache.get(key)
+        if destination is None or session is None:
+            destination = self._dynamic.resolve_destination_name(
+                session, destination_name, pub_sub_domain
+            )
+            if len(self._cache) >= _MOST_NAMES:
+                del self._cache[next(iter(self._cache))]
+            self._cache[key] = destination
+        return destination

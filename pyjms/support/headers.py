@@ -1,0 +1,123 @@
+"""Header names as handlers see them, and the mapping to JMS and back. (spring-jms 5.4)
+
+Mapping never raises: what JMS cannot take is left out, with a line in the DEBUG log.
+"""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from pyjms import _clock
+from pyjms.errors import JMSException
+from pyjms.jms.destination import Destination
+from pyjms.jms.message import Message
+from pyjms.jms.types import Long
+
+__all__ = ["JmsHeaders", "SimpleJmsHeaderMapper"]
+
+logger = logging.getLogger(__name__)
+
+
+class JmsHeaders:
+    """The names under which the JMS headers appear. Spring: JmsHeaders."""
+
+    PREFIX: Final = "jms_"
+    CORRELATION_ID: Final = "jms_correlationId"
+    DELIVERY_MODE: Final = "jms_deliveryMode"
+    DESTINATION: Final = "jms_destination"
+    EXPIRATION: Final = "jms_expiration"
+    MESSAGE_ID: Final = "jms_messageId"
+    PRIORITY: Final = "jms_priority"
+    REDELIVERED: Final = "jms_redelivered"
+    REPLY_TO: Final = "jms_replyTo"
+    TIMESTAMP: Final = "jms_timestamp"
+    TYPE: Final = "jms_type"
+
+
+CONTENT_TYPE: Final = "contentType"
+CONTENT_TYPE_PROPERTY: Final = "content_type"
+
+# Inbound: always there, or only when set.
+_ALWAYS: Final[dict[str, Callable[[Message], object]]] = {
+    JmsHeaders.DELIVERY_MODE: lambda m: m.delivery_mode,
+    JmsHeaders.EXPIRATION: lambda m: Long(m.expiration),
+    JmsHeaders.PRIORITY: lambda m: m.priority,
+    JmsHeaders.REDELIVERED: lambda m: m.redelivered,
+    JmsHeaders.TIMESTAMP: lambda m: Long(m.timestamp),
+}
+_WHEN_SET: Final[dict[str, Callable[[Message], object]]] = {
+    JmsHeaders.CORRELATION_ID: lambda m: m.correlation_id,
+    JmsHeaders.DESTINATION: lambda m: m.destination,
+    JmsHeaders.MESSAGE_ID: lambda m: m.message_id,
+    JmsHeaders.REPLY_TO: lambda m: m.reply_to,
+    JmsHeaders.TYPE: lambda m: m.type,
+}
+
+_SENT_TYPES: Final = (bool, int, float, str, bytes)
+
+
+class SimpleJmsHeaderMapper:
+    """Maps headers to JMS headers and properties, and back.
+
+    The prefixes go before property names: `inbound_prefix` on the names that handlers
+    see, `outbound_prefix` on the properties that are sent.
+    """
+
+    def __init__(self, *, inbound_prefix: str = "", outbound_prefix: str = "") -> None:
+        self.inbound_prefix = inbound_prefix
+        self.outbound_prefix = outbound_prefix
+
+    def from_headers(self, headers: Mapping[str, object], message: Message) -> None:
+        """Set the headers and properties of `message` that JMS has a place for."""
+        correlation_id = headers.get(JmsHeaders.CORRELATION_ID)
+        if isinstance(correlation_id, str | int | float) and not isinstance(correlation_id, bool):
+            message.correlation_id = str(correlation_id)
+        reply_to = headers.get(JmsHeaders.REPLY_TO)
+        if isinstance(reply_to, Destination):
+            message.reply_to = reply_to
+        kind = headers.get(JmsHeaders.TYPE)
+        if isinstance(kind, str):
+            message.type = kind
+        for name, value in headers.items():
+            if not name.startswith(JmsHeaders.PREFIX) and isinstance(value, _SENT_TYPES):
+                self._set_property(message, name, value)
+
+    def to_headers(self, message: Message) -> dict[str, Any]:
+        """Return the headers and properties of `message`, with an `id` and a `timestamp`.
+
+        As every message of Spring has them: `id` is a new UUID, `timestamp` is now, in
+        milliseconds, unless a property has that name.
+        """
+        headers: dict[str, Any] = {"id": uuid.uuid4(), "timestamp": Long(_clock.time_ms())}
+        for name, value in message.properties.items():
+            headers[self._header_name(name)] = value
+        for name, read in _ALWAYS.items():
+            headers[name] = read(message)
+        for name, read in _WHEN_SET.items():
+            value = read(message)
+            if value is not None:
+                headers[name] = value
+        return headers
+
+    def _set_property(self, message: Message, name: str, value: object) -> None:
+        try:
+            message.properties[self._property_name(name)] = value
+        except (JMSException, ValueError) as error:
+            logger.debug("Header %s cannot be sent as a JMS property: %s", name, error)
+
+    def _property_name(self, name: str) -> str:
+        if name == CONTENT_TYPE:
+            return CONTENT_TYPE_PROPERTY
+        if self.outbound_prefix and not name.startswith(self.outbound_prefix):
+            return self.outbound_prefix + name
+        return name
+
+    def _header_name(self, name: str) -> str:
+        if name == CONTENT_TYPE_PROPERTY:
+            return CONTENT_TYPE
+        if self.inbound_prefix and not name.startswith(self.inbound_prefix):
+            return self.inbound_prefix + name
+        return name

@@ -1,0 +1,1 @@
+"""The blocking face: the coroutine core, called from threads."""

@@ -1,0 +1,162 @@
+"""A clock that stands still until a test turns it, or jumps whenever everything waits.
+
+Works on asyncio and trio. Time moves from deadline to deadline, and after each one every
+task runs as far as it can, so that what happens at second 3 sees the world of second 3.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from types import TracebackType
+
+import anyio
+from anyio.lowlevel import checkpoint
+
+from pyjms import _clock
+from pyjms._wakeup import BackgroundTask, spawn
+
+__all__ = ["VirtualClock"]
+
+_SETTLE_ROUNDS = 20
+"""Turns given to the other tasks first: asking asyncio "all blocked?" too early costs 0.1 s."""
+
+
+class VirtualClock:
+    """Time for tests: `async with VirtualClock() as clock:` puts it in force.
+
+    `await clock.advance(seconds)` turns it. With `autojump=True` it turns itself to the
+    next deadline whenever all tasks are blocked; work in other threads or on sockets
+    looks like that too, so use autojump for what stays on the loop.
+    """
+
+    def __init__(
+        self,
+        *,
+        autojump: bool = False,
+        start: float = 1000.0,
+        time_ms: int = 1_700_000_000_000,
+    ) -> None:
+        self._now = start
+        self._offset_ms = time_ms - start * 1000
+        self._autojump = autojump
+        self._order = itertools.count()
+        self._deadlines: list[tuple[float, int, Callable[[], object]]] = []
+        self._dropped: set[int] = set()
+        self._added = anyio.Event()
+        self._replaced: _clock.Clock | None = None
+        self._jumper: BackgroundTask | None = None
+
+    def now(self) -> float:
+        """Virtual monotonic seconds."""
+        return self._now
+
+    def time_ms(self) -> int:
+        """Virtual wall clock in milliseconds; it moves with `now`."""
+        return round(self._now * 1000 + self._offset_ms)
+
+    async def sleep(self, seconds: float) -> None:
+        """Wait until the clock has been turned by `seconds`. Cancellable."""
+        if seconds <= 0:
+            await checkpoint()
+            return
+        woken = anyio.Event()
+        number = self._at(self._now + seconds, woken.set)
+        try:
+            await woken.wait()
+        finally:
+            self._drop(number, fired=woken.is_set())
+
+    def timeout(self, seconds: float | None) -> AbstractContextManager[_clock.TimeoutScope]:
+        """A block that is cancelled, quietly, once the clock has been turned by `seconds`."""
+        return self._timeout(seconds)
+
+    @contextmanager
+    def _timeout(self, seconds: float | None) -> Iterator[anyio.CancelScope]:
+        fired = False
+
+        def fire() -> None:
+            nonlocal fired
+            fired = True
+            scope.cancel()
+
+        with anyio.CancelScope() as scope:
+            if seconds is None:
+                yield scope
+                return
+            if seconds <= 0:
+                scope.cancel()
+                yield scope
+                return
+            number = self._at(self._now + seconds, fire)
+            try:
+                yield scope
+            finally:
+                self._drop(number, fired=fired)
+
+    async def advance(self, seconds: float) -> None:
+        """Turn the clock by `seconds`, stopping at each deadline until all tasks have settled."""
+        target = self._now + seconds
+        await self.settle()
+        while (deadline := self._next_deadline()) is not None and deadline <= target:
+            self._jump(deadline)
+            await self.settle()
+        self._now = max(self._now, target)
+        await self.settle()
+
+    async def settle(self) -> None:
+        """Wait until every other task waits for something."""
+        for _ in range(_SETTLE_ROUNDS):
+            await checkpoint()
+        await anyio.wait_all_tasks_blocked()
+
+    async def __aenter__(self) -> VirtualClock:
+        self._replaced = _clock.install(self)
+        if self._autojump:
+            self._jumper = spawn(self._jump_when_blocked, name="virtual clock")
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._replaced is not None:
+            _clock.install(self._replaced)
+        if self._jumper is not None:
+            self._jumper.cancel()
+            with anyio.CancelScope(shield=True):
+                await self._jumper.wait()
+
+    async def _jump_when_blocked(self) -> None:
+        while True:
+            await self.settle()
+            deadline = self._next_deadline()
+            if deadline is None:
+                self._added = anyio.Event()
+                await self._added.wait()
+            else:
+                self._jump(deadline)
+
+    def _at(self, deadline: float, action: Callable[[], object]) -> int:
+        number = next(self._order)
+        heapq.heappush(self._deadlines, (deadline, number, action))
+        self._added.set()
+        return number
+
+    def _drop(self, number: int, *, fired: bool) -> None:
+        if not fired:
+            self._dropped.add(number)
+
+    def _next_deadline(self) -> float | None:
+        while self._deadlines and self._deadlines[0][1] in self._dropped:
+            self._dropped.discard(heapq.heappop(self._deadlines)[1])
+        return self._deadlines[0][0] if self._deadlines else None
+
+    def _jump(self, deadline: float) -> None:
+        self._now = max(self._now, deadline)
+        while (following := self._next_deadline()) is not None and following <= deadline:
+            heapq.heappop(self._deadlines)[2]()

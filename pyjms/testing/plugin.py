@@ -1,0 +1,76 @@
+"""The pytest plugin: a real broker, in memory, for each test.
+
+Fixtures are coroutines and come alive through anyio's plugin: set `anyio_mode = "auto"`
+or mark tests with `pytest.mark.anyio`. They run on whatever backend the test runs on.
+Nothing of pyjms is imported until a fixture asks for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from pyjms.core.template import JmsTemplate
+    from pyjms.testing.app import JmsTestApp
+    from pyjms.testing.broker import EmbeddedBroker
+    from pyjms.testing.clock import VirtualClock
+
+__all__ = ["jms_app", "jms_broker", "jms_clock", "jms_template", "pyjms_broker_url"]
+
+
+@pytest.fixture
+async def jms_broker() -> AsyncIterator[EmbeddedBroker]:
+    """A broker of this test's own, in memory; `await jms_broker.drained("foo.bar")`."""
+    from pyjms.testing.broker import embedded_broker  # noqa: PLC0415
+
+    broker = embedded_broker()
+    await broker.start()
+    try:
+        yield broker
+    finally:
+        await broker.stop()
+
+
+@pytest.fixture
+def pyjms_broker_url(jms_broker: EmbeddedBroker) -> str:
+    """Where the fixtures connect to; override it to run the same tests on another broker."""
+    return jms_broker.url
+
+
+@pytest.fixture
+async def jms_template(pyjms_broker_url: str) -> AsyncIterator[JmsTemplate]:
+    """A JmsTemplate (coroutines) on the test's broker; its receives wait 5 s at most."""
+    from pyjms.client.factory import ConnectionFactory  # noqa: PLC0415
+    from pyjms.connection.caching import CachingConnectionFactory  # noqa: PLC0415
+    from pyjms.core.template import JmsTemplate  # noqa: PLC0415
+
+    # cached consumers would hold messages back from others
+    factory = CachingConnectionFactory(ConnectionFactory(pyjms_broker_url), cache_consumers=False)
+    try:
+        yield JmsTemplate(factory, receive_timeout=5.0)
+    finally:
+        await factory.destroy()
+
+
+@pytest.fixture
+async def jms_app(jms_broker: EmbeddedBroker, pyjms_broker_url: str) -> AsyncIterator[JmsTestApp]:
+    """Runs handlers on the test's broker: `await jms_app.start(module)`."""
+    from pyjms.testing.app import JmsTestApp  # noqa: PLC0415
+
+    app = JmsTestApp(jms_broker, pyjms_broker_url)
+    try:
+        yield app
+    finally:
+        await app.stop()
+
+
+@pytest.fixture
+async def jms_clock() -> AsyncIterator[VirtualClock]:
+    """Time that stands still until `await jms_clock.advance(seconds)`."""
+    from pyjms.testing.clock import VirtualClock  # noqa: PLC0415
+
+    async with VirtualClock() as clock:
+        yield clock

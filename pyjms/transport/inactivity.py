@@ -1,0 +1,117 @@
+"""Signs of life: a quiet writer sends KeepAliveInfo, a quiet reader ends the connection.
+
+One task a connection looks at a counter and a flag; commands are not timed one by one. The first
+look comes after the negotiated initial delay, then each period T: reading every T, writing
+every T/3. (ActiveMQ I2, I3; ENCODING section 16)
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from pyjms import _clock
+from pyjms._wakeup import BackgroundTask, spawn
+from pyjms.errors import ConnectionFailedException
+from pyjms.transport.base import Transport, TransportFilter
+from pyjms.wire.openwire.commands import Command, KeepAliveInfo
+from pyjms.wire.openwire.format import NegotiatedSettings
+
+__all__ = ["InactivityMonitor", "MonitoredTransport"]
+
+_SHORTEST_DIVIDED = 0.003  # a T of 3 ms or less is not divided for the write check
+
+
+class MonitoredTransport(Protocol):
+    """The counters that the monitor looks at."""
+
+    @property
+    def received_bytes(self) -> int: ...
+    @property
+    def writing(self) -> bool: ...
+    @property
+    def reading_paused(self) -> bool: ...
+    def fail(self, error: BaseException) -> None: ...
+
+
+class InactivityMonitor(TransportFilter):
+    """Keeps a connection alive and notices when the peer does not."""
+
+    def __init__(
+        self,
+        next_transport: Transport,
+        monitored: MonitoredTransport,
+        *,
+        use_keep_alive: bool = True,
+        keep_alive_response_required: bool = False,
+    ) -> None:
+        super().__init__(next_transport)
+        self._monitored = monitored
+        self._use_keep_alive = use_keep_alive
+        self._response_required = keep_alive_response_required
+        self._task: BackgroundTask | None = None
+        self._wrote = True  # WireFormatInfo, before the first look
+
+    def oneway(self, command: Command) -> None:
+        self._wrote = True
+        self.next.oneway(command)
+
+    def monitor(self, settings: NegotiatedSettings) -> None:
+        """Begin, with what was negotiated; a duration of 0 means no monitoring."""
+        duration = settings.max_inactivity_duration
+        if duration > 0 and self._task is None:
+            self._task = spawn(
+                self._watch,
+                duration,
+                settings.max_inactivity_duration_inital_delay,
+                name=f"pyjms {self.remote_address} inactivity monitor",
+                on_error=self._monitored.fail,
+            )
+
+    async def stop(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await self._task.wait()
+        await self.next.stop()
+
+    def on_command(self, command: Command) -> None:
+        if isinstance(command, KeepAliveInfo):
+            if command.response_required:
+                self.next.oneway(KeepAliveInfo(command.command_id, response_required=False))
+            return
+        self.listener.on_command(command)
+
+    def on_exception(self, error: Exception) -> None:
+        if self._task is not None:
+            self._task.cancel()
+        self.listener.on_exception(error)
+
+    async def _watch(self, duration: float, initial_delay: float) -> None:
+        write_period = duration / 3 if duration > _SHORTEST_DIVIDED else duration
+        monitored = self._monitored
+        received = -1
+        next_write = next_read = _clock.now() + initial_delay
+        while True:
+            await _clock.sleep(max(0.0, min(next_write, next_read) - _clock.now()))
+            now = _clock.now()
+            if now >= next_write:
+                if not self._wrote and not monitored.writing:
+                    self._send_keep_alive()
+                self._wrote = False
+                # from now, not from when it was due: after a long halt no two looks come at once
+                next_write = now + write_period
+            if now >= next_read:
+                if received == monitored.received_bytes and not monitored.reading_paused:
+                    monitored.fail(
+                        ConnectionFailedException(
+                            f"Channel was inactive for too (>{duration * 1000:.0f}) long: "
+                            f"{self.remote_address}",
+                            hint="wireFormat.maxInactivityDuration (ms) sets the limit, 0 none",
+                        )
+                    )
+                    return
+                received = monitored.received_bytes
+                next_read = now + duration
+
+    def _send_keep_alive(self) -> None:
+        if self._use_keep_alive:
+            self.next.oneway(KeepAliveInfo(0, response_required=self._response_required))

@@ -1,0 +1,143 @@
+"""Commands handed over inside one process: a deque that a task empties.
+
+Used by transports without a socket. A command put in while another is being delivered
+waits its turn, so two ends that answer each other never nest. A long burst yields to the
+loop now and then.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable
+from typing import Generic, TypeVar
+
+import anyio
+from anyio.lowlevel import checkpoint
+
+from pyjms._wakeup import BackgroundTask, spawn
+from pyjms.errors import ConnectionFailedException, ProtocolViolation
+
+__all__ = ["HIGH_WATER", "LOW_WATER", "Inbox"]
+
+logger = logging.getLogger(__name__)
+
+HIGH_WATER = 2000  # commands; ActiveMQ's asyncQueueDepth
+LOW_WATER = 500
+_BURST = 256
+
+T = TypeVar("T")
+
+
+class Inbox(Generic[T]):
+    """What has come in and waits for delivery. Belongs to one loop."""
+
+    def __init__(
+        self,
+        deliver: Callable[[T], None],
+        on_end: Callable[[Exception], None],
+        name: str,
+    ) -> None:
+        self._deliver = deliver
+        self._on_end = on_end
+        self._queue: deque[T] = deque()
+        self._end: Exception | None = None
+        self._stopped = False
+        self._wake = anyio.Event()
+        self._resumed: anyio.Event | None = None
+        self._room: anyio.Event | None = None
+        self._name = name
+        self._task: BackgroundTask | None = None
+
+    @property
+    def congested(self) -> bool:
+        """Whether more waits than should: the sender had better wait for `drained`."""
+        return len(self._queue) > HIGH_WATER
+
+    def start(self) -> None:
+        """Begin to deliver; what was put in earlier comes first."""
+        if self._task is None and not self._stopped:
+            self._task = spawn(self._run, name=self._name, on_error=self._failed)
+
+    def put(self, item: T) -> None:
+        """Have `item` delivered, after all that came before; dropped once nobody delivers."""
+        if self._stopped:
+            return
+        if not self._queue:
+            self._wake.set()
+        self._queue.append(item)
+
+    def end(self, error: Exception) -> None:
+        """After what waits was delivered, report `error` as the end."""
+        if self._end is None:
+            self._end = error
+            self._wake.set()
+            self.resume()
+
+    async def drained(self) -> None:
+        """Wait until the queue is short again, or nobody delivers any more."""
+        while self.congested and not self._stopped:
+            if self._room is None:
+                self._room = anyio.Event()
+            await self._room.wait()
+
+    def pause(self) -> None:
+        """Deliver nothing after the command in hand."""
+        if self._resumed is None and self._end is None:
+            self._resumed = anyio.Event()
+
+    def resume(self) -> None:
+        """Deliver again."""
+        if self._resumed is not None:
+            self._resumed.set()
+            self._resumed = None
+
+    async def stop(self) -> None:
+        """Drop what waits and end the task."""
+        self._close()
+        if self._task is not None:
+            self._task.cancel()
+            await self._task.wait()
+
+    def _close(self) -> None:
+        self._stopped = True
+        self._queue.clear()
+        self._make_room()
+
+    def _make_room(self) -> None:
+        if self._room is not None:
+            self._room.set()
+            self._room = None
+
+    async def _run(self) -> None:
+        queue = self._queue
+        deliver = self._deliver
+        left = _BURST
+        while True:
+            while queue:
+                while self._resumed is not None:
+                    await self._resumed.wait()
+                deliver(queue.popleft())
+                left -= 1
+                if left <= 0:
+                    left = _BURST
+                    if self._room is not None and len(queue) <= LOW_WATER:
+                        self._make_room()
+                    await checkpoint()
+            self._make_room()
+            if self._end is not None:
+                self._close()
+                self._on_end(self._end)
+                return
+            self._wake = anyio.Event()
+            await self._wake.wait()
+
+    def _failed(self, error: BaseException) -> None:
+        self._close()
+        if isinstance(error, ProtocolViolation):
+            self._on_end(error)
+            return
+        logger.error("%s: a listener failed", self._name, exc_info=error)
+        failure = ConnectionFailedException(f"{self._name}: a listener failed: {error!r}")
+        failure.__cause__ = failure.linked_exception = error
+        self._on_end(failure)

@@ -1,0 +1,129 @@
+"""WireFormatInfo first, in both directions; nothing else passes before the peer's has come.
+
+`start()` returns when both sides know the settings. Commands given earlier wait here and
+follow at once. (ActiveMQ I1; ENCODING section 6)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import anyio
+
+from pyjms import _clock
+from pyjms.errors import ConnectionFailedException, RemoteProtocolError
+from pyjms.transport.base import Transport, TransportFilter
+from pyjms.wire.openwire.commands import Command, WireFormatInfo
+from pyjms.wire.openwire.format import NegotiatedSettings, OpenWireFormat
+
+__all__ = ["WireFormatNegotiator"]
+
+_MAGIC = b"ActiveMQ"
+_MAX_WAITING = 1000  # commands before the negotiation ended; a client has hardly any
+
+
+class WireFormatNegotiator(TransportFilter):
+    """Agrees with the peer on version, encoding, frame size and life signs."""
+
+    def __init__(
+        self,
+        next_transport: Transport,
+        wire_format: OpenWireFormat,
+        *,
+        timeout: float | None,
+        minimum_version: int = 0,
+        on_negotiated: Callable[[NegotiatedSettings], None] | None = None,
+    ) -> None:
+        super().__init__(next_transport)
+        self.wire_format = wire_format
+        self._timeout = timeout
+        self._minimum_version = minimum_version
+        self._on_negotiated = on_negotiated
+        self._ready = False
+        self._waiting: list[Command] = []
+        self._decided = anyio.Event()
+        self._error: Exception | None = None
+
+    async def start(self) -> None:
+        """Start what is below, send our WireFormatInfo and wait for the peer's.
+
+        Raises:
+            ConnectionFailedException: it did not come in time, or the connection broke.
+            RemoteProtocolError: the peer speaks something else, or too old a version.
+        """
+        await self.next.start()
+        try:
+            if self._error is None:
+                self.next.oneway(self.wire_format.local_info())
+            with _clock.timeout(self._timeout):
+                await self._decided.wait()
+            if self._error is not None:
+                raise self._error
+            if not self._ready:
+                raise ConnectionFailedException(
+                    "Wire format negotiation timeout: peer did not send his wire format.",
+                    hint=f"{self.remote_address} may be no OpenWire port",
+                )
+        except BaseException:
+            with anyio.CancelScope(shield=True):
+                await self.next.stop()
+            raise
+
+    def oneway(self, command: Command) -> None:
+        if self._ready:
+            self.next.oneway(command)
+        elif self._error is not None:
+            raise ConnectionFailedException(str(self._error)) from self._error
+        elif len(self._waiting) >= _MAX_WAITING:
+            raise ConnectionFailedException(
+                f"{self.remote_address} has not sent its wire format yet, and "
+                f"{_MAX_WAITING} commands wait for it"
+            )
+        else:
+            self._waiting.append(command)
+
+    def on_command(self, command: Command) -> None:
+        if self._ready:
+            self.listener.on_command(command)
+        elif isinstance(command, WireFormatInfo):
+            self._negotiate(command)
+        else:
+            self._refuse(
+                RemoteProtocolError(
+                    f"{self.remote_address} sent {type(command).__name__} before its wire format"
+                )
+            )
+
+    def on_exception(self, error: Exception) -> None:
+        self._error = self._error or error
+        if self._decided.is_set():
+            self.listener.on_exception(error)
+        else:
+            self._decided.set()  # start() raises it; the listener was promised no transport yet
+
+    def _negotiate(self, info: WireFormatInfo) -> None:
+        if info.magic != _MAGIC:
+            self._refuse(RemoteProtocolError("Remote wire format magic is invalid"))
+            return
+        if info.version < self._minimum_version:
+            self._refuse(
+                RemoteProtocolError(
+                    f"Remote wire format ({info.version}) is lower the minimum version required "
+                    f"({self._minimum_version})"
+                )
+            )
+            return
+        if self.wire_format.negotiated is None:
+            self.wire_format.negotiate(info)
+        settings = self.wire_format.negotiated
+        if settings is not None and self._on_negotiated is not None:
+            self._on_negotiated(settings)
+        self._ready = True
+        waiting, self._waiting = self._waiting, []
+        for command in waiting:
+            self.next.oneway(command)
+        self._decided.set()
+
+    def _refuse(self, error: RemoteProtocolError) -> None:
+        self._error = self._error or error
+        self._decided.set()

@@ -1,0 +1,80 @@
+"""Which transport a URL's scheme means: built in, or found through `pyjms.transports`.
+
+Built-ins come first and cost no scan of the installed packages. A registered factory is a
+`Callable[[TransportURI], RequestTransport]`. (ActiveMQ U2, U3)
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from importlib.metadata import entry_points
+
+from pyjms.errors import UnsupportedOperationException
+from pyjms.transport.base import RequestTransport
+from pyjms.transport.chain import tcp_transport
+from pyjms.transport.mock import mock_transport
+from pyjms.transport.uri import TransportURI, could_not_create
+
+__all__ = ["GROUP", "TransportFactory", "create_transport", "known_schemes", "register"]
+
+TransportFactory = Callable[[TransportURI], RequestTransport]
+GROUP = "pyjms.transports"
+
+_factories: dict[str, TransportFactory] = {
+    "tcp": tcp_transport,
+    "nio": tcp_transport,
+    "auto": tcp_transport,
+    "auto+nio": tcp_transport,
+    "mock": mock_transport,
+}
+_NOT_BUILT = {
+    **dict.fromkeys(
+        ("failover", "fanout", "discovery", "static", "peer"),
+        "name one broker with tcp://host:port",
+    ),
+    **dict.fromkeys(("ssl", "nio+ssl", "auto+ssl", "auto+nio+ssl"), "use tcp://host:port"),
+    **dict.fromkeys(("udp", "multicast", "http", "https", "ws", "wss"), "use tcp://host:port"),
+}
+"""ActiveMQ's schemes that this version does not speak, and what to do instead."""
+
+
+def register(scheme: str, factory: TransportFactory) -> None:
+    """Make `factory` the one for `scheme` in this process."""
+    _factories[scheme] = factory
+
+
+def create_transport(uri: TransportURI | str) -> RequestTransport:
+    """The whole chain of filters for `uri`, not started.
+
+    Raises:
+        ConfigurationException: nobody knows the scheme, or an option is wrong.
+        UnsupportedOperationException: ActiveMQ knows the scheme, this version does not.
+    """
+    if isinstance(uri, str):
+        uri = TransportURI.parse(uri)
+    factory = _factories.get(uri.scheme) or _installed(uri.scheme)
+    if factory is not None:
+        return factory(uri)
+    if uri.scheme in _NOT_BUILT:
+        raise UnsupportedOperationException(
+            f"Could not create Transport. Reason: {uri.scheme}: is not built into this version",
+            hint=_NOT_BUILT[uri.scheme],
+        )
+    raise could_not_create(
+        f"Transport scheme NOT recognized: [{uri.scheme}]",
+        hint=f"known are {', '.join(known_schemes())}; write a URL such as tcp://localhost:61616",
+    )
+
+
+def known_schemes() -> list[str]:
+    """All schemes that `create_transport` takes, sorted."""
+    return sorted({*_factories, *(point.name for point in entry_points(group=GROUP))})
+
+
+@functools.cache
+def _installed(scheme: str) -> TransportFactory | None:
+    for point in entry_points(group=GROUP, name=scheme):
+        factory: TransportFactory = point.load()
+        return factory
+    return None

@@ -1,0 +1,68 @@
+"""A broker's exceptions as ours: Java class name to class. (ENCODING sections 5 and 14)
+
+Brokers of 5.x say `javax.jms`, those of 6.x `jakarta.jms`. A class that nobody knows is a
+plain JMSException with the same text.
+"""
+
+from __future__ import annotations
+
+import re
+
+from pyjms import errors
+from pyjms.errors import JMSException, XAException
+from pyjms.wire.openwire.commands import Throwable
+
+__all__ = ["from_throwable"]
+
+_JMS = (
+    "IllegalStateException",
+    "InvalidClientIDException",
+    "InvalidDestinationException",
+    "InvalidSelectorException",
+    "JMSException",
+    "JMSSecurityException",
+    "MessageEOFException",
+    "MessageFormatException",
+    "MessageNotReadableException",
+    "MessageNotWriteableException",
+    "ResourceAllocationException",
+    "TransactionInProgressException",
+    "TransactionRolledBackException",
+)
+_CLASSES: dict[str, type[JMSException]] = {
+    **{f"{prefix}.jms.{n}": getattr(errors, n) for prefix in ("javax", "jakarta") for n in _JMS},
+    "java.lang.SecurityException": errors.JMSSecurityException,
+    "java.lang.IllegalStateException": errors.IllegalStateException,
+    "java.lang.UnsupportedOperationException": errors.UnsupportedOperationException,
+    "javax.transaction.xa.XAException": XAException,
+    "org.apache.activemq.ConfigurationException": errors.ConfigurationException,
+    "org.apache.activemq.ConnectionClosedException": errors.ConnectionClosedException,
+    "org.apache.activemq.DestinationDoesNotExistException": (
+        errors.DestinationDoesNotExistException
+    ),
+    "org.apache.activemq.transport.RequestTimedOutIOException": errors.RequestTimeoutException,
+}
+_XA_CODE = re.compile(r"xaErrorCode:(-?\d+)")
+_MAX_CAUSES = 10  # a peer decides how long the chain is
+
+
+def from_throwable(throwable: Throwable | None) -> JMSException:
+    """The exception to raise for what the broker sent; its causes hang on `linked_exception`."""
+    return _build(throwable, _MAX_CAUSES)
+
+
+def _build(throwable: Throwable | None, causes: int) -> JMSException:
+    if throwable is None:
+        return JMSException("The broker refused the command and gave no reason")
+    text = throwable.message or ""
+    kind = _CLASSES.get(throwable.class_name or "")
+    if kind is None:
+        error = JMSException(text or str(throwable.class_name))
+    elif kind is XAException:
+        code = _XA_CODE.search(text)
+        error = XAException(text, xa_error_code=int(code.group(1)) if code else 0)
+    else:
+        error = kind(text)
+    if throwable.cause is not None and causes > 0:
+        error.linked_exception = error.__cause__ = _build(throwable.cause, causes - 1)
+    return error

@@ -1,0 +1,254 @@
+"""Commands over a TCP socket; the same class serves a client's socket and an accepted one.
+
+A reader task turns chunks into commands and hands them up by plain calls; a writer task
+sends what `oneway` encoded. Both run until the socket breaks or `stop()`; the first error
+ends the transport and goes to `listener.on_exception`, once.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+import struct
+
+import anyio
+from anyio.abc import ByteStream, SocketAttribute
+
+from pyjms import _clock
+from pyjms._wakeup import BackgroundTask, spawn
+from pyjms.errors import ConnectionFailedException, ProtocolViolation
+from pyjms.transport.base import Transport, TransportListener
+from pyjms.transport.options import TcpOptions
+from pyjms.transport.writer import CoalescingWriter
+from pyjms.wire.openwire.commands import Command
+from pyjms.wire.openwire.format import OpenWireFormat
+
+__all__ = ["CLOSE_TIMEOUT", "TcpTransport", "connect"]
+
+logger = logging.getLogger(__name__)
+
+CLOSE_TIMEOUT = 5.0
+"""Seconds that `stop()` lets a slow peer take what is queued."""
+_CHUNK = 65536
+
+
+async def connect(host: str, port: int, options: TcpOptions, url: str) -> ByteStream:
+    """Open a socket to a broker.
+
+    Raises:
+        ConnectionFailedException: nobody answers there, or not within connectionTimeout.
+    """
+    if options.use_local_host and host == socket.gethostname():
+        host = "localhost"
+    try:
+        with _clock.timeout(options.connection_timeout):
+            return await anyio.connect_tcp(host, port)
+    except OSError as error:
+        raise ConnectionFailedException(
+            f"Could not connect to broker URL: {url}. Reason: {_reason(error)}",
+            hint="is a broker running there, and is the port right?",
+        ) from error
+    raise ConnectionFailedException(
+        f"Could not connect to broker URL: {url}. Reason: no answer within "
+        f"{options.connection_timeout:g} s",
+        hint="option connectionTimeout (ms) says how long to try",
+    )
+
+
+def _reason(error: OSError) -> str:
+    """The system's words; of several addresses tried, the last one's."""
+    cause = error.__cause__
+    if isinstance(cause, BaseExceptionGroup):
+        cause = cause.exceptions[-1]
+    found = cause if isinstance(cause, OSError) else error
+    if found.errno is not None and found.errno > 0:
+        return os.strerror(found.errno)  # asyncio and trio word it differently
+    return found.strerror or str(found)
+
+
+class TcpTransport(Transport):
+    """Moves commands over one connected socket, or one that `start()` connects."""
+
+    def __init__(
+        self,
+        wire_format: OpenWireFormat,
+        options: TcpOptions,
+        *,
+        stream: ByteStream | None = None,
+        url: str = "",
+        host: str = "",
+        port: int = 0,
+    ) -> None:
+        self.wire_format = wire_format
+        self.options = options
+        self.received_bytes = 0
+        self._stream = stream
+        self._url = url
+        self._host = host
+        self._port = port
+        self._remote = _peer(stream) if stream is not None else f"tcp://{host}:{port}"
+        self._writer: CoalescingWriter | None = None
+        self._reader_task: BackgroundTask | None = None
+        self._writer_task: BackgroundTask | None = None
+        self._closer_task: BackgroundTask | None = None
+        self._error: Exception | None = None
+        self._stopped = False
+        self._resumed: anyio.Event | None = None
+
+    @property
+    def remote_address(self) -> str:
+        return self._remote
+
+    @property
+    def writing(self) -> bool:
+        """Whether a send is under way: the socket takes no more for now."""
+        return self._writer is not None and self._writer.sending > 0
+
+    @property
+    def reading_paused(self) -> bool:
+        """Whether our own side asked the reader to wait."""
+        return self._resumed is not None
+
+    async def start(self) -> None:
+        if self._stopped:
+            raise ConnectionFailedException(f"The transport to {self._remote} was stopped")
+        if self._stream is None:
+            self._stream = await connect(self._host, self._port, self.options, self._url)
+        _apply(self._stream, self.options)
+        self._writer = CoalescingWriter(self._stream)
+        name = f"pyjms {self._remote}"
+        self._writer_task = spawn(self._writer.run, name=f"{name} writer", on_error=self.fail)
+        self._reader_task = spawn(
+            self._read, self._stream, self.listener, name=f"{name} reader", on_error=self.fail
+        )
+
+    async def stop(self) -> None:
+        if self._stopped:
+            return
+        self._stopped = True
+        reader, writer, stream = self._reader_task, self._writer_task, self._stream
+        try:
+            if reader is not None:
+                reader.cancel()
+                await reader.wait()
+            if self._writer is not None and writer is not None:
+                self._writer.finish()
+                with _clock.timeout(CLOSE_TIMEOUT) as flushing:
+                    await writer.wait()
+                if flushing.cancelled_caught:
+                    logger.warning("%s took no data while closing; dropped the rest", self._remote)
+        finally:
+            if self._writer is not None:
+                self._writer.abandon()
+            if writer is not None:
+                writer.cancel()
+            if stream is not None:
+                with anyio.CancelScope(shield=True):
+                    await anyio.aclose_forcefully(stream)
+                    for task in (writer, self._closer_task):
+                        if task is not None:
+                            await task.wait()
+
+    def oneway(self, command: Command) -> None:
+        writer = self._writer
+        if writer is None or self._stopped or self._error is not None:
+            raise self._unusable()
+        idle = not writer.buffer
+        self.wire_format.encode_into(writer.buffer, command)
+        if idle:
+            writer.wake()
+
+    @property
+    def congested(self) -> bool:
+        return self._writer is not None and self._writer.congested
+
+    async def drained(self) -> None:
+        if self._writer is not None:
+            await self._writer.drained()
+
+    def pause_reading(self) -> None:
+        if self._resumed is None:
+            self._resumed = anyio.Event()
+
+    def resume_reading(self) -> None:
+        if self._resumed is not None:
+            self._resumed.set()
+            self._resumed = None
+
+    def set_tcp_no_delay(self, on: bool) -> None:
+        """Switch Nagle's algorithm off or on, as negotiated, unless an option said otherwise."""
+        if self._stream is not None and self.options.tcp_no_delay is None:
+            _set(self._stream, socket.IPPROTO_TCP, socket.TCP_NODELAY, int(on))
+
+    def fail(self, error: BaseException) -> None:
+        """End the transport because of `error`: the listener hears of it, once, unless stopped."""
+        if self._error is not None or self._stopped:
+            return
+        self._error = failure = self._as_failure(error)
+        if self._writer is not None:
+            self._writer.abandon()
+        for task in (self._reader_task, self._writer_task):
+            if task is not None:
+                task.cancel()
+        if self._stream is not None:
+            self._closer_task = spawn(
+                anyio.aclose_forcefully, self._stream, name=f"pyjms {self._remote} closer"
+            )
+        self.listener.on_exception(failure)
+
+    async def _read(self, stream: ByteStream, listener: TransportListener) -> None:
+        receive_data = self.wire_format.receive_data
+        deliver = listener.on_command
+        while True:
+            data = await stream.receive(_CHUNK)
+            self.received_bytes += len(data)
+            for command in receive_data(data):
+                while self._resumed is not None:
+                    await self._resumed.wait()
+                deliver(command)
+
+    def _as_failure(self, error: BaseException) -> Exception:
+        if isinstance(error, ProtocolViolation | ConnectionFailedException):
+            return error
+        if isinstance(error, anyio.EndOfStream):
+            reason = "the peer closed the connection"
+        elif isinstance(error, anyio.BrokenResourceError | anyio.ClosedResourceError | OSError):
+            reason = str(error.__cause__ or error) or "the connection broke"
+        else:
+            logger.error("A listener of %s failed", self._remote, exc_info=error)
+            reason = f"a listener failed: {error!r}"
+        failure = ConnectionFailedException(f"{self._remote}: {reason}")
+        failure.__cause__ = failure.linked_exception = error
+        return failure
+
+    def _unusable(self) -> ConnectionFailedException:
+        why = self._error or ("it was stopped" if self._stopped else "it is not started")
+        return ConnectionFailedException(f"Cannot send to {self._remote}: {why}")
+
+
+def _peer(stream: ByteStream) -> str:
+    address = stream.extra(SocketAttribute.remote_address, None)  # noqa: S610 - not Django
+    if not isinstance(address, tuple):
+        return "tcp://unknown"
+    host = f"[{address[0]}]" if ":" in address[0] else address[0]
+    return f"tcp://{host}:{address[1]}"
+
+
+def _apply(stream: ByteStream, options: TcpOptions) -> None:
+    size = options.socket_buffer_size
+    _set(stream, socket.SOL_SOCKET, socket.SO_SNDBUF, options.send_buffer_size or size)
+    _set(stream, socket.SOL_SOCKET, socket.SO_RCVBUF, options.receive_buffer_size or size)
+    _set(stream, socket.SOL_SOCKET, socket.SO_KEEPALIVE, int(options.keep_alive))
+    if options.tcp_no_delay is not None:
+        _set(stream, socket.IPPROTO_TCP, socket.TCP_NODELAY, int(options.tcp_no_delay))
+    if options.so_linger is not None:
+        on = int(options.so_linger >= 0)
+        linger = struct.pack("ii", on, max(options.so_linger, 0))
+        _set(stream, socket.SOL_SOCKET, socket.SO_LINGER, linger)
+
+
+def _set(stream: ByteStream, level: int, option: int, value: int | bytes) -> None:
+    raw = stream.extra(SocketAttribute.raw_socket, None)  # noqa: S610 - not Django
+    if raw is not None:
+        raw.setsockopt(level, option, value)

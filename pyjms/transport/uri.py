@@ -1,0 +1,246 @@
+"""Broker URLs as ActiveMQ spells them: `tcp://host:port?name=value`, `failover:(a,b)?name=value`.
+
+Pure text: nothing here connects or knows which options exist. Passwords never show in
+`str()` or `repr()` of a parsed URL. (ActiveMQ U1, U3, N21, F9, B16)
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from urllib.parse import unquote, unquote_plus
+
+from pyjms.errors import ConfigurationException
+
+__all__ = [
+    "DEFAULT_PORT",
+    "TransportURI",
+    "could_not_create",
+    "default_broker_url",
+    "did_you_mean",
+    "parse_broker_uri",
+]
+
+DEFAULT_PORT = 61616
+COMPOSITE_SCHEMES = frozenset({"failover", "fanout", "discovery", "static", "broker"})
+"""Schemes that list other URLs even without brackets."""
+
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
+_HOST_VARIABLES = ("org.apache.activemq.AMQ_HOST", "AMQ_HOST")
+_PORT_VARIABLES = ("org.apache.activemq.AMQ_PORT", "AMQ_PORT")
+_BIND_VARIABLES = ("org.apache.activemq.BROKER_BIND_URL", "BROKER_BIND_URL")
+
+
+@dataclass(frozen=True)
+class TransportURI:
+    """A parsed broker URL.
+
+    `location` is what stands between the scheme and the `?`, without slashes in front and
+    without user and password; `components` are the URLs inside a composite.
+    """
+
+    scheme: str
+    location: str = ""
+    options: Mapping[str, str] = field(default_factory=dict)
+    components: tuple[TransportURI, ...] = ()
+    path: str = ""
+    """A composite's `/name` after the bracket."""
+
+    @classmethod
+    def parse(cls, text: str) -> TransportURI:
+        """Read `text`.
+
+        Raises:
+            ConfigurationException: no scheme, a bracket or an option that is not closed.
+        """
+        text = text.strip()
+        match = _SCHEME.match(text)
+        if match is None:
+            raise could_not_create(
+                f"Transport not scheme specified: [{_redact(text)}]",
+                hint="write a broker URL such as tcp://localhost:61616",
+            )
+        scheme = match.group()[:-1].lower()
+        rest = text[match.end() :]
+        bare = rest.removeprefix("//")
+        if bare.startswith("("):
+            return _composite(scheme, bare, text)
+        if scheme in COMPOSITE_SCHEMES:
+            return cls(scheme, "", {}, _components(bare, text))
+        location, mark, query = rest.partition("?")
+        location = location.removeprefix("//").rpartition("@")[2]
+        return cls(scheme, location, parse_query(query, text) if mark else {})
+
+    @property
+    def host(self) -> str:
+        """The host of the location; "" if none is named. IPv6 comes without its brackets."""
+        authority = self.location.partition("/")[0]
+        if authority.startswith("["):
+            return authority[1:].partition("]")[0]
+        return authority.partition(":")[0]
+
+    @property
+    def port(self) -> int | None:
+        """The port of the location, None if it has none.
+
+        Raises:
+            ConfigurationException: it is no number from 0 to 65535.
+        """
+        authority = self.location.partition("/")[0]
+        if authority.startswith("["):
+            authority = authority.partition("]")[2]
+        text = authority.partition(":")[2]
+        return parse_port(text, str(self)) if text else None
+
+    def split_options(self, prefix: str) -> tuple[dict[str, str], TransportURI]:
+        """The options whose names start with `prefix`, without it, and the URL without them."""
+        taken = {k[len(prefix) :]: v for k, v in self.options.items() if k.startswith(prefix)}
+        left = {k: v for k, v in self.options.items() if not k.startswith(prefix)}
+        return taken, replace(self, options=left)
+
+    def __str__(self) -> str:
+        if self.components:
+            body = f"({','.join(map(str, self.components))}){self.path}"
+        else:
+            body = f"//{self.location}"
+        shown = (
+            f"{k}={'***' if k.lower().endswith('password') else v}" for k, v in self.options.items()
+        )
+        return f"{self.scheme}:{body}" + ("?" + "&".join(shown) if self.options else "")
+
+    def __repr__(self) -> str:
+        return f"TransportURI({str(self)!r})"
+
+
+def parse_query(query: str, whole: str) -> dict[str, str]:
+    """Read `a=b&c=d`, values URL-decoded.
+
+    Raises:
+        ConfigurationException: a part is not key=value.
+    """
+    options: dict[str, str] = {}
+    for part in query.split("&"):
+        if not part:
+            continue
+        key, equals, value = part.partition("=")
+        if not key or not equals:
+            raise could_not_create(
+                f"Option {part!r} of {_redact(whole)} is not key=value",
+                hint="write options as ?name=value&name=value",
+            )
+        options[unquote(key)] = unquote_plus(value)
+    return options
+
+
+def parse_port(text: str, whole: str) -> int:
+    """The port that `text` is.
+
+    Raises:
+        ConfigurationException: it is no number from 0 to 65535.
+    """
+    if text.isascii() and text.isdigit() and int(text) <= 65535:
+        return int(text)
+    raise ConfigurationException(
+        f"Invalid port '{text}' in {_redact(whole)}", hint="a port is a number from 1 to 65535"
+    )
+
+
+def default_broker_url(environ: Mapping[str, str] | None = None) -> str:
+    """`tcp://localhost:61616`, as AMQ_HOST, AMQ_PORT, BROKER_BIND_URL of the environment change it.
+
+    Each is looked up with the prefix `org.apache.activemq.` first; empty counts as not set. (F9)
+
+    Raises:
+        ConfigurationException: the port is no number.
+    """
+    env = os.environ if environ is None else environ
+    bind = _first(env, _BIND_VARIABLES)
+    if bind:
+        return bind
+    host = _first(env, _HOST_VARIABLES) or "localhost"
+    port = _first(env, _PORT_VARIABLES)
+    number = parse_port(port, f"the environment variable AMQ_PORT={port}") if port else DEFAULT_PORT
+    return f"tcp://{f'[{host}]' if ':' in host else host}:{number}"
+
+
+def parse_broker_uri(text: str) -> TransportURI:
+    """Read the URI of a broker to make: `broker:(connector,...)/name?attribute=value`. (B12, B16)
+
+    Raises:
+        ConfigurationException: no scheme, or another one than `broker`.
+    """
+    if _SCHEME.match(text.strip()) is None:
+        raise ConfigurationException(
+            f"Invalid broker URI, no scheme specified: {_redact(text)}",
+            hint="write broker:(tcp://localhost:61616)/name?persistent=false",
+        )
+    uri = TransportURI.parse(text)
+    if uri.scheme != "broker":
+        raise ConfigurationException(
+            f"Could not load {uri.scheme} factory: broker URIs start with 'broker:'",
+            hint="write broker:(tcp://localhost:61616)/name?persistent=false",
+        )
+    return uri
+
+
+def could_not_create(reason: str, *, hint: str = "") -> ConfigurationException:
+    """The error of a URL that leads to no transport."""
+    return ConfigurationException(f"Could not create Transport. Reason: {reason}", hint=hint)
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """`did you mean 'x'?` for the known name nearest to `name`, else ""."""
+    by_lower = {k.lower(): k for k in known}
+    near = difflib.get_close_matches(name.lower(), by_lower, n=1, cutoff=0.6)
+    return f"did you mean '{by_lower[near[0]]}'?" if near else ""
+
+
+def _first(env: Mapping[str, str], names: tuple[str, ...]) -> str:
+    return next((env[name] for name in names if env.get(name)), "")
+
+
+def _composite(scheme: str, bare: str, whole: str) -> TransportURI:
+    end = _closing(bare, whole)
+    rest = bare[end + 1 :]
+    path, mark, query = rest.partition("?")
+    if path and not path.startswith("/"):
+        raise could_not_create(
+            f"Unexpected {path!r} after the closing bracket in {_redact(whole)}",
+            hint="options of a composite come after the bracket: failover:(a,b)?name=value",
+        )
+    options = parse_query(query, whole) if mark else {}
+    return TransportURI(scheme, "", options, _components(bare[1:end], whole), path)
+
+
+def _closing(bare: str, whole: str) -> int:
+    depth = 0
+    for match in re.finditer(r"[()]", bare):
+        depth += 1 if match.group() == "(" else -1
+        if depth == 0:
+            return match.start()
+    raise could_not_create(f"The brackets of {_redact(whole)} do not match")
+
+
+def _components(text: str, whole: str) -> tuple[TransportURI, ...]:
+    parts: list[str] = []
+    depth = start = 0
+    for match in re.finditer(r"[(),]", text):
+        if match.group() == "(":
+            depth += 1
+        elif match.group() == ")":
+            depth -= 1
+        elif depth == 0:
+            parts.append(text[start : match.start()])
+            start = match.end()
+    if depth != 0:
+        raise could_not_create(f"The brackets of {_redact(whole)} do not match")
+    parts.append(text[start:])
+    return tuple(TransportURI.parse(part) for part in parts if part.strip())
+
+
+def _redact(text: str) -> str:
+    hidden = re.sub(r"(?i)([^?&=,(]*password)=[^&,)]*", r"\1=***", text)
+    return re.sub(r"//[^/@?,()]*@", "//***@", hidden)

@@ -1,0 +1,88 @@
+"""Cuts a stream of bytes into frames that begin with their size.
+
+Holds what came in and nothing more: a size alone allocates nothing. A frame that lies
+within one portion of data is copied once.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from pyjms.errors import RemoteProtocolError
+
+__all__ = ["ReceiveBuffer"]
+
+_SIZE_BYTES: Final = 4
+
+
+class ReceiveBuffer:
+    """Bytes that wait for the rest of their frame."""
+
+    __slots__ = ("_at", "_data", "_partial")
+
+    def __init__(self) -> None:
+        self._partial = bytearray()  # of one frame, its size first
+        self._data = b""  # what follows it
+        self._at = 0
+
+    def __len__(self) -> int:
+        return len(self._partial) + len(self._data) - self._at
+
+    def feed(self, data: bytes) -> None:
+        """Add bytes at the end."""
+        rest = self._data[self._at :]
+        self._data = rest + data if rest else data
+        self._at = 0
+
+    def next_frame(self, limit: int) -> bytes | None:
+        """Return the next frame without its size, or None until it is complete.
+
+        Raises:
+            RemoteProtocolError: its size is negative or more than `limit`.
+        """
+        if self._partial:
+            return self._complete(limit)
+        start = self._at + _SIZE_BYTES
+        head = self._data[self._at : start]
+        if len(head) == _SIZE_BYTES:
+            end = start + self._size(head, limit)
+            if end <= len(self._data):
+                self._at = end
+                return self._data[start:end]
+        self._move(len(self._data))
+        return None
+
+    def take_all(self) -> bytes:
+        """Return what is left and forget it: no more sizes come."""
+        rest = bytes(self._partial) + self._data[self._at :]
+        self._partial.clear()
+        self._data = b""
+        self._at = 0
+        return rest
+
+    def _complete(self, limit: int) -> bytes | None:
+        partial = self._partial
+        self._move(_SIZE_BYTES - len(partial))
+        if len(partial) < _SIZE_BYTES:
+            return None
+        whole = _SIZE_BYTES + self._size(partial[:_SIZE_BYTES], limit)
+        self._move(whole - len(partial))
+        if len(partial) < whole:
+            return None
+        frame = bytes(partial[_SIZE_BYTES:])
+        partial.clear()
+        return frame
+
+    def _move(self, count: int) -> None:
+        """Move up to `count` bytes from the data to the partial frame."""
+        if count > 0:
+            end = min(self._at + count, len(self._data))
+            self._partial += self._data[self._at : end]
+            self._at = end
+
+    @staticmethod
+    def _size(head: bytes | bytearray, limit: int) -> int:
+        size = int.from_bytes(head, "big", signed=True)
+        if size < 1 or size > limit:
+            raise RemoteProtocolError(f"Frame of {size} bytes; 1 to {limit} are allowed")
+        return size

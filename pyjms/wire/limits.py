@@ -1,0 +1,62 @@
+"""What a peer may make us allocate. Reached limits are errors of the peer, not of ours.
+
+Counts inside a frame need no number here: a reader refuses every count that the rest of
+the frame could not hold.
+"""
+
+from __future__ import annotations
+
+import zlib
+from typing import Final
+
+from pyjms.errors import RemoteProtocolError
+
+__all__ = [
+    "MAX_CACHE_SIZE",
+    "MAX_FRAME_SIZE",
+    "MAX_INFLATED_SIZE",
+    "MAX_NEGOTIATION_SIZE",
+    "MAX_NEGOTIATION_VALUES",
+    "MAX_NESTING_DEPTH",
+    "MAX_STRING_SIZE",
+    "MAX_TIGHT_STRING_SIZE",
+    "inflate",
+]
+
+# The stock broker's maxFrameSize; the Java client alone has no limit.
+MAX_FRAME_SIZE: Final = 104857600
+# No WireFormatInfo comes near it; before negotiation nobody gets more.
+MAX_NEGOTIATION_SIZE: Final = 65536
+# ActiveMQ 5.17 reads at most 4096 entries of a WireFormatInfo.
+MAX_NEGOTIATION_VALUES: Final = 4096
+# The deepest structure of a real conversation is 5 (dispatch, advisory, info, path, id).
+MAX_NESTING_DEPTH: Final = 64
+# A field string has a u16 byte count.
+MAX_STRING_SIZE: Final = 65535
+# ActiveMQ's tight writer refuses longer strings; its reader takes the count as i16.
+MAX_TIGHT_STRING_SIZE: Final = 32766
+# Cache indexes are i16; a negotiated size of 0 means this.
+MAX_CACHE_SIZE: Final = 16383
+# ActiveMQ 6 stops inflating a body here.
+MAX_INFLATED_SIZE: Final = 104857600
+
+
+def inflate(data: bytes, limit: int = MAX_INFLATED_SIZE) -> bytes:
+    """Return the content of a zlib stream of at most `limit` bytes.
+
+    Never holds more than `limit` + 1 bytes of it. Bytes after the stream are ignored, as
+    Java's InflaterInputStream does.
+
+    Raises:
+        RemoteProtocolError: the stream is damaged, cut short or inflates to more than `limit`.
+    """
+    inflater = zlib.decompressobj()
+    try:
+        content = inflater.decompress(data, limit + 1)
+    except zlib.error as e:
+        raise RemoteProtocolError(f"Compressed body is damaged: {e}") from e
+    if len(content) > limit:
+        raise RemoteProtocolError(f"Compressed body inflates to more than {limit} bytes")
+    if not inflater.eof:
+        raise RemoteProtocolError("Compressed body ends too early")
+    return content

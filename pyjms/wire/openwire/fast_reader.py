@@ -1,0 +1,338 @@
+"""Reads the hot commands in their usual shape: loose, uncached, version 12.
+
+A shortcut, not a second truth: what does not fit (rare fields set, damage) gives None,
+and the caller lets `reader` walk the frame, which also finds the words for errors. Ids
+and destinations repeat, so their bytes are looked up in a bounded memo, and the same
+bytes give the same object. (ENCODING 2)
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Final, cast
+
+from pyjms.errors import RemoteProtocolError
+from pyjms.jms.destination import Destination
+from pyjms.wire.openwire.commands import (
+    ActiveMQBlobMessage,
+    ActiveMQMessage,
+    Command,
+    ConsumerId,
+    MessageAck,
+    MessageDispatch,
+    MessageId,
+    ProducerAck,
+    ProducerId,
+    Response,
+    TransactionId,
+)
+from pyjms.wire.openwire.memo import (
+    CONSUMER_ID,
+    LOCAL_TRANSACTION_ID,
+    MESSAGE_ID,
+    PRODUCER_ID,
+    StructureMemo,
+)
+from pyjms.wire.openwire.schema import MESSAGES, Structure
+
+__all__ = ["FastReader"]
+
+_U16: Final = struct.Struct(">H")
+_I32: Final = struct.Struct(">i")
+# commandId, responseRequired
+_HEAD: Final = struct.Struct(">i?")
+# type, commandId, responseRequired, correlationId
+_RESPONSE: Final = struct.Struct(">Bi?i")
+# From producerSequenceId to the flag of type; in between flags of strings and nested values.
+_MIDDLE: Final = struct.Struct(">qqBBiB?qbBqB")
+_PERSISTENT: Final = struct.Struct(">?qb")
+_TIMESTAMP: Final = struct.Struct(">q")
+# From the flag of dataStructure to the end of a message; flags of nullable fields are B.
+_TAIL: Final = struct.Struct(">BB?iBqB??Bqq?")
+
+# transactionId null, originalDestination null, messageId there, its textView null
+_PLAIN_MESSAGE_ID: Final = b"\0\0\1\x6e\0"
+
+
+class FastReader(StructureMemo):
+    """One connection's shortcut; it remembers ids and destinations."""
+
+    __slots__ = ()
+
+    def read_frame(self, frame: bytes) -> Command | None:
+        """Return the command, or None if the long way must be taken."""
+        code = frame[0]
+        try:
+            if code in MESSAGES:
+                return self._message(frame, 1, len(frame), MESSAGES[code])
+            if code == MessageDispatch.TYPE:
+                return self._dispatch(frame)
+            if code == MessageAck.TYPE:
+                return self._ack(frame)
+            if code == Response.TYPE and len(frame) == _RESPONSE.size:
+                _, command_id, response_required, correlation_id = _RESPONSE.unpack(frame)
+                return Response(correlation_id, command_id, response_required)
+            if code == ProducerAck.TYPE:
+                return self._producer_ack(frame)
+        except (IndexError, struct.error, RemoteProtocolError):
+            return None
+        return None
+
+    def _dispatch(self, frame: bytes) -> MessageDispatch | None:
+        command_id, response_required = _HEAD.unpack_from(frame, 1)
+        at = self._end(frame, 6, CONSUMER_ID)
+        consumer_id = self._value(frame, 6, at)
+        end = self._end_of_destination(frame, at)
+        destination = self._value(frame, at, end)
+        cls = MESSAGES.get(frame[end + 1])
+        if consumer_id is None or destination is None or cls is None or frame[end] != 1:
+            return None
+        message = self._message(frame, end + 2, len(frame) - 4, cls)
+        if message is None:
+            return None
+        return MessageDispatch(
+            cast(ConsumerId, consumer_id),
+            cast(Destination, destination),
+            message,
+            _I32.unpack_from(frame, len(frame) - 4)[0],
+            command_id,
+            response_required,
+        )
+
+    def _ack(self, frame: bytes) -> MessageAck | None:
+        command_id, response_required = _HEAD.unpack_from(frame, 1)
+        at = self._end_of_destination(frame, 6)
+        destination = self._value(frame, 6, at)
+        end = at + 1
+        transaction_id: Structure | None = None
+        if frame[at]:
+            end = self._end(frame, at, LOCAL_TRANSACTION_ID)
+            transaction_id = self._value(frame, at, end)
+            if transaction_id is None:
+                return None
+        at = self._end(frame, end, CONSUMER_ID)
+        consumer_id = self._value(frame, end, at)
+        if destination is None or consumer_id is None:
+            return None
+        ack_type = frame[at]
+        first, after = self._message_id(frame, at + 1)
+        same = frame[at + 1 : after]
+        if frame.startswith(same, after):
+            last, after = first, after + len(same)
+        else:
+            last, after = self._message_id(frame, after)
+        if after + 5 != len(frame) or frame[after + 4] or ack_type > 127:
+            return None
+        return MessageAck(
+            cast(Destination, destination),
+            cast("TransactionId | None", transaction_id),
+            cast(ConsumerId, consumer_id),
+            ack_type,
+            first,
+            last,
+            _I32.unpack_from(frame, after)[0],
+            None,
+            command_id,
+            response_required,
+        )
+
+    def _producer_ack(self, frame: bytes) -> ProducerAck | None:
+        command_id, response_required = _HEAD.unpack_from(frame, 1)
+        end = self._end(frame, 6, PRODUCER_ID)
+        producer_id = self._value(frame, 6, end)
+        if producer_id is None or end + 4 != len(frame):
+            return None
+        size: int = _I32.unpack_from(frame, end)[0]
+        return ProducerAck(cast(ProducerId, producer_id), size, command_id, response_required)
+
+    def _message(
+        self, frame: bytes, start: int, end: int, cls: type[ActiveMQMessage]
+    ) -> ActiveMQMessage | None:
+        """Return the message whose fields lie from `start` to `end`.
+
+        One long function, since a call costs as much as ten fields.
+        """
+        command_id, response_required = _HEAD.unpack_from(frame, start)
+        at = start + 5
+        count: int = _U16.unpack_from(frame, at + 3)[0]
+        after = at + 21 + count
+        producer_key = frame[at:after]
+        producer_id = self._memo.get(producer_key) or self._learn(producer_key)
+        if frame[at + 1] != PRODUCER_ID or producer_id is None:
+            return None
+        count = _U16.unpack_from(frame, after + 3)[0]
+        at = after + 5 + count
+        destination_key = frame[after:at]
+        destination = self._memo.get(destination_key) or self._learn(destination_key)
+        if not 100 <= frame[after + 1] <= 103 or destination is None:
+            return None
+        transaction_id: Structure | None = None
+        original_destination: Structure | None = None
+        if frame.startswith(_PLAIN_MESSAGE_ID, at):
+            at += 5
+        else:
+            transaction_id, original_destination, at = self._rare_ids(frame, at)
+        id_producer: Structure | None = producer_id
+        if frame.startswith(producer_key, at):
+            at += len(producer_key)
+        else:
+            after = self._end(frame, at, PRODUCER_ID)
+            id_producer, at = self._known(frame, at, after), after
+        (
+            sequence,
+            broker_sequence,
+            has_original_transaction,
+            has_group,
+            group_sequence,
+            has_correlation,
+            persistent,
+            expiration,
+            priority,
+            has_reply_to,
+            timestamp,
+            has_type,
+        ) = _MIDDLE.unpack_from(frame, at)
+        original_transaction_id: Structure | None = None
+        group_id: str | None = None
+        correlation_id: str | None = None
+        reply_to: Structure | None = None
+        kind: str | None = None
+        if not (
+            has_original_transaction or has_group or has_correlation or has_reply_to or has_type
+        ):
+            at += 43
+        else:
+            (
+                original_transaction_id,
+                group_id,
+                group_sequence,
+                correlation_id,
+                persistent,
+                expiration,
+                priority,
+                reply_to,
+                timestamp,
+                kind,
+                at,
+            ) = self._headers(frame, at + 16)
+        content: bytes | None = None
+        if frame[at]:
+            after = at + 5 + _length(frame, at + 1)
+            content, at = frame[at + 5 : after], after
+        else:
+            at += 1
+        properties: bytes | None = None
+        if frame[at]:
+            after = at + 5 + _length(frame, at + 1)
+            properties, at = frame[at + 5 : after], after
+        else:
+            at += 1
+        if end - at != 37 or cls is ActiveMQBlobMessage:
+            return None
+        (
+            has_data_structure,
+            has_target_consumer,
+            compressed,
+            redelivery_counter,
+            has_broker_path,
+            arrival,
+            has_user,
+            received_by_df_bridge,
+            droppable,
+            has_cluster,
+            broker_in_time,
+            broker_out_time,
+            first_for_consumer,
+        ) = _TAIL.unpack_from(frame, at)
+        if has_data_structure or has_target_consumer or has_broker_path or has_user or has_cluster:
+            return None
+        message = cls(
+            cast(ProducerId, producer_id),
+            cast(Destination, destination),
+            cast("TransactionId | None", transaction_id),
+            cast("Destination | None", original_destination),
+            MessageId(None, cast(ProducerId, id_producer), sequence, broker_sequence),
+            cast("TransactionId | None", original_transaction_id),
+            group_id,
+            group_sequence,
+            correlation_id,
+            persistent,
+            expiration,
+            priority,
+            cast("Destination | None", reply_to),
+            timestamp,
+            kind,
+            content,
+            properties,
+            None,
+            None,
+            compressed,
+            redelivery_counter,
+            None,
+            arrival,
+            None,
+            received_by_df_bridge,
+            droppable,
+            None,
+            broker_in_time,
+            broker_out_time,
+            first_for_consumer,
+            command_id,
+            response_required,
+        )
+        message.raw = frame[start:end]
+        return message
+
+    def _rare_ids(self, frame: bytes, at: int) -> tuple[Structure | None, Structure | None, int]:
+        """Return transactionId, originalDestination and where messageId's producer begins."""
+        transaction_id, at = self._nullable(frame, at, LOCAL_TRANSACTION_ID)
+        original_destination, at = self._nullable_destination(frame, at)
+        if not frame.startswith(MESSAGE_ID, at):
+            raise IndexError
+        return transaction_id, original_destination, at + 3
+
+    def _headers(
+        self, frame: bytes, at: int
+    ) -> tuple[
+        Structure | None,
+        str | None,
+        int,
+        str | None,
+        bool,
+        int,
+        int,
+        Structure | None,
+        int,
+        str | None,
+        int,
+    ]:
+        """Return the fields from originalTransactionId to type, one by one, and their end."""
+        original_transaction_id, at = self._nullable(frame, at, LOCAL_TRANSACTION_ID)
+        group_id, at = self._string(frame, at)
+        group_sequence: int = _I32.unpack_from(frame, at)[0]
+        correlation_id, at = self._string(frame, at + 4)
+        persistent, expiration, priority = _PERSISTENT.unpack_from(frame, at)
+        reply_to, at = self._nullable_destination(frame, at + 10)
+        timestamp: int = _TIMESTAMP.unpack_from(frame, at)[0]
+        kind, at = self._string(frame, at + 8)
+        return (
+            original_transaction_id,
+            group_id,
+            group_sequence,
+            correlation_id,
+            persistent,
+            expiration,
+            priority,
+            reply_to,
+            timestamp,
+            kind,
+            at,
+        )
+
+
+def _length(frame: bytes, at: int) -> int:
+    """Return the byte count at `at`, which the frame must hold."""
+    count: int = _I32.unpack_from(frame, at)[0]
+    if not 0 <= count <= len(frame) - at - 4:
+        raise IndexError
+    return count

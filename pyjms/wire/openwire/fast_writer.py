@@ -1,0 +1,258 @@
+"""Writes the hot commands in their usual shape: loose, uncached, version 12.
+
+The mirror of `fast_reader`: what does not fit is left to `writer`. A message that has
+`raw` is written by copying it. Encoded ids and destinations are kept in a bounded memo.
+Errors of fields surface as struct.error, TypeError or AttributeError; the caller turns
+them into LocalProtocolError. (ENCODING 2)
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Final
+
+from pyjms.errors import LocalProtocolError
+from pyjms.wire.limits import MAX_STRING_SIZE
+from pyjms.wire.openwire.commands import (
+    ActiveMQBlobMessage,
+    ActiveMQMessage,
+    MessageAck,
+    MessageDispatch,
+    MessageId,
+    ProducerAck,
+    Response,
+)
+from pyjms.wire.openwire.mutf8 import encode_mutf8
+from pyjms.wire.openwire.schema import CURRENT_VERSION, MESSAGES, STRUCTURES, Structure
+from pyjms.wire.openwire.writer import LooseWriter
+
+__all__ = ["FastWriter"]
+
+_I8: Final = struct.Struct(">b")
+_U16: Final = struct.Struct(">H")
+_I32: Final = struct.Struct(">i")
+# type, commandId, responseRequired
+_HEAD: Final = struct.Struct(">Bi?")
+_RESPONSE: Final = struct.Struct(">Bi?i")
+_IDS: Final = struct.Struct(">qq")
+# From producerSequenceId to the flag of type, all nullable fields null.
+_MIDDLE: Final = struct.Struct(">qqBBiB?qbBqB")
+_PERSISTENT: Final = struct.Struct(">?qb")
+_TIMESTAMP: Final = struct.Struct(">q")
+_LENGTH: Final = struct.Struct(">Bi")
+# From dataStructure to the end, all nullable fields null.
+_TAIL: Final = struct.Struct(">BB?iBqB??Bqq?")
+_ACK_END: Final = struct.Struct(">iB")
+
+_NULL: Final = b"\0"
+_MESSAGE_ID: Final = b"\1\x6e\0"
+_MEMO_VALUES: Final = 512
+_MEMO_SIZE: Final = 320
+_ANY: Final = frozenset(STRUCTURES)
+
+
+class FastWriter:
+    """One connection's shortcut; it remembers how ids and destinations are written."""
+
+    __slots__ = ("_memo",)
+
+    def __init__(self) -> None:
+        self._memo: dict[Structure, bytes] = {}
+
+    def write_frame(self, out: bytearray, command: Structure) -> bool:
+        """Append type and body of `command`; False, with nothing appended, if it is not hot."""
+        code = command.TYPE
+        if code in MESSAGES and isinstance(command, ActiveMQMessage):
+            return self._message_frame(out, code, command)
+        if isinstance(command, MessageDispatch):
+            return self._dispatch(out, command)
+        if isinstance(command, MessageAck):
+            return self._ack(out, command)
+        if code == Response.TYPE and isinstance(command, Response):
+            out += _RESPONSE.pack(
+                code, command.command_id, command.response_required, command.correlation_id
+            )
+            return True
+        if isinstance(command, ProducerAck):
+            out += _HEAD.pack(code, command.command_id, command.response_required)
+            out += self._nullable(command.producer_id)
+            out += _I32.pack(command.size)
+            return True
+        return False
+
+    def _message_frame(self, out: bytearray, code: int, message: ActiveMQMessage) -> bool:
+        raw = message.raw
+        if raw is None:
+            if not is_plain(message):
+                return False
+            out += _HEAD.pack(code, message.command_id, message.response_required)
+            self._message(out, message)
+            return True
+        # What a transport numbers anew is no reason to marshal again.
+        out += _HEAD.pack(code, message.command_id, message.response_required)
+        out += memoryview(raw)[5:]
+        return True
+
+    def _dispatch(self, out: bytearray, dispatch: MessageDispatch) -> bool:
+        message = dispatch.message
+        if message is not None and message.raw is None and not is_plain(message):
+            return False
+        out += _HEAD.pack(dispatch.TYPE, dispatch.command_id, dispatch.response_required)
+        out += self._nullable(dispatch.consumer_id)
+        out += self._nullable(dispatch.destination)
+        if message is None:
+            out += _NULL
+        elif message.raw is not None:
+            out.append(1)
+            out.append(message.TYPE)
+            out += message.raw
+        else:
+            out.append(1)
+            out += _HEAD.pack(message.TYPE, message.command_id, message.response_required)
+            self._message(out, message)
+        out += _I32.pack(dispatch.redelivery_counter)
+        return True
+
+    def _ack(self, out: bytearray, ack: MessageAck) -> bool:
+        first, last = ack.first_message_id, ack.last_message_id
+        if ack.poison_cause is not None or not (_is_plain_id(first) and _is_plain_id(last)):
+            return False
+        out += _HEAD.pack(ack.TYPE, ack.command_id, ack.response_required)
+        out += self._nullable(ack.destination)
+        out += self._nullable(ack.transaction_id)
+        out += self._nullable(ack.consumer_id)
+        out += _I8.pack(ack.ack_type)
+        first_bytes = self._message_id(first)
+        out += first_bytes
+        out += first_bytes if last is first else self._message_id(last)
+        out += _ACK_END.pack(ack.message_count, 0)
+        return True
+
+    def _message(self, out: bytearray, message: ActiveMQMessage) -> None:
+        """Append the fields from producerId on."""
+        producer_id = self._nullable(message.producer_id)
+        out += producer_id
+        out += self._nullable(message.destination)
+        out += self._nullable(message.transaction_id)
+        out += self._nullable(message.original_destination)
+        message_id = message.message_id
+        if (
+            message_id is not None
+            and message.original_transaction_id is None
+            and message.group_id is None
+            and message.correlation_id is None
+            and message.reply_to is None
+            and message.type is None
+        ):
+            out += _MESSAGE_ID
+            out += (
+                producer_id
+                if message_id.producer_id is message.producer_id
+                else self._nullable(message_id.producer_id)
+            )
+            out += _MIDDLE.pack(
+                message_id.producer_sequence_id,
+                message_id.broker_sequence_id,
+                0,
+                0,
+                message.group_sequence,
+                0,
+                message.persistent,
+                message.expiration,
+                message.priority,
+                0,
+                message.timestamp,
+                0,
+            )
+        else:
+            self._middle(out, message)
+        self._bytes(out, message.content)
+        self._bytes(out, message.marshalled_properties)
+        out += pack_tail(message)
+
+    def _middle(self, out: bytearray, message: ActiveMQMessage) -> None:
+        out += self._message_id(message.message_id)
+        out += self._nullable(message.original_transaction_id)
+        out += _string(message.group_id)
+        out += _I32.pack(message.group_sequence)
+        out += _string(message.correlation_id)
+        out += _PERSISTENT.pack(message.persistent, message.expiration, message.priority)
+        out += self._nullable(message.reply_to)
+        out += _TIMESTAMP.pack(message.timestamp)
+        out += _string(message.type)
+
+    def _message_id(self, value: MessageId | None) -> bytes:
+        if value is None:
+            return _NULL
+        return (
+            _MESSAGE_ID
+            + self._nullable(value.producer_id)
+            + _IDS.pack(value.producer_sequence_id, value.broker_sequence_id)
+        )
+
+    def _bytes(self, out: bytearray, value: bytes | None) -> None:
+        if value is None:
+            out.append(0)
+        else:
+            out += _LENGTH.pack(1, len(value))
+            out += value
+
+    def _nullable(self, value: Structure | None) -> bytes:
+        if value is None:
+            return _NULL
+        return self._memo.get(value) or self._learn(value)
+
+    def _learn(self, value: Structure) -> bytes:
+        writer = LooseWriter(CURRENT_VERSION, stack_trace=False)
+        writer.nested(value, _ANY)
+        data = bytes(writer.out)
+        if len(data) <= _MEMO_SIZE:
+            if len(self._memo) >= _MEMO_VALUES:
+                self._memo.clear()
+            self._memo[value] = data
+        return data
+
+
+def is_plain(message: ActiveMQMessage) -> bool:
+    """Return whether only fields are set that clients set: the tail has no nullable value."""
+    return (
+        message.data_structure is None
+        and message.target_consumer_id is None
+        and message.broker_path is None
+        and message.user_id is None
+        and message.cluster is None
+        and not isinstance(message, ActiveMQBlobMessage)
+        and _is_plain_id(message.message_id)
+    )
+
+
+def pack_tail(message: ActiveMQMessage) -> bytes:
+    """Return the last 37 bytes of a plain message: from dataStructure on."""
+    return _TAIL.pack(
+        0,
+        0,
+        message.compressed,
+        message.redelivery_counter,
+        0,
+        message.arrival,
+        0,
+        message.received_by_df_bridge,
+        message.droppable,
+        0,
+        message.broker_in_time,
+        message.broker_out_time,
+        message.jms_xgroup_first_for_consumer,
+    )
+
+
+def _is_plain_id(value: MessageId | None) -> bool:
+    return value is None or value.text_view is None
+
+
+def _string(value: str | None) -> bytes:
+    if value is None:
+        return _NULL
+    data = encode_mutf8(value)
+    if len(data) > MAX_STRING_SIZE:
+        raise LocalProtocolError(f"String of {len(data)} bytes is too long")
+    return b"\1" + _U16.pack(len(data)) + data

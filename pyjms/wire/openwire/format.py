@@ -1,0 +1,215 @@
+"""OpenWire over one connection: frames in and out, before and after negotiation.
+
+Only RemoteProtocolError escapes from `receive_data` and only LocalProtocolError from
+`encode`; anything else is a bug here. No role is known: client and broker use it alike.
+(ENCODING 1 and 6)
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Final
+
+from pyjms.errors import LocalProtocolError, RemoteProtocolError
+from pyjms.wire.buffer import ReceiveBuffer
+from pyjms.wire.limits import MAX_NEGOTIATION_SIZE
+from pyjms.wire.openwire.cache import ReadCache, WriteCache
+from pyjms.wire.openwire.commands import Command, WireFormatInfo
+from pyjms.wire.openwire.fast_reader import FastReader
+from pyjms.wire.openwire.fast_writer import FastWriter
+from pyjms.wire.openwire.reader import LooseReader, Reader, TightReader, TruncatedFrameError
+from pyjms.wire.openwire.schema import CURRENT_VERSION, Structure
+from pyjms.wire.openwire.settings import (
+    NegotiatedSettings,
+    WireFormatSettings,
+    wire_format_properties,
+)
+from pyjms.wire.openwire.writer import LooseWriter, TightWriter, Writer
+
+__all__ = [
+    "NegotiatedSettings",
+    "OpenWireFormat",
+    "WireFormatSettings",
+    "wire_format_properties",
+]
+
+_I32: Final = struct.Struct(">i")
+_LARGEST_FRAME: Final = 0x7FFFFFFF
+
+
+class OpenWireFormat:
+    """The codec of one connection. Not for two threads at a time.
+
+    Until the peer's WireFormatInfo is in, both directions are loose and uncached; from
+    then on `negotiated` holds. Send `local_info()` first, and nothing else before
+    `negotiated` is set.
+    """
+
+    def __init__(self, settings: WireFormatSettings | None = None) -> None:
+        self.settings = settings or WireFormatSettings()
+        self.negotiated: NegotiatedSettings | None = None
+        self._version = self.settings.version
+        self._tight = False
+        self._stack_trace = self.settings.stack_trace_enabled
+        self._size_prefix = True
+        self._max_frame_size = MAX_NEGOTIATION_SIZE
+        self._max_sent_size = _LARGEST_FRAME
+        self._read_cache: ReadCache | None = None
+        self._write_cache: WriteCache | None = None
+        self._fast_reader: FastReader | None = None
+        self._fast_writer: FastWriter | None = None
+        self._buffer = ReceiveBuffer()
+        self._unframed = b""
+        self._unframed_needed = 0
+        self._error: RemoteProtocolError | None = None
+
+    def local_info(self) -> WireFormatInfo:
+        """Return this side's first command."""
+        return self.settings.info()
+
+    def negotiate(self, info: WireFormatInfo) -> NegotiatedSettings:
+        """Put in force what both sides have in common, from the next frame on.
+
+        `receive_data` does it for the info that comes in; call it yourself only where the
+        info came another way.
+
+        Raises:
+            RemoteProtocolError: the peer speaks no OpenWire, or has negotiated before.
+        """
+        if self.negotiated is not None:
+            raise RemoteProtocolError("A second WireFormatInfo")
+        agreed = self.settings.negotiate(info)
+        self.negotiated = agreed
+        self._version = agreed.version
+        self._tight = agreed.tight_encoding_enabled
+        self._stack_trace = agreed.stack_trace_enabled
+        self._size_prefix = not agreed.size_prefix_disabled
+        self._max_sent_size = min(agreed.max_frame_size, _LARGEST_FRAME)
+        limited = self.settings.max_frame_size_enabled
+        self._max_frame_size = self._max_sent_size if limited else _LARGEST_FRAME
+        if agreed.cache_enabled:
+            self._read_cache = ReadCache(agreed.cache_size)
+            self._write_cache = WriteCache(agreed.cache_size)
+        elif not self._tight and agreed.version == CURRENT_VERSION:
+            self._fast_reader = FastReader()
+            self._fast_writer = FastWriter()
+        return agreed
+
+    def encode(self, command: Command) -> bytes:
+        """Return the whole frame of `command`.
+
+        Raises:
+            LocalProtocolError: a field is missing, of a wrong type or too long; or the frame
+                is larger than the peer takes. The connection is still sound.
+        """
+        buffer = bytearray()
+        self.encode_into(buffer, command)
+        return bytes(buffer)
+
+    def encode_into(self, buffer: bytearray, command: Command) -> None:
+        """Append the whole frame of `command`; after an error `buffer` is as before.
+
+        Raises:
+            LocalProtocolError: as for `encode`.
+        """
+        start = len(buffer)
+        head = 4 if self._size_prefix else 0
+        buffer += b"\0\0\0\0"[:head]
+        try:
+            if self._fast_writer is None or not self._fast_writer.write_frame(buffer, command):
+                buffer += self._writer().frame(command)
+        except LocalProtocolError:
+            del buffer[start:]
+            raise
+        except (struct.error, AttributeError, TypeError, ValueError, OverflowError) as e:
+            del buffer[start:]
+            raise LocalProtocolError(f"{type(command).__name__} cannot be written: {e}") from e
+        size = len(buffer) - start - head
+        if size > self._max_sent_size:
+            del buffer[start:]
+            self._forget_frame()
+            raise LocalProtocolError(
+                f"Frame of {size} bytes is larger than the {self._max_sent_size} agreed on",
+                hint="raise wireFormat.maxFrameSize on both sides",
+            )
+        if head:
+            _I32.pack_into(buffer, start, size)
+
+    def receive_data(self, data: bytes) -> list[Command]:
+        """Take bytes as they come, in any portions, and return the commands they complete.
+
+        The peer's WireFormatInfo is among them; it has been negotiated already.
+
+        Raises:
+            RemoteProtocolError: the peer broke the protocol; what was complete before in
+                `data` is lost. Every later call raises the same error.
+        """
+        if self._error is not None:
+            raise self._error
+        commands: list[Command] = []
+        try:
+            self._buffer.feed(data)
+            while self._size_prefix:
+                frame = self._buffer.next_frame(self._max_frame_size)
+                if frame is None:
+                    return commands
+                commands.append(self._receive_frame(frame))
+            self._receive_unframed(commands)
+        except RemoteProtocolError as e:
+            self._error = e
+            raise
+        return commands
+
+    def _receive_frame(self, frame: bytes) -> Command:
+        command: Structure | None = None
+        if self._fast_reader is not None:
+            command = self._fast_reader.read_frame(frame)
+        if command is None:
+            reader = self._reader(frame)
+            command = reader.read_frame()
+            if reader.pos != len(frame):
+                raise RemoteProtocolError(
+                    f"{len(frame) - reader.pos} bytes after the end of a frame",
+                    position=reader.pos,
+                )
+        return self._accept(command)
+
+    def _receive_unframed(self, commands: list[Command]) -> None:
+        """Read commands that have no size in front: one ends where its last field does."""
+        self._unframed += self._buffer.take_all()
+        while len(self._unframed) > max(self._unframed_needed - 1, 0):
+            reader = self._reader(self._unframed)
+            try:
+                command = self._accept(reader.read_frame())
+            except TruncatedFrameError as e:
+                if e.needed > self._max_frame_size:
+                    raise
+                self._unframed_needed = e.needed
+                return
+            commands.append(command)
+            self._unframed = self._unframed[reader.pos :]
+            self._unframed_needed = 0
+
+    def _accept(self, command: Structure | None) -> Command:
+        if not isinstance(command, Command):
+            what = "null" if command is None else type(command).__name__
+            raise RemoteProtocolError(f"A frame with {what} is no command", position=0)
+        if isinstance(command, WireFormatInfo):
+            self.negotiate(command)
+        elif self.negotiated is None:
+            raise RemoteProtocolError(
+                f"{type(command).__name__} came before WireFormatInfo", position=0
+            )
+        return command
+
+    def _reader(self, frame: bytes) -> Reader:
+        cls = TightReader if self._tight else LooseReader
+        return cls(frame, self._version, self._stack_trace, self._read_cache)
+
+    def _writer(self) -> Writer:
+        cls = TightWriter if self._tight else LooseWriter
+        return cls(self._version, self._stack_trace, self._write_cache)
+
+    def _forget_frame(self) -> None:
+        if self._write_cache is not None:
+            self._write_cache.undo_frame()

@@ -1,0 +1,115 @@
+"""Finds ids and destinations in loose, uncached frames and remembers them by their bytes.
+
+The same bytes give the same object. The memo is bounded in number and size; when full it
+starts anew. IndexError says that the bytes are not of the usual shape.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Final, cast
+
+from pyjms.wire.openwire.commands import MessageId, ProducerId
+from pyjms.wire.openwire.mutf8 import decode_mutf8
+from pyjms.wire.openwire.reader import LooseReader
+from pyjms.wire.openwire.schema import CURRENT_VERSION, STRUCTURES, Structure
+
+__all__ = ["CONSUMER_ID", "LOCAL_TRANSACTION_ID", "MESSAGE_ID", "PRODUCER_ID", "StructureMemo"]
+
+LOCAL_TRANSACTION_ID: Final = 111
+CONSUMER_ID: Final = 122
+PRODUCER_ID: Final = 123
+# A message id that is there, and its textView that is not.
+MESSAGE_ID: Final = b"\1\x6e\0"
+
+_U16: Final = struct.Struct(">H")
+_I64_PAIR: Final = struct.Struct(">qq")
+
+_MEMO_VALUES: Final = 512
+_MEMO_KEY: Final = 320
+# Offset of the byte count of its only string in a nested value, and what follows the string.
+_SHAPES: Final[dict[int, tuple[int, int]]] = {
+    100: (3, 0),
+    101: (3, 0),
+    102: (3, 0),
+    103: (3, 0),
+    LOCAL_TRANSACTION_ID: (13, 0),
+    CONSUMER_ID: (3, 16),
+    PRODUCER_ID: (3, 16),
+}
+_ANY: Final = frozenset(STRUCTURES)
+
+
+class StructureMemo:
+    """What one connection's frames have named so far."""
+
+    __slots__ = ("_memo",)
+
+    def __init__(self) -> None:
+        self._memo: dict[bytes, Structure] = {}
+
+    def _message_id(self, frame: bytes, at: int) -> tuple[MessageId | None, int]:
+        if not frame[at]:
+            return None, at + 1
+        if not frame.startswith(MESSAGE_ID, at):
+            raise IndexError
+        end = self._end(frame, at + 3, PRODUCER_ID)
+        producer_id = self._known(frame, at + 3, end)
+        sequence, broker_sequence = _I64_PAIR.unpack_from(frame, end)
+        return MessageId(None, cast(ProducerId, producer_id), sequence, broker_sequence), end + 16
+
+    def _nullable(self, frame: bytes, at: int, code: int) -> tuple[Structure | None, int]:
+        if not frame[at]:
+            return None, at + 1
+        end = self._end(frame, at, code)
+        return self._known(frame, at, end), end
+
+    def _nullable_destination(self, frame: bytes, at: int) -> tuple[Structure | None, int]:
+        if not frame[at]:
+            return None, at + 1
+        end = self._end_of_destination(frame, at)
+        return self._known(frame, at, end), end
+
+    def _string(self, frame: bytes, at: int) -> tuple[str | None, int]:
+        if not frame[at]:
+            return None, at + 1
+        end = at + 3 + _U16.unpack_from(frame, at + 1)[0]
+        if end > len(frame):
+            raise IndexError
+        return decode_mutf8(frame[at + 3 : end]), end
+
+    def _end(self, frame: bytes, at: int, code: int) -> int:
+        """Return where the nested value of type `code` at `at` ends."""
+        if frame[at + 1] != code:
+            raise IndexError
+        offset, rest = _SHAPES[code]
+        end: int = at + offset + 2 + _U16.unpack_from(frame, at + offset)[0] + rest
+        return end
+
+    def _end_of_destination(self, frame: bytes, at: int) -> int:
+        if not 100 <= frame[at + 1] <= 103:
+            raise IndexError
+        end: int = at + 5 + _U16.unpack_from(frame, at + 3)[0]
+        return end
+
+    def _known(self, frame: bytes, at: int, end: int) -> Structure:
+        value = self._value(frame, at, end)
+        if value is None:
+            raise IndexError
+        return value
+
+    def _value(self, frame: bytes, at: int, end: int) -> Structure | None:
+        key = frame[at:end]
+        return self._memo.get(key) or self._learn(key)
+
+    def _learn(self, key: bytes) -> Structure | None:
+        """Read the nested value whose bytes are `key`, all of them, or return None."""
+        reader = LooseReader(key, CURRENT_VERSION, stack_trace=False)
+        value = reader.nested(_ANY)
+        if value is None or reader.pos != len(key):
+            return None
+        if len(key) <= _MEMO_KEY:
+            if len(self._memo) >= _MEMO_VALUES:
+                self._memo.clear()
+            self._memo[key] = value
+        return value

@@ -1,0 +1,140 @@
+"""A message's marshalled body: kept, brought up to date, made and read on its own.
+
+`ActiveMQMessage.raw` is the body (all fields, no size, no type byte) as loose, uncached
+version 12 has it; frames in that form are written by copying it. Rules for who holds it:
+
+- Whoever sets a field of a message that has `raw` must bring `raw` in line: by
+  `patch_raw` after the fields it names, else by `message.raw = None`.
+- `commandId` and `responseRequired` of a message that travels alone are written from the
+  fields, and inside a MessageDispatch nobody reads them: a transport may number a
+  message without touching `raw`.
+- What varies per consumer (redelivery counter) travels in MessageDispatch.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Final
+
+from pyjms.errors import LocalProtocolError, RemoteProtocolError
+from pyjms.wire.openwire.commands import ActiveMQMessage
+from pyjms.wire.openwire.fast_writer import FastWriter, is_plain, pack_tail
+from pyjms.wire.openwire.reader import LooseReader
+from pyjms.wire.openwire.schema import CURRENT_VERSION, MESSAGES
+from pyjms.wire.openwire.writer import LooseWriter
+
+__all__ = ["marshal_body", "patch_raw", "unmarshal_body"]
+
+_U16: Final = struct.Struct(">H")
+_I64: Final = struct.Struct(">q")
+_TAIL_SIZE: Final = 37
+# commandId and responseRequired, which every message begins with.
+_HEAD_SIZE: Final = 5
+
+_writer: Final = FastWriter()
+
+
+def marshal_body(message: ActiveMQMessage) -> bytes:
+    """Return `message.raw`, marshalling the message first if it has none.
+
+    Raises:
+        LocalProtocolError: a field is missing, of a wrong type or too long.
+    """
+    if message.raw is None:
+        frame = bytearray()
+        try:
+            if not _writer.write_frame(frame, message):
+                frame += LooseWriter(CURRENT_VERSION, stack_trace=True).frame(message)
+        except (struct.error, AttributeError, TypeError, ValueError) as e:
+            raise LocalProtocolError(f"{type(message).__name__} cannot be written: {e}") from e
+        message.raw = bytes(frame[1:])
+    return message.raw
+
+
+def unmarshal_body(code: int, body: bytes) -> ActiveMQMessage:
+    """Return the message of type `code` whose body `marshal_body` gave; `raw` is set.
+
+    Raises:
+        RemoteProtocolError: `code` is no message's, or `body` is damaged.
+    """
+    if code not in MESSAGES:
+        raise RemoteProtocolError(f"Type {code} is no message")
+    reader = LooseReader(bytes((code,)) + body, CURRENT_VERSION, stack_trace=True)
+    message = reader.read_frame()
+    if reader.pos != len(body) + 1 or not isinstance(message, ActiveMQMessage):
+        raise RemoteProtocolError("Bytes after the end of a message", position=reader.pos)
+    message.raw = body
+    return message
+
+
+def patch_raw(message: ActiveMQMessage) -> None:
+    """Bring `raw` in line with the fields that a broker sets on a message it takes.
+
+    These are `message_id.broker_sequence_id`, `redelivery_counter`, `arrival`,
+    `broker_in_time`, `broker_out_time`, `jms_xgroup_first_for_consumer`, `droppable` and
+    `compressed`. Costs no marshalling for messages as clients send them; others are
+    marshalled anew. Without `raw` there is nothing to do.
+
+    Raises:
+        LocalProtocolError: a field is out of range.
+    """
+    raw = message.raw
+    if raw is None:
+        return
+    message_id = message.message_id
+    if message_id is None or not is_plain(message):
+        message.raw = None
+        marshal_body(message)
+        return
+    try:
+        at = _broker_sequence_offset(raw)
+        message.raw = b"".join(
+            (
+                raw[:at],
+                _I64.pack(message_id.broker_sequence_id),
+                raw[at + 8 : -_TAIL_SIZE],
+                pack_tail(message),
+            )
+        )
+    except struct.error as e:
+        raise LocalProtocolError(f"{type(message).__name__} cannot be written: {e}") from e
+
+
+def _broker_sequence_offset(raw: bytes) -> int:
+    """Return where brokerSequenceId lies: behind six nullable values."""
+    at = _skip(raw, _HEAD_SIZE)  # producerId
+    at = _skip(raw, at)  # destination
+    if raw[at] or raw[at + 1]:
+        at = _skip(raw, _skip(raw, at))  # transactionId, originalDestination
+    else:
+        at += 2
+    # messageId: its flag, its type, the flag of textView (null, or it would not be plain)
+    return _skip(raw, at + 3) + 8
+
+
+def _skip(raw: bytes, at: int) -> int:
+    """Return where the nullable producer id, transaction id or destination at `at` ends."""
+    if not raw[at]:
+        return at + 1
+    code = raw[at + 1]
+    if code == 123:
+        return _after_string(raw, at + 2) + 16
+    if code == 111:
+        at += 10
+        return _after_string(raw, at + 2) if raw[at] else at + 1
+    if code == 112:
+        return _after_bytes(raw, _after_bytes(raw, at + 6))
+    return _after_string(raw, at + 2)
+
+
+def _after_string(raw: bytes, at: int) -> int:
+    if not raw[at]:
+        return at + 1
+    end: int = at + 3 + _U16.unpack_from(raw, at + 1)[0]
+    return end
+
+
+def _after_bytes(raw: bytes, at: int) -> int:
+    if not raw[at]:
+        return at + 1
+    return at + 5 + int.from_bytes(raw[at + 1 : at + 5], "big")

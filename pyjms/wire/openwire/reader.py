@@ -1,0 +1,324 @@
+"""Reads any structure of any version, loose or tight, cached or not, field by field.
+
+Loose and tight differ in how flags, longs and strings are read and in nothing else. Only
+RemoteProtocolError escapes from `read_frame`; its position is the offset in the frame,
+which here begins with the type byte. (ENCODING 2 to 5)
+"""
+
+from __future__ import annotations
+
+import struct
+from abc import ABC, abstractmethod
+from typing import Any, Final
+
+from pyjms.errors import InvalidDestinationException, RemoteProtocolError
+from pyjms.wire.limits import MAX_NESTING_DEPTH
+from pyjms.wire.openwire.cache import ReadCache
+from pyjms.wire.openwire.commands import (
+    ActiveMQMessage,
+    Command,
+    DataStructure,
+    StackTraceElement,
+    Throwable,
+)
+from pyjms.wire.openwire.commands.base import (
+    ARRAY,
+    BOOLEAN,
+    BYTE,
+    BYTES,
+    CACHED,
+    INT,
+    LONG,
+    MAGIC,
+    NESTED,
+    SHORT,
+    STRING,
+)
+from pyjms.wire.openwire.mutf8 import decode_mutf8
+from pyjms.wire.openwire.schema import (
+    CURRENT_VERSION,
+    DESTINATIONS,
+    MARSHALL_AWARE,
+    NULL_TYPE,
+    STRUCTURES,
+    Structure,
+    layout_of,
+)
+
+__all__ = ["LooseReader", "Reader", "TightReader", "TruncatedFrameError"]
+
+_I8: Final = struct.Struct(">b")
+_I16: Final = struct.Struct(">h")
+_U16: Final = struct.Struct(">H")
+_I32: Final = struct.Struct(">i")
+_U32: Final = struct.Struct(">I")
+_I64: Final = struct.Struct(">q")
+_MAGIC_SIZE: Final = 8
+# The body bytes of the shortest element of a trace: its line number.
+_SMALLEST_ELEMENT: Final = 4
+
+
+class TruncatedFrameError(RemoteProtocolError):
+    """The bytes end inside a structure; `needed` is the least length that may suffice."""
+
+    def __init__(self, needed: int, position: int) -> None:
+        super().__init__("Frame is cut short", position=position)
+        self.needed = needed
+
+
+class Reader(ABC):
+    """A walk through one frame. Make a LooseReader or a TightReader for each frame."""
+
+    def __init__(
+        self, frame: bytes, version: int, stack_trace: bool, cache: ReadCache | None = None
+    ) -> None:
+        self.frame = frame
+        self.pos = 0
+        self.version = version
+        self.stack_trace = stack_trace
+        self.cache = cache
+        self.depth = 0
+
+    def read_frame(self) -> Structure | None:
+        """Return the structure whose type byte is the first byte; None for the null frame.
+
+        `pos` is then where it ended.
+
+        Raises:
+            TruncatedFrameError: the bytes end too early.
+            RemoteProtocolError: they are no valid structure.
+        """
+        try:
+            code = self._byte()
+            if code == NULL_TYPE:
+                return None
+            self._begin()
+            return self._structure(code)
+        except TruncatedFrameError:
+            raise
+        except RemoteProtocolError as e:
+            raise RemoteProtocolError(e.reason, position=self.pos) from e
+        except (IndexError, struct.error) as e:
+            raise TruncatedFrameError(len(self.frame) + 1, self.pos) from e
+
+    def nested(self, accepts: frozenset[int]) -> Structure | None:
+        """Return a nullable structure of one of the types that `accepts` names."""
+        if not self._flag():
+            return None
+        code = self._byte()
+        if code not in accepts:
+            raise RemoteProtocolError(f"Type {code} where {sorted(accepts)} may be")
+        self._aware(code)
+        return self._structure(code)
+
+    def _begin(self) -> None:  # noqa: B027 - loose has nothing there
+        """Take what comes between the type byte and the fields."""
+
+    def _aware(self, code: int) -> None:  # noqa: B027 - loose has nothing there
+        """Take what comes before a nested structure of type `code`."""
+
+    @abstractmethod
+    def _flag(self) -> bool: ...
+
+    @abstractmethod
+    def _long(self) -> int: ...
+
+    @abstractmethod
+    def _string(self) -> str | None: ...
+
+    def _byte(self) -> int:
+        value = self.frame[self.pos]
+        self.pos += 1
+        return value
+
+    def _fixed(self, form: struct.Struct) -> int:
+        value: int = form.unpack_from(self.frame, self.pos)[0]
+        self.pos += form.size
+        return value
+
+    def _take(self, count: int) -> bytes:
+        start = self.pos
+        if count < 0:
+            raise RemoteProtocolError(f"Count {count} is negative")
+        end = start + count
+        if end > len(self.frame):
+            raise TruncatedFrameError(end, start)
+        self.pos = end
+        return self.frame[start:end]
+
+    def _structure(self, code: int) -> Structure:
+        if code not in STRUCTURES:
+            raise RemoteProtocolError(f"Unknown data type {code}")
+        self.depth += 1
+        if self.depth > MAX_NESTING_DEPTH:
+            raise RemoteProtocolError(f"Structures nest deeper than {MAX_NESTING_DEPTH}")
+        values: dict[str, Any] = {}
+        for name, kind, accepts in layout_of(code, self.version):
+            values[name] = self._field(kind, accepts)
+        self.depth -= 1
+        if code in DESTINATIONS:
+            return _destination(code, values["physical_name"])
+        return _build(code, values)
+
+    def _field(self, kind: int, accepts: frozenset[int]) -> object:
+        if kind == BOOLEAN:
+            return self._flag()
+        if kind == STRING:
+            return self._string()
+        if kind == CACHED:
+            return self._cached(accepts)
+        if kind == INT:
+            return self._fixed(_I32)
+        if kind == LONG:
+            return self._long()
+        if kind == NESTED:
+            return self.nested(accepts)
+        if kind == ARRAY:
+            return self._array(accepts)
+        if kind == BYTES:
+            return self._take(self._fixed(_I32)) if self._flag() else None
+        if kind == BYTE:
+            return self._fixed(_I8)
+        if kind == SHORT:
+            return self._fixed(_I16)
+        if kind == MAGIC:
+            return self._take(_MAGIC_SIZE)
+        return self._throwable(0)
+
+    def _cached(self, accepts: frozenset[int]) -> Structure | None:
+        cache = self.cache
+        if cache is None:
+            return self.nested(accepts)
+        if self._flag():
+            index = self._fixed(_I16)
+            value = self.nested(accepts)
+            cache.put(index, value)
+            return value
+        value = cache.get(self._fixed(_I16))
+        if value is not None and value.TYPE not in accepts:
+            raise RemoteProtocolError(f"Cached type {value.TYPE} where {sorted(accepts)} may be")
+        return value
+
+    def _array(self, accepts: frozenset[int]) -> list[Structure | None] | None:
+        if not self._flag():
+            return None
+        count = self._fixed(_I16)
+        if count < 0:
+            raise RemoteProtocolError(f"Count {count} is negative")
+        return [self.nested(accepts) for _ in range(count)]
+
+    def _throwable(self, depth: int) -> Throwable | None:
+        if not self._flag():
+            return None
+        if depth > MAX_NESTING_DEPTH:
+            raise RemoteProtocolError(f"Causes nest deeper than {MAX_NESTING_DEPTH}")
+        class_name = self._string()
+        message = self._string()
+        if not self.stack_trace:
+            return Throwable(class_name, message)
+        count = self._fixed(_I16)
+        if count < 0:
+            raise RemoteProtocolError(f"Count {count} is negative")
+        least_end = self.pos + count * _SMALLEST_ELEMENT
+        if least_end > len(self.frame):
+            raise TruncatedFrameError(least_end, self.pos)
+        trace = tuple([self._trace_element() for _ in range(count)])
+        return Throwable(class_name, message, trace, self._throwable(depth + 1))
+
+    def _trace_element(self) -> StackTraceElement:
+        declaring_class = self._string()
+        method = self._string()
+        file = self._string()
+        return StackTraceElement(declaring_class, method, file, self._fixed(_I32))
+
+
+class LooseReader(Reader):
+    """Flags are bytes among the others. Messages keep their bytes where they can: see `raw`."""
+
+    def _structure(self, code: int) -> Structure:
+        start = self.pos
+        value = super()._structure(code)
+        if (
+            isinstance(value, ActiveMQMessage)
+            and self.cache is None
+            and self.version == CURRENT_VERSION
+            and value.data_structure is None  # it may hold a trace, which not every peer takes
+        ):
+            value.raw = self.frame[start : self.pos]
+        return value
+
+    def _flag(self) -> bool:
+        value = self.frame[self.pos]
+        self.pos += 1
+        return value != 0
+
+    def _long(self) -> int:
+        return self._fixed(_I64)
+
+    def _string(self) -> str | None:
+        if not self._flag():
+            return None
+        return decode_mutf8(self._take(self._fixed(_U16)))
+
+
+class TightReader(Reader):
+    """Flags are bits in a stream before the rest. (ENCODING 3)"""
+
+    def __init__(
+        self, frame: bytes, version: int, stack_trace: bool, cache: ReadCache | None = None
+    ) -> None:
+        super().__init__(frame, version, stack_trace, cache)
+        self._bits = b""
+        self._bit = 0
+
+    def _begin(self) -> None:
+        count = self._byte()
+        if count == 0xC0:
+            count = self._byte()
+        elif count == 0x80:
+            count = self._fixed(_I16)
+        self._bits = self._take(count)
+
+    def _aware(self, code: int) -> None:
+        # The bit says that the structure's bytes were marshalled before; nobody sets it.
+        if code in MARSHALL_AWARE and self._flag():
+            raise RemoteProtocolError("Premarshalled structures are not known")
+
+    def _flag(self) -> bool:
+        bit = self._bit
+        if bit >> 3 >= len(self._bits):
+            raise RemoteProtocolError(f"There are no more than {len(self._bits) * 8} flags")
+        self._bit = bit + 1
+        return (self._bits[bit >> 3] >> (bit & 7)) & 1 == 1
+
+    def _long(self) -> int:
+        if self._flag():
+            return self._fixed(_I64 if self._flag() else _U32)
+        return self._fixed(_U16) if self._flag() else 0
+
+    def _string(self) -> str | None:
+        if not self._flag():
+            return None
+        self._flag()  # ASCII only: the bytes are the same either way
+        return decode_mutf8(self._take(self._fixed(_U16)))
+
+
+def _destination(code: int, name: str | None) -> Structure:
+    if not name:
+        raise RemoteProtocolError("A destination has no name")
+    try:
+        return DESTINATIONS[code](name)
+    except InvalidDestinationException as e:
+        raise RemoteProtocolError(e.reason) from e
+
+
+def _build(code: int, values: dict[str, Any]) -> DataStructure:
+    cls: Any = STRUCTURES[code]
+    if not issubclass(cls, Command):
+        # Ids hash once, in their constructor; all others take their fields just as well.
+        built: DataStructure = cls(**values)
+        return built
+    command: DataStructure = cls()
+    for name, value in values.items():
+        setattr(command, name, value)
+    return command

@@ -1,0 +1,171 @@
+"""What a side wishes, what it says in its WireFormatInfo, and what both then do.
+
+Both sides compute the same result from the two infos. Times are seconds here and
+milliseconds in the info. (ENCODING 6; ActiveMQ's wireFormat.* options)
+"""
+
+from __future__ import annotations
+
+import platform
+from dataclasses import dataclass
+from typing import Final
+
+from pyjms.errors import ConfigurationException, RemoteProtocolError
+from pyjms.jms.types import Long
+from pyjms.wire.limits import MAX_CACHE_SIZE, MAX_FRAME_SIZE, MAX_NEGOTIATION_VALUES
+from pyjms.wire.openwire.commands import WireFormatInfo
+from pyjms.wire.openwire.primitives import decode_map, encode_map
+from pyjms.wire.openwire.schema import CURRENT_VERSION, OLDEST_VERSION
+
+__all__ = ["NegotiatedSettings", "WireFormatSettings", "wire_format_properties"]
+
+MAGIC: Final = b"ActiveMQ"
+_PROVIDER_VERSION: Final = "5.17.2"
+_LONGEST: Final = 0x7FFFFFFFFFFFFFFF
+
+
+@dataclass(frozen=True, slots=True)
+class WireFormatSettings:
+    """One side's wishes.
+
+    Tight encoding and the cache are off: loose frames are faster to read here and keep a
+    message's bytes as they came in. `max_frame_size` is in bytes, durations are in
+    seconds; an inactivity duration of 0 turns monitoring off for both sides.
+    """
+
+    version: int = CURRENT_VERSION
+    tight_encoding_enabled: bool = False
+    cache_enabled: bool = False
+    cache_size: int = 1024
+    size_prefix_disabled: bool = False
+    stack_trace_enabled: bool = True
+    tcp_no_delay_enabled: bool = True
+    max_frame_size: int = MAX_FRAME_SIZE
+    max_frame_size_enabled: bool = True
+    max_inactivity_duration: float = 30.0
+    max_inactivity_duration_inital_delay: float = 10.0
+    host: str | None = None
+    provider_name: str = "ActiveMQ"
+    provider_version: str = _PROVIDER_VERSION
+    include_platform_details: bool = False
+
+    def __post_init__(self) -> None:
+        if not OLDEST_VERSION <= self.version <= CURRENT_VERSION:
+            raise ConfigurationException(
+                f"OpenWire version {self.version} is not known",
+                hint=f"set wireFormat.version to {OLDEST_VERSION}..{CURRENT_VERSION}",
+            )
+        if not 0 <= self.cache_size <= MAX_CACHE_SIZE:
+            raise ConfigurationException(
+                f"A cache of {self.cache_size} values cannot be",
+                hint=f"set wireFormat.cacheSize to 0..{MAX_CACHE_SIZE}",
+            )
+
+    def info(self) -> WireFormatInfo:
+        """Return the first command of this side."""
+        properties: dict[str, object] = {
+            "TightEncodingEnabled": self.tight_encoding_enabled,
+            "CacheEnabled": self.cache_enabled,
+            "CacheSize": self.cache_size,
+            "SizePrefixDisabled": self.size_prefix_disabled,
+            "StackTraceEnabled": self.stack_trace_enabled,
+            "TcpNoDelayEnabled": self.tcp_no_delay_enabled,
+            "MaxFrameSize": Long(self.max_frame_size),
+            "MaxFrameSizeEnabled": self.max_frame_size_enabled,
+            "MaxInactivityDuration": _milliseconds(self.max_inactivity_duration),
+            "MaxInactivityDurationInitalDelay": _milliseconds(
+                self.max_inactivity_duration_inital_delay
+            ),
+            "ProviderName": self.provider_name,
+            "ProviderVersion": self.provider_version,
+            "PlatformDetails": _platform_details(self.include_platform_details),
+        }
+        if self.host is not None:
+            properties["Host"] = self.host
+        return WireFormatInfo(MAGIC, self.version, encode_map(properties))
+
+    def negotiate(self, info: WireFormatInfo) -> NegotiatedSettings:
+        """Return what this side and the sender of `info` have in common.
+
+        Raises:
+            RemoteProtocolError: the sender speaks no OpenWire.
+        """
+        if info.magic != MAGIC:
+            raise RemoteProtocolError(f"Remote wire format magic is invalid: {info.magic!r}")
+        if info.version < OLDEST_VERSION:
+            raise RemoteProtocolError(f"OpenWire version {info.version} is too low")
+        theirs = wire_format_properties(info)
+        return NegotiatedSettings(
+            version=min(self.version, info.version),
+            tight_encoding_enabled=self.tight_encoding_enabled
+            and theirs.get("TightEncodingEnabled") is True,
+            cache_enabled=self.cache_enabled and theirs.get("CacheEnabled") is True,
+            cache_size=min(self.cache_size, max(_number(theirs, "CacheSize"), 0)),
+            size_prefix_disabled=self.size_prefix_disabled
+            and theirs.get("SizePrefixDisabled") is True,
+            stack_trace_enabled=self.stack_trace_enabled
+            and theirs.get("StackTraceEnabled") is True,
+            tcp_no_delay_enabled=self.tcp_no_delay_enabled
+            and theirs.get("TcpNoDelayEnabled") is True,
+            max_frame_size=_smaller_limit(self.max_frame_size, _number(theirs, "MaxFrameSize")),
+            max_inactivity_duration=min(
+                self.max_inactivity_duration, _seconds(theirs, "MaxInactivityDuration")
+            ),
+            max_inactivity_duration_inital_delay=min(
+                self.max_inactivity_duration_inital_delay,
+                _seconds(theirs, "MaxInactivityDurationInitalDelay"),
+            ),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class NegotiatedSettings:
+    """What is in force after the WireFormatInfos; durations in seconds, 0 is off."""
+
+    version: int
+    tight_encoding_enabled: bool
+    cache_enabled: bool
+    cache_size: int
+    size_prefix_disabled: bool
+    stack_trace_enabled: bool
+    tcp_no_delay_enabled: bool
+    max_frame_size: int
+    max_inactivity_duration: float
+    max_inactivity_duration_inital_delay: float
+
+
+def wire_format_properties(info: WireFormatInfo) -> dict[str, object]:
+    """Return the properties of a WireFormatInfo by their names on the wire.
+
+    Raises:
+        RemoteProtocolError: they are damaged, or more than anybody needs.
+    """
+    data = info.marshalled_properties
+    if not data:
+        return {}
+    if int.from_bytes(data[:4], "big", signed=True) > MAX_NEGOTIATION_VALUES:
+        raise RemoteProtocolError(f"WireFormatInfo has more than {MAX_NEGOTIATION_VALUES} values")
+    return decode_map(data)
+
+
+def _milliseconds(seconds: float) -> Long:
+    return Long(min(round(max(seconds, 0) * 1000), _LONGEST))
+
+
+def _seconds(properties: dict[str, object], name: str) -> float:
+    return max(_number(properties, name), 0) / 1000
+
+
+def _number(properties: dict[str, object], name: str) -> int:
+    value = properties.get(name)
+    return value if isinstance(value, int) and not isinstance(value, bool) else 0
+
+
+def _smaller_limit(ours: int, theirs: int) -> int:
+    return min((limit for limit in (ours, theirs) if limit > 0), default=MAX_FRAME_SIZE)
+
+
+def _platform_details(include: bool) -> str:
+    if not include:
+        return "Python"
+    return f"Python {platform.python_version()}, {platform.platform()}"

@@ -1,0 +1,296 @@
+"""Writes any structure for any version, loose or tight, cached or not, field by field.
+
+The mirror of `reader`. Tight encoding needs one walk only: bits and bytes are collected
+apart. Only LocalProtocolError escapes, and then the cache is as if nothing was written.
+(ENCODING 2 to 5)
+"""
+
+from __future__ import annotations
+
+import struct
+from abc import ABC, abstractmethod
+from typing import Any, Final
+
+from pyjms.errors import LocalProtocolError
+from pyjms.wire.limits import MAX_NESTING_DEPTH, MAX_STRING_SIZE, MAX_TIGHT_STRING_SIZE
+from pyjms.wire.openwire.cache import NOT_STORED, WriteCache
+from pyjms.wire.openwire.commands import Throwable
+from pyjms.wire.openwire.commands.base import (
+    ARRAY,
+    BOOLEAN,
+    BYTE,
+    BYTES,
+    CACHED,
+    INT,
+    LONG,
+    MAGIC,
+    NESTED,
+    SHORT,
+    STRING,
+)
+from pyjms.wire.openwire.mutf8 import encode_mutf8
+from pyjms.wire.openwire.schema import MARSHALL_AWARE, STRUCTURES, Structure, layout_of
+
+__all__ = ["LooseWriter", "TightWriter", "Writer"]
+
+_I8: Final = struct.Struct(">b")
+_I16: Final = struct.Struct(">h")
+_U16: Final = struct.Struct(">H")
+_I32: Final = struct.Struct(">i")
+_U32: Final = struct.Struct(">I")
+_I64: Final = struct.Struct(">q")
+_MAGIC_SIZE: Final = 8
+_MAX_COUNT: Final = 0x7FFF
+# These versions' writers cut messages of errors. (ENCODING 5)
+_CUTTING_VERSIONS: Final = (1, 10)
+_CUT_FROM: Final = 1024
+
+
+class Writer(ABC):
+    """A walk through one structure. Make a LooseWriter or a TightWriter for each frame."""
+
+    def __init__(self, version: int, stack_trace: bool, cache: WriteCache | None = None) -> None:
+        self.out = bytearray()
+        self.version = version
+        self.stack_trace = stack_trace
+        self.cache = cache
+        self.depth = 0
+
+    def frame(self, value: Structure | None) -> bytes:
+        """Return type byte and body of `value`, without a size.
+
+        Raises:
+            LocalProtocolError: a field is missing, of the wrong type, out of range or too long.
+        """
+        if value is None:
+            return b"\0"
+        cache = self.cache
+        if cache is not None:
+            cache.begin_frame()
+        try:
+            self._structure(value)
+            return self._finish(value.TYPE)
+        except (struct.error, AttributeError, TypeError, OverflowError) as e:
+            self._undo()
+            raise LocalProtocolError(f"{type(value).__name__} cannot be written: {e}") from e
+        except LocalProtocolError:
+            self._undo()
+            raise
+
+    def nested(self, value: Structure | None, accepts: frozenset[int]) -> None:
+        """Append a nullable structure of one of the types that `accepts` names."""
+        self._flag(value is not None)
+        if value is None:
+            return
+        code = value.TYPE
+        if code not in accepts:
+            raise LocalProtocolError(f"Type {code} where {sorted(accepts)} may be")
+        self.out.append(code)
+        self._aware(code)
+        self._structure(value)
+
+    def _undo(self) -> None:
+        if self.cache is not None:
+            self.cache.undo_frame()
+
+    @abstractmethod
+    def _finish(self, code: int) -> bytes: ...
+
+    def _aware(self, code: int) -> None:  # noqa: B027 - loose has nothing there
+        """Append what comes before a nested structure of type `code`."""
+
+    @abstractmethod
+    def _flag(self, value: bool) -> None: ...
+
+    @abstractmethod
+    def _long(self, value: int) -> None: ...
+
+    @abstractmethod
+    def _string(self, value: str | None) -> None: ...
+
+    @abstractmethod
+    def _add_to_cache(self, value: Structure | None, accepts: frozenset[int]) -> None: ...
+
+    def _structure(self, value: Structure) -> None:
+        code = value.TYPE
+        if code not in STRUCTURES:
+            raise LocalProtocolError(f"{type(value).__name__} has no type on the wire")
+        self.depth += 1
+        if self.depth > MAX_NESTING_DEPTH:
+            raise LocalProtocolError(f"Structures nest deeper than {MAX_NESTING_DEPTH}")
+        for name, kind, accepts in layout_of(code, self.version):
+            self._field(kind, getattr(value, name), accepts)
+        self.depth -= 1
+
+    def _field(self, kind: int, value: Any, accepts: frozenset[int]) -> None:
+        if kind == BOOLEAN:
+            self._flag(bool(value))
+        elif kind == STRING:
+            self._string(value)
+        elif kind == CACHED:
+            self._cached(value, accepts)
+        elif kind == INT:
+            self.out += _I32.pack(value)
+        elif kind == LONG:
+            self._long(value)
+        elif kind == NESTED:
+            self.nested(value, accepts)
+        elif kind == ARRAY:
+            self._array(value, accepts)
+        elif kind == BYTES:
+            self._bytes(value)
+        elif kind == BYTE:
+            self.out += _I8.pack(value)
+        elif kind == SHORT:
+            self.out += _I16.pack(value)
+        elif kind == MAGIC:
+            self._magic(value)
+        else:
+            self._throwable(value, 0)
+
+    def _cached(self, value: Structure | None, accepts: frozenset[int]) -> None:
+        cache = self.cache
+        if cache is None:
+            self.nested(value, accepts)
+            return
+        index = cache.find(value)
+        self._flag(index == NOT_STORED)
+        if index == NOT_STORED:
+            self._add_to_cache(value, accepts)
+        else:
+            self.out += _I16.pack(index)
+
+    def _array(self, value: list[Structure | None] | None, accepts: frozenset[int]) -> None:
+        self._flag(value is not None)
+        if value is not None:
+            self.out += _I16.pack(len(value))
+            for item in value:
+                self.nested(item, accepts)
+
+    def _bytes(self, value: bytes | None) -> None:
+        self._flag(value is not None)
+        if value is not None:
+            self.out += _I32.pack(len(value))
+            self.out += value
+
+    def _magic(self, value: bytes) -> None:
+        if len(value) != _MAGIC_SIZE:
+            raise LocalProtocolError(f"Magic is {len(value)} bytes, not {_MAGIC_SIZE}")
+        self.out += value
+
+    def _throwable(self, value: Throwable | None, depth: int) -> None:
+        self._flag(value is not None)
+        if value is None:
+            return
+        if depth > MAX_NESTING_DEPTH:
+            raise LocalProtocolError(f"Causes nest deeper than {MAX_NESTING_DEPTH}")
+        self._string(value.class_name)
+        self._string(self._cut(value.message))
+        if not self.stack_trace:
+            return
+        if len(value.stack_trace) > _MAX_COUNT:
+            raise LocalProtocolError(f"A trace of {len(value.stack_trace)} elements is too long")
+        self.out += _I16.pack(len(value.stack_trace))
+        for element in value.stack_trace:
+            self._string(element.declaring_class)
+            self._string(element.method)
+            self._string(element.file)
+            self.out += _I32.pack(element.line)
+        self._throwable(value.cause, depth + 1)
+
+    def _cut(self, message: str | None) -> str | None:
+        if message is None or self.version not in _CUTTING_VERSIONS or len(message) <= _CUT_FROM:
+            return message
+        return message[: _CUT_FROM - 3] + "..."
+
+
+class LooseWriter(Writer):
+    """Flags are bytes among the others."""
+
+    def _finish(self, code: int) -> bytes:
+        return bytes((code,)) + self.out
+
+    def _flag(self, value: bool) -> None:
+        self.out.append(1 if value else 0)
+
+    def _long(self, value: int) -> None:
+        self.out += _I64.pack(value)
+
+    def _string(self, value: str | None) -> None:
+        self._flag(value is not None)
+        if value is not None:
+            data = encode_mutf8(value)
+            if len(data) > MAX_STRING_SIZE:
+                raise LocalProtocolError(f"String of {len(data)} bytes is too long")
+            self.out += _U16.pack(len(data))
+            self.out += data
+
+    def _add_to_cache(self, value: Structure | None, accepts: frozenset[int]) -> None:
+        cache = self.cache
+        if cache is not None:
+            self.out += _I16.pack(cache.add(value))
+            self.nested(value, accepts)
+
+
+class TightWriter(Writer):
+    """Flags are bits in a stream before the rest. (ENCODING 3)"""
+
+    def __init__(self, version: int, stack_trace: bool, cache: WriteCache | None = None) -> None:
+        super().__init__(version, stack_trace, cache)
+        self._bits = bytearray()
+        self._bit = 0
+
+    def _finish(self, code: int) -> bytes:
+        count = len(self._bits)
+        if count < 64:
+            head = bytes((code, count))
+        elif count < 256:
+            head = bytes((code, 0xC0, count))
+        else:
+            head = bytes((code, 0x80)) + _I16.pack(count)
+        return head + self._bits + self.out
+
+    def _aware(self, code: int) -> None:
+        if code in MARSHALL_AWARE:
+            self._flag(False)
+
+    def _flag(self, value: bool) -> None:
+        bit = self._bit & 7
+        if bit == 0:
+            self._bits.append(0)
+        if value:
+            self._bits[-1] |= 1 << bit
+        self._bit += 1
+
+    def _long(self, value: int) -> None:
+        if value == 0:
+            form = None
+        elif 0 < value <= 0xFFFF:
+            form = _U16
+        elif 0 < value <= 0xFFFFFFFF:
+            form = _U32
+        else:
+            form = _I64
+        self._flag(form is _U32 or form is _I64)
+        self._flag(form is _U16 or form is _I64)
+        if form is not None:
+            self.out += form.pack(value)
+
+    def _string(self, value: str | None) -> None:
+        self._flag(value is not None)
+        if value is not None:
+            data = encode_mutf8(value)
+            if len(data) > MAX_TIGHT_STRING_SIZE:
+                raise LocalProtocolError(f"String of {len(data)} bytes is too long")
+            self._flag(data.isascii())
+            self.out += _U16.pack(len(data))
+            self.out += data
+
+    def _add_to_cache(self, value: Structure | None, accepts: frozenset[int]) -> None:
+        # The reference gives the inner value of a cached value its index first.
+        cache = self.cache
+        if cache is not None:
+            place = len(self.out)
+            self.out += b"\0\0"
+            self.nested(value, accepts)
+            _I16.pack_into(self.out, place, cache.add(value))

@@ -1,0 +1,50 @@
+"""The README's Python runs as it stands."""
+
+from __future__ import annotations
+
+import re
+import sys
+import types
+from pathlib import Path
+
+import pytest
+
+README = (Path(__file__).resolve().parents[2] / "README.md").read_text(encoding="utf-8")
+BLOCKS = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+
+
+def block(containing: str) -> str:
+    (found,) = [b for b in BLOCKS if containing in b]
+    return found
+
+
+@pytest.fixture
+def orders() -> types.ModuleType:
+    module = types.ModuleType("orders")
+    sys.modules["orders"] = module
+    exec(
+        compile(block("@jms_listener"), "orders.py", "exec"), vars(module)
+    )  # the README's own code
+    yield module
+    del sys.modules["orders"]
+
+
+async def test_the_test_of_the_readme_passes(jms_app, orders) -> None:
+    scope: dict[str, object] = {"orders": orders}
+    exec(compile(block("async def test_order"), "test_orders.py", "exec"), scope)
+    await scope["test_order"](jms_app)
+
+
+def test_the_template_of_the_readme_works() -> None:
+    exec(compile(block("receive_and_convert"), "sending.py", "exec"), {})
+
+
+async def test_the_embedded_broker_of_the_readme_starts(capsys) -> None:
+    scope: dict[str, object] = {}
+    exec(compile(block("BrokerService"), "serve.py", "exec"), scope)
+    await scope["serve"]()
+    assert capsys.readouterr().out == "vm://demo\n"
+
+
+def test_every_python_block_is_run_here() -> None:
+    assert len(BLOCKS) == 4

@@ -1,0 +1,338 @@
+"""What the broker tells on advisory topics, as a Java client needs it."""
+
+from __future__ import annotations
+
+import pytest
+
+from broker.advisory.filter import AdvisoryBroker
+from broker.completion import Completion
+from broker.context import ProducerExchange
+from broker.filter import BrokerFilter
+from broker.policy.entry import PolicyEntry
+from broker.policy.map import PolicyMap
+from broker.policy.pending import ConstantPendingMessageLimitStrategy
+from broker.service import BrokerService
+from pyjms.errors import JMSException
+from pyjms.jms.destination import Queue, TemporaryQueue, TemporaryTopic, Topic
+from pyjms.wire.openwire.commands import (
+    AckType,
+    ActiveMQMessage,
+    ConnectionInfo,
+    ConsumerId,
+    ConsumerInfo,
+    DestinationInfo,
+    ProducerId,
+    ProducerInfo,
+    RemoveInfo,
+    RemoveSubscriptionInfo,
+    Throwable,
+)
+from pyjms.wire.openwire.primitives import decode_map
+
+A = "ActiveMQ.Advisory."
+TEMPORARIES = Topic(f"{A}TempQueue,{A}TempTopic")
+
+
+def properties(message: ActiveMQMessage) -> dict[str, object]:
+    assert message.marshalled_properties is not None
+    return dict(decode_map(message.marshalled_properties))
+
+
+async def test_form_of_an_advisory(connect, service: BrokerService) -> None:
+    client = await connect()
+    await client.consumer(TEMPORARIES, prefetch_size=1000, no_local=True)
+    mine = TemporaryQueue(f"{client.name}:1")
+    await client.destination(mine)
+    dispatch = await client.dispatched()
+    message = dispatch.message
+    assert message is not None
+    assert dispatch.destination == message.destination == Topic(f"{A}TempQueue")
+    assert type(message) is ActiveMQMessage
+    assert message.type == "Advisory"
+    assert not message.persistent
+    assert (message.priority, message.timestamp, message.content) == (0, 0, None)
+    assert message.target_consumer_id is None
+    assert isinstance(message.producer_id, ProducerId)
+    assert (message.producer_id.session_id, message.producer_id.value) == (0, 0)
+    assert message.message_id is not None
+    assert message.message_id.producer_id == message.producer_id
+    assert properties(message) == {
+        "originBrokerName": service.broker_name,
+        "originBrokerId": str(service.broker_id),
+        "originBrokerURL": service.connect_uri,
+    }
+    told = message.data_structure
+    assert isinstance(told, DestinationInfo)
+    assert (told.destination, told.operation_type) == (mine, 0)
+    assert told.connection_id == client.connection_id
+
+
+@pytest.mark.fact("activemq-broker V-A4")
+async def test_every_client_hears_of_temporary_destinations_of_all_also_earlier_ones(
+    connect,
+) -> None:
+    first = await connect()
+    queue, topic = TemporaryQueue(f"{first.name}:1"), TemporaryTopic(f"{first.name}:2")
+    await first.destination(queue)
+    await first.destination(topic)
+    second = await connect()
+    watcher = ConsumerId(second.name, -1, 1)
+    await second.request(
+        ConsumerInfo(
+            watcher, destination=TEMPORARIES, prefetch_size=1000, no_local=True, dispatch_async=True
+        )
+    )
+    replayed = [await second.message(), await second.message()]
+    assert {m.data_structure.destination for m in replayed} == {queue, topic}
+    assert {m.target_consumer_id for m in replayed} == {watcher}
+    await first.destination(queue, operation=1)
+    removal = (await second.message()).data_structure
+    assert isinstance(removal, DestinationInfo)
+    assert (removal.destination, removal.operation_type) == (queue, 1)
+    await first.close()
+    removal = (await second.message()).data_structure
+    assert (removal.destination, removal.operation_type) == (topic, 1)
+
+
+async def test_connections_come_and_go_without_their_passwords(connect) -> None:
+    watcher = await connect()
+    await watcher.consumer(Topic(f"{A}Connection"))
+    replayed = await watcher.message()
+    assert isinstance(replayed.data_structure, ConnectionInfo)
+    assert replayed.data_structure.connection_id == watcher.connection_id
+    other = await connect()
+    come = await watcher.message()
+    assert isinstance(come.data_structure, ConnectionInfo)
+    assert come.data_structure.connection_id == other.connection_id
+    assert come.data_structure.password == ""
+    assert come.data_structure.user_name == "joe"
+    assert come.target_consumer_id is None
+    await other.close()
+    gone = (await watcher.message()).data_structure
+    assert isinstance(gone, RemoveInfo)
+    assert gone.object_id == other.connection_id
+
+
+async def test_consumers_and_producers_are_counted(connect) -> None:
+    watcher, other = await connect(), await connect()
+    await watcher.consumer(Topic(f"{A}Consumer.Queue.q"))
+    await watcher.consumer(Topic(f"{A}Producer.Queue.q"))
+
+    consumer = await other.consumer(Queue("q"))
+    message = await watcher.message()
+    assert message.destination == Topic(f"{A}Consumer.Queue.q")
+    assert isinstance(message.data_structure, ConsumerInfo)
+    assert message.data_structure.consumer_id == consumer
+    assert properties(message)["consumerCount"] == 1
+
+    producer = await other.producer(Queue("q"))
+    message = await watcher.message()
+    assert isinstance(message.data_structure, ProducerInfo)
+    assert properties(message)["producerCount"] == 1
+
+    await other.remove(producer)
+    message = await watcher.message()
+    assert isinstance(message.data_structure, RemoveInfo)
+    assert message.data_structure.object_id == producer
+    assert properties(message)["producerCount"] == 0
+
+    await other.remove(consumer)
+    message = await watcher.message()
+    assert isinstance(message.data_structure, RemoveInfo)
+    assert message.data_structure.object_id == consumer
+    assert properties(message)["consumerCount"] == 0
+    await other.producer()
+    await watcher.nothing_dispatched()
+
+
+@pytest.mark.fact("activemq-broker V-A2")
+async def test_who_subscribes_gets_what_is_the_case_and_nobody_else_does(connect) -> None:
+    there, late, bystander = await connect(), await connect(), await connect()
+    await there.consumer(Queue("q"))
+    await there.producer(Queue("q"))
+    topics = [f"{A}Connection", f"{A}Queue", f"{A}Consumer.Queue.>", f"{A}Producer.>"]
+    for topic in topics:
+        await bystander.consumer(Topic(topic))
+        first_heard = await bystander.dispatched()
+        while first_heard.message.data_structure is None:
+            first_heard = await bystander.dispatched()
+    while bystander._dispatches:
+        bystander._dispatches.clear()
+    for topic, kind in zip(
+        topics, (ConnectionInfo, DestinationInfo, ConsumerInfo, ProducerInfo), strict=True
+    ):
+        consumer = await late.consumer(Topic(topic))
+        count = 3 if kind is ConnectionInfo else 1
+        for _ in range(count):
+            message = await late.message()
+            assert isinstance(message.data_structure, kind)
+            assert message.target_consumer_id == consumer
+        await late.nothing_dispatched()
+    await bystander.nothing_dispatched()
+
+
+@pytest.mark.fact("activemq-broker V-A3")
+async def test_advisory_topics_are_topics_that_are_not_advised(connect) -> None:
+    client = await connect()
+    await client.consumer(Topic("ActiveMQ.Advisory.>"))
+    await client.consumer(Topic(f"{A}Consumer.Topic.>"))
+    await client.consumer(Topic(f"{A}Topic"))
+    await client.producer(Topic(f"{A}Connection"))
+    await client.nothing_dispatched()
+    await client.consumer(Queue("q"))
+    heard = {str(d.destination) for d in [await client.dispatched() for _ in range(2)]}
+    assert heard == {f"topic://{A}Queue", f"topic://{A}Consumer.Queue.q"}
+    with pytest.raises(Exception, match=r"[Dd]urable|advisory"):
+        await client.consumer(Topic(f"{A}Queue"), subscription_name="s")
+
+
+@pytest.mark.fact("activemq-broker V-A1")
+async def test_the_end_of_a_temporary_queue_takes_its_consumers_silently(connect) -> None:
+    watcher, owner = await connect(), await connect()
+    queue = TemporaryQueue(f"{owner.name}:1")
+    await owner.destination(queue)
+    await watcher.consumer(Topic(f"{A}Consumer.>"))
+    await watcher.consumer(Topic(f"{A}Producer.>"))
+    consumer = await owner.consumer(queue)
+    producer = await owner.producer(queue)
+    for kind in ("Consumer", "Producer"):
+        assert (await watcher.message()).destination == Topic(f"{A}{kind}.Queue.{owner.name}:1")
+    await owner.destination(queue, operation=1)
+    await owner.remove(producer)
+    await owner.remove(consumer)
+    await watcher.nothing_dispatched()
+    from broker.advisory import topics
+
+    assert topics.about("SlowConsumer", queue).physical_name.startswith(
+        f"{A}SlowConsumer.TempQueue."
+    )
+    assert topics.about("FastProducer", TemporaryTopic("t")) == Topic(
+        f"{A}FastProducer.TempTopic.t"
+    )
+
+
+async def test_dead_and_expired_messages_are_told_without_their_bodies(connect) -> None:
+    client = await connect()
+    await client.consumer(Topic(f"{A}MessageDLQd.>"))
+    await client.consumer(Topic(f"{A}Expired.>"))
+    await client.send(Queue("q"), "bad")
+    await client.consumer(Queue("q"))
+    bad = await client.dispatched()
+    await client.ack(bad, AckType.POISON, poison_cause=Throwable("x", "y"))
+    message = await client.message()
+    assert message.destination == Topic(f"{A}MessageDLQd.Queue.q")
+    assert isinstance(message.data_structure, ActiveMQMessage)
+    assert message.data_structure.content is None
+    assert message.data_structure.message_id == bad.message.message_id
+
+    producer = await client.producer()
+    stale = client.text(producer, Queue("q"), "old")
+    stale.expiration = 1
+    await client.request(stale)
+    heard = {}
+    for _ in range(2):
+        message = await client.message()
+        heard[str(message.destination)] = message
+    expired = heard[f"topic://{A}Expired.Queue.q"]
+    assert properties(expired)["orignalMessageId"] == str(stale.message_id)
+    assert f"topic://{A}MessageDLQd.Queue.q" in heard
+
+
+@pytest.mark.fact("activemq-broker D10")
+async def test_a_removed_destination_takes_its_advisory_topics_along(
+    connect, service: BrokerService
+) -> None:
+    client = await connect()
+    await client.consumer(Topic(f"{A}Queue"))
+    watcher = await client.consumer(Topic(f"{A}Consumer.Queue.q"))
+    await client.destination(Queue("q"))
+    assert (await client.message()).data_structure.operation_type == 0
+    await client.remove(watcher)
+    there = service.region_broker.destinations()
+    assert Topic(f"{A}Consumer.Queue.q") in there
+    await client.destination(Queue("q"), operation=1)
+    removal = (await client.message()).data_structure
+    assert isinstance(removal, DestinationInfo)
+    assert (removal.destination, removal.operation_type) == (Queue("q"), 1)
+    assert Topic(f"{A}Consumer.Queue.q") not in service.region_broker.destinations()
+
+
+async def test_policies_tell_of_consumed_discarded_and_slow(broker_with) -> None:
+    policy = PolicyEntry(
+        advisory_for_consumed=True,
+        advisory_for_discarding_messages=True,
+        advisory_for_slow_consumers=True,
+        pending_message_limit_strategy=ConstantPendingMessageLimitStrategy(limit=1),
+    )
+    async with broker_with(policies=PolicyMap([policy])) as (_, client):
+        for event in ("MessageConsumed", "MessageDiscarded", "SlowConsumer"):
+            await client.consumer(Topic(f"{A}{event}.>"), prefetch_size=100)
+        await client.send(Queue("q"), "x")
+        await client.consumer(Queue("q"))
+        dispatch = await client.dispatched()
+        await client.ack(dispatch)
+        consumed = await client.message()
+        assert consumed.destination == Topic(f"{A}MessageConsumed.Queue.q")
+        assert dispatch.message is not None
+        assert properties(consumed)["orignalMessageId"] == str(dispatch.message.message_id)
+        assert properties(consumed)["orignalDestination"] == "queue://q"
+
+        reader = await client.consumer(Topic("t"), prefetch_size=2)
+        await client.send(Topic("t"), "1", "2", "3", "4")
+        heard: dict[str, ActiveMQMessage] = {}
+        while len(heard) < 2:
+            message = await client.message()
+            if message.type == "Advisory":
+                heard[str(message.destination)] = message
+        discarded = heard[f"topic://{A}MessageDiscarded.Topic.t"]
+        assert properties(discarded)["orignalDestination"] == "topic://t"
+        assert properties(discarded)["consumerId"] == str(reader)
+        assert properties(discarded)["discardedCount"] == 1
+        slow = heard[f"topic://{A}SlowConsumer.Topic.t"]
+        assert isinstance(slow.data_structure, ConsumerInfo)
+        assert properties(slow)["consumerId"] == str(reader)
+
+
+async def test_producers_without_a_destination_are_told_of_on_demand(broker_with) -> None:
+    async with broker_with(anonymous_producer_advisory_support=True) as (_, client):
+        await client.consumer(Topic(f"{A}Producer.Anonymous"))
+        producer = await client.producer()
+        message = await client.message()
+        assert message.destination == Topic(f"{A}Producer.Anonymous")
+        assert isinstance(message.data_structure, ProducerInfo)
+        await client.remove(producer)
+        assert isinstance((await client.message()).data_structure, RemoveInfo)
+
+
+async def test_a_durable_subscription_is_told_of_to_its_end(connect) -> None:
+    client = await connect()
+    await client.consumer(Topic(f"{A}Consumer.Topic.t"))
+    consumer = await client.consumer(Topic("t"), subscription_name="s", client_id=client.name)
+    assert isinstance((await client.message()).data_structure, ConsumerInfo)
+    await client.remove(consumer)
+    assert isinstance((await client.message()).data_structure, RemoveInfo)
+    await client.request(RemoveSubscriptionInfo(client.connection_id, "s", client.name))
+    assert isinstance((await client.message()).data_structure, RemoveSubscriptionInfo)
+
+
+async def test_an_advisory_that_cannot_be_sent_harms_nobody(
+    broker_with, caplog: pytest.LogCaptureFixture
+) -> None:
+    class NoAdvisories(BrokerFilter):
+        """Stands where the region is, and refuses advisories."""
+
+        def send(self, exchange: ProducerExchange, message: ActiveMQMessage) -> Completion | None:
+            if message.type == "Advisory":
+                raise JMSException("no room")
+            return self.next.send(exchange, message)
+
+    async with broker_with() as (broker, client):
+        link = broker.service.broker
+        while not isinstance(link, AdvisoryBroker):
+            assert isinstance(link, BrokerFilter)
+            link = link.next
+        link.next = NoAdvisories(link.next)
+        await client.consumer(Topic(f"{A}Queue"))
+        await client.destination(Queue("q"))
+        await client.nothing_dispatched()
+        assert f"Failed to send an advisory to topic://{A}Queue" in caplog.text

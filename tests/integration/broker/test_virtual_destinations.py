@@ -1,0 +1,276 @@
+"""Virtual topics, composite destinations and mirrored queues, through the whole broker."""
+
+from __future__ import annotations
+
+import pytest
+
+from broker.policy.entry import PolicyEntry
+from broker.policy.map import PolicyMap
+from broker.testing import EmbeddedTestBroker
+from broker.virtual.composite import CompositeQueue, CompositeTopic, FilteredDestination
+from broker.virtual.topic import VirtualTopic
+from pyjms.errors import InvalidSelectorException, JMSException
+from pyjms.jms.destination import Queue, TemporaryQueue, Topic
+from pyjms.wire.openwire.commands import ActiveMQMessage, BrokerId, TransactionType
+from pyjms.wire.openwire.primitives import decode_text, encode_map
+
+T = Topic("VirtualTopic.t")
+A, B = Queue("Consumer.A.VirtualTopic.t"), Queue("Consumer.B.VirtualTopic.t")
+
+
+def body(message: ActiveMQMessage) -> str | None:
+    return decode_text(message.content or b"")
+
+
+@pytest.mark.fact("activemq-broker V2")
+async def test_existing_queues_get_copies_then_the_topics_own_consumers(
+    connect, test_broker: EmbeddedTestBroker
+) -> None:
+    client = await connect()
+    await client.destination(A)
+    await client.send(T, "early")
+    await client.destination(B)
+    await client.consumer(T)
+    await client.send(T, "x")
+    live = await client.message()
+    assert (body(live), live.destination, live.original_destination) == ("x", T, None)
+    assert test_broker.queue_statistics(A.physical_name).messages == 2
+    assert test_broker.queue_statistics(B.physical_name).messages == 1
+    await client.consumer(A)
+    for text in ("early", "x"):
+        copy = await client.message()
+        assert (body(copy), copy.destination, copy.original_destination) == (text, A, T)
+    await client.consumer(B)
+    assert body(await client.message()) == "x"
+
+
+async def test_copies_share_the_transaction_of_the_send(connect, test_broker) -> None:
+    client = await connect()
+    await client.destination(A)
+    await client.destination(B)
+    for number, end, count in (
+        (1, TransactionType.ROLLBACK, 0),
+        (2, TransactionType.COMMIT_ONE_PHASE, 1),
+    ):
+        xid = client.local(number)
+        await client.transaction(TransactionType.BEGIN, xid)
+        await client.send(T, "x", transaction_id=xid)
+        assert test_broker.queue_statistics(A.physical_name).messages == 0
+        await client.transaction(end, xid)
+        assert test_broker.queue_statistics(A.physical_name).messages == count
+        assert test_broker.queue_statistics(B.physical_name).messages == count
+
+
+async def test_a_queue_that_was_removed_gets_nothing(connect, test_broker) -> None:
+    client = await connect()
+    await client.destination(A)
+    await client.send(T, "x")
+    await client.destination(A, operation=1)
+    await client.send(T, "y")
+    assert test_broker.queue_statistics(A.physical_name).messages == 0
+    await client.destination(A)
+    await client.send(T, "z")
+    assert test_broker.queue_statistics(A.physical_name).messages == 1
+
+
+@pytest.mark.fact("activemq-broker V1")
+async def test_names_and_defaults(broker_with) -> None:
+    default = VirtualTopic()
+    assert (default.name, default.prefix, default.postfix) == ("VirtualTopic.>", "Consumer.*.", "")
+    assert not default.selector_aware
+    assert not default.local
+    assert not default.drop_on_resource_limit
+    assert default.set_original_destination
+    async with broker_with([VirtualTopic("orders.*", prefix="VQ.*.", postfix=".q")]) as (
+        broker,
+        client,
+    ):
+        for name in ("VQ.A.orders.eu.q", "VQ.B.orders.eu.q", "VQ.A.orders.us.q", "Consumer.A.x"):
+            await client.destination(Queue(name))
+        await client.destination(A)
+        await client.send(Topic("orders.eu"), "x")
+        await client.send(T, "y")
+        counts = {
+            name: broker.queue_statistics(name).messages
+            for name in ("VQ.A.orders.eu.q", "VQ.B.orders.eu.q", "VQ.A.orders.us.q")
+        }
+        assert counts == {"VQ.A.orders.eu.q": 1, "VQ.B.orders.eu.q": 1, "VQ.A.orders.us.q": 0}
+        assert broker.queue_statistics(A.physical_name).messages == 0  # V8: the default is gone
+
+
+@pytest.mark.fact("activemq-broker V8")
+async def test_given_virtual_destinations_replace_the_default(broker_with) -> None:
+    for virtual, attributes, copies in (
+        (None, {}, 1),
+        (None, {"use_virtual_topics": False}, 0),
+        ([CompositeQueue("c", (Queue("d"),))], {}, 0),
+        ([CompositeQueue("c", (Queue("d"),)), VirtualTopic()], {}, 1),
+    ):
+        async with broker_with(virtual, **attributes) as (broker, client):
+            await client.destination(A)
+            await client.send(T, "x")
+            assert broker.queue_statistics(A.physical_name).messages == copies
+
+
+@pytest.mark.fact("activemq-broker V3")
+async def test_selector_aware_topics_copy_what_a_present_consumer_wants(broker_with) -> None:
+    async with broker_with([VirtualTopic(selector_aware=True)]) as (broker, client):
+        await client.destination(A)
+        await client.send(T, "nobody there")
+        consumer = await client.consumer(A, selector="colour = 'red'")
+        producer = await client.producer()
+        for colour in ("red", "blue"):
+            message = client.text(producer, T, colour)
+            message.marshalled_properties = encode_map({"colour": colour})
+            await client.request(message)
+        assert body(await client.message()) == "red"
+        assert broker.queue_statistics(A.physical_name).messages == 1
+        await client.remove(consumer)
+        await client.send(T, "x")
+        assert broker.queue_statistics(A.physical_name).messages == 1
+
+
+@pytest.mark.fact("activemq-broker V4")
+async def test_local_topics_do_not_copy_what_came_over_a_bridge_and_advisories_never(
+    broker_with,
+) -> None:
+    async with broker_with([VirtualTopic(">", local=True)]) as (broker, client):
+        advised = "ActiveMQ.Advisory.Queue"
+        await client.destination(Queue(f"Consumer.A.{advised}"))
+        await client.consumer(Topic(advised))
+        await client.destination(A)
+        assert (await client.message()).data_structure is not None
+        assert broker.queue_statistics(f"Consumer.A.{advised}").messages == 0
+        bridged = client.text(await client.producer(), T, "x")
+        bridged.broker_path = [BrokerId("other")]
+        await client.request(bridged)
+        assert broker.queue_statistics(A.physical_name).messages == 0
+        await client.send(T, "y")
+        assert broker.queue_statistics(A.physical_name).messages == 1
+
+
+async def test_a_full_queue_may_be_left_out(broker_with) -> None:
+    policies = PolicyMap([PolicyEntry(destination=A, memory_limit=1, send_fail_if_no_space=True)])
+    for lenient in (True, False):
+        virtual = [VirtualTopic(drop_on_resource_limit=lenient)]
+        async with broker_with(virtual, policies=policies) as (broker, client):
+            await client.destination(A)
+            await client.destination(B)
+            await client.send(T, "fills A")
+            if lenient:
+                await client.send(T, "x")
+            else:
+                with pytest.raises(JMSException, match="Memory Limit reached"):
+                    await client.send(T, "x")
+            assert broker.queue_statistics(A.physical_name).messages == 1
+            assert broker.queue_statistics(B.physical_name).messages == (2 if lenient else 1)
+
+
+async def test_a_parked_copy_that_gives_up_may_be_left_out(broker_with) -> None:
+    policies = PolicyMap(
+        [PolicyEntry(destination=A, memory_limit=1, send_fail_if_no_space_after_timeout=0.01)]
+    )
+    virtual = [VirtualTopic(drop_on_resource_limit=True)]
+    async with broker_with(virtual, policies=policies) as (broker, client):
+        await client.destination(A)
+        await client.send(T, "fills A", "gives up")
+        assert broker.queue_statistics(A.physical_name).messages == 1
+
+
+async def test_copies_may_keep_the_topic_as_their_destination(broker_with) -> None:
+    async with broker_with([VirtualTopic(set_original_destination=False)]) as (_, client):
+        await client.destination(A)
+        await client.send(T, "x")
+        await client.consumer(A)
+        message = await client.message()
+        assert (message.destination, message.original_destination) == (T, None)
+
+
+@pytest.mark.fact("activemq-broker V9", "activemq-broker V11")
+async def test_composites_forward_only_or_also(broker_with) -> None:
+    virtual = [
+        CompositeQueue("in", (Queue("out"), Topic("fan"), T)),
+        CompositeTopic("both", (Queue("out"),), forward_only=False),
+        VirtualTopic(),
+    ]
+    async with broker_with(virtual) as (broker, client):
+        await client.destination(A)
+        await client.consumer(Topic("fan"))
+        await client.consumer(Topic("both"))
+        await client.send(Queue("in"), "x")
+        fanned = await client.message()
+        assert (fanned.destination, fanned.original_destination) == (Topic("fan"), Queue("in"))
+        assert broker.queue_statistics("in").messages == 0
+        assert broker.queue_statistics("out").messages == 1
+        assert broker.queue_statistics(A.physical_name).messages == 1  # met a virtual topic
+        await client.send(Topic("both"), "y")
+        assert (await client.message()).destination == Topic("both")
+        assert broker.queue_statistics("out").messages == 2
+
+
+@pytest.mark.fact("activemq-broker V10")
+async def test_filters_decide_and_what_none_takes_may_stay(broker_with) -> None:
+    filters = (
+        FilteredDestination(Queue("red"), "colour = 'red'"),
+        FilteredDestination(Queue("never")),
+    )
+    virtual = [
+        CompositeQueue("strict", filters),
+        CompositeQueue("keeps", filters, send_when_not_matched=True),
+    ]
+    async with broker_with(virtual) as (broker, client):
+        producer = await client.producer()
+        for name in ("strict", "keeps"):
+            for colour in ("red", "blue"):
+                message = client.text(producer, Queue(name), colour)
+                message.marshalled_properties = encode_map({"colour": colour})
+                await client.request(message)
+        counts = {
+            n: broker.queue_statistics(n).messages for n in ("red", "never", "strict", "keeps")
+        }
+        assert counts == {"red": 2, "never": 0, "strict": 0, "keeps": 1}
+
+
+def test_a_wrong_selector_of_a_filter_shows_at_once() -> None:
+    with pytest.raises(InvalidSelectorException):
+        CompositeQueue("q", (FilteredDestination(Queue("x"), "colour ="),))
+
+
+async def test_forwarding_in_a_circle_is_an_error(broker_with) -> None:
+    virtual = [CompositeQueue("a", (Queue("b"),)), CompositeQueue("b", (Queue("a"),))]
+    async with broker_with(virtual) as (broker, client):
+        with pytest.raises(JMSException, match="in a circle"):
+            await client.send(Queue("a"), "x")
+        await client.send(Queue("c"), "fine")
+        assert broker.queue_statistics("c").messages == 1
+
+
+@pytest.mark.fact("activemq-broker V12")
+async def test_mirrored_queues_feed_their_topics_first(broker_with) -> None:
+    watching = Queue("Consumer.X.VirtualTopic.Mirror.q")
+    async with broker_with(use_mirrored_queues=True) as (broker, client):
+        await client.destination(watching)
+        await client.consumer(Topic("VirtualTopic.Mirror.q"))
+        await client.consumer(Queue("q"))
+        await client.send(Queue("q"), "x")
+        got = [await client.message(), await client.message()]
+        assert [m.destination for m in got] == [Topic("VirtualTopic.Mirror.q"), Queue("q")]
+        assert [body(m) for m in got] == ["x", "x"]
+        assert broker.queue_statistics(watching.physical_name).messages == 1
+        temporary = TemporaryQueue(f"{client.name}:1")
+        await client.destination(temporary)
+        await client.send(temporary, "t")
+        there = broker.service.region_broker.destinations()
+        mirror = Topic(f"VirtualTopic.Mirror.{client.name}:1")
+        assert mirror in there
+        await client.destination(temporary, operation=1)
+        assert mirror not in broker.service.region_broker.destinations()
+    async with broker_with(use_mirrored_queues=True, use_temp_mirrored_queues=False) as (
+        broker,
+        client,
+    ):
+        temporary = TemporaryQueue(f"{client.name}:1")
+        await client.destination(temporary)
+        await client.send(temporary, "t")
+        mirror = Topic(f"VirtualTopic.Mirror.{client.name}:1")
+        assert mirror not in broker.service.region_broker.destinations()

@@ -1,0 +1,83 @@
+"""XA over the wire: prepared work outlives its connection, everything else does not."""
+
+from __future__ import annotations
+
+import pytest
+
+from pyjms.errors import XAException
+from pyjms.jms.destination import Queue
+from pyjms.wire.openwire.commands import (
+    DataArrayResponse,
+    IntegerResponse,
+    TransactionType,
+    XATransactionId,
+)
+
+
+@pytest.mark.fact("activemq-broker X5")
+async def test_two_phases_one_phase_recover_and_forget(connect, test_broker) -> None:
+    client, other = await connect(), await connect()
+    xid = XATransactionId(4660, bytes([1, 2, 3]), b"\x09")
+    branch = XATransactionId(4660, bytes([1, 2, 3]), b"\x0a")
+    empty = XATransactionId(4660, bytes([1, 2, 4]), b"\x09")
+
+    for each in (xid, branch, empty):
+        await client.transaction(TransactionType.BEGIN, each)
+    await client.send(Queue("q"), "x", transaction_id=xid)
+    await client.send(Queue("q"), "y", transaction_id=branch)
+    for each in (xid, branch, empty):
+        await client.transaction(TransactionType.END, each)
+    assert test_broker.queue_statistics("q").messages == 0
+    answer = await client.transaction(TransactionType.PREPARE, empty)
+    assert isinstance(answer, IntegerResponse)
+    assert answer.result == 3
+    with pytest.raises(XAException, match=r"xaErrorCode:-4$"):
+        await client.transaction(TransactionType.COMMIT_TWO_PHASE, empty)
+    with pytest.raises(XAException, match=r"xaErrorCode:-6$"):
+        await client.transaction(TransactionType.COMMIT_TWO_PHASE, xid)
+    answer = await client.transaction(TransactionType.PREPARE, xid)
+    assert isinstance(answer, IntegerResponse)
+    assert answer.result == 0
+    recovered = await other.transaction(TransactionType.RECOVER, None)
+    assert isinstance(recovered, DataArrayResponse)
+    assert recovered.data == [xid]
+    await other.transaction(TransactionType.COMMIT_TWO_PHASE, xid)
+    assert test_broker.queue_statistics("q").messages == 1
+    await client.transaction(TransactionType.COMMIT_ONE_PHASE, branch)
+    assert test_broker.queue_statistics("q").messages == 2
+
+    third = XATransactionId(4660, bytes([1, 2, 5]), b"\x09")
+    await client.transaction(TransactionType.BEGIN, third)
+    await client.send(Queue("q"), "z", transaction_id=third)
+    await client.transaction(TransactionType.FORGET, third)
+    with pytest.raises(XAException, match="has not been started"):
+        await client.transaction(TransactionType.ROLLBACK, third)
+    assert test_broker.queue_statistics("q").messages == 2
+    recovered = await client.transaction(TransactionType.RECOVER, None)
+    assert isinstance(recovered, DataArrayResponse)
+    assert not recovered.data
+
+
+async def test_prepared_branches_survive_their_connection(connect, test_broker) -> None:
+    client, other = await connect(), await connect()
+    prepared, begun = (XATransactionId(1, bytes([n]), b"b") for n in (1, 2))
+    await client.send(Queue("q"), "taken")
+    await client.consumer(Queue("q"))
+    taken = await client.dispatched()
+    for xid, text in ((prepared, "p"), (begun, "b")):
+        await client.transaction(TransactionType.BEGIN, xid)
+        await client.send(Queue("out"), text, transaction_id=xid)
+    await client.ack(taken, transaction_id=prepared)
+    await client.transaction(TransactionType.PREPARE, prepared)
+    await client.close()
+
+    await other.consumer(Queue("q"))
+    await other.nothing_dispatched()
+    recovered = await other.transaction(TransactionType.RECOVER, None)
+    assert isinstance(recovered, DataArrayResponse)
+    assert recovered.data == [prepared]
+    with pytest.raises(XAException, match=r"xaErrorCode:-4$"):
+        await other.transaction(TransactionType.COMMIT_ONE_PHASE, begun)
+    await other.transaction(TransactionType.COMMIT_TWO_PHASE, prepared)
+    assert test_broker.queue_statistics("out").messages == 1
+    assert test_broker.queue_statistics("q").messages == 0

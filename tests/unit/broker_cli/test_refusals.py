@@ -1,0 +1,59 @@
+"""What `pyjms broker start` refuses: one sentence on stderr, exit code 2."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from broker.cli.main import app
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        ([], "start with --ephemeral"),
+        (["--ephemeral", "--data", "somewhere"], "--data: this version keeps messages in memory"),
+        (["--ephemeral", "--stomp", "127.0.0.1:61613"], "--stomp: this version speaks OpenWire"),
+        (["--ephemeral", "--openwire", "127.0.0.1:http"], "port"),
+        (["--ephemeral", "--openwire", "127.0.0.1:0?colour=red"], "colour"),
+        (["--config", "nowhere.yaml"], "nowhere.yaml"),
+    ],
+)
+def test_refused_with_a_sentence(arguments: list[str], sentence: str) -> None:
+    result = CliRunner().invoke(app, ["start", *arguments])
+    assert result.exit_code == 2, result.output
+    assert sentence in result.stderr
+    assert len(result.stderr.strip().splitlines()) == 1
+    assert "Traceback" not in result.output
+
+
+def test_help_names_every_option_and_loads_no_broker() -> None:
+    script = (
+        "import sys\n"
+        "from broker.cli.main import app\n"
+        "heavy = {'anyio', 'lark', 'broker.service', 'broker.region'} & set(sys.modules)\n"
+        "assert not heavy, heavy\n"
+        "app(['start', '--help'])\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=False, timeout=50
+    )
+    assert done.returncode == 0, done.stderr
+    for option in ("--config", "--data", "--ephemeral", "--openwire", "--stomp", "--name"):
+        assert option in done.stdout
+
+
+def test_a_port_that_is_taken_is_a_failure_not_a_refusal(tmp_path: Path) -> None:
+    import socket
+
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        result = CliRunner().invoke(
+            app, ["start", "--ephemeral", "--openwire", f"127.0.0.1:{port}"]
+        )
+    assert result.exit_code == 1, result.output
+    assert f"127.0.0.1:{port}" in result.stderr

@@ -1,0 +1,233 @@
+"""Dead letters: which messages, where to, and what the copy looks like."""
+
+from __future__ import annotations
+
+import pytest
+
+from broker.policy.dead_letter import (
+    DiscardingDeadLetterStrategy,
+    IndividualDeadLetterStrategy,
+    SharedDeadLetterStrategy,
+)
+from broker.policy.entry import PolicyEntry
+from pyjms.jms.destination import Queue, Topic
+from pyjms.jms.types import Long
+from pyjms.wire.openwire.commands import AckType, Throwable
+from pyjms.wire.openwire.primitives import decode_map
+
+Q = Queue("Q")
+CAUSE = Throwable(
+    "java.lang.Throwable",
+    "Delivery[7] exceeds redelivery policy limit:RedeliveryPolicy {...}, "
+    "cause:java.lang.RuntimeException: boom",
+)
+
+
+def poison(client, destination=Q, count=1, **options):
+    """Send and refuse messages; return the consumer."""
+    consumer = client.consume(destination)
+    for number in range(count):
+        client.send(destination, str(number), **options)
+        client.ack(consumer, kind=AckType.POISON, cause=CAUSE)
+    return consumer
+
+
+def policy(strategy):
+    return PolicyEntry(dead_letter_strategy=strategy)
+
+
+def letters(broker, name):
+    return broker.texts(Queue(name))
+
+
+@pytest.mark.fact("activemq-broker R9")
+def test_the_cause_is_a_property(broker, client):
+    poison(client, persistent=True)
+    properties = decode_map(broker.dead_letters[0].marshalled_properties)
+    assert properties["dlqDeliveryFailureCause"] == (
+        "java.lang.Throwable: Delivery[7] exceeds redelivery policy limit:RedeliveryPolicy {...}, "
+        "cause:java.lang.RuntimeException: boom"
+    )
+
+
+@pytest.mark.fact("activemq-broker L1")
+@pytest.mark.parametrize(
+    ("persistent", "non_persistent_too", "kept"),
+    [(True, False, True), (False, False, False), (False, True, True)],
+)
+async def test_which_messages_are_kept(clock, make_broker, persistent, non_persistent_too, kept):
+    strategy = SharedDeadLetterStrategy(
+        process_non_persistent=non_persistent_too, process_expired=False
+    )
+    broker = make_broker(policy(strategy))
+    client = broker.client()
+    consumer = poison(client, persistent=persistent)
+    assert len(broker.dead_letters) == kept
+    assert broker.texts(Q) == []
+    # expired and not to be processed: no
+    client.send(Q, "old", persistent=True, expiration=clock.time_ms() + 1000)
+    await clock.advance(2)
+    client.ack(consumer, kind=AckType.EXPIRED)
+    assert len(broker.dead_letters) == kept
+    # a second time the same id: no
+    reference = broker.queue(Queue("ActiveMQ.DLQ")).browse()
+    if reference:
+        broker.queue(Queue("ActiveMQ.DLQ")).purge(client.context)
+        again = client.message(Q, "again", persistent=True)
+        again.message_id = reference[0].message_id
+        client.send(Q, "", message=again)
+        client.ack(consumer, kind=AckType.POISON)
+        assert broker.dead_letters == []
+
+
+@pytest.mark.fact("activemq-broker L2", "activemq-broker 2.1/deadLetterStrategy")
+def test_the_default_is_one_queue_for_queues_and_topics(broker, client):
+    assert isinstance(PolicyEntry().dead_letter_strategy, SharedDeadLetterStrategy)
+    poison(client, persistent=True)
+    consumer = client.consume(Topic("T"), subscription_name="s")
+    client.send(Topic("T"), "topic", persistent=True)
+    client.ack(consumer, kind=AckType.POISON)
+    assert letters(broker, "ActiveMQ.DLQ") == ["0", "topic"]
+
+
+@pytest.mark.fact("activemq-broker L3")
+@pytest.mark.parametrize(
+    ("options", "queue_target", "topic_target"),
+    [
+        ({}, Queue("ActiveMQ.DLQ.Queue.Q"), Queue("ActiveMQ.DLQ.Topic.T")),
+        (
+            {"queue_prefix": "D.", "topic_prefix": "E.", "queue_suffix": ".q", "topic_suffix": ".t"},
+            Queue("D.Q.q"),
+            Queue("E.T.t"),
+        ),
+        (
+            {"use_queue_for_queue_messages": False, "use_queue_for_topic_messages": False},
+            Topic("ActiveMQ.DLQ.Queue.Q"),
+            Topic("ActiveMQ.DLQ.Topic.T"),
+        ),
+        (
+            {"destination_per_durable_subscriber": True},
+            Queue("ActiveMQ.DLQ.Queue.Q"),
+            Queue("ActiveMQ.DLQ.Topic.T.me:s"),
+        ),
+    ],
+)
+def test_individual_queues(make_broker, options, queue_target, topic_target):
+    strategy = IndividualDeadLetterStrategy(**options)
+    assert strategy.max_destinations_to_audit == 10_000
+    broker = make_broker(policy(strategy))
+    client = broker.client("me")
+    watcher = client.consume(Topic(">"))
+    poison(client, persistent=True)
+    durable = client.consume(Topic("T"), subscription_name="s")
+    client.send(Topic("T"), "topic", persistent=True)
+    client.ack(durable, kind=AckType.POISON)
+    for target, text in ((queue_target, "0"), (topic_target, "topic")):
+        if target.is_queue:
+            assert broker.texts(target) == [text]
+        else:
+            assert text in client.received(watcher)
+            assert target in broker.region.destinations()
+        assert strategy.is_dead_letter_destination(target)
+
+
+@pytest.mark.fact("activemq-broker L4")
+def test_discarding(make_broker):
+    broker = make_broker(policy(DiscardingDeadLetterStrategy()))
+    poison(broker.client(), persistent=True)
+    assert list(broker.region.destinations()) == [Q]
+
+
+@pytest.mark.fact("activemq-broker L5")
+@pytest.mark.parametrize("persistent", [True, False])
+@pytest.mark.parametrize("expiration", [0, 60])
+async def test_what_the_copy_looks_like(clock, make_broker, persistent, expiration):
+    broker = make_broker(
+        policy(SharedDeadLetterStrategy(process_non_persistent=True, expiration=expiration))
+    )
+    client = broker.client()
+    consumer = client.consume(Q)
+    until = clock.time_ms() + 100_000
+    tx = client.begin()
+    message = client.message(
+        Q, "m", persistent=persistent, properties={"mine": Long(5)}, expiration=until
+    )
+    message.transaction_id = tx.xid
+    client.send(Q, "", tx=tx, message=message)
+    tx.commit(one_phase=True)
+    client.close(consumer)
+    consumer = client.consume(Q)
+    assert client.dispatches[-1].redelivery_counter == 1
+    client.ack(consumer, 0, kind=AckType.POISON)
+    (letter,) = broker.dead_letters
+    assert letter.destination == Queue("ActiveMQ.DLQ")
+    assert letter.original_destination == Q
+    assert letter.transaction_id is None
+    assert letter.original_transaction_id == tx.xid
+    assert letter.redelivery_counter == 0
+    assert letter.persistent
+    assert letter.message_id == message.message_id
+    assert letter.expiration == (clock.time_ms() + 60_000 if expiration else 0)
+    properties = decode_map(letter.marshalled_properties)
+    assert properties["mine"] == Long(5)
+    assert properties["originalExpiration"] == until
+    assert isinstance(properties["originalExpiration"], Long)
+    assert properties.get("originalDeliveryMode") == (None if persistent else "NON_PERSISTENT")
+    assert letter.content == message.content
+    reader = client.consume(Queue("ActiveMQ.DLQ"))
+    assert client.received(reader) == ["m"]
+    assert client.dispatches[-1].redelivery_counter == 0
+
+
+def test_original_expiration_is_0_without_one(broker, client):
+    poison(client, persistent=True)
+    properties = decode_map(broker.dead_letters[0].marshalled_properties)
+    assert properties["originalExpiration"] == 0
+
+
+def test_a_dead_letter_is_not_dead_lettered_to_itself(make_broker):
+    broker = make_broker(policy(SharedDeadLetterStrategy(enable_audit=False)))
+    client = broker.client()
+    poison(client, persistent=True)
+    dead = Queue("ActiveMQ.DLQ")
+    assert broker.queue(dead).is_dead_letter_queue
+    assert not broker.queue(Q).is_dead_letter_queue
+    consumer = client.consume(dead)
+    client.ack(consumer, 0, kind=AckType.POISON)
+    assert broker.texts(dead) == []
+
+
+def test_a_poisoned_message_may_come_again(broker, client):
+    consumer = poison(client, persistent=True)
+    (letter,) = broker.queue(Queue("ActiveMQ.DLQ")).browse()
+    again = client.message(Q, "retried", persistent=True)
+    again.message_id = letter.message_id
+    client.send(Q, "", message=again)
+    assert client.received(consumer) == ["0", "retried"]
+    strategy = broker.queue(Q).policy.dead_letter_strategy
+    strategy.rollback(broker.queue(Q).browse()[0])
+    client.ack(consumer, kind=AckType.POISON)
+    assert len(broker.dead_letters) == 1  # the DLQ still has the first copy under that id
+
+
+async def test_the_audit_of_dead_letters_can_be_off(make_broker):
+    broker = make_broker(policy(SharedDeadLetterStrategy(enable_audit=False)))
+    client = broker.client()
+    consumer = client.consume(Q)
+    message = client.message(Q, "a", persistent=True)
+    client.send(Q, "", message=message)
+    client.ack(consumer, kind=AckType.POISON)
+    dead = broker.queue(Queue("ActiveMQ.DLQ"))
+    dead.purge(client.context)
+    dead.forget_duplicate(broker.queue(Queue("x")) and _reference(message, broker))
+    again = client.message(Q, "a", persistent=True)
+    again.message_id = message.message_id
+    client.send(Q, "", message=again)
+    client.ack(consumer, kind=AckType.POISON)
+    assert [m.type for m in broker.dead_letters] == ["a"]
+
+
+def _reference(message, broker):
+    from broker.region.message import MessageReference
+
+    return MessageReference(message, broker.queue(Q))

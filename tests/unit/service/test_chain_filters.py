@@ -1,0 +1,178 @@
+"""The small built-in filters: stop guard, user id, composite destinations."""
+
+from __future__ import annotations
+
+import inspect
+
+import pytest
+
+from broker.chain.composite import CompositeDestinationBroker
+from broker.chain.copies import readdressed
+from broker.chain.stop_guard import StopGuard
+from broker.chain.user_id import UserIDBroker
+from broker.completion import Completion
+from broker.context import ConnectionContext, ProducerExchange
+from broker.filter import Broker
+from pyjms.errors import IllegalStateException
+from pyjms.jms.destination import Destination, Queue, Topic
+from pyjms.wire.openwire.commands import (
+    ActiveMQBlobMessage,
+    ActiveMQMessage,
+    ActiveMQTextMessage,
+    MessageId,
+    ProducerId,
+    ProducerInfo,
+)
+
+
+class Region(Broker):
+    def __init__(self) -> None:
+        self.sent: list[ActiveMQMessage] = []
+        self.producers: list[tuple[str, Destination | None]] = []
+        self.stopped = 0
+        self.answers: list[Completion] = []
+
+    async def start(self) -> None:
+        """Nothing to start."""
+
+    async def stop(self) -> None:
+        self.stopped += 1
+
+    def send(self, exchange: ProducerExchange, message: ActiveMQMessage) -> Completion | None:
+        self.sent.append(message)
+        if self.answers:
+            return self.answers.pop(0)
+        return None
+
+    def add_producer(self, context: ConnectionContext, info: ProducerInfo) -> None:
+        self.producers.append(("add", info.destination))
+
+    def remove_producer(self, context: ConnectionContext, info: ProducerInfo) -> None:
+        self.producers.append(("remove", info.destination))
+
+
+def exchange(user: str | None = None) -> ProducerExchange:
+    context = ConnectionContext()
+    context.user_name = user
+    return ProducerExchange(context)
+
+
+def text(destination: Destination) -> ActiveMQTextMessage:
+    producer = ProducerId("c", 1, 1)
+    return ActiveMQTextMessage(
+        producer, destination, message_id=MessageId(None, producer, 7), content=b"x"
+    )
+
+
+@pytest.mark.fact("activemq-broker B2")
+async def test_after_stop_every_call_is_refused() -> None:
+    region = Region()
+    guard = StopGuard(region)
+    await guard.start()
+    guard.send(exchange(), text(Queue("a")))
+    await guard.stop()
+    await guard.stop()
+    assert region.stopped == 1
+    calls = [
+        (name, member)
+        for name, member in inspect.getmembers(Broker, inspect.isfunction)
+        if not name.startswith("_") and name not in ("start", "stop")
+    ]
+    assert len(calls) > 25
+    for name, member in calls:
+        arguments = [None] * (len(inspect.signature(member).parameters) - 1)
+        with pytest.raises(IllegalStateException, match=r"^Broker has been stopped$"):
+            getattr(guard, name)(*arguments)
+    with pytest.raises(IllegalStateException, match="Broker has been stopped"):
+        await guard.start()
+
+
+async def test_a_region_that_fails_to_stop_is_guarded_all_the_same() -> None:
+    class Stubborn(Region):
+        async def stop(self) -> None:
+            raise OSError("no")
+
+    guard = StopGuard(Stubborn())
+    with pytest.raises(OSError, match="no"):
+        await guard.stop()
+    with pytest.raises(IllegalStateException):
+        guard.destinations()
+
+
+def test_user_id_is_the_senders_name_whatever_the_client_wrote() -> None:
+    region = Region()
+    broker = UserIDBroker(region)
+    claimed = text(Queue("a"))
+    claimed.user_id = "admin"
+    claimed.raw = b"as received"
+    broker.send(exchange("joe"), claimed)
+    assert region.sent[0].user_id == "joe"
+    assert region.sent[0].raw is None
+    honest = text(Queue("a"))
+    honest.user_id = "joe"
+    honest.raw = b"as received"
+    broker.send(exchange("joe"), honest)
+    assert region.sent[1].raw == b"as received"
+
+
+@pytest.mark.fact("activemq-broker B4")
+def test_composite_sends_and_producers_are_split() -> None:
+    region = Region()
+    broker = CompositeDestinationBroker(region)
+    whole = Queue("a,topic://b, c")
+    message = text(whole)
+    message.raw = b"as received"
+    assert broker.send(exchange(), message) is None
+    first, second, third = region.sent
+    assert first is message
+    assert [m.destination for m in region.sent] == [Queue("a"), Topic("b"), Queue("c")]
+    assert [m.original_destination for m in region.sent] == [whole] * 3
+    assert first.message_id == second.message_id == third.message_id
+    assert len({id(m.message_id) for m in region.sent}) == 3
+    assert second.content == b"x"
+    assert all(m.raw is None for m in region.sent)
+
+    info = ProducerInfo(ProducerId("c", 1, 1), whole, window_size=5, response_required=True)
+    broker.add_producer(ConnectionContext(), info)
+    broker.remove_producer(ConnectionContext(), info)
+    assert region.producers == [
+        (call, d) for call in ("add", "remove") for d in (Queue("a"), Topic("b"), Queue("c"))
+    ]
+    assert info.destination is whole
+
+
+def test_what_is_no_composite_passes_untouched() -> None:
+    region = Region()
+    broker = CompositeDestinationBroker(region)
+    message = text(Queue("a"))
+    message.raw = b"as received"
+    broker.send(exchange(), message)
+    assert region.sent == [message]
+    assert message.raw == b"as received"
+    assert message.original_destination is None
+    broker.add_producer(ConnectionContext(), ProducerInfo())
+    assert region.producers == [("add", None)]
+
+
+def test_a_composite_send_is_done_when_all_its_parts_are() -> None:
+    region = Region()
+    slow = Completion()
+    region.answers = [Completion(), slow]
+    region.answers[0].complete()
+    answer = CompositeDestinationBroker(region).send(exchange(), text(Queue("a,b")))
+    assert answer is not None
+    assert not answer.done
+    slow.complete()
+    assert answer.done
+
+
+def test_a_copy_has_every_field_of_its_class() -> None:
+    blob = ActiveMQBlobMessage("http://x", "text/plain", deleted_by_broker=True)
+    blob.correlation_id = "7"
+    copy = readdressed(blob, Queue("q"), None)
+    assert isinstance(copy, ActiveMQBlobMessage)
+    assert (copy.remote_blob_url, copy.mime_type, copy.deleted_by_broker) == (
+        "http://x", "text/plain", True,
+    )  # fmt: skip
+    assert copy.correlation_id == "7"
+    assert copy.message_id is None

@@ -1,0 +1,72 @@
+"""Broker URIs and URI attributes."""
+
+from __future__ import annotations
+
+import inspect
+
+import pytest
+
+from broker.service import BrokerService
+from broker.service.attributes import ATTRIBUTES, keywords_from
+from pyjms.errors import ConfigurationException
+
+
+def test_a_broker_uri_names_connectors_the_broker_and_its_attributes() -> None:
+    service = BrokerService.from_uri(
+        "broker:(tcp://127.0.0.1:0,tcp://127.0.0.1:0?wireFormat.maxFrameSize=1000000)/b1"
+        "?persistent=false&useJmx=false&advisorySupport=false"
+    )
+    assert service.broker_name == "b1"
+    assert not service.persistent
+    assert not service.advisory_support
+    assert len(service.connectors) == 2
+    bare = BrokerService.from_uri("broker://()/name")
+    assert (bare.broker_name, bare.connectors, bare.persistent) == ("name", [], True)
+    with pytest.raises(ConfigurationException) as unknown:
+        BrokerService.from_uri("broker:()/b?persistant=false&foo=1")
+    assert "There are 2 Broker options that couldn't be set on the BrokerService." in str(
+        unknown.value
+    )
+    assert "{persistant=false, foo=1}" in str(unknown.value)
+    assert "did you mean 'persistent'?" in str(unknown.value)
+    for prefix in ("network:static:tcp://x:1", "proxy:tcp://x:1"):
+        with pytest.raises(ConfigurationException, match=r"has no .* yet"):
+            BrokerService.from_uri(f"broker:({prefix})/b")
+
+
+@pytest.mark.fact("activemq-broker B16")
+def test_other_uris_make_no_broker() -> None:
+    with pytest.raises(
+        ConfigurationException, match=r"^Invalid broker URI, no scheme specified: x"
+    ):
+        BrokerService.from_uri("x")
+    with pytest.raises(ConfigurationException, match=r"^Could not load foo factory:"):
+        BrokerService.from_uri("foo:bar")
+
+
+def test_options_without_a_meaning_are_named_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
+    assert keywords_from({"useJmx": "true"}) == {}
+    assert "useJmx has no meaning here" in caplog.text
+
+
+def test_values_are_read_by_type() -> None:
+    assert keywords_from({"systemUsage.memoryUsage.limit": "1024", "persistent": "TRUE"}) == {
+        "memory_limit": 1024,
+        "persistent": True,
+    }
+    assert keywords_from({"systemUsage.sendFailIfNoSpaceAfterTimeout": "1500"}) == {
+        "send_fail_if_no_space_after_timeout": 1.5
+    }
+    for name, text in (("persistent", "yes"), ("systemUsage.memoryUsage.limit", "1gb")):
+        with pytest.raises(ConfigurationException, match=f"{name}={text} cannot be read"):
+            keywords_from({name: text})
+
+
+def test_every_uri_attribute_is_an_argument_of_the_service() -> None:
+    parameters = inspect.signature(BrokerService).parameters
+    assert {keyword for keyword, _ in ATTRIBUTES.values()} <= set(parameters)
+
+
+def test_names_lose_what_names_may_not_have() -> None:
+    assert BrokerService("my broker/1:a_b.c-d").broker_name == "my_broker_1:a_b.c-d"

@@ -1,0 +1,138 @@
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from pyjms.errors import ConnectionFailedException
+from pyjms.testing.clock import VirtualClock
+from pyjms.transport.inactivity import InactivityMonitor
+from pyjms.transport.mock import MockTransport, RecordingListener
+from pyjms.wire.openwire.commands import KeepAliveInfo, ShutdownInfo
+from pyjms.wire.openwire.format import OpenWireFormat, WireFormatSettings
+
+
+class Counted(MockTransport):
+    """A mock with what the monitor looks at."""
+
+    received_bytes = 0
+    writing = False
+    reading_paused = False
+
+    def fail(self, error: BaseException | None = None) -> None:
+        assert isinstance(error, Exception)
+        self.listener.on_exception(error)
+
+
+class Rig:
+    def __init__(self, clock: VirtualClock, **options: bool) -> None:
+        self.clock = clock
+        self.socket = Counted(answer=lambda _: ())
+        self.monitor = InactivityMonitor(self.socket, self.socket, **options)
+        self.heard = self.monitor.listener = RecordingListener()
+
+    async def begin(self, duration: float = 30.0, delay: float = 10.0) -> None:
+        await self.monitor.start()
+        wire = OpenWireFormat()
+        theirs = WireFormatSettings(
+            max_inactivity_duration=duration, max_inactivity_duration_inital_delay=delay
+        )
+        self.monitor.monitor(wire.negotiate(theirs.info()))
+
+    async def advance(self, seconds: float) -> int:
+        """How many keep-alives were sent meanwhile."""
+        before = len(self.socket.sent)
+        await self.clock.advance(seconds)
+        return len(self.socket.sent) - before
+
+
+@pytest.fixture
+async def clock() -> AsyncIterator[VirtualClock]:
+    async with VirtualClock() as clock:
+        yield clock
+
+
+@pytest.mark.fact("activemq-edges I3")
+async def test_quiet_sides_are_noticed_at_activemqs_times(clock: VirtualClock) -> None:
+    rig = Rig(clock)
+    await rig.begin()
+    assert await rig.advance(10) == 0  # the first look, after the initial delay
+    assert await rig.advance(9) == 0
+    assert await rig.advance(1) == 1  # 10 s without a byte written
+    assert [type(c) for c in rig.socket.sent] == [KeepAliveInfo]
+    assert await rig.advance(10) == 1  # a keep-alive of our own is no reason to skip the next
+    assert await rig.advance(5) == 0
+    rig.socket.received_bytes += 1  # part of a large frame is enough
+    await rig.advance(5)  # 40 s: the second look at the reading side, after the first at 10 s
+    await rig.advance(29)
+    assert rig.heard.errors == []
+    await rig.advance(1)  # 70 s: nothing between the looks at 40 s and 70 s
+    assert [
+        str(e.reason) for e in rig.heard.errors if isinstance(e, ConnectionFailedException)
+    ] == ["Channel was inactive for too (>30000) long: mock://mock"]
+    assert len(rig.heard.errors) == 1
+    await rig.monitor.stop()
+
+    echo = Rig(clock)
+    await echo.begin()
+    echo.socket.deliver(KeepAliveInfo(7, response_required=True))
+    echo.socket.deliver(KeepAliveInfo(8, response_required=False))
+    echo.socket.deliver(ShutdownInfo())
+    await echo.heard.next(ShutdownInfo)
+    (answer,) = echo.socket.sent
+    assert isinstance(answer, KeepAliveInfo)
+    assert (answer.command_id, answer.response_required) == (7, False)
+    assert [type(c) for c in echo.heard.commands] == [ShutdownInfo]
+    await echo.monitor.stop()
+
+
+async def test_what_was_written_counts_as_a_sign_of_life(clock: VirtualClock) -> None:
+    rig = Rig(clock)
+    await rig.begin()
+    await rig.advance(10)
+    for _ in range(5):
+        rig.monitor.oneway(ShutdownInfo())
+        assert await rig.advance(10) == 0
+    await rig.monitor.stop()
+
+
+async def test_a_send_under_way_is_no_idleness_and_a_pause_of_ours_no_silence(
+    clock: VirtualClock,
+) -> None:
+    rig = Rig(clock)
+    rig.socket.writing = True
+    rig.socket.reading_paused = True
+    await rig.begin()
+    assert await rig.advance(200) == 0
+    assert rig.heard.errors == []
+    await rig.monitor.stop()
+
+
+async def test_no_monitoring_when_the_duration_is_zero(clock: VirtualClock) -> None:
+    rig = Rig(clock)
+    await rig.begin(duration=0)
+    assert await rig.advance(1000) == 0
+    assert rig.heard.errors == []
+    await rig.monitor.stop()
+
+
+async def test_keep_alives_can_be_switched_off_or_ask_for_an_echo(clock: VirtualClock) -> None:
+    off = Rig(clock, use_keep_alive=False)
+    await off.begin()
+    assert await off.advance(25) == 0
+    await off.monitor.stop()
+
+    asking = Rig(clock, keep_alive_response_required=True)
+    await asking.begin()
+    assert await asking.advance(25) == 1
+    assert asking.socket.sent[0].response_required is True
+    await asking.monitor.stop()
+
+
+async def test_after_stop_nobody_looks_any_more(clock: VirtualClock) -> None:
+    rig = Rig(clock)
+    await rig.begin()
+    await rig.monitor.stop()
+    await rig.clock.advance(1000)
+    assert rig.socket.sent == []
+    assert rig.heard.errors == []

@@ -1,0 +1,70 @@
+from __future__ import annotations
+
+import pytest
+
+from pyjms.errors import ConfigurationException, UnsupportedOperationException
+from pyjms.transport import registry
+from pyjms.transport.correlator import ResponseCorrelator
+from pyjms.transport.inactivity import InactivityMonitor
+from pyjms.transport.mock import MockTransport, find, mock_transport
+from pyjms.transport.negotiator import WireFormatNegotiator
+from pyjms.transport.registry import create_transport, known_schemes
+from pyjms.transport.tcp import TcpTransport
+from pyjms.transport.uri import TransportURI
+
+
+@pytest.mark.parametrize("scheme", ["tcp", "nio", "auto", "auto+nio"])
+def test_the_chain_of_filters_in_its_order(scheme: str) -> None:
+    correlator = create_transport(f"{scheme}://h:1")
+    assert isinstance(correlator, ResponseCorrelator)
+    negotiator = correlator.next
+    assert isinstance(negotiator, WireFormatNegotiator)
+    monitor = negotiator.next
+    assert isinstance(monitor, InactivityMonitor)
+    assert isinstance(monitor.next, TcpTransport)
+    assert correlator.remote_address == "tcp://h:1"
+
+
+def test_the_inactivity_monitor_can_be_left_out() -> None:
+    correlator = create_transport("tcp://h:1?useInactivityMonitor=false")
+    assert isinstance(correlator, ResponseCorrelator)
+    assert isinstance(correlator.next, WireFormatNegotiator)
+    assert isinstance(correlator.next.next, TcpTransport)
+
+
+def test_mock_is_found_by_its_name() -> None:
+    transport = create_transport("mock://orders")
+    assert isinstance(transport, ResponseCorrelator)
+    assert transport.next is find("orders")
+    assert isinstance(find("orders"), MockTransport)
+
+
+@pytest.mark.parametrize("url", ["localhost:61616", "localhost://a:1"])
+def test_an_unknown_scheme_is_named_and_the_known_ones_listed(url: str) -> None:
+    with pytest.raises(ConfigurationException) as caught:
+        create_transport(url)
+    assert caught.value.reason == (
+        "Could not create Transport. Reason: Transport scheme NOT recognized: [localhost]"
+    )
+    assert "tcp" in caught.value.hint
+    assert "mock" in caught.value.hint
+
+
+@pytest.mark.parametrize("url", ["failover:(tcp://a:1,tcp://b:2)", "ssl://a:1", "udp://a:1"])
+def test_schemes_of_activemq_that_are_not_built_say_so(url: str) -> None:
+    with pytest.raises(UnsupportedOperationException, match="is not built into this version"):
+        create_transport(url)
+
+
+@pytest.mark.parametrize("url", ["tcp://localhost", "tcp://:61616", "tcp://localhost:0"])
+def test_a_client_needs_host_and_port(url: str) -> None:
+    with pytest.raises(ConfigurationException, match=r"names no (host|port)"):
+        create_transport(url)
+
+
+def test_a_scheme_can_be_registered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(registry, "_factories", dict(registry._factories))
+    registry.register("mine", mock_transport)
+    assert isinstance(create_transport("mine://x"), ResponseCorrelator)
+    assert "mine" in known_schemes()
+    assert create_transport(TransportURI("mine", "y")).remote_address == "mock://y"

@@ -1,0 +1,343 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from pyjms.errors import LocalProtocolError, RemoteProtocolError
+from pyjms.jms.destination import Queue, Topic
+from pyjms.wire.openwire.commands import (
+    ActiveMQTextMessage,
+    ConnectionId,
+    ConnectionInfo,
+    ConsumerId,
+    ExceptionResponse,
+    KeepAliveInfo,
+    MessageAck,
+    MessageDispatch,
+    MessageId,
+    ProducerId,
+    ProducerInfo,
+    RemoveInfo,
+    Response,
+    SessionId,
+    SessionInfo,
+    StackTraceElement,
+    Throwable,
+    WireFormatInfo,
+)
+from pyjms.wire.openwire.format import OpenWireFormat, WireFormatSettings
+
+PRODUCER = ProducerId("ID:h-1-2-3:1", 1, 1)
+FORMS: list[dict[str, Any]] = [
+    {"tight_encoding_enabled": tight, "cache_enabled": cache, "size_prefix_disabled": bare}
+    for tight in (False, True)
+    for cache in (False, True)
+    for bare in (False, True)
+]
+
+
+def pair(**values: Any) -> tuple[OpenWireFormat, OpenWireFormat]:
+    """Return a sender and a receiver that have negotiated over bytes."""
+    settings = WireFormatSettings(**values)
+    sender, receiver = OpenWireFormat(settings), OpenWireFormat(settings)
+    hello, answer = sender.encode(sender.local_info()), receiver.encode(receiver.local_info())
+    assert len(receiver.receive_data(hello)) == 1
+    assert len(sender.receive_data(answer)) == 1
+    assert sender.negotiated == receiver.negotiated
+    return sender, receiver
+
+
+def message(**values: Any) -> ActiveMQTextMessage:
+    return ActiveMQTextMessage(
+        PRODUCER, Queue("a.b"), message_id=MessageId(None, PRODUCER, 1), **values
+    )
+
+
+def frame(body: str) -> bytes:
+    data = bytes.fromhex(body)
+    return len(data).to_bytes(4, "big") + data
+
+
+def conversation() -> list[Any]:
+    trace = (StackTraceElement("a.B", "c", "B.java", 7), StackTraceElement("a.B", "d", None, -2))
+    error = Throwable("javax.jms.JMSException", "no", trace, Throwable("java.io.IOException", None))
+    dispatched = message(content=b"\0\0\0\2hi", broker_in_time=5)
+    return [
+        ConnectionInfo(
+            ConnectionId("ID:h-1-2-3:1"), "client", command_id=1, response_required=True
+        ),
+        SessionInfo(SessionId("ID:h-1-2-3:1", 1), 2),
+        ProducerInfo(PRODUCER, Queue("a.b"), command_id=3),
+        message(content=b"\0\0\0\2hi", command_id=4),
+        ExceptionResponse(4, error),
+        MessageDispatch(ConsumerId("ID:h-1-2-3:1", 1, 1), Topic("c"), dispatched, 2),
+        RemoveInfo(SessionId("ID:h-1-2-3:1", 1), 17),
+        KeepAliveInfo(),
+    ]
+
+
+def test_the_wire_format_info_is_loose_uncached_and_sized():
+    sender = OpenWireFormat(WireFormatSettings(tight_encoding_enabled=True, cache_enabled=True))
+    data = sender.encode(WireFormatInfo(version=12))
+    assert data.hex() == "0000000e01416374697665" + "4d510000000c00"
+    assert sender.negotiated is None
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_conversation_arrives_as_it_was_sent_in_every_form(form):
+    sender, receiver = pair(**form)
+    data = b"".join(sender.encode(command) for command in conversation())
+    assert receiver.receive_data(data) == conversation()
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_conversation_may_come_byte_by_byte(form):
+    sender, receiver = pair(**form)
+    data = b"".join(sender.encode(command) for command in conversation())
+    received = [c for n in range(len(data)) for c in receiver.receive_data(data[n : n + 1])]
+    assert received == conversation()
+
+
+@pytest.mark.parametrize("version", range(1, 13))
+@pytest.mark.parametrize("tight", [False, True])
+def test_every_version_carries_messages(version, tight):
+    sender, receiver = pair(version=version, tight_encoding_enabled=tight)
+    sent = message(content=b"\0\0\0\2hi", correlation_id="c", reply_to=Queue("r"))
+    (received,) = receiver.receive_data(sender.encode(sent))
+    assert received == sent
+
+
+def test_the_rest_of_the_portion_is_read_as_negotiated():
+    settings = WireFormatSettings(tight_encoding_enabled=True, cache_enabled=True)
+    sender, receiver = OpenWireFormat(settings), OpenWireFormat(settings)
+    data = sender.encode(sender.local_info())
+    sender.negotiate(receiver.local_info())
+    data += b"".join(sender.encode(command) for command in conversation())
+    info, *commands = receiver.receive_data(data)
+    assert isinstance(info, WireFormatInfo)
+    assert commands == conversation()
+
+
+def test_without_stack_traces_class_and_message_remain():
+    sender, receiver = pair(stack_trace_enabled=False)
+    trace = (StackTraceElement("a.B", "c", "B.java", 7),)
+    error = Throwable("javax.jms.JMSException", "no", trace, Throwable("x", "y"))
+    (received,) = receiver.receive_data(sender.encode(ExceptionResponse(1, error)))
+    assert isinstance(received, ExceptionResponse)
+    assert received.exception == Throwable("javax.jms.JMSException", "no")
+
+
+def test_encode_into_appends():
+    sender, receiver = pair()
+    buffer = bytearray()
+    for command in conversation():
+        sender.encode_into(buffer, command)
+    assert receiver.receive_data(bytes(buffer)) == conversation()
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        message(correlation_id="x" * 70000),
+        message(timestamp=2**63),
+        message(priority=200),
+        ProducerInfo(PRODUCER, window_size=2**31),
+        ProducerInfo(PRODUCER, Queue("x" * 66000)),
+        WireFormatInfo(b"short"),
+    ],
+    ids=lambda c: type(c).__name__,
+)
+def test_what_cannot_be_written_leaves_everything_as_it_was(form, wrong):
+    sender, receiver = pair(**form)
+    buffer = bytearray(b"before")
+    with pytest.raises(LocalProtocolError):
+        sender.encode_into(buffer, wrong)
+    assert buffer == b"before"
+    data = b"".join(sender.encode(command) for command in conversation())
+    assert receiver.receive_data(data) == conversation()
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: message(timestamp="now"),
+        lambda: message(content="text"),
+        lambda: message(content=7),
+        lambda: message(correlation_id=7),
+        lambda: MessageAck(message_count=None),  # type: ignore[arg-type]
+        lambda: ProducerInfo(ConsumerId("c", 1, 1)),  # type: ignore[arg-type]
+    ],
+)
+def test_values_of_the_wrong_type_are_refused(form, make):
+    """Compiled commands refuse them themselves."""
+    sender, _ = pair(**form)
+    with pytest.raises((LocalProtocolError, TypeError)):
+        sender.encode(make())
+
+
+@pytest.mark.parametrize("cache", [False, True])
+def test_a_frame_larger_than_agreed_is_not_sent(cache):
+    sender, receiver = pair(max_frame_size=2000, cache_enabled=cache)
+    with pytest.raises(LocalProtocolError, match="agreed") as caught:
+        sender.encode(message(content=bytes(3000)))
+    assert "maxFrameSize" in caught.value.hint
+    (received,) = receiver.receive_data(sender.encode(message(content=bytes(1000))))
+    assert received == message(content=bytes(1000))
+
+
+def test_a_larger_frame_is_refused_before_it_is_in():
+    _, receiver = pair(max_frame_size=2000)
+    with pytest.raises(RemoteProtocolError, match="2001"):
+        receiver.receive_data((2001).to_bytes(4, "big"))
+
+
+def test_without_a_limit_large_frames_are_read():
+    limits = WireFormatSettings(max_frame_size=2000, max_frame_size_enabled=False)
+    receiver = OpenWireFormat(limits)
+    receiver.negotiate(WireFormatInfo(version=12))
+    sender = OpenWireFormat()
+    sender.negotiate(WireFormatInfo(version=12))
+    (received,) = receiver.receive_data(sender.encode(message(content=bytes(5000))))
+    assert received == message(content=bytes(5000))
+
+
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [
+        (b"GET / HTTP/1.1\r\n", "65536 are allowed"),
+        (b"\xff\xff\xff\xff", "-1 bytes"),
+        (b"\0\0\0\0", "0 bytes"),
+        (frame("0a0000000000"), "before WireFormatInfo"),
+        (frame("00"), "null"),
+        (frame("01" + "00" * 8 + "0000000c00"), "magic"),
+        (frame("01" + b"ActiveMQ".hex() + "0000000000"), "version"),
+        (frame("01" + b"ActiveMQ".hex() + "0000000c01" + "00000002" + "0000"), "cut short"),
+    ],
+)
+def test_who_does_not_begin_with_a_wire_format_info_is_refused(data, reason):
+    with pytest.raises(RemoteProtocolError, match=reason):
+        OpenWireFormat().receive_data(data)
+
+
+@pytest.mark.parametrize(
+    ("body", "reason", "position"),
+    [
+        ("63", "Unknown data type 99", 1),
+        ("00", "null", 0),
+        ("7c0100017a", "BrokerId is no command", 0),
+        ("1e00000000000000000c00", "1 bytes after the end", 10),
+        ("1e000000000000", "cut short", 6),
+        # ProducerInfo with a session id where a producer id is due
+        ("060000000100017901000161" + "00" * 8, "Type 121", 8),
+        ("06000000010001" + "7b" + "010003" + "6161", "cut short", 11),
+        ("06000000010001" + "7b" + "010002" + "ff61" + "00" * 16, "modified UTF-8", 13),
+        # ProducerInfo: an array of -1, of a type that may not be in it
+        ("0600000001000000" + "01ffff", "negative", 11),
+        ("0600000001000000" + "010001" + "0178010000", "Type 120", 13),
+        # MessageDispatch with a Response for a message
+        ("150000000000" + "0000" + "011e" + "00" * 9 + "00" * 4, "Type 30", 10),
+        # a destination without name, or with damaged options
+        ("06000000010000" + "016400", "no name", 10),
+        ("06000000010000" + "0164010000", "no name", 12),
+        ("06000000010000" + "0164010002" + b"a?".hex(), "Invalid destination", 14),
+        # ConnectionError with a trace of -1 and of 32767 elements
+        ("100000000000" + "01" + "00" + "00" + "ffff", "negative", 11),
+        ("100000000000" + "01" + "00" + "00" + "7fff", "cut short", 11),
+        # a message whose content would be 2 GiB
+        ("1c00000000000000000000000000" + "00" * 30 + "017fffffff", "cut short", 48),
+    ],
+)
+def test_damaged_frames_are_refused_with_their_position(body, reason, position):
+    _, receiver = pair()
+    with pytest.raises(RemoteProtocolError, match=reason) as caught:
+        receiver.receive_data(frame(body))
+    assert caught.value.position == position
+
+
+def test_after_an_error_nothing_is_read_any_more():
+    sender, receiver = pair()
+    with pytest.raises(RemoteProtocolError) as first:
+        receiver.receive_data(frame("63"))
+    with pytest.raises(RemoteProtocolError) as second:
+        receiver.receive_data(sender.encode(Response(1)))
+    assert second.value is first.value
+
+
+def test_a_second_wire_format_info_is_refused():
+    sender, receiver = pair()
+    with pytest.raises(RemoteProtocolError, match="second"):
+        receiver.receive_data(sender.encode(sender.local_info()))
+
+
+def test_causes_cannot_nest_without_end():
+    _, receiver = pair()
+    body = "100000000000" + "0100000000" * 100
+    with pytest.raises(RemoteProtocolError, match="nest deeper"):
+        receiver.receive_data(frame(body))
+
+
+def test_structures_cannot_nest_without_end():
+    _, receiver = pair()
+    with pytest.raises(RemoteProtocolError, match="nest deeper"):
+        receiver.receive_data(frame("20" + ("00" * 9 + "0120") * 100))
+
+
+def test_structures_that_nest_without_end_are_not_written():
+    sender, _ = pair()
+    inner = message()
+    for _ in range(100):
+        outer = message()
+        outer.data_structure = inner
+        inner = outer
+    with pytest.raises(LocalProtocolError, match="nest deeper"):
+        sender.encode(inner)
+
+
+@pytest.mark.parametrize(
+    ("body", "reason"),
+    [
+        ("0c000000000000" + "0005" + "00" * 8, "never filled"),
+        ("0c000000000001" + "0400" + "00" + "00" * 8, "outside"),
+        ("0c000000000001" + "fffe" + "00" + "00" * 8, "outside"),
+        # a connection id is stored, then a consumer id is due
+        ("110000000000000000", "cut short"),
+    ],
+)
+def test_wrong_cache_indexes_are_refused(body, reason):
+    _, receiver = pair(cache_enabled=True)
+    with pytest.raises(RemoteProtocolError, match=reason):
+        receiver.receive_data(frame(body))
+
+
+def test_a_cached_value_of_another_type_is_refused():
+    _, receiver = pair(cache_enabled=True)
+    remove_connection = "0c0000000000" + "010000" + "01780100016d" + "00" * 8
+    receiver.receive_data(frame(remove_connection))
+    with pytest.raises(RemoteProtocolError, match="Cached type 120"):
+        receiver.receive_data(frame("040000000000" + "000000"))
+
+
+def test_an_index_of_minus_one_is_not_stored():
+    _, receiver = pair(cache_enabled=True)
+    (received,) = receiver.receive_data(
+        frame("0c0000000000" + "01ffff" + "01780100016d" + "00" * 8)
+    )
+    assert received == RemoveInfo(ConnectionId("m"), 0)
+    with pytest.raises(RemoteProtocolError, match="never filled"):
+        receiver.receive_data(frame("0c0000000000" + "00ffff" + "00" * 8))
+
+
+def test_premarshalled_structures_are_refused():
+    _, receiver = pair(tight_encoding_enabled=True)
+    # MessageDispatch: no response, no consumer, no destination, a message, premarshalled
+    with pytest.raises(RemoteProtocolError, match="Premarshalled"):
+        receiver.receive_data(frame("15" + "0118" + "00000000" + "1c"))
+
+
+def test_too_few_flags_are_refused():
+    _, receiver = pair(tight_encoding_enabled=True)
+    with pytest.raises(RemoteProtocolError, match="no more than 0 flags"):
+        receiver.receive_data(frame("1e00" + "00" * 8))
