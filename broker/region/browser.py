@@ -41,6 +41,11 @@ class QueueBrowserSubscription(Subscription):
         return self._in_flight >= self.prefetch_size
 
     @property
+    def is_slow(self) -> bool:
+        """Never: nothing waits for a browser."""
+        return False
+
+    @property
     def in_flight(self) -> int:
         return self._in_flight
 

@@ -6,7 +6,6 @@ kind of destination decides. (ActiveMQ Destination, BaseDestination; Q1, Q4, T5,
 
 from __future__ import annotations
 
-import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -26,8 +25,6 @@ if TYPE_CHECKING:
     from broker.region.subscription import Subscription
 
 __all__ = ["BaseDestination", "BrokerDestination", "DestinationFilter", "DestinationStatistics"]
-
-logger = logging.getLogger(__name__)
 
 ADVISORY_PREFIX = "ActiveMQ.Advisory."
 

@@ -220,6 +220,16 @@ class QueueDispatcher:
                 self._dispatch_pending()
         finally:
             self._iterating = False
+        if self._policy.advisory_for_slow_consumers and self.pending_count:
+            self._report_slow()
+
+    def _report_slow(self) -> None:
+        """Tell the chain of each consumer for which messages wait, once until it has room."""
+        queue = self._queue
+        for subscription, candidate in tuple(self.ring.candidates.items()):
+            if not candidate.reported_slow and subscription.is_full():
+                candidate.reported_slow = True
+                queue.broker.root.slow_consumer(subscription.context, queue, subscription)
 
     # one round
     def _dispatch_pending(self) -> None:
@@ -328,6 +338,7 @@ class QueueDispatcher:
         losing = None if loser is None else self.ring.candidates.get(loser)
         if losing is not None:
             losing.assigned_groups -= 1
+            self.ring.reorder(losing)
         _mark_first(reference, is_first=True)
 
 

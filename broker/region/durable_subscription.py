@@ -57,6 +57,10 @@ class DurableTopicSubscription(PrefetchSubscription):
         return StoredSubscription(self.key, self.wanted, self.info.selector, self.info.no_local)
 
     @property
+    def is_slow(self) -> bool:
+        return self.is_active and bool(self._pending) and self.is_full()
+
+    @property
     def pending_count(self) -> int:
         return len(self._pending)
 

@@ -33,6 +33,9 @@ class MessageGroupMap(Protocol):
     def remove_owner(self, owner: Subscription) -> int:
         """Free all of an owner's groups; return how many they were."""
 
+    def owners(self) -> dict[str, Subscription]:
+        """Return the owners by group, as far as groups are known by name."""
+
 
 class SimpleMessageGroupMap:
     """Every group, without bound."""
@@ -56,6 +59,9 @@ class SimpleMessageGroupMap:
         for group in freed:
             del self._owners[group]
         return len(freed)
+
+    def owners(self) -> dict[str, Subscription]:
+        return dict(self._owners)
 
 
 class CachedMessageGroupMap:
@@ -88,13 +94,21 @@ class CachedMessageGroupMap:
             del self._owners[group]
         return len(freed)
 
+    def owners(self) -> dict[str, Subscription]:
+        return dict(self._owners)
+
 
 class BucketMessageGroupMap:
-    """Groups share `bucket_count` buckets by hash; what happens to one happens to its bucket."""
+    """Groups share `bucket_count` buckets by hash; what happens to one happens to its bucket.
 
-    def __init__(self, bucket_count: int = 1024) -> None:
+    The names of the `cache_size` latest groups are remembered, to be shown.
+    """
+
+    def __init__(self, bucket_count: int = 1024, cache_size: int = 64) -> None:
         self.bucket_count = bucket_count
+        self.cache_size = cache_size
         self._owners: dict[int, Subscription] = {}
+        self._names: OrderedDict[str, None] = OrderedDict()
 
     def _bucket(self, group_id: str) -> int:
         return zlib.crc32(group_id.encode()) % self.bucket_count
@@ -106,6 +120,10 @@ class BucketMessageGroupMap:
         bucket = self._bucket(group_id)
         previous = self._owners.get(bucket)
         self._owners[bucket] = owner
+        self._names[group_id] = None
+        self._names.move_to_end(group_id)
+        if len(self._names) > self.cache_size:
+            self._names.popitem(last=False)
         return previous
 
     def remove(self, group_id: str) -> Subscription | None:
@@ -117,10 +135,14 @@ class BucketMessageGroupMap:
             del self._owners[bucket]
         return len(freed)
 
+    def owners(self) -> dict[str, Subscription]:
+        known = ((name, self.get(name)) for name in self._names)
+        return {name: owner for name, owner in known if owner is not None}
+
 
 _OPTIONS = {
     "cached": {"cacheSize": 1024},
-    "bucket": {"bucketCount": 1024},
+    "bucket": {"bucketCount": 1024, "cacheSize": 64},
     "simple": {},
 }
 
@@ -148,5 +170,5 @@ def message_group_map(factory_type: str) -> MessageGroupMap:
     if name == "cached":
         return CachedMessageGroupMap(options["cacheSize"])
     if name == "bucket":
-        return BucketMessageGroupMap(options["bucketCount"])
+        return BucketMessageGroupMap(options["bucketCount"], options["cacheSize"])
     return SimpleMessageGroupMap()

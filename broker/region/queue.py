@@ -173,7 +173,9 @@ class Queue(BaseDestination):
         subscription: Subscription,
         last_delivered_sequence_id: int,
     ) -> None:
-        if subscription not in self.consumers:
+        if subscription not in self.dispatcher.ring.candidates and (
+            subscription not in self._browsers
+        ):
             return
         self.statistics.consumers -= 1
         if isinstance(subscription, QueueSubscription):

@@ -39,6 +39,10 @@ class QueueSubscription(PrefetchSubscription):
         """Nothing waits in the subscription: messages wait in their queues."""
         return 0
 
+    @property
+    def is_slow(self) -> bool:
+        return self.is_full() and any(q.dispatcher.pending_count for q in self._places)
+
     def joined(self, queue: Queue, place: Candidate) -> None:
         """Remember the place in a queue."""
         self._places[queue] = place

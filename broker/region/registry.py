@@ -24,9 +24,6 @@ class DestinationRegistry:
         self._entrances: dict[Destination, BrokerDestination] = {}
         self._matches: dict[Destination, tuple[BrokerDestination, ...]] = {}
 
-    def __len__(self) -> int:
-        return len(self._destinations)
-
     def get(self, destination: Destination) -> BaseDestination | None:
         """Return the destination itself."""
         return self._destinations.get(destination)

@@ -22,13 +22,14 @@ _order = attrgetter("order")
 class Candidate:
     """One consumer's place in one queue."""
 
-    __slots__ = ("assigned_groups", "order", "ready", "stamp", "subscription")
+    __slots__ = ("assigned_groups", "order", "ready", "reported_slow", "stamp", "subscription")
 
     def __init__(self, subscription: QueueSubscription, stamp: int) -> None:
         self.subscription = subscription
         self.stamp = stamp
         self.assigned_groups = 0
         self.ready = False
+        self.reported_slow = False
         self.order: tuple[int, int, int] = (0, 0, 0)
 
 
@@ -68,6 +69,7 @@ class ConsumerRing:
     def put_ready(self, candidate: Candidate) -> None:
         """Say that a consumer has room."""
         candidate.ready = True
+        candidate.reported_slow = False
         priority = candidate.subscription.info.priority if self.use_priority else 0
         candidate.order = (-priority, candidate.assigned_groups, candidate.stamp)
         ready = self.ready

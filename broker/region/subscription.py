@@ -67,7 +67,6 @@ class Subscription(ABC):
         self.dequeue_count = 0
         self.dispatched_count = 0
         self.prefetch_extension = 0
-        self.is_slow = False
         self.use_prefetch_extension = policy.use_prefetch_extension
         self.set_info(info)
         self._pulls = 0
@@ -123,6 +122,11 @@ class Subscription(ABC):
     @abstractmethod
     def is_full(self) -> bool:
         """Whether the consumer's window has no room (Q13)."""
+
+    @property
+    @abstractmethod
+    def is_slow(self) -> bool:
+        """Whether messages wait because this consumer is slower than they come (T7, T12)."""
 
     @property
     @abstractmethod

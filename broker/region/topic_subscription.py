@@ -42,6 +42,7 @@ class TopicSubscription(Subscription):
     ) -> None:
         super().__init__(broker, context, info, policy, prefetch_size)
         self.discarded_count = 0
+        self._is_slow = False
         self.expired_count = 0
         self.maximum_pending_message_limit = self._limit()
         self._pending = FifoPendingList()
@@ -63,6 +64,10 @@ class TopicSubscription(Subscription):
         return limit
 
     # the window
+    @property
+    def is_slow(self) -> bool:
+        return self._is_slow
+
     def is_full(self) -> bool:
         if self.prefetch_size == 0:
             return self._pulls == 0
@@ -93,9 +98,9 @@ class TopicSubscription(Subscription):
             self._evict()
 
     def _note_slow(self) -> None:
-        if self.is_slow or self.prefetch_size <= 1 or len(self._pending) < self.prefetch_size:
+        if self._is_slow or self.prefetch_size <= 1 or len(self._pending) < self.prefetch_size:
             return
-        self.is_slow = True
+        self._is_slow = True
         logger.warning("%s: has twice its prefetch limit pending", self)
         if self.policy.advisory_for_slow_consumers:
             for destination in tuple(self.destinations):
@@ -144,7 +149,7 @@ class TopicSubscription(Subscription):
             self._dispatch(reference)
             reference.destination.drop(reference)
         if len(pending) < self.prefetch_size:
-            self.is_slow = False
+            self._is_slow = False
 
     def acknowledge(self, context: ConnectionContext, ack: MessageAck) -> Completion | None:
         kind = ack.ack_type

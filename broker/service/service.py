@@ -27,6 +27,7 @@ from broker.filter import Broker
 from broker.policy.map import PolicyMap
 from broker.region.region_broker import RegionBroker
 from broker.region.usage import MAIN_MEMORY_LIMIT, SystemUsage
+from broker.service.configured import ServiceConfiguration
 from broker.service.uri import read_broker_uri
 from broker.store.memory import MemoryPersistenceAdapter
 from broker.transaction.filter import TransactionBroker
@@ -140,6 +141,19 @@ class BrokerService:
         service = cls(**keywords)
         for connector in wanted.connectors:
             service.add_connector(connector)
+        return service
+
+    @classmethod
+    def from_settings(cls, settings: ServiceConfiguration) -> BrokerService:
+        """Make the broker that a configuration file describes (`broker.settings`).
+
+        Raises:
+            ConfigurationException: nothing serves a connector's scheme.
+
+        """
+        service = cls(**settings.keywords())
+        for connector in settings.connectors:
+            service.add_connector(connector.uri, name=connector.name)
         return service
 
     @property

@@ -82,10 +82,10 @@ class MessageStore(Protocol):
 
 
 class TopicMessageStore(MessageStore, Protocol):
-    """The messages of one topic, each kept until all its subscriptions have acknowledged it."""
+    """The messages of one topic, each kept until all its subscriptions acknowledged it."""
 
     def add_subscription(self, subscription: StoredSubscription, retroactive: bool) -> None:
-        """Keep a durable subscription for the messages from now on, or also those that are there."""
+        """Keep a durable subscription for what comes from now on, or also for what is there."""
 
     def delete_subscription(self, key: SubscriptionKey) -> None:
         """Forget a subscription and what only it still had to get."""

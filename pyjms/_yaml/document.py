@@ -40,9 +40,9 @@ class Document:
     def problem(self, path: Path, reason: str, hint: str = "") -> ConfigurationException:
         """Return the error for the value at `path`."""
         origin = self.origin(path)
-        place = f"{origin}: " if origin else ""
+        parts = (str(origin) if origin else "", dotted(path), reason)
         return ConfigurationException(
-            f"{place}{dotted(path)}: {reason}",
+            ": ".join(part for part in parts if part),
             source=origin.source if origin else None,
             line=origin.line if origin else None,
             hint=hint,

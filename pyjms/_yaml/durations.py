@@ -24,6 +24,7 @@ def read_duration(value: object) -> float:
 
     Raises:
         ValueError: it has no unit, or is no duration.
+
     """
     if isinstance(value, timedelta):
         return value.total_seconds()

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path as FilePath
 from typing import Any, Final
 
-from pyjms._yaml.document import Document, Origin, merge
+from pyjms._yaml.document import Document, Origin, Path, merge
 from pyjms._yaml.reader import read_yaml
 from pyjms.errors import ConfigurationException
 
@@ -29,6 +29,7 @@ def read_layers(path: FilePath, profiles: Iterable[str], *, all_profiles: bool =
 
     Raises:
         ConfigurationException: a file is missing or malformed.
+
     """
     document = read_yaml(path)
     for profile in profiles:
@@ -71,12 +72,8 @@ def overlay_environment(
         for key in reversed(path):
             value = {key: value}
         origin = Origin(f"environment variable {variable}")
-        places = (tuple(path[: end + 1]) for end in range(len(path)))
-        new = {
-            place: origin
-            for place in places
-            if place not in document.origins or len(place) == len(path)
-        }
+        places: list[Path] = [tuple(path[: end + 1]) for end in range(len(path))]
+        new = {p: origin for p in places if p not in document.origins or p == places[-1]}
         document = merge(document, Document(value, new))
     return document
 

@@ -32,6 +32,7 @@ class Placeholders:
 
         Raises:
             ConfigurationException: a name is unknown, leads to itself, or lacks its `}`.
+
         """
         return _text(self.value(text))
 
@@ -91,6 +92,7 @@ def expand(document: Document, environ: Mapping[str, str]) -> Document:
 
     Raises:
         ConfigurationException: one cannot be; with file and line.
+
     """
     placeholders = Placeholders(document.values, environ)
 

@@ -32,6 +32,7 @@ def validate(model: type[M], document: Document, translate: Translate = lambda _
 
     Raises:
         ConfigurationException: a line for each problem; `source` and `line` are the first's.
+
     """
     try:
         return model.model_validate(document.values)

@@ -71,6 +71,7 @@ def read_yaml(path: FilePath) -> Document:
 
     Raises:
         ConfigurationException: it cannot be read, or not as strict YAML.
+
     """
     try:
         text = path.read_text(encoding="utf-8")
@@ -86,6 +87,7 @@ def parse_yaml(text: str, source: str) -> Document:
 
     Raises:
         ConfigurationException: it is no strict YAML, or no mapping.
+
     """
     try:
         node = yaml.compose(text, Loader=_PlainLoader)

@@ -169,6 +169,18 @@ class Message:
         """The properties, as a mapping with typed getters and setters."""
         return MessageProperties(self)
 
+    @property
+    def correlation_id_bytes(self) -> bytes | None:
+        """The correlation id in UTF-8; setting it sets `correlation_id`.
+
+        JMS: JMSCorrelationIDAsBytes, as ActiveMQ has it.
+        """
+        return None if self.correlation_id is None else self.correlation_id.encode()
+
+    @correlation_id_bytes.setter
+    def correlation_id_bytes(self, value: bytes | None) -> None:
+        self.correlation_id = None if value is None else value.decode()
+
     def clear_properties(self) -> None:
         """Drop all properties and make them writable; headers and body stay."""
         self._properties = {}

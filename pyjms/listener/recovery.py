@@ -78,7 +78,7 @@ class Recovery:
         logger.warning(
             "Recurring setup failure in %s - retrying using %s",
             invoker.name,
-            invoker.setup_failures,
+            str(invoker.setup_failures),  # now: it counts on
         )
         seconds = invoker.setup_failures.next_back_off()
         if seconds is None:
@@ -151,7 +151,7 @@ class Recovery:
         logger.error(
             "Could not refresh JMS Connection for destination '%s' - retrying using %s. Cause: %s",
             self._container.destination_description,
-            execution,
+            str(execution),  # now: it counts on
             describe(error),
             exc_info=error if logger.isEnabledFor(logging.DEBUG) else None,
         )

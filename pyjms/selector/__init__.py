@@ -38,6 +38,7 @@ class Selector:
 
         Raises:
             InvalidSelectorException: it is no selector.
+
         """
         self.text = text
         self._evaluate = compile_tree(
@@ -63,6 +64,7 @@ def compile_selector(text: str) -> Selector:
 
     Raises:
         InvalidSelectorException: it is none; `position` and `hint` say where and what to do.
+
     """
     return Selector(text)
 
@@ -72,5 +74,6 @@ def selector_or_none(text: str | None) -> Selector | None:
 
     Raises:
         InvalidSelectorException: the text is no selector.
+
     """
     return compile_selector(text) if text and text.strip() else None

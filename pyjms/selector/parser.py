@@ -56,6 +56,7 @@ def parse(text: str) -> Node:
 
     Raises:
         InvalidSelectorException: it is no selector, is too long or nested too deeply.
+
     """
     from lark.exceptions import UnexpectedCharacters, UnexpectedToken  # noqa: PLC0415 - see above
 

@@ -269,6 +269,7 @@ class PyjmsSettings(BaseSettings):
 
         Raises:
             ConfigurationException: a name is unknown.
+
         """
         placeholders = self._placeholders
         if placeholders is None:

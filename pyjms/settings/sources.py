@@ -46,6 +46,7 @@ def load_settings(
     Raises:
         ConfigurationException: a file is missing or malformed, a key is unknown or has a
             wrong value, a placeholder cannot be resolved; with file and line.
+
     """
     environment = os.environ if environ is None else environ
     path = _find(config, environment)

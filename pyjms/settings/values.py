@@ -24,6 +24,7 @@ def read_acknowledge_mode(value: object) -> AcknowledgeMode:
 
     Raises:
         ValueError: it is none of these.
+
     """
     text = str(value)
     mode = _ACKNOWLEDGE_MODES.get(_bare(text))
@@ -43,6 +44,7 @@ def read_delivery_mode(value: object) -> DeliveryMode:
 
     Raises:
         ValueError: it is neither.
+
     """
     if isinstance(value, DeliveryMode):
         return value

@@ -78,6 +78,7 @@ class Match:
 
         Raises:
             ValueError: there is no such group.
+
         """
         if not 0 <= number < len(self.slots) // 2:
             raise ValueError(f"there is no group {number}")
@@ -99,6 +100,7 @@ class Pattern:
 
         Raises:
             OverflowError: it takes more than MAX_STEPS.
+
         """
         return self._search(text, position, set())
 
@@ -107,6 +109,7 @@ class Pattern:
 
         Raises:
             OverflowError: one takes more than MAX_STEPS.
+
         """
         position = 0
         while position <= len(text):

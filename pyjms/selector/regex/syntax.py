@@ -68,6 +68,7 @@ def compile_pattern(text: str) -> Pattern:
 
     Raises:
         ValueError: the pattern is malformed, too large, or uses what is not supported.
+
     """
     return _Reader(text).read()
 

@@ -95,7 +95,6 @@ async def mock_ends(at_client: RecordingListener) -> Ends:
     mock = MockTransport("contract")
     ends = Ends(ResponseCorrelator(mock), at_client)
     ends.peer = MockPeer(mock, ends.at_peer)
-    mock.answer = lambda command: (ends.at_peer.on_command(command), ())[1]
     await ends.client.start()
     return ends
 

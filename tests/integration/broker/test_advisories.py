@@ -67,7 +67,6 @@ async def test_form_of_an_advisory(connect, service: BrokerService) -> None:
     assert told.connection_id == client.connection_id
 
 
-@pytest.mark.fact("activemq-broker V-A4")
 async def test_every_client_hears_of_temporary_destinations_of_all_also_earlier_ones(
     connect,
 ) -> None:
@@ -94,6 +93,7 @@ async def test_every_client_hears_of_temporary_destinations_of_all_also_earlier_
     assert (removal.destination, removal.operation_type) == (topic, 1)
 
 
+@pytest.mark.fact("activemq-broker 11/Connection")
 async def test_connections_come_and_go_without_their_passwords(connect) -> None:
     watcher = await connect()
     await watcher.consumer(Topic(f"{A}Connection"))
@@ -113,6 +113,10 @@ async def test_connections_come_and_go_without_their_passwords(connect) -> None:
     assert gone.object_id == other.connection_id
 
 
+@pytest.mark.fact(
+    "activemq-broker 11/Consumer.Queue.X, Consumer.Topic.X",
+    "activemq-broker 11/Producer.Queue.X, Producer.Topic.X, Producer.Anonymous",
+)
 async def test_consumers_and_producers_are_counted(connect) -> None:
     watcher, other = await connect(), await connect()
     await watcher.consumer(Topic(f"{A}Consumer.Queue.q"))
@@ -145,7 +149,6 @@ async def test_consumers_and_producers_are_counted(connect) -> None:
     await watcher.nothing_dispatched()
 
 
-@pytest.mark.fact("activemq-broker V-A2")
 async def test_who_subscribes_gets_what_is_the_case_and_nobody_else_does(connect) -> None:
     there, late, bystander = await connect(), await connect(), await connect()
     await there.consumer(Queue("q"))
@@ -211,6 +214,10 @@ async def test_the_end_of_a_temporary_queue_takes_its_consumers_silently(connect
     )
 
 
+@pytest.mark.fact(
+    "activemq-broker 11/Expired.Queue.X, Expired.Topic.X",
+    "activemq-broker 11/MessageDLQd.Queue/Topic.X",
+)
 async def test_dead_and_expired_messages_are_told_without_their_bodies(connect) -> None:
     client = await connect()
     await client.consumer(Topic(f"{A}MessageDLQd.>"))
@@ -257,6 +264,11 @@ async def test_a_removed_destination_takes_its_advisory_topics_along(
     assert Topic(f"{A}Consumer.Queue.q") not in service.region_broker.destinations()
 
 
+@pytest.mark.fact(
+    "activemq-broker 11/MessageConsumed.Queue/Topic.X",
+    "activemq-broker 11/MessageDiscarded.Queue/Topic.X",
+    "activemq-broker 11/SlowConsumer.Queue/Topic.X",
+)
 async def test_policies_tell_of_consumed_discarded_and_slow(broker_with) -> None:
     policy = PolicyEntry(
         advisory_for_consumed=True,
@@ -293,6 +305,7 @@ async def test_policies_tell_of_consumed_discarded_and_slow(broker_with) -> None
         assert properties(slow)["consumerId"] == str(reader)
 
 
+@pytest.mark.fact("activemq-broker 11/Producer.Queue.X, Producer.Topic.X, Producer.Anonymous")
 async def test_producers_without_a_destination_are_told_of_on_demand(broker_with) -> None:
     async with broker_with(anonymous_producer_advisory_support=True) as (_, client):
         await client.consumer(Topic(f"{A}Producer.Anonymous"))
@@ -304,6 +317,7 @@ async def test_producers_without_a_destination_are_told_of_on_demand(broker_with
         assert isinstance((await client.message()).data_structure, RemoveInfo)
 
 
+@pytest.mark.fact("activemq-broker 11/Consumer.Queue.X, Consumer.Topic.X")
 async def test_a_durable_subscription_is_told_of_to_its_end(connect) -> None:
     client = await connect()
     await client.consumer(Topic(f"{A}Consumer.Topic.t"))
@@ -336,3 +350,29 @@ async def test_an_advisory_that_cannot_be_sent_harms_nobody(
         await client.destination(Queue("q"))
         await client.nothing_dispatched()
         assert f"Failed to send an advisory to topic://{A}Queue" in caplog.text
+
+
+@pytest.mark.fact("activemq-broker 11/Queue, Topic, TempQueue, TempTopic")
+async def test_all_four_kinds_of_destinations_come_and_go(connect) -> None:
+    client = await connect()
+    await client.consumer(
+        Topic(",".join(f"{A}{k}" for k in ("Queue", "Topic", "TempQueue", "TempTopic")))
+    )
+    while client._dispatches:
+        await client.dispatched()
+    for destination, kind in (
+        (Queue("q"), "Queue"),
+        (Topic("t"), "Topic"),
+        (TemporaryQueue(f"{client.name}:1"), "TempQueue"),
+        (TemporaryTopic(f"{client.name}:2"), "TempTopic"),
+    ):
+        for operation in (0, 1):
+            await client.destination(destination, operation)
+            message = await client.message()
+            assert message.destination == Topic(f"{A}{kind}")
+            assert isinstance(message.data_structure, DestinationInfo)
+            assert message.data_structure.destination == destination
+            assert message.data_structure.operation_type == operation
+    await client.destination(Topic(f"{A}Consumer.Queue.x"))
+    await client.destination(Topic(f"{A}Consumer.Queue.x"), 1)
+    await client.nothing_dispatched()

@@ -8,6 +8,7 @@ from broker.policy.entry import PolicyEntry
 from broker.policy.map import PolicyMap
 from broker.testing import EmbeddedTestBroker
 from broker.virtual.composite import CompositeQueue, CompositeTopic, FilteredDestination
+from broker.virtual.mirrored import MirroredQueue
 from broker.virtual.topic import VirtualTopic
 from pyjms.errors import InvalidSelectorException, JMSException
 from pyjms.jms.destination import Queue, TemporaryQueue, Topic
@@ -73,7 +74,6 @@ async def test_a_queue_that_was_removed_gets_nothing(connect, test_broker) -> No
     assert test_broker.queue_statistics(A.physical_name).messages == 1
 
 
-@pytest.mark.fact("activemq-broker V1")
 async def test_names_and_defaults(broker_with) -> None:
     default = VirtualTopic()
     assert (default.name, default.prefix, default.postfix) == ("VirtualTopic.>", "Consumer.*.", "")
@@ -265,6 +265,12 @@ async def test_mirrored_queues_feed_their_topics_first(broker_with) -> None:
         assert mirror in there
         await client.destination(temporary, operation=1)
         assert mirror not in broker.service.region_broker.destinations()
+    custom = [MirroredQueue(prefix="copy.of.", postfix=".all")]
+    async with broker_with(custom) as (broker, client):
+        await client.consumer(Topic("copy.of.q.all"))
+        await client.send(Queue("q"), "x")
+        assert (await client.message()).destination == Topic("copy.of.q.all")
+        assert broker.queue_statistics("q").messages == 1
     async with broker_with(use_mirrored_queues=True, use_temp_mirrored_queues=False) as (
         broker,
         client,

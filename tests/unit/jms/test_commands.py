@@ -271,15 +271,11 @@ def test_a_users_subclass_and_a_blob() -> None:
 RECORDED: dict[str, Any] = {
     "null": lambda v: None,
     "boolean": bool, "byte": Byte, "char": Char, "short": Short, "int": int, "long": Long,
-    "float": lambda v: Float(_number(v)), "double": lambda v: _number(v), "string": str,
+    "float": lambda v: Float(float(v)), "double": float, "string": str,
     "bytes": bytes.fromhex,
     "map": lambda v: {k: _value(x) for k, x in v.items()},
     "list": lambda v: [_value(x) for x in v],
 }  # fmt: skip
-
-
-def _number(value: Any) -> float:
-    return float(value)
 
 
 def _value(tagged: Any) -> Any:
@@ -287,8 +283,17 @@ def _value(tagged: Any) -> Any:
     return RECORDED[kind](value)
 
 
+def _canonical(value: Any) -> Any:
+    """The value with its types, in a form that compares NaN as itself."""
+    if isinstance(value, dict):
+        return {k: _canonical(v) for k, v in value.items()}
+    if isinstance(value, list):
+        return [_canonical(v) for v in value]
+    return type(value).__name__, repr(value)
+
+
 def _same(left: Any, right: Any) -> bool:
-    return repr(left) == repr(right) and type(left) is type(right)
+    return bool(_canonical(left) == _canonical(right))
 
 
 READERS: dict[str, Any] = {
@@ -304,7 +309,7 @@ READERS: dict[str, Any] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(("name", "least"), [("vectors.jsonl", 150), ("captures.jsonl", 60)])
+@pytest.mark.parametrize(("name", "least"), [("vectors.jsonl", 120), ("captures.jsonl", 60)])
 def test_recorded_bodies_and_properties(name: str, least: int, shared: Path) -> None:
     """Every body and property of the recordings, compressed or not, is read as recorded."""
     seen = 0
@@ -329,8 +334,7 @@ def test_recorded_bodies_and_properties(name: str, least: int, shared: Path) -> 
             else:
                 assert not read(back)
             properties = RECORDED["map"](decoded["properties"] or {})
-            assert _same(dict(sorted(back._property_values().items())),
-                         dict(sorted(properties.items()))), frame  # fmt: skip
+            assert _same(back._property_values(), properties), frame
             seen += 1
     assert seen >= least
 

@@ -12,7 +12,7 @@ import anyio
 import pytest
 
 from pyjms import _clock
-from pyjms._wakeup import BackgroundTask, spawn
+from pyjms._wakeup import BackgroundTask, LoopHandle, spawn
 from pyjms.enums import AcknowledgeMode
 from pyjms.errors import (
     ConnectionFailedException,
@@ -39,16 +39,27 @@ class Entry:
         self.count = count
 
 
-class Line:
-    """A queue, or one subscriber's share of a topic."""
+class Waker:
+    """An event again and again, set from any thread."""
 
     def __init__(self) -> None:
-        self.entries: deque[Entry] = deque()
+        self.loop = LoopHandle()
         self.changed = anyio.Event()
 
     def wake(self) -> None:
-        changed, self.changed = self.changed, anyio.Event()
-        changed.set()
+        if self.loop.is_current():
+            changed, self.changed = self.changed, anyio.Event()
+            changed.set()
+        else:
+            self.loop.call_soon(self.wake)
+
+
+class Line(Waker):
+    """A queue, or one subscriber's share of a topic."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.entries: deque[Entry] = deque()
 
     def put(self, entry: Entry, *, first: bool = False) -> None:
         (self.entries.appendleft if first else self.entries.append)(entry)
@@ -60,6 +71,7 @@ class FakeProvider(ConnectionFactory):
 
     def __init__(self) -> None:
         self.calls: list[str] = []
+        self.loop = LoopHandle()
         self.lines: dict[str, Line] = {}
         self.subscribers: dict[str, list[Line]] = {}
         self.durable: dict[tuple[str | None, str], Line] = {}
@@ -87,6 +99,9 @@ class FakeProvider(ConnectionFactory):
         return self.lines.setdefault(name, Line())
 
     def send(self, name: str, *texts: str) -> None:
+        if not self.loop.is_current():
+            self.loop.call_soon(self.send, name, *texts)
+            return
         for text in texts:
             self.line(name).put(Entry(text))
 
@@ -404,31 +419,27 @@ class FakeConsumer(MessageConsumer):
                 lines.remove(self.line)
 
 
-class Recorder:
+class Recorder(Waker):
     """A listener's diary: `text#count`, with `*` when redelivered."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.deliveries: list[str] = []
         self.errors: list[BaseException] = []
         self.exceptions: list[BaseException] = []
-        self.changed = anyio.Event()
 
     def note(self, message: Any) -> None:
         mark = "*" if message.redelivered else ""
         self.deliveries.append(f"{message.text}#{message.delivery_count}{mark}")
-        self._wake()
+        self.wake()
 
     def on_error(self, error: Exception) -> None:
         self.errors.append(error)
-        self._wake()
+        self.wake()
 
     def on_exception(self, error: BaseException) -> None:
         self.exceptions.append(error)
-        self._wake()
-
-    def _wake(self) -> None:
-        changed, self.changed = self.changed, anyio.Event()
-        changed.set()
+        self.wake()
 
     async def until(self, condition: Callable[[], bool]) -> None:
         """Wait until `condition()` holds; it is asked after each note."""
@@ -437,7 +448,7 @@ class Recorder:
 
 
 @pytest.fixture
-def provider() -> FakeProvider:
+async def provider() -> FakeProvider:
     return FakeProvider()
 
 
@@ -447,7 +458,7 @@ def new_provider() -> type[FakeProvider]:
 
 
 @pytest.fixture
-def recorder() -> Recorder:
+async def recorder() -> Recorder:
     return Recorder()
 
 

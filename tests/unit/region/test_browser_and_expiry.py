@@ -44,13 +44,14 @@ def test_a_pulling_browser(client):
     client.send(Q, "2")
     browser = client.consume(Q, browser=True, prefetch=0)
     assert client.received(browser) == []
-    for _ in range(2):
+    for _ in range(3):
         client.pull(browser, 0)
     assert client.received(browser) == ["1", "2", None]
 
 
 @pytest.mark.parametrize(
-    ("policies", "seen"), [((), 700), ((PolicyEntry(),), 400), ((PolicyEntry(max_browse_page_size=5),), 5)]
+    ("policies", "seen"),
+    [((), 700), ((PolicyEntry(),), 400), ((PolicyEntry(max_browse_page_size=5),), 5)],
 )
 def test_a_policy_limits_browsers(make_broker, policies, seen):
     client = make_broker(*policies).client()
@@ -118,7 +119,7 @@ async def test_waiting_messages_expire_at_page_in_and_before_dispatch(clock, mak
     client.ack(first, 0)
     assert client.received(first) == ["locked"]
     assert broker.texts(Q) == []
-    assert [m.type for m in broker.dead_letters] == ["paged in", "also", "not paged in"]
+    assert sorted(m.type for m in broker.dead_letters) == ["also", "not paged in", "paged in"]
 
 
 @pytest.mark.fact("activemq-broker L7")

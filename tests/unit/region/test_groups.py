@@ -87,7 +87,9 @@ def test_the_kinds_of_maps(make_broker):
     assert cached.cache_size == 1024
     bucket = message_group_map("bucket")
     assert isinstance(bucket, BucketMessageGroupMap)
-    assert bucket.bucket_count == 1024
+    assert (bucket.bucket_count, bucket.cache_size) == (1024, 64)
+    small = message_group_map("bucket?bucketCount=16&cacheSize=2")
+    assert (small.bucket_count, small.cache_size) == (16, 2)
     assert isinstance(message_group_map("simple"), SimpleMessageGroupMap)
     assert message_group_map(PolicyEntry().message_group_map_factory_type).cache_size == 1024
 
@@ -117,6 +119,23 @@ def test_the_kinds_of_maps(make_broker):
     assert len(client.received(first)) <= 1500
     client.send(Q, "again", group="G0")
     assert "again" not in client.received(second)
+
+
+@pytest.mark.parametrize("kind", ["cached", "simple", "bucket?cacheSize=2"])
+def test_owners_are_shown(client, kind):
+    owner, other = client.consume(Q), client.consume(Q)
+    groups = message_group_map(kind)
+    for name in ("a", "b"):
+        assert groups.put(name, owner) is None
+    assert groups.put("c", other) is None
+    shown = {"a": owner, "b": owner, "c": other}
+    if kind.startswith("bucket"):
+        del shown["a"]
+    assert groups.owners() == shown
+    assert groups.remove_owner(owner) == 2
+    assert groups.owners() == {"c": other}
+    assert groups.remove("c") is other
+    assert groups.remove("c") is None
 
 
 @pytest.mark.parametrize("text", ["cache", "cached?size=1", "bucket?bucketCount=x", "simple?a=1"])

@@ -168,7 +168,7 @@ def test_expired_dead_letters_persistent_messages_and_removes(broker, client):
 def test_the_count_must_fit_outside_transactions(broker, client):
     consumer = client.consume(Q)
     send_all(client, 3)
-    with pytest.raises(JMSException, match="Unmatched acknowledge: .*message count"):
+    with pytest.raises(JMSException, match=r"Unmatched acknowledge: .*message count"):
         client.ack(consumer, 1, first=0, count=3)
     assert broker.texts(Q) == numbers(1, 2, 3)
     tx = client.begin()
@@ -212,7 +212,7 @@ def test_acks_that_fit_nothing(client, caplog):
     send_all(client, 1)
     stray.consumer_id = consumer.consumer_id
     stray.last_message_id = MessageId(None, client.producer_id, 99)
-    with pytest.raises(JMSException, match="Unmatched acknowledge: .*Could not find Message-ID"):
+    with pytest.raises(JMSException, match=r"Unmatched acknowledge: .*Could not find Message-ID"):
         client.acknowledge(stray)
     send_all(client, 1, start=2)
     assert client.received(consumer) == numbers(1, 2)
@@ -373,10 +373,24 @@ def test_repeated_acks_in_one_transaction_count_once(broker, client):
     assert consumer.dequeue_count == 3
 
 
+@pytest.mark.parametrize(("enabled", "expected"), [(True, ["a"]), (False, ["a", "a"])])
+def test_a_queue_drops_repeated_ids(make_broker, enabled, expected):
+    client = make_broker(PolicyEntry(enable_audit=enabled)).client()
+    consumer = client.consume(Q)
+    first = client.message(Q, "a", persistent=True)
+    client.send(Q, "", message=first)
+    client.ack(consumer, 0)
+    again = client.message(Q, "a", persistent=True)
+    again.message_id = first.message_id
+    assert client.send(Q, "", message=again) is None
+    assert client.received(consumer) == expected
+
+
 # consumers that leave
 @pytest.mark.fact("activemq-broker Q29")
 @pytest.mark.parametrize(
-    ("last", "counts"), [(-2, [1, 1, 1]), (-1, [0, 0, 0]), ("first", [1, 0, 0]), ("second", [1, 1, 0])]
+    ("last", "counts"),
+    [(-2, [1, 1, 1]), (-1, [0, 0, 0]), ("first", [1, 0, 0]), ("second", [1, 1, 0])],
 )
 def test_redelivery_counts_when_a_consumer_leaves(client, last, counts):
     consumer = client.consume(Q)
@@ -406,7 +420,9 @@ def test_a_consumer_of_several_queues_acknowledges_each_copy_by_itself(broker, c
     consumer = client.consume(Queue("one,two"))
     message = client.message(one, "copy")
     twin = client.message(two, "copy")
-    twin.message_id = MessageId(None, message.message_id.producer_id, message.message_id.producer_sequence_id)
+    twin.message_id = MessageId(
+        None, message.message_id.producer_id, message.message_id.producer_sequence_id
+    )
     client.send(one, "", message=message)
     client.send(two, "", message=twin)
     assert client.received(consumer) == ["copy", "copy"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -70,3 +71,26 @@ def test_every_uri_attribute_is_an_argument_of_the_service() -> None:
 
 def test_names_lose_what_names_may_not_have() -> None:
     assert BrokerService("my broker/1:a_b.c-d").broker_name == "my_broker_1:a_b.c-d"
+
+
+class Door(NamedTuple):
+    name: str | None
+    uri: str
+
+
+class Configuration:
+    connectors = (Door("openwire", "tcp://127.0.0.1:0"), Door(None, "tcp://127.0.0.1:0"))
+
+    def keywords(self) -> dict[str, Any]:
+        return {"broker_name": "b", "persistent": False, "use_virtual_topics": False}
+
+
+def test_a_configuration_makes_a_service() -> None:
+    service = BrokerService.from_settings(Configuration())
+    assert (service.broker_name, service.persistent, service.use_virtual_topics) == (
+        "b",
+        False,
+        False,
+    )
+    assert next(c.name for c in service.connectors) == "openwire"
+    assert len(service.connectors) == 2

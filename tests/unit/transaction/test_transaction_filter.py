@@ -118,6 +118,7 @@ def test_a_send_inside_a_send_keeps_the_outer_transaction_apart() -> None:
     assert ctx.transaction is outer
 
 
+@pytest.mark.fact("activemq-broker X1")
 def test_a_local_transaction_begins_once_and_ends_once() -> None:
     broker, region = chain()
     ctx = context()

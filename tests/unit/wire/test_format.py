@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+import tracemalloc
 from typing import Any
 
 import pytest
 
 from pyjms.errors import LocalProtocolError, RemoteProtocolError
 from pyjms.jms.destination import Queue, Topic
+from pyjms.wire.base import WireFormat
 from pyjms.wire.openwire.commands import (
     ActiveMQTextMessage,
     ConnectionId,
@@ -106,6 +108,11 @@ def test_every_version_carries_messages(version, tight):
     sent = message(content=b"\0\0\0\2hi", correlation_id="c", reply_to=Queue("r"))
     (received,) = receiver.receive_data(sender.encode(sent))
     assert received == sent
+
+
+def test_it_is_a_wire_format():
+    wire_format: WireFormat = OpenWireFormat()
+    assert wire_format.encode(WireFormatInfo(version=12))
 
 
 def test_the_rest_of_the_portion_is_read_as_negotiated():
@@ -341,3 +348,74 @@ def test_too_few_flags_are_refused():
     _, receiver = pair(tight_encoding_enabled=True)
     with pytest.raises(RemoteProtocolError, match="no more than 0 flags"):
         receiver.receive_data(frame("1e00" + "00" * 8))
+
+
+def deep_error(depth: int) -> Throwable:
+    error = Throwable("x.Y", "no")
+    for _ in range(depth):
+        error = Throwable("x.Y", "no", (), error)
+    return error
+
+
+@pytest.mark.parametrize(
+    ("wrong", "reason"),
+    [
+        (ExceptionResponse(1, deep_error(100)), "nest deeper"),
+        (ExceptionResponse(1, Throwable("x.Y", "no", (StackTraceElement("a", "b", "c", 1),) * 32768)), "too long"),
+        (RemoveInfo(StackTraceElement("a", "b", "c", 1)), "cannot be written"),  # type: ignore[arg-type]
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("tight", [False, True])
+def test_more_that_cannot_be_written(wrong, reason, tight):
+    sender, _ = pair(tight_encoding_enabled=tight)
+    with pytest.raises(LocalProtocolError, match=reason):
+        sender.encode(wrong)
+
+
+def test_a_tight_string_ends_at_32766_bytes():
+    """The reference writes no longer ones, and reads their count as a signed number."""
+    sender, receiver = pair(tight_encoding_enabled=True)
+    sent = message(correlation_id="x" * 32766)
+    assert receiver.receive_data(sender.encode(sent)) == [sent]
+    with pytest.raises(LocalProtocolError, match="32767 bytes"):
+        sender.encode(message(correlation_id="x" * 32767))
+
+
+@pytest.mark.parametrize("flags", [63 * 8, 64 * 8, 255 * 8, 256 * 8, 300 * 8])
+def test_a_tight_frame_may_have_thousands_of_flags(flags):
+    sender, receiver = pair(tight_encoding_enabled=True)
+    sent = ConnectionInfo(broker_path=[None] * flags)
+    assert receiver.receive_data(sender.encode(sent)) == [sent]
+
+
+@pytest.mark.parametrize("version", [1, 10])
+def test_old_versions_cut_long_error_messages(version):
+    sender, receiver = pair(version=version)
+    error = Throwable("x.Y", "m" * 1025, (), Throwable("x.Y", "n" * 1024))
+    (received,) = receiver.receive_data(sender.encode(ExceptionResponse(1, error)))
+    assert isinstance(received, ExceptionResponse)
+    assert received.exception == Throwable(
+        "x.Y", "m" * 1021 + "...", (), Throwable("x.Y", "n" * 1024)
+    )
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "0600000001000000" + "017fff" + "01",  # 32767 broker ids
+        "100000000000" + "01" + "00" + "00" + "7fff",  # a trace of 32767 lines
+        "1c" + "00" * 35 + "01" + "7ffffff0",  # a body of 2 GiB
+        "02" + "00" * 7 + "017fff" + "0102" + "00" * 7 + "017fff",  # arrays in arrays
+    ],
+)
+def test_counts_alone_allocate_nothing(body):
+    _, receiver = pair()
+    data = frame(body)
+    tracemalloc.start()
+    try:
+        with pytest.raises(RemoteProtocolError):
+            receiver.receive_data(data)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 64 * 1024

@@ -1,0 +1,232 @@
+from __future__ import annotations
+
+import threading
+from collections.abc import AsyncIterator, Mapping
+
+import anyio
+import pytest
+
+from broker.connector import vm_registry
+from broker.connector.vm import VmConnector, vm_transport
+from pyjms.errors import (
+    ConfigurationException,
+    ConnectionFailedException,
+    IllegalStateException,
+    ResourceAllocationException,
+)
+from pyjms.testing.clock import VirtualClock
+from pyjms.transport.base import RequestTransport
+from pyjms.transport.mock import RecordingListener
+from pyjms.transport.registry import create_transport
+from pyjms.transport.uri import TransportURI
+from pyjms.wire.openwire.commands import BrokerInfo, ConnectionId, ConnectionInfo, ControlCommand
+
+
+@pytest.fixture
+async def registered(host) -> AsyncIterator[vm_registry.Registration]:
+    yield vm_registry.register("recording", host)
+    await vm_registry.unregister("recording", host)
+
+
+class Factory:
+    """What a broker service sets: it makes brokers and counts them."""
+
+    def __init__(self, host_class: type) -> None:
+        self.host_class = host_class
+        self.made: list[tuple[str, dict[str, str], str | None]] = []
+        self.hosts: list[object] = []
+
+    async def __call__(self, name: str, options: Mapping[str, str], config: str | None) -> object:
+        await anyio.lowlevel.checkpoint()
+        host = self.host_class()
+        host.broker_name = name
+
+        async def stop() -> None:
+            host.stops += 1
+            await vm_registry.unregister(name, host)
+
+        host.stop = stop
+        self.made.append((name, dict(options), config))
+        self.hosts.append(host)
+        vm_registry.register(name, host)
+        return host
+
+
+@pytest.fixture
+def factory(host, monkeypatch: pytest.MonkeyPatch) -> Factory:
+    factory = Factory(type(host))
+    monkeypatch.setattr(vm_registry, "_factory", factory)
+    return factory
+
+
+def made(url: str) -> RequestTransport:
+    transport = vm_transport(TransportURI.parse(url))
+    transport.listener = RecordingListener()
+    return transport
+
+
+async def started(url: str) -> RequestTransport:
+    transport = made(url)
+    await transport.start()
+    return transport
+
+
+async def test_vm_finds_a_broker_that_runs(registered, host, factory) -> None:
+    transport = await started("vm://recording")
+    assert isinstance(transport.listener, RecordingListener)
+    assert (await transport.listener.next(BrokerInfo)).broker_url == "vm://recording"
+    await transport.request(ConnectionInfo(ConnectionId("c1"), "me"))
+    assert transport.remote_address.startswith("vm://recording#")
+    await transport.stop()
+    assert host.recording.names[-1] == "remove_connection"
+    assert (factory.made, host.stops) == ([], 0)
+
+
+async def test_registering_a_broker_makes_the_scheme_known(registered) -> None:
+    transport = create_transport("vm://recording")
+    transport.listener = RecordingListener()
+    await transport.start()
+    await transport.stop()
+
+
+async def test_commands_cross_as_they_are_or_as_bytes_if_asked_to(registered, host) -> None:
+    for url, same in (("vm://recording", True), ("vm://recording?marshal=true", False)):
+        transport = await started(url)
+        info = ConnectionInfo(ConnectionId(f"c{same}"), "me")
+        await transport.request(info)
+        assert (host.recording.args("add_connection")[1] is info) is same
+        await transport.stop()
+
+
+@pytest.mark.fact("activemq-broker B14")
+async def test_vm_options(host, factory) -> None:
+    # nobody there: it is made, once, with the broker.* attributes; and stops with its last client
+    url = "vm://auto?broker.persistent=false&brokerConfig=broker:()/auto&async=false"
+    clients: list[RequestTransport] = []
+
+    async def connect() -> None:
+        clients.append(await started(url))
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(connect)
+        group.start_soon(connect)
+    assert factory.made == [("auto", {"persistent": "false"}, "broker:()/auto")]
+    third = await started("vm://auto?broker.persistent=true")  # ignored: it runs already
+    assert len(factory.made) == 1
+    (auto,) = factory.hosts
+    await clients[0].stop()
+    await clients[1].stop()
+    assert auto.stops == 0  # type: ignore[attr-defined]
+    await third.stop()
+    assert auto.stops == 1  # type: ignore[attr-defined]
+    assert vm_registry.find("auto") is None
+
+    with pytest.raises(ConnectionFailedException, match=r"Broker named 'none' does not exist\."):
+        await started("vm://none?create=false")
+
+    # waitForStart: it comes in time, or it does not
+    results: list[object] = []
+
+    async def wait(name: str) -> None:
+        try:
+            results.append(await started(f"vm://{name}?create=false&waitForStart=3000"))
+        except ConnectionFailedException as error:
+            results.append(str(error))
+
+    async with VirtualClock() as clock, anyio.create_task_group() as group:
+        group.start_soon(wait, "never")
+        group.start_soon(wait, "late")
+        await anyio.wait_all_tasks_blocked()
+        await clock.advance(2)
+        vm_registry.register("late", host)
+        await clock.advance(1.1)
+    late = next(r for r in results if isinstance(r, RequestTransport))
+    assert "Broker named 'never' does not exist." in "".join(r for r in results if r is not late)
+    await late.stop()
+    await vm_registry.unregister("late", host)
+
+    with pytest.raises(ConfigurationException, match=r"Invalid connect parameters: \{foo=1\}"):
+        made("vm://x?foo=1")
+
+    # marshal=true takes wireFormat.*
+    marshalling = await started(
+        "vm://bytes?marshal=true&wireFormat.version=9&wireFormat.tightEncodingEnabled=true"
+    )
+    agreed = marshalling.next.wire_format.negotiated  # type: ignore[attr-defined]
+    assert (agreed.version, agreed.tight_encoding_enabled) == (9, True)
+    await marshalling.request(ConnectionInfo(ConnectionId("c1"), "me"))
+    await marshalling.stop()
+
+
+async def test_a_composite_names_the_broker_to_make(factory) -> None:
+    transport = await started("vm:(broker:(tcp://127.0.0.1:0)/inner?persistent=false)")
+    assert factory.made == [("inner", {}, "broker:(tcp://127.0.0.1:0)/inner?persistent=false")]
+    await transport.stop()
+
+
+async def test_a_factory_that_fails_leaves_no_trace(factory, monkeypatch) -> None:
+    async def fails(*_args: object) -> None:
+        raise ResourceAllocationException("no disk")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(vm_registry, "_factory", fails)
+        with pytest.raises(ResourceAllocationException, match="no disk"):
+            await started("vm://auto")
+    transport = await started("vm://auto")
+    await transport.stop()
+
+
+async def test_a_made_broker_must_have_the_name(factory, monkeypatch) -> None:
+    async def other(name: str, options: Mapping[str, str], config: str | None) -> object:
+        return await factory("other", options, config)
+
+    monkeypatch.setattr(vm_registry, "_factory", other)
+    with pytest.raises(ResourceAllocationException, match="did not register under that name"):
+        await started("vm://auto")
+    await factory.hosts[0].stop()  # type: ignore[attr-defined]
+
+
+async def test_a_broker_that_stops_closes_its_vm_clients(registered, host) -> None:
+    transport = await started("vm://recording")
+    await vm_registry.unregister("recording", host)
+    assert isinstance(transport.listener, RecordingListener)
+    assert isinstance(await transport.listener.error(), ConnectionFailedException)
+    await transport.stop()
+    assert vm_registry.find("recording") is None
+
+
+async def test_two_running_brokers_cannot_share_a_name(registered, host) -> None:
+    vm_registry.register("recording", host)  # itself again is fine
+    with pytest.raises(IllegalStateException, match="already runs in this process"):
+        vm_registry.register("recording", type(host)())
+
+
+async def test_a_broker_of_another_loop_is_out_of_reach_while_that_loop_runs(
+    host,
+) -> None:
+    running, finish = threading.Event(), threading.Event()
+
+    async def elsewhere() -> None:
+        vm_registry.register("elsewhere", host)
+        running.set()
+        await anyio.to_thread.run_sync(finish.wait)
+
+    thread = threading.Thread(target=anyio.run, args=(elsewhere,))
+    thread.start()
+    try:
+        assert running.wait(10)
+        with pytest.raises(IllegalStateException, match="runs on another event loop"):
+            await started("vm://elsewhere?create=false")
+    finally:
+        finish.set()
+        await anyio.to_thread.run_sync(thread.join)
+    with pytest.raises(ConnectionFailedException, match="does not exist"):
+        await started("vm://elsewhere?create=false")
+
+
+async def test_the_number_of_connections_is_limited(connector: VmConnector, connect) -> None:
+    connector.maximum_connections = 1
+    client = await connect()
+    with pytest.raises(ResourceAllocationException, match="maximum of 1"):
+        await connect()
+    await client.ask(ControlCommand("still served"))

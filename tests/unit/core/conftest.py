@@ -1,0 +1,42 @@
+"""A provider in memory, and the recorded behaviour of Spring beside the repository."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+BESIDE = Path(__file__).resolve().parents[4] / "shared"
+PROVIDER = Path(__file__).resolve().parents[1] / "core" / "memory_provider.py"
+
+
+def load_provider() -> ModuleType:
+    name = "memory_provider"
+    if name not in sys.modules:  # once, for all rooms
+        spec = importlib.util.spec_from_file_location(name, PROVIDER)
+        assert spec is not None
+        assert spec.loader is not None
+        sys.modules[name] = module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+    return sys.modules[name]
+
+
+@pytest.fixture
+def provider() -> Any:
+    return load_provider().MemoryProvider()
+
+
+@pytest.fixture(scope="session")
+def oracle() -> dict[str, Any]:
+    directory = Path(os.environ.get("PYJMS_SHARED", BESIDE))
+    path = directory / "behaviour" / "spring-oracle.jsonl"
+    if not path.is_file():
+        pytest.skip(f"no recorded behaviour in {directory}")
+    lines = map(json.loads, path.read_text("utf-8").splitlines())
+    return {line["scenario"]: line["result"] for line in lines}

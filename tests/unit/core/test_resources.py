@@ -1,0 +1,88 @@
+"""Binding sessions to tasks by factory object."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import anyio
+import pytest
+
+from pyjms import _clock
+from pyjms.connection.caching import CachingConnectionFactory
+from pyjms.core.resources import BoundResource, bind, bound, unbound
+from pyjms.core.template import JmsTemplate
+from pyjms.errors import TransactionRolledBackException
+
+
+@pytest.fixture
+async def resource(provider: Any) -> BoundResource:
+    connection = await provider.create_connection()
+    return BoundResource(connection, await connection.create_session())
+
+
+async def test_a_binding_holds_for_its_block_and_its_factory_object(
+    provider: Any, resource: BoundResource
+) -> None:
+    other = type(provider)()
+    assert bound(provider) is None
+    with bind(provider, resource) as same:
+        assert same is bound(provider) is resource
+        assert bound(other) is None
+        inner = BoundResource(resource.connection, resource.session, True)
+        with bind(provider, inner), bind(other, resource):
+            assert bound(provider) is inner
+            assert bound(other) is resource
+        with unbound(provider):
+            assert bound(provider) is None
+        assert bound(provider) is resource
+    assert bound(provider) is None
+
+
+async def test_a_caching_factory_counts_as_the_one_it_wraps(
+    provider: Any, resource: BoundResource
+) -> None:
+    caching = CachingConnectionFactory(provider)
+    with bind(provider, resource):
+        assert bound(caching) is resource
+        with unbound(caching):
+            assert bound(caching) is None
+            assert bound(provider) is resource
+    with bind(caching, resource):
+        assert bound(provider) is None
+
+
+async def test_tasks_have_their_own_bindings(provider: Any, resource: BoundResource) -> None:
+    seen: list[BoundResource | None] = []
+    ready, done = anyio.Event(), anyio.Event()
+
+    async def other() -> None:
+        ready.set()
+        await done.wait()
+        seen.append(bound(provider))
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(other)
+        await ready.wait()
+        with bind(provider, resource):
+            done.set()
+            await anyio.wait_all_tasks_blocked()
+    assert seen == [None]
+
+
+async def test_a_template_uses_the_bound_session(provider: Any, resource: BoundResource) -> None:
+    with bind(provider, resource):
+        await JmsTemplate(provider, session_transacted=True).convert_and_send("q", "x")
+    assert provider.calls["Connection.createSession"] == 1
+    assert provider.calls["Session.commit"] == provider.calls["Session.close"] == 0
+
+
+async def test_time_that_remains(resource: BoundResource) -> None:
+    assert resource.remaining() is None
+    resource.deadline = _clock.now() + 1000
+    left = resource.remaining()
+    assert left is not None
+    assert 0 < left <= 1000
+    resource.deadline = _clock.now()
+    with pytest.raises(TransactionRolledBackException, match="timed out"):
+        resource.remaining()
+    assert resource.rollback_only

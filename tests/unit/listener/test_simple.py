@@ -1,0 +1,259 @@
+"""SimpleMessageListenerContainer. (spring-jms 2)"""
+
+from __future__ import annotations
+
+import logging
+
+import anyio
+import pytest
+
+from pyjms import _clock
+from pyjms.errors import ConnectionFailedException, JMSException
+from pyjms.jms.destination import Topic
+from pyjms.listener.executor import SimpleAsyncTaskExecutor
+from pyjms.listener.simple import SimpleMessageListenerContainer
+
+
+@pytest.fixture
+async def simple(provider):
+    """`simple(listener, **properties)`: a container on queue "q", shut down after the test."""
+    built = []
+
+    def make(listener, **properties):
+        if "destination" not in properties:
+            properties.setdefault("destination_name", "q")
+        built.append(SimpleMessageListenerContainer(provider, message_listener=listener, **properties))
+        return built[-1]
+
+    yield make
+    for container in built:
+        await container.shutdown(0)
+
+
+MODES = {
+    "AUTO_ACKNOWLEDGE": {},
+    "CLIENT_ACKNOWLEDGE": {"session_acknowledge_mode": 2},
+    "DUPS_OK_ACKNOWLEDGE": {"session_acknowledge_mode": 3},
+    "sessionTransacted": {"session_transacted": True},
+}
+
+
+@pytest.mark.fact("spring-jms 2.1")
+async def test_consumers_are_made_once_on_one_connection(provider, recorder, simple, clock):
+    container = simple(recorder.note, concurrent_consumers=3)
+    await container.start()
+    assert container.is_registered_with_destination
+    for number in range(10):
+        provider.send("q", str(number))
+        await clock.advance(1)
+    await recorder.until(lambda: len(recorder.deliveries) == 10)
+    await container.stop()
+    await container.start()
+    assert provider.count(
+        "ConnectionFactory.createConnection", "Connection.createSession", "Session.createConsumer",
+        "Consumer.setMessageListener", "Consumer.receive", "Consumer.close",
+    ) == {
+        "ConnectionFactory.createConnection": 1, "Connection.createSession": 3,
+        "Session.createConsumer": 3, "Consumer.setMessageListener": 3, "Consumer.receive": 0,
+        "Consumer.close": 0,
+    }  # fmt: skip
+    await container.shutdown()
+    assert (provider.connections, provider.open_sessions) == ([], [])
+    assert SimpleMessageListenerContainer().concurrent_consumers == 1
+
+
+@pytest.mark.fact("spring-jms 2.2")
+async def test_concurrency_is_the_upper_number_for_good(provider, recorder, oracle, simple, clock):
+    assert simple(recorder.note, concurrency="5").concurrent_consumers == 5
+    container = simple(recorder.note, concurrency="2-4")
+    assert container.concurrent_consumers == container.max_concurrent_consumers == 4
+    await container.start()
+    expected = oracle("simple-container")[1]["consumersForConcurrency 2-4"]
+    assert container.scheduled_consumer_count == expected
+    container.concurrent_consumers = 9
+    provider.send("q", *map(str, range(50)))
+    await recorder.until(lambda: len(recorder.deliveries) == 50)
+    assert provider.calls.count("Session.createConsumer") == expected
+
+
+@pytest.mark.fact("spring-jms 2.3")
+async def test_a_durable_subscription_has_one_consumer(recorder, simple):
+    container = simple(recorder.note, destination=Topic("t"), durable_subscription_name="s",
+                       concurrent_consumers=2)  # fmt: skip
+    with pytest.raises(ValueError, match="Only 1 concurrent consumer supported for durable"):
+        await container.initialize()
+
+
+@pytest.mark.fact("spring-jms 2.4")
+async def test_start_raises_without_a_broker(provider, recorder, oracle, simple, caplog):
+    expected = oracle("simple-container")[0]
+    caplog.set_level(logging.DEBUG, "pyjms.listener")
+    provider.down = "nobody there"
+    container = simple(recorder.note)
+    await container.initialize()
+    assert provider.calls == ["ConnectionFactory.createConnection"]
+    assert [record.levelno for record in caplog.records] == [logging.DEBUG]
+    with pytest.raises(ConnectionFailedException, match="nobody there"):
+        await container.start()
+    assert container.is_running is expected["isRunning"]
+    provider.down = None
+    await container.start()
+    assert container.is_running
+
+
+@pytest.mark.fact("spring-jms 2.4")
+@pytest.mark.parametrize(("lazily", "connections"), [(False, 1), (True, 0)])
+async def test_connect_lazily(lazily, connections, provider, recorder, simple):
+    container = simple(recorder.note, connect_lazily=lazily)
+    await container.initialize()
+    assert len(provider.connections) == connections
+    assert "Connection.start" not in provider.calls
+    await container.start()
+    assert len(provider.connections) == 1
+
+
+@pytest.mark.fact("spring-jms 2.5")
+@pytest.mark.parametrize("mode", MODES)
+async def test_the_third_of_five_always_fails(mode, provider, recorder, oracle, simple, clock):
+    expected = next(
+        line for line in oracle("ack-modes")
+        if line["container"] == "SimpleMessageListenerContainer" and line["mode"] == mode
+    )  # fmt: skip
+
+    async def listener(message):
+        recorder.note(message)
+        if message.text == "m3":
+            raise RuntimeError("no")
+
+    container = simple(listener, error_handler=recorder.on_error, **MODES[mode])
+    provider.send("q", "m1", "m2", "m3", "m4", "m5")
+    await container.start()
+    await recorder.until(lambda: recorder.deliveries[-1:] == ["m5#1"])
+    await clock.settle()
+    await container.shutdown()
+    assert recorder.deliveries == expected["deliveries"]
+    assert len(recorder.errors) == expected["errorHandlerCalls"]
+    assert provider.count("Session.rollback", "Session.recover") == expected["sessionCalls"]
+    assert provider.dead == expected["dlq"]
+    assert provider.left("q") == expected["leftInQueueAfterShutdown"]
+
+
+@pytest.mark.fact("spring-jms 2.6")
+@pytest.mark.parametrize(("recovers", "back", "alive"), [(True, True, True), (True, False, False),
+                         (False, True, False)])  # fmt: skip
+async def test_one_attempt_to_recover(
+    recovers, back, alive, provider, recorder, simple, clock, caplog
+):
+    caplog.set_level(logging.DEBUG, "pyjms.listener")
+    order = []
+
+    def told(error):
+        recorder.on_exception(error)
+        order.append(provider.calls.count("ConnectionFactory.createConnection"))
+
+    container = simple(recorder.note, recover_on_exception=recovers, exception_listener=told,
+                       concurrency="2-4")  # fmt: skip
+    await container.start()
+    await clock.settle()
+    provider.down = None if back else "still down"
+    error = JMSException("EOF")
+    provider.connections[0].exception_listener(error)
+    await clock.settle()
+    assert (recorder.exceptions, order) == ([error], [1])
+    attempts = provider.calls.count("ConnectionFactory.createConnection") - 1
+    assert attempts == (1 if recovers else 0)
+    assert container.is_running
+    errors = [r.getMessage() for r in caplog.records if r.levelno == logging.ERROR]
+    assert errors == ([] if alive or not recovers else ["Encountered non-recoverable JMSException"])
+    if recovers:
+        assert provider.calls.count("Consumer.close") == 4
+        assert container.scheduled_consumer_count == (4 if back else 0)
+        provider.down = None
+        provider.send("q", "a")
+        await clock.advance(60)
+        assert recorder.deliveries == (["a#1"] if alive else [])
+
+
+@pytest.mark.fact("spring-jms 2.7")
+async def test_with_an_executor_the_acknowledgement_does_not_wait(
+    provider, recorder, simple, clock
+):
+    go = anyio.Event()
+
+    async def listener(message):
+        recorder.note(message)
+        await go.wait()
+
+    container = simple(listener, task_executor=SimpleAsyncTaskExecutor())
+    provider.send("q", "a", "b", "c")
+    await container.start()
+    await clock.settle()
+    assert recorder.deliveries == ["a#1", "b#1", "c#1"]  # the session went on at once
+    assert container.active_consumer_count == 3
+    go.set()
+
+
+@pytest.mark.fact("spring-jms 2.8")
+async def test_a_jms_exception_of_the_listener_is_only_handled(provider, recorder, simple, clock):
+    async def listener(message):
+        recorder.note(message)
+        if message.redelivered is False:
+            raise JMSException("trouble")
+
+    container = simple(listener, session_transacted=True, error_handler=recorder.on_error,
+                       exception_listener=recorder.on_exception)  # fmt: skip
+    provider.send("q", "a")
+    await container.start()
+    await recorder.until(lambda: recorder.deliveries == ["a#1", "a#2*"])
+    assert len(recorder.errors) == len(recorder.exceptions) == 1
+    assert provider.calls.count("ConnectionFactory.createConnection") == 1
+
+
+@pytest.mark.fact("spring-jms 2.9")
+@pytest.mark.parametrize("name", ["transaction_manager", "receive_timeout", "cache_level"])
+def test_what_it_does_not_have(name):
+    with pytest.raises(TypeError, match=f"no property {name!r}"):
+        SimpleMessageListenerContainer(**{name: None})
+    assert not hasattr(SimpleMessageListenerContainer(), name)
+
+
+async def test_stop_callback_waits_for_the_listener(provider, recorder, simple, clock):
+    go = anyio.Event()
+    called = []
+
+    async def listener(message):
+        recorder.note(message)
+        await go.wait()
+
+    container = simple(listener)
+    await container.stop(lambda: called.append("not running"))
+    provider.send("q", "a")
+    await container.start()
+    await recorder.until(lambda: bool(recorder.deliveries))
+    await container.stop(lambda: called.append("done"))
+    assert called == ["not running"]
+    go.set()
+    await clock.settle()
+    assert called == ["not running", "done"]
+    await container.start()
+    await container.stop(lambda: called.append("idle"))
+    assert called[-1] == "idle"
+
+
+async def test_shutdown_lets_listeners_finish_then_cancels_them(provider, recorder, simple, clock):
+    async def listener(message):
+        recorder.note(message)
+        await _clock.sleep(5)
+        recorder.note(message)
+
+    for deadline, notes, left in ((10, 2, []), (2, 1, ["a"])):
+        recorder.deliveries.clear()
+        container = simple(listener, session_transacted=True)
+        provider.send("q", "a")
+        await container.start()
+        await clock.settle()
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(container.shutdown, deadline)
+            await clock.advance(6)
+        assert len(recorder.deliveries) == notes
+        assert provider.left("q") == left

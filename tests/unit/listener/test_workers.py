@@ -1,0 +1,171 @@
+"""Worker threads and task executors."""
+
+from __future__ import annotations
+
+import threading
+from contextvars import ContextVar
+
+import anyio
+import pytest
+from anyio.lowlevel import checkpoint
+
+from pyjms._wakeup import LoopHandle
+from pyjms.errors import IllegalStateException, ResourceAllocationException
+from pyjms.listener.calling import ListenerCall, listener_name
+from pyjms.listener.executor import SimpleAsyncTaskExecutor, TaskExecutor
+from pyjms.listener.workers import Worker, call_in_worker, current_worker
+
+variable = ContextVar("variable", default="unset")
+
+
+async def test_calls_run_in_one_thread_of_that_name():
+    worker = Worker("mine")
+    first = await worker.run(threading.current_thread)
+    assert first is await worker.run(threading.current_thread)
+    assert first.name == "mine"
+    assert first.daemon
+    worker.close()
+    assert await worker.join(5)
+    first.join(5)
+    assert not first.is_alive()
+
+
+async def test_results_errors_and_context_variables_cross():
+    worker = Worker("mine")
+    variable.set("seen")
+    assert await worker.run(lambda a, b: (a + b, variable.get()), 1, 2) == (3, "seen")
+    for error in (ValueError("no"), SystemExit(3)):
+
+        def fail(error=error):
+            raise error
+
+        with pytest.raises(type(error)) as caught:
+            await worker.run(fail)
+        assert caught.value is error
+    worker.close()
+    assert await worker.join(5)
+
+
+async def test_a_worker_that_was_never_used_has_no_thread():
+    before = threading.active_count()
+    worker = Worker("mine")
+    worker.close()
+    assert await worker.join(5)
+    assert threading.active_count() == before
+
+
+async def test_a_cancelled_call_is_abandoned():
+    worker = Worker("mine")
+    go, entered, loop = threading.Event(), anyio.Event(), LoopHandle()
+
+    def block():
+        loop.call_soon(entered.set)
+        go.wait()
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(worker.run, block)
+        await entered.wait()
+        tasks.cancel_scope.cancel()
+    assert worker.busy
+    worker.close()
+    assert not await worker.join(0)
+    go.set()
+    assert await worker.join(5)
+
+
+async def test_call_in_worker_needs_a_listener():
+    with pytest.raises(IllegalStateException, match="Not inside a listener"):
+        await call_in_worker(len, "abc")
+    worker = Worker("mine")
+    token = current_worker.set(worker)
+    assert await call_in_worker(len, "abc") == 3
+    current_worker.reset(token)
+    worker.close()
+
+
+async def test_call_in_worker_inside_a_container(provider, recorder, build):
+    names = []
+
+    async def listener(message):
+        names.append(await call_in_worker(lambda: threading.current_thread().name))
+        recorder.note(message)
+
+    provider.send("q", "a")
+    await build(listener, bean_name="orders").start()
+    await recorder.until(lambda: bool(recorder.deliveries))
+    assert names == ["orders-1"]
+
+
+async def test_tasks_do_not_inherit_context_variables():
+    variable.set("of the caller")
+    seen = []
+
+    async def work():
+        seen.append(variable.get())
+
+    async def after():
+        seen.append("ended")
+
+    await SimpleAsyncTaskExecutor().execute(work, "task", after).wait()
+    assert seen == ["unset", "ended"]
+
+
+async def test_a_bounded_executor_refuses_and_frees_places():
+    executor = TaskExecutor(1)
+    go = anyio.Event()
+    again = []
+
+    async def ended():
+        again.append(executor.execute(checkpoint, "next"))
+
+    first = executor.execute(go.wait, "first", ended)
+    with pytest.raises(ResourceAllocationException, match="all 1 workers"):
+        executor.execute(go.wait, "second")
+    go.set()
+    await first.wait()
+    await again[0].wait()
+    assert executor.active_count == 0
+    with pytest.raises(ValueError, match="max_workers"):
+        TaskExecutor(0)
+
+
+def test_what_a_listener_is_called_with():
+    def plain(message):
+        """One."""
+
+    def with_session(message, session):
+        """Two."""
+
+    def optional_session(message, session=None):
+        """Both kinds."""
+
+    def optional_other(message, retries=3):
+        """One, and something of its own."""
+
+    async def coroutine(message):
+        """One."""
+
+    class Callable:
+        async def __call__(self, message, session):
+            """Two."""
+
+    found = [
+        (call.is_async, call.wants_session)
+        for call in map(
+            ListenerCall,
+            (plain, with_session, optional_session, optional_other, coroutine, Callable(), print),
+        )
+    ]
+    assert found == [(False, False), (False, True), (False, True), (False, False), (True, False),
+                     (True, True), (False, False)]  # fmt: skip
+
+
+def test_names_of_listeners():
+    class Named:
+        subscription_name = "shop.Orders.on_order"
+
+        def on_message(self, message):
+            """Takes it."""
+
+    assert listener_name(Named()) == "shop.Orders.on_order"
+    assert listener_name(len) == "builtins.len"

@@ -1,0 +1,52 @@
+"""The duplicate window, and the queue that uses it."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from broker.policy.audit import MessageAudit
+from pyjms.wire.openwire.commands import MessageId, ProducerId
+
+
+def message_id(producer: int, sequence: int) -> MessageId:
+    return MessageId(None, ProducerId("c", producer, 1), sequence)
+
+
+def test_repeats_are_found_and_can_be_forgotten():
+    audit = MessageAudit()
+    assert [audit.is_duplicate(message_id(1, n)) for n in (1, 2, 1, 3, 2)] == [
+        False, False, True, False, True,
+    ]  # fmt: skip
+    assert not audit.is_duplicate(message_id(2, 1))
+    audit.rollback(message_id(1, 2))
+    assert not audit.is_duplicate(message_id(1, 2))
+    audit.rollback(message_id(9, 9))
+    assert not audit.is_duplicate(MessageId(None, None, 1))
+    assert not audit.is_duplicate(MessageId(None, None, 1))
+
+
+def test_the_window_moves_on_and_what_is_behind_it_counts_as_seen():
+    audit = MessageAudit(max_depth=128)
+    audit.is_duplicate(message_id(1, 1))
+    assert not audit.is_duplicate(message_id(1, 10_000))
+    assert audit.is_duplicate(message_id(1, 1))
+    assert audit.is_duplicate(message_id(1, 2))
+    assert not audit.is_duplicate(message_id(1, 9_990))
+
+
+def test_the_least_recent_producer_goes():
+    audit = MessageAudit(max_producers=2)
+    for producer in (1, 2, 1, 3):
+        audit.is_duplicate(message_id(producer, producer))
+    assert audit.is_duplicate(message_id(1, 1))
+    assert audit.is_duplicate(message_id(3, 3))
+    assert not audit.is_duplicate(message_id(2, 2))
+
+
+@given(st.lists(st.tuples(st.integers(1, 3), st.integers(0, 300)), max_size=200))
+def test_within_its_window_it_is_a_set(ids):
+    audit, seen = MessageAudit(max_depth=512), set()
+    for producer, sequence in ids:
+        assert audit.is_duplicate(message_id(producer, sequence)) == ((producer, sequence) in seen)
+        seen.add((producer, sequence))

@@ -1,0 +1,258 @@
+"""Destinations: how they come and go, who attaches to them."""
+
+from __future__ import annotations
+
+import pytest
+
+from broker.policy.entry import PolicyEntry
+from broker.region.destination import DestinationFilter
+from broker.region.region_broker import RegionBroker
+from broker.store.memory import MemoryPersistenceAdapter
+from pyjms.errors import (
+    DestinationDoesNotExistException,
+    IllegalStateException,
+    InvalidClientIDException,
+    InvalidDestinationException,
+    JMSException,
+)
+from pyjms.jms.destination import Queue, TemporaryQueue, TemporaryTopic, Topic
+from pyjms.wire.openwire.commands import (
+    ConnectionId,
+    ConnectionInfo,
+    DestinationInfo,
+    ProducerId,
+    ProducerInfo,
+)
+
+Q = Queue("Q")
+
+
+def existing(broker):
+    return {d.qualified_name for d in broker.region.destinations()}
+
+
+@pytest.mark.fact("activemq-broker D1")
+def test_four_kinds_are_four_name_spaces(broker, client):
+    kinds = (Queue("same"), Topic("same"), TemporaryQueue("same"), TemporaryTopic("same"))
+    made = [broker.region.add_destination(client.context, d, True) for d in kinds]
+    assert len(set(made)) == 4
+    consumers = [client.consume(d) for d in kinds]
+    for kind in kinds:
+        client.send(kind, kind.qualified_name)
+    assert [client.received(c) for c in consumers] == [[k.qualified_name] for k in kinds]
+
+
+async def test_who_makes_destinations(broker, client):
+    client.consume(Queue("by.consumer"))
+    client.send(Queue("by.send"), "x")
+    broker.region.add_producer(
+        client.context, ProducerInfo(ProducerId("c", 1), Queue("by.producer"))
+    )
+    broker.region.add_destination_info(
+        client.context, DestinationInfo(destination=Topic("by.info"), operation_type=0)
+    )
+    for nothing in ("wild.*", "wild.>", "com,posite"):
+        client.consume(Queue(nothing))
+    broker.region.add_producer(client.context, ProducerInfo(ProducerId("c", 2)))
+    assert existing(broker) == {
+        "queue://by.consumer",
+        "queue://by.send",
+        "queue://by.producer",
+        "topic://by.info",
+    }
+
+
+def test_wildcard_and_composite_consumers_attach_to_what_is_and_what_comes(client):
+    client.send(Queue("A.1"), "early")
+    wild = client.consume(Queue("A.*"))
+    composite = client.consume(Queue("X,Y"))
+    for name in ("A.1", "A.2", "A.2.3", "X", "Y", "Z"):
+        client.send(Queue(name), name)
+    assert client.received(wild) == ["early", "A.1", "A.2"]
+    assert client.received(composite) == ["X", "Y"]
+
+
+@pytest.mark.fact("activemq-broker D4")
+def test_temporary_destinations_are_created_by_info_only(broker, client):
+    temp = TemporaryQueue("ID:c:1")
+    for use in (lambda: client.send(temp, "x"), lambda: client.consume(temp)):
+        with pytest.raises(DestinationDoesNotExistException) as error:
+            use()
+        assert error.value.reason == "temp-queue://ID:c:1"  # what Java clients look at
+        assert "The destination temp-queue://ID:c:1 does not exist." in str(error.value)
+    broker.region.add_destination_info(client.context, DestinationInfo(destination=temp))
+    consumer = client.consume(temp)
+    client.send(temp, "x", persistent=True)
+    assert client.received(consumer) == ["x"]
+    assert broker.region.store.destinations() == set()
+    lenient = RegionBroker(MemoryPersistenceAdapter(), allow_temp_auto_creation_on_send=True)
+    client.broker = lenient
+    client.exchange.region_destination = None
+    client.send(temp, "x")
+    assert temp in lenient.destinations()
+
+
+@pytest.mark.fact("activemq-broker D6")
+def test_a_send_to_a_pattern_is_a_send_to_that_name(broker, client):
+    other = client.consume(Queue("A.B"))
+    client.send(Queue("A.*"), "x")
+    assert client.received(other) == []
+    assert broker.texts(Queue("A.*")) == ["x"]
+
+
+def test_removing_needs_no_subscription_or_a_timeout(broker, client):
+    consumer = client.consume(Q, prefetch=1)
+    wide = client.consume(Queue(">"), prefetch=1)
+    for text in ("1", "2", "3"):
+        client.send(Q, text, persistent=True)
+    with pytest.raises(
+        JMSException, match=r"^Destination: queue://Q still has an active subscription: "
+    ):
+        broker.region.remove_destination(client.context, Q, 0)
+    info = DestinationInfo(destination=Q, operation_type=1, timeout=1000)
+    broker.region.remove_destination_info(client.context, info)
+    assert existing(broker) == set()
+    assert broker.region.store.destinations() == set()
+    assert broker.region.system_usage.memory.used == 0
+    broker.region.remove_destination_info(client.context, info)  # again is no error
+    client.dispatches.clear()
+    client.send(Q, "new")
+    assert client.received(consumer) == ["new"]  # attached to the new one
+    client.close(wide)
+
+
+def test_a_temporary_destination_goes_with_its_messages(broker, client):
+    temp = TemporaryQueue("ID:c:1")
+    broker.region.add_destination_info(client.context, DestinationInfo(destination=temp))
+    stranger = broker.client()
+    consumer = stranger.consume(temp, prefetch=1)  # the broker does not mind whose it is
+    client.send(temp, "1")
+    client.send(temp, "2")
+    broker.region.remove_destination_info(
+        client.context, DestinationInfo(destination=temp, operation_type=1)
+    )
+    assert stranger.received(consumer) == ["1"]
+    assert existing(broker) == set()
+    assert broker.region.system_usage.memory.used == 0
+    with pytest.raises(DestinationDoesNotExistException):
+        client.send(temp, "3")
+
+
+@pytest.mark.fact("activemq-broker D12", "activemq-broker 2.1/maxDestinations")
+def test_the_number_of_destinations_can_be_limited(make_broker):
+    assert PolicyEntry().max_destinations == -1
+    broker = make_broker(PolicyEntry(destination=Queue("A.>"), max_destinations=2))
+    client = broker.client()
+    client.send(Queue("A.1"), "x")
+    client.send(Queue("A.2"), "x")
+    client.send(Queue("B"), "x")
+    with pytest.raises(IllegalStateException) as error:
+        client.send(Queue("A.3"), "x")
+    assert str(error.value) == (
+        "The maxmimum number of destinations allowed (2) for the policy queue://A.> "
+        "has already been reached."
+    )
+    limited = make_broker(PolicyEntry(destination=Topic(">"), max_destinations=0)).client()
+    limited.consume(Topic("ActiveMQ.Advisory.Connection"))
+    with pytest.raises(IllegalStateException):
+        limited.consume(Topic("T"))
+
+
+def test_producers_are_counted(broker, client):
+    info = ProducerInfo(ProducerId("c", 1), Q)
+    broker.region.add_producer(client.context, info)
+    assert broker.queue(Q).statistics.producers == 1
+    broker.region.remove_producer(client.context, info)
+    assert broker.queue(Q).statistics.producers == 0
+
+
+def test_client_ids_are_unique(broker):
+    one, two = broker.client("same"), broker.client("same")
+    info = ConnectionInfo(ConnectionId("c1"), "same")
+    broker.region.add_connection(one.context, info)
+    broker.region.add_connection(one.context, info)  # replay of the same connection
+    with pytest.raises(InvalidClientIDException) as error:
+        broker.region.add_connection(two.context, ConnectionInfo(ConnectionId("c2"), "same"))
+    assert str(error.value) == "Broker: b - Client: same already connected from tcp://client:1"
+    broker.region.remove_connection(two.context, info, None)
+    with pytest.raises(InvalidClientIDException):
+        broker.region.add_connection(two.context, info)
+    broker.region.remove_connection(one.context, info, None)
+    broker.region.add_connection(two.context, info)
+    with pytest.raises(
+        InvalidClientIDException, match=r"^No clientID specified for connection request$"
+    ):
+        broker.region.add_connection(one.context, ConnectionInfo(ConnectionId("c3")))
+
+
+def test_what_lacks_a_destination_is_refused(broker, client):
+    message = client.message(Q, "x")
+    message.destination = None
+    with pytest.raises(InvalidDestinationException):
+        client.send(Q, "", message=message)
+    with pytest.raises(InvalidDestinationException):
+        client.consume(None)
+    for call in (broker.region.add_destination_info, broker.region.remove_destination_info):
+        with pytest.raises(InvalidDestinationException):
+            call(client.context, DestinationInfo())
+
+
+def test_new_destinations_pass_the_interceptor(broker, client):
+    class Loud(DestinationFilter):
+        def send(self, exchange, message):
+            message.type = f"{message.type}!"
+            return super().send(exchange, message)
+
+    broker.region.destination_interceptor = Loud
+    consumer = client.consume(Q)
+    client.send(Q, "hey")
+    assert client.received(consumer) == ["hey!"]
+    (entrance,) = broker.region.queues_matching(Queue("*"))
+    assert isinstance(entrance, Loud)
+    assert entrance.statistics is broker.region.destinations()[Q].statistics
+    assert entrance.consumers == [consumer]
+    assert [r.message.type for r in entrance.browse()] == ["hey!"]
+    entrance.expire_messages()
+    assert not entrance.disposed
+    assert not entrance.is_dead_letter_queue
+    broker.region.remove_destination(client.context, Q, 1)
+    assert entrance.disposed
+
+
+def test_matching_destinations(broker, client):
+    for name in ("A.1", "A.2", "B"):
+        client.send(Queue(name), "x")
+    names = lambda pattern: {  # noqa: E731
+        e.destination.physical_name for e in broker.region.destinations_matching(Queue(pattern))
+    }
+    assert names("A.*") == {"A.1", "A.2"}
+    assert names("B") == {"B"}
+    assert names("C") == set()
+    assert names("B,A.1") == {"B", "A.1"}
+    client.send(Queue("A.3"), "x")
+    assert names("A.*") == {"A.1", "A.2", "A.3"}
+
+
+def test_a_cached_way_in_is_not_used_after_removal(broker, client):
+    destination = Queue("gone")
+    client.send(destination, "1")
+    broker.region.remove_destination(client.context, destination, 1)
+    client.send(destination, "2")
+    assert broker.texts(destination) == ["2"]
+
+
+def test_stamps_and_marshalled_bytes(broker, client, clock):
+    from pyjms.wire.openwire.raw import marshal_body, unmarshal_body
+
+    message = client.message(Q, "x", persistent=True)
+    marshal_body(message)
+    consumer = client.consume(Q)
+    client.send(Q, "", message=message)
+    sent = client.dispatches_of(consumer)[0].message
+    seen = unmarshal_body(sent.TYPE, sent.raw)
+    for one in (sent, seen):
+        assert one.message_id.broker_sequence_id == 1
+        assert one.broker_in_time == clock.time_ms()
+        assert one.broker_out_time == clock.time_ms()
+    assert seen.message_id == message.message_id
+    assert seen.content == message.content

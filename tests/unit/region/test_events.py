@@ -1,0 +1,107 @@
+"""What the region tells the filter chain, and only where the policy wants it."""
+
+from __future__ import annotations
+
+from broker.filter import BrokerFilter
+from broker.policy.entry import PolicyEntry
+from broker.policy.pending import ConstantPendingMessageLimitStrategy
+from pyjms.jms.destination import Queue, Topic
+
+Q, T = Queue("Q"), Topic("T")
+
+
+class Listening(BrokerFilter):
+    def __init__(self, next_broker):
+        super().__init__(next_broker)
+        self.heard = []
+
+    def message_consumed(self, context, reference):
+        self.heard.append(("consumed", reference.message.type))
+        super().message_consumed(context, reference)
+
+    def message_discarded(self, context, reference, subscription):
+        self.heard.append(("discarded", reference.message.type))
+        super().message_discarded(context, reference, subscription)
+
+    def slow_consumer(self, context, destination, subscription):
+        self.heard.append(("slow", str(destination), subscription))
+        super().slow_consumer(context, destination, subscription)
+
+    def message_expired(self, context, reference, subscription):
+        self.heard.append(("expired", reference.message.type))
+        super().message_expired(context, reference, subscription)
+
+    def send_to_dead_letter_queue(self, context, reference, subscription, cause):
+        done = super().send_to_dead_letter_queue(context, reference, subscription, cause)
+        self.heard.append(("dead letter", reference.message.type, done))
+        return done
+
+    def add_destination(self, context, destination, create_temporary=False):
+        self.heard.append(("destination", str(destination)))
+        return super().add_destination(context, destination, create_temporary)
+
+
+def listening(broker):
+    broker.region.root = Listening(broker.region)
+    return broker.region.root
+
+
+def test_consumed(make_broker):
+    for wanted in (True, False):
+        broker = make_broker(PolicyEntry(advisory_for_consumed=wanted))
+        heard, client = listening(broker).heard, broker.client("me")
+        consumer = client.consume(Q)
+        client.send(Q, "q")
+        client.ack(consumer)
+        durable = client.consume(T, subscription_name="s")
+        client.send(T, "t")
+        client.ack(durable)
+        consumed = [h for h in heard if h[0] == "consumed"]
+        assert consumed == ([("consumed", "q"), ("consumed", "t")] if wanted else [])
+
+
+def test_discarded(make_broker):
+    for wanted in (True, False):
+        broker = make_broker(
+            PolicyEntry(
+                advisory_for_discarding_messages=wanted,
+                pending_message_limit_strategy=ConstantPendingMessageLimitStrategy(limit=0),
+            )
+        )
+        heard, client = listening(broker).heard, broker.client()
+        client.consume(T, prefetch=1)
+        client.send(T, "1")
+        client.send(T, "2")
+        assert [h for h in heard if h[0] == "discarded"] == ([("discarded", "2")] if wanted else [])
+
+
+def test_slow(make_broker):
+    for wanted in (True, False):
+        broker = make_broker(PolicyEntry(advisory_for_slow_consumers=wanted))
+        heard, client = listening(broker).heard, broker.client("me")
+        on_queue = client.consume(Q, prefetch=1)
+        on_topic = client.consume(T, prefetch=2)
+        durable = client.consume(T, prefetch=2, subscription_name="s")
+        for _ in range(5):
+            client.send(Q, "x")
+            client.send(T, "x")
+        assert on_queue.is_slow
+        assert on_topic.is_slow
+        assert durable.is_slow
+        slow = [h[1:] for h in heard if h[0] == "slow"]
+        assert slow == ([("queue://Q", on_queue), ("topic://T", on_topic)] if wanted else [])
+        client.set_prefetch(on_queue, 10)
+        assert not on_queue.is_slow
+        client.send(Q, "x")
+        assert len([h for h in heard if h[0] == "slow"]) == len(slow)
+
+
+async def test_events_walk_the_chain_from_its_outer_end(clock, broker, client):
+    heard = listening(broker).heard
+    client.send(Q, "old", persistent=True, expiration=1)
+    assert heard == [
+        ("destination", "queue://Q"),
+        ("expired", "old"),
+        ("destination", "queue://ActiveMQ.DLQ"),
+        ("dead letter", "old", True),
+    ]

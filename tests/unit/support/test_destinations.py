@@ -1,0 +1,36 @@
+"""Names to destinations."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from pyjms.jms.destination import Queue, Topic
+from pyjms.support.destination import DynamicDestinationResolver, SimpleDestinationResolver
+
+
+async def test_dynamic_resolver_asks_each_time(provider: Any) -> None:
+    session = await (await provider.create_connection()).create_session()
+    resolver = DynamicDestinationResolver()
+    for _ in range(2):
+        assert resolver.resolve_destination_name(session, "a", False) == Queue("a")
+        assert resolver.resolve_destination_name(session, "a", True) == Topic("a")
+    assert provider.calls["Session.createQueue"] == provider.calls["Session.createTopic"] == 2
+    for arguments in ((None, "a"), (session, ""), (session, None)):
+        with pytest.raises(ValueError):
+            resolver.resolve_destination_name(*arguments, False)
+
+
+async def test_simple_resolver_keeps_queues_and_topics_apart(provider: Any) -> None:
+    session = await (await provider.create_connection()).create_session()
+    resolver = SimpleDestinationResolver()
+    first = resolver.resolve_destination_name(session, "a", False)
+    assert resolver.resolve_destination_name(session, "a", False) is first == Queue("a")
+    assert resolver.resolve_destination_name(session, "a", True) == Topic("a")
+    assert provider.calls["Session.createQueue"] == provider.calls["Session.createTopic"] == 1
+    for number in range(2000):
+        resolver.resolve_destination_name(session, f"q{number}", False)
+    assert len(resolver._cache) <= 1024
+    with pytest.raises(ValueError):
+        resolver.resolve_destination_name(None, "a", False)  # type: ignore[arg-type]
