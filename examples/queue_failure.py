@@ -36,7 +36,7 @@ async def main() -> None:
             await anyio.sleep(0.01)
     assert isinstance(dead, TextMessage)
     print(f"dead after {attempts.count('bad')} attempts: {dead.text}")
-    print(f"because: {str(dead.properties['dlqDeliveryFailureCause'])[:60]}...")
+    print(f"because: {str(dead.properties['dlqDeliveryFailureCause'])[:75]}...")
 
 
 if __name__ == "__main__":

@@ -223,7 +223,7 @@ class ReplyFailureException(ListenerExecutionFailedException):
     """The handler's result could not be sent as a reply."""
 
 
-class ProtocolViolation(JMSException):  # noqa: N818 - a branch of the tree, never raised itself
+class ProtocolViolation(JMSException):
     """The wire protocol was broken."""
 
 

@@ -12,15 +12,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from broker.completion import Completion
-from broker.connector import transactions
-from broker.connector.state import ConnectionState, SessionState, connection_of, session_of
-from broker.context import ConnectionContext, ConsumerExchange, ProducerExchange
-from pyjms.errors import (
-    IllegalStateException,
-    InvalidClientIDException,
-    JMSException,
-    UnsupportedOperationException,
-)
+from broker.connector import members, transactions
+from pyjms.errors import JMSException, UnsupportedOperationException
 from pyjms.wire.openwire.commands import (
     ActiveMQBlobMessage,
     ActiveMQBytesMessage,
@@ -32,10 +25,8 @@ from pyjms.wire.openwire.commands import (
     BrokerInfo,
     Command,
     ConnectionControl,
-    ConnectionId,
     ConnectionInfo,
     ConsumerControl,
-    ConsumerId,
     ConsumerInfo,
     ControlCommand,
     DestinationInfo,
@@ -43,12 +34,10 @@ from pyjms.wire.openwire.commands import (
     KeepAliveInfo,
     MessageAck,
     MessagePull,
-    ProducerId,
     ProducerInfo,
     RemoveInfo,
     RemoveSubscriptionInfo,
     Response,
-    SessionId,
     SessionInfo,
     ShutdownInfo,
     TransactionInfo,
@@ -66,9 +55,6 @@ logger = logging.getLogger(__name__)
 
 Answer = Completion | Response | None
 Handler = Callable[["BrokerConnection", Any], Answer]
-
-REFUSED_CONNECTION_DELAY = 2.0
-"""Seconds that a refused client has to read why, before its connection is closed. (C2)"""
 
 
 # messages
@@ -114,194 +100,9 @@ def on_consumer_control(connection: BrokerConnection, control: ConsumerControl) 
     return None
 
 
-# connections
-def on_connection_info(connection: BrokerConnection, info: ConnectionInfo) -> Answer:
-    if info.connection_id is None:
-        raise InvalidClientIDException("No connectionID specified for connection request")
-    if info.connection_id in connection.states:
-        return None  # replayed after a failover
-    connection.host.connections.claim(info.connection_id, connection)
-    context = _context(connection, info)
-    try:
-        connection.broker.add_connection(context, info)
-    except Exception as error:
-        connection.host.connections.release(info.connection_id, connection)
-        connection.stop_later(REFUSED_CONNECTION_DELAY, error)
-        raise
-    connection.states[info.connection_id] = ConnectionState(info, context)
-    if info.manageable:
-        connection.send_command(ConnectionControl(connected_brokers="", reconnect_to=""))
-    return None
-
-
-def _context(connection: BrokerConnection, info: ConnectionInfo) -> ConnectionContext:
-    info.client_ip = connection.remote_address
-    context = ConnectionContext(connection)
-    context.info = info
-    context.connection_id = info.connection_id
-    context.client_id = info.client_id
-    context.user_name = info.user_name
-    context.connector_name = connection.connector.name
-    context.connector_url = connection.connector.connect_uri
-    context.fault_tolerant = info.fault_tolerant
-    return context
-
-
-def on_connection_control(connection: BrokerConnection, control: ConnectionControl) -> Answer:
-    for state in connection.states.values():
-        state.context.fault_tolerant = control.fault_tolerant
-    return None
-
-
-def on_session_info(connection: BrokerConnection, info: SessionInfo) -> Answer:
-    if info.session_id is None:
-        raise IllegalStateException("Cannot add a session without an id")
-    state = connection.states.get(connection_of(info.session_id))
-    if state is None or info.session_id in state.sessions:
-        return None  # unknown connections are not the session's fault (C9)
-    connection.broker.add_session(state.context, info)
-    state.sessions[info.session_id] = SessionState(info)
-    return None
-
-
-def on_producer_info(connection: BrokerConnection, info: ProducerInfo) -> Answer:
-    producer_id = info.producer_id
-    if producer_id is None:
-        raise IllegalStateException("Cannot add a producer without an id")
-    state = _state(connection, connection_of(producer_id), "add a producer to")
-    session = state.session(session_of(producer_id), "add a producer to")
-    if producer_id in session.producers:
-        return None
-    limit = connection.connector.maximum_producers_per_connection
-    if limit is not None and state.producer_count >= limit:
-        raise IllegalStateException(
-            f"Can't add producer on connection {state.info.connection_id}: "
-            f"at maximum limit: {limit}"
-        )
-    connection.broker.add_producer(state.context, info)
-    session.producers[producer_id] = info
-    connection.producers[producer_id] = ProducerExchange(state.context, info)
-    return None
-
-
-def on_consumer_info(connection: BrokerConnection, info: ConsumerInfo) -> Answer:
-    consumer_id = info.consumer_id
-    if consumer_id is None:
-        raise IllegalStateException("Cannot add a consumer without an id")
-    state = _state(connection, connection_of(consumer_id), "add a consumer to")
-    session = state.session(session_of(consumer_id), "add a consumer to")
-    if consumer_id in session.consumers:
-        return None
-    limit = connection.connector.maximum_consumers_per_connection
-    if limit is not None and state.consumer_count >= limit:
-        raise IllegalStateException(
-            f"Can't add consumer on connection {state.info.connection_id}: "
-            f"at maximum limit: {limit}"
-        )
-    subscription = connection.broker.add_consumer(state.context, info)
-    session.consumers[consumer_id] = info
-    connection.consumers[consumer_id] = ConsumerExchange(state.context, subscription)
-    return None
-
-
-_ADD, _REMOVE = 0, 1
-
-
-def on_destination_info(connection: BrokerConnection, info: DestinationInfo) -> Answer:
-    destination = info.destination
-    if destination is None:
-        raise JMSException("Cannot add or remove a destination without a name")
-    if info.operation_type not in {_ADD, _REMOVE}:
-        raise JMSException(f"Unknown operation type: {info.operation_type}")
-    doing = "add a destination on" if info.operation_type == _ADD else "remove a destination on"
-    state = _state(connection, info.connection_id, doing)
-    if info.operation_type == _ADD:
-        connection.broker.add_destination_info(state.context, info)
-        if destination.is_temporary:
-            state.temporary[destination] = info
-    else:
-        connection.broker.remove_destination_info(state.context, info)
-        state.temporary.pop(destination, None)
-    return None
-
-
-def on_remove_subscription(connection: BrokerConnection, info: RemoveSubscriptionInfo) -> Answer:
-    state = _state(connection, info.connection_id, "remove a subscription on")
-    connection.broker.remove_subscription(state.context, info)
-    return None
-
-
-# removals
-def on_remove_info(connection: BrokerConnection, info: RemoveInfo) -> Answer:
-    remove = _REMOVALS.get(type(info.object_id))
-    if remove is None:
-        raise UnsupportedOperationException(
-            f"Unknown remove info type '{type(info.object_id).__name__}'"
-        )
-    remove(connection, info)
-    return None
-
-
-def _remove_connection(connection: BrokerConnection, info: RemoveInfo) -> None:
-    assert isinstance(info.object_id, ConnectionId)
-    state = connection.states.get(info.object_id)
-    if state is not None:
-        connection.remove_connection(state, info.last_delivered_sequence_id, None)
-
-
-def _remove_session(connection: BrokerConnection, info: RemoveInfo) -> None:
-    assert isinstance(info.object_id, SessionId)
-    connection_id = connection_of(info.object_id)
-    state = connection.states.get(connection_id)
-    if state is None:
-        raise IllegalStateException(
-            f"Cannot remove session from connection that had not been registered: {connection_id}"
-        )
-    session = state.sessions.get(info.object_id)
-    if session is None:
-        raise IllegalStateException(
-            f"Cannot remove session that had not been registered: {info.object_id}"
-        )
-    connection.remove_session(state, session, info.last_delivered_sequence_id)
-
-
-def _remove_consumer(connection: BrokerConnection, info: RemoveInfo) -> None:
-    assert isinstance(info.object_id, ConsumerId)
-    state = _state(connection, connection_of(info.object_id), "remove a consumer from")
-    session = state.session(session_of(info.object_id), "remove a consumer from")
-    consumer = session.consumers.pop(info.object_id, None)
-    if consumer is None:
-        raise IllegalStateException(
-            f"Cannot remove a consumer that had not been registered: {info.object_id}"
-        )
-    connection.consumers.pop(info.object_id, None)
-    connection.broker.remove_consumer(state.context, consumer, info.last_delivered_sequence_id)
-
-
-def _remove_producer(connection: BrokerConnection, info: RemoveInfo) -> None:
-    assert isinstance(info.object_id, ProducerId)
-    state = _state(connection, connection_of(info.object_id), "remove a producer from")
-    session = state.session(session_of(info.object_id), "remove a producer from")
-    producer = session.producers.pop(info.object_id, None)
-    if producer is None:
-        raise IllegalStateException(
-            f"Cannot remove a producer that had not been registered: {info.object_id}"
-        )
-    connection.producers.pop(info.object_id, None)
-    connection.broker.remove_producer(state.context, producer)
-
-
-_REMOVALS: dict[type, Callable[[BrokerConnection, RemoveInfo], None]] = {
-    ConnectionId: _remove_connection,
-    SessionId: _remove_session,
-    ConsumerId: _remove_consumer,
-    ProducerId: _remove_producer,
-}
-
-
 # transactions
 def on_transaction_info(connection: BrokerConnection, info: TransactionInfo) -> Answer:
-    state = _state(connection, info.connection_id, "run a transaction on")
+    state = members.known_state(connection, info.connection_id, "run a transaction on")
     return transactions.run(connection.broker, state, info)
 
 
@@ -332,7 +133,7 @@ def on_broker_info(connection: BrokerConnection, info: BrokerInfo) -> Answer:
     error = UnsupportedOperationException(
         f"Broker {info.broker_name} asks for a network connection; this broker has no networks yet"
     )
-    connection.stop_later(REFUSED_CONNECTION_DELAY, error)
+    connection.stop_later(members.REFUSED_CONNECTION_DELAY, error)
     raise error
 
 
@@ -341,17 +142,6 @@ def unsupported(_connection: BrokerConnection, command: Command) -> Answer:
     raise UnsupportedOperationException(
         f"This broker does not take the command {type(command).__name__}"
     )
-
-
-def _state(
-    connection: BrokerConnection, connection_id: ConnectionId | None, doing: str
-) -> ConnectionState:
-    state = None if connection_id is None else connection.states.get(connection_id)
-    if state is None:
-        raise IllegalStateException(
-            f"Cannot {doing} a connection that had not been registered: {connection_id}"
-        )
-    return state
 
 
 HANDLERS: dict[int, Handler] = {
@@ -370,14 +160,14 @@ HANDLERS: dict[int, Handler] = {
     MessageAck.TYPE: on_ack,
     MessagePull.TYPE: on_pull,
     ConsumerControl.TYPE: on_consumer_control,
-    ConnectionInfo.TYPE: on_connection_info,
-    ConnectionControl.TYPE: on_connection_control,
-    SessionInfo.TYPE: on_session_info,
-    ProducerInfo.TYPE: on_producer_info,
-    ConsumerInfo.TYPE: on_consumer_info,
-    DestinationInfo.TYPE: on_destination_info,
-    RemoveSubscriptionInfo.TYPE: on_remove_subscription,
-    RemoveInfo.TYPE: on_remove_info,
+    ConnectionInfo.TYPE: members.on_connection_info,
+    ConnectionControl.TYPE: members.on_connection_control,
+    SessionInfo.TYPE: members.on_session_info,
+    ProducerInfo.TYPE: members.on_producer_info,
+    ConsumerInfo.TYPE: members.on_consumer_info,
+    DestinationInfo.TYPE: members.on_destination_info,
+    RemoveSubscriptionInfo.TYPE: members.on_remove_subscription,
+    RemoveInfo.TYPE: members.on_remove_info,
     TransactionInfo.TYPE: on_transaction_info,
     ShutdownInfo.TYPE: on_shutdown,
     KeepAliveInfo.TYPE: on_keep_alive,

@@ -177,11 +177,12 @@ class ActiveMQMessageConsumer(api.MessageConsumer):
     async def deliver_one(self) -> bool:
         """Bring the next message to the listener; return whether another one waits."""
         listener = self._listener
-        if listener is not None and not self.session.has_own_listener:
-            dispatch = self._next()
-            if dispatch is not None:
-                await self.call(listener, dispatch)
-        return self._flowing and bool(self._buffer) and self._listener is not None
+        if listener is None or self.session.has_own_listener:
+            return False
+        dispatch = self._next()
+        if dispatch is not None:
+            await self.call(listener, dispatch)
+        return self._flowing and bool(self._buffer)
 
     async def call(self, listener: MessageListener, dispatch: MessageDispatch) -> None:
         """Call `listener` with a message and settle it as the session's mode has it."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
+
 from pyjms.enums import AcknowledgeMode
 from pyjms.jms.api import (
     MessageConsumer,
@@ -20,8 +22,9 @@ __all__ = ["DelegatingSession"]
 class DelegatingSession(Session):
     """Passes every call on to `_target()`, which may refuse."""
 
+    @abstractmethod
     def _target(self) -> Session:
-        raise NotImplementedError
+        """Return the session that does the work."""
 
     @property
     def transacted(self) -> bool:

@@ -14,7 +14,6 @@ from pyjms.errors import (
     MessageEOFException,
     MessageFormatException,
     MessageNotReadableException,
-    MessageNotWriteableException,
 )
 from pyjms.jms.conversions import fit, normalize, type_of
 from pyjms.jms.message import Message
@@ -291,9 +290,10 @@ class BytesMessage(Message):
 
     def _writable(self) -> bytearray:
         self._check_body_writable()
-        if not isinstance(self._body, bytearray):
-            raise MessageNotWriteableException("The message body is read-only")
-        return self._body
+        body = self._body
+        if not isinstance(body, bytearray):  # was readable, and made writable as it is
+            body = self._body = bytearray(body)
+        return body
 
     def _end(self, count: int) -> MessageEOFException:
         left = len(self._body) - self._position

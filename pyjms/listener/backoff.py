@@ -143,7 +143,7 @@ class wait_back_off:  # noqa: N801 - tenacity spells its strategies in lower cas
         self.execution = execution
         self.exhausted = False
 
-    def __call__(self, retry_state: RetryCallState) -> float:  # noqa: ARG002 - tenacity's protocol
+    def __call__(self, retry_state: RetryCallState) -> float:
         seconds = self.execution.next_back_off()
         self.exhausted = seconds is None
         return seconds or 0.0
@@ -155,7 +155,7 @@ class stop_after_back_off:  # noqa: N801 - tenacity spells its strategies in low
     def __init__(self, wait: wait_back_off) -> None:
         self._wait = wait
 
-    def __call__(self, retry_state: RetryCallState) -> bool:  # noqa: ARG002 - tenacity's protocol
+    def __call__(self, retry_state: RetryCallState) -> bool:
         return self._wait.exhausted
 
 

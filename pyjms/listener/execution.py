@@ -36,6 +36,8 @@ logger = logging.getLogger(__name__)
 
 _ACKNOWLEDGED_BY_THE_CLIENT = (AcknowledgeMode.AUTO, AcknowledgeMode.DUPS_OK)
 
+_ACKNOWLEDGED_FOR_THE_LISTENER = (*_ACKNOWLEDGED_BY_THE_CLIENT, AcknowledgeMode.TRANSACTED)
+
 _SPRINGS_OWN = (
     ListenerExecutionFailedException,
     MessageConversionException,
@@ -78,12 +80,12 @@ class ListenerExecution:
         if expose and self._container.expose_listener_session and bound(factory) is None:
             resource = BoundResource(delivery.connection, delivery.session, transactional=False)
         if resource is None:
-            await self._execute(delivery)
+            await self._execute(delivery, None)
         else:
             with bind(factory, resource):
-                await self._execute(delivery)
+                await self._execute(delivery, resource)
 
-    async def _execute(self, delivery: Delivery) -> None:
+    async def _execute(self, delivery: Delivery, resource: BoundResource | None) -> None:
         container = self._container
         if not container.is_running and not container.accept_messages_while_stopping:
             logger.warning(
@@ -95,6 +97,12 @@ class ListenerExecution:
             raise RejectedWhileStoppingError
         try:
             await self._call_listener(delivery)
+            if resource is not None and resource.rollback_only:
+                raise ListenerExecutionFailedException(
+                    "Transaction rolled back because it has been marked as rollback-only",
+                    message=delivery.message,
+                    hint="a transaction block inside the listener failed",
+                )
         except Exception as error:
             await self._roll_back_on_exception(delivery.session, error)
             raise
@@ -111,6 +119,10 @@ class ListenerExecution:
                 "No message listener specified", hint="set the property 'message_listener'"
             )
         message, session, _, worker = delivery
+        if session.acknowledge_mode not in _ACKNOWLEDGED_FOR_THE_LISTENER:
+            acknowledger = message._acknowledger
+            if acknowledger is not None:  # a `def` listener may call acknowledge() in its thread
+                message._acknowledger = worker.on_loop(acknowledger)
         token = current_worker.set(worker)
         try:
             if call.wants_session and not self._container.expose_listener_session:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
+from concurrent.futures import Future
 from contextvars import Context, ContextVar, copy_context
 from queue import SimpleQueue
 from typing import Any, TypeVar
@@ -24,6 +25,7 @@ __all__ = ["Worker", "call_in_worker", "current_worker"]
 
 logger = logging.getLogger(__name__)
 
+A = TypeVar("A")
 T = TypeVar("T")
 
 current_worker: ContextVar[Worker | None] = ContextVar("pyjms_listener_worker", default=None)
@@ -90,6 +92,21 @@ class Worker:
             raise call.error
         return call.result  # type: ignore[no-any-return]
 
+    def on_loop(self, function: Callable[[A], T]) -> Callable[[A], T]:
+        """Return `function` as a handler's thread may call it too: it runs on the loop.
+
+        The thread waits for the result. It must not be called from other loops.
+        """
+
+        def call(argument: A) -> T:
+            if self._loop.is_current():
+                return function(argument)
+            answer: SimpleQueue[Future[T]] = SimpleQueue()
+            self._loop.call_soon(lambda: answer.put(_attempt(function, argument)))
+            return answer.get().result()
+
+        return call
+
     def close(self) -> None:
         """Let the thread end when it has nothing left to do. Returns at once."""
         if self._thread is None:
@@ -117,3 +134,12 @@ class Worker:
             logger.debug("The loop of worker %s has ended before its handler", self.name)
             return False
         return True
+
+
+def _attempt(function: Callable[[A], T], argument: A) -> Future[T]:
+    outcome: Future[T] = Future()
+    try:
+        outcome.set_result(function(argument))
+    except Exception as error:
+        outcome.set_exception(error)
+    return outcome

@@ -1,1 +1,1 @@
-"""How commands travel: a chain of filters over a socket, a peer in this process, or a test's script."""
+"""How commands travel: filters over a socket, a peer in this process, or a test's script."""

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from anyio.lowlevel import checkpoint
 
 from broker.testing import EmbeddedTestBroker
 from pyjms.client.connection import ActiveMQConnection
@@ -25,6 +26,9 @@ from pyjms.jms.message import Message
 from pyjms.testing.clock import VirtualClock
 
 ORACLE = Path(__file__).parents[4] / "shared" / "behaviour" / "spring-oracle.jsonl"
+
+
+_TURNS = 25
 
 
 class Client:
@@ -83,6 +87,11 @@ class Client:
         while (message := await consumer.receive(timeout)) is not None:
             messages.append(message)
         return messages
+
+    async def settle(self) -> None:
+        """Let every other task run as far as it can without the clock."""
+        for _ in range(_TURNS):
+            await checkpoint()
 
     def destination(self, name: str | Destination) -> Destination:
         return Queue(name) if isinstance(name, str) else name

@@ -34,20 +34,16 @@ async def test_auto_acknowledges_when_receive_returns_and_when_the_listener_has_
     session = await client.session()
     consumer = await session.create_consumer(Queue("q"))
     assert client.text(await consumer.receive(1)) == "a"
-    await anyio.wait_all_tasks_blocked()
+    await client.settle()
     assert client.broker.queue_statistics("q").dequeues == 1
 
-    called, go_on = anyio.Event(), anyio.Event()
     dequeued_during_call: list[int] = []
 
     async def listener(message: Message) -> None:
-        called.set()
-        await go_on.wait()
+        await client.settle()
         dequeued_during_call.append(client.broker.queue_statistics("q").dequeues)
 
     await consumer.set_message_listener(listener)
-    await called.wait()
-    go_on.set()
     await client.broker.drained("q")
     assert dequeued_during_call == [1, 2]
 
@@ -60,7 +56,7 @@ async def test_dups_ok_is_auto_on_queues_and_lazy_on_topics(client: Any) -> None
     await client.send("q", "a")
     await client.send(Topic("t"), "1", "2", "3")
     await queue.receive(1)
-    await anyio.wait_all_tasks_blocked()
+    await client.settle()
     assert client.broker.queue_statistics("q").dequeues == 1
     await topic.receive(1)
     assert len(topic.ledger.delivered) == 1
@@ -80,7 +76,7 @@ async def test_client_acknowledges_everything_the_session_consumed(client: Any) 
     await other.receive(1)
     await other.close()
     received = [await consumer.receive(1) for _ in range(3)]
-    await anyio.wait_all_tasks_blocked()
+    await client.settle()
     assert client.broker.queue_statistics("q").dequeues == 0
     received[1].acknowledge()
     received[1].acknowledge()
@@ -268,7 +264,7 @@ async def test_close_ends_blocked_receives_and_waits_for_the_running_listener(
 
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(wait)
-        await anyio.wait_all_tasks_blocked()
+        await client.settle()
         await session.close()
     assert results == [None]
     await session.close()
@@ -292,7 +288,7 @@ async def test_close_ends_blocked_receives_and_waits_for_the_running_listener(
     await called.wait()
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(close)
-        await anyio.wait_all_tasks_blocked()
+        await client.settle()
         assert order == []
         go_on.set()
     assert order == ["listener done", "closed"]
@@ -335,7 +331,7 @@ async def test_a_listener_may_stop_its_connection(client: Any) -> None:
 
     await consumer.set_message_listener(listener)
     await stopped.wait()
-    await anyio.wait_all_tasks_blocked()
+    await client.settle()
     assert seen == ["m1"]
 
 
@@ -385,7 +381,7 @@ async def test_a_session_listener_gets_what_waits_from_run(client: Any) -> None:
     seen: list[str | None] = []
     await consumer.set_message_listener(lambda message: seen.append("own listener"))
     await session.set_message_listener(lambda message: seen.append(client.text(message)))
-    await anyio.wait_all_tasks_blocked()
+    await client.settle()
     assert seen == []
     with pytest.raises(IllegalStateException):
         await consumer.receive(0)

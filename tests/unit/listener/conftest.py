@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 from collections import Counter, deque
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,7 @@ from pyjms.jms.metadata import ConnectionMetaData
 from pyjms.listener.default import DefaultMessageListenerContainer
 from pyjms.testing.clock import VirtualClock
 
-ORACLE = Path(__file__).parents[4] / "shared" / "behaviour" / "spring-oracle.jsonl"
+BESIDE = Path(__file__).resolve().parents[4] / "shared"
 MAX_DELIVERIES = 7
 
 
@@ -433,6 +434,10 @@ class Recorder(Waker):
         self.deliveries.append(f"{message.text}#{message.delivery_count}{mark}")
         self.wake()
 
+    async def hear(self, message: Any) -> None:
+        """`note` as a coroutine: stays on the loop."""
+        self.note(message)
+
     def on_error(self, error: Exception) -> None:
         self.errors.append(error)
         self.wake()
@@ -497,12 +502,13 @@ async def build(provider: FakeProvider) -> AsyncIterator[Callable[..., Any]]:
 
 
 @pytest.fixture(scope="session")
-def oracle() -> Iterator[Callable[[str], Any]]:
+def oracle() -> Callable[[str], Any]:
     """`oracle("cache-levels")`: what the real Spring did."""
-    if not ORACLE.exists():
-        pytest.skip(f"no recorded behaviour at {ORACLE}")
+    path = Path(os.environ.get("PYJMS_SHARED", BESIDE)) / "behaviour" / "spring-oracle.jsonl"
+    if not path.is_file():
+        pytest.skip(f"no recorded behaviour at {path}")
     lines = {
         line["scenario"]: line["result"]
-        for line in map(json.loads, ORACLE.read_text(encoding="utf-8").splitlines())
+        for line in map(json.loads, path.read_text(encoding="utf-8").splitlines())
     }
-    yield lines.__getitem__
+    return lines.__getitem__

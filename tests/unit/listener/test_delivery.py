@@ -264,7 +264,7 @@ async def test_what_listeners_get(provider, build, clock):
     wrapped = functools.partial(aware_coroutine)
     for listener, gets_session in (
         (plain, False), (aware, True), (plain_coroutine, False), (aware_coroutine, True),
-        (wrapped, True), (lambda message, session: aware_coroutine(message, session), True),
+        (wrapped, True), (lambda message, session: Object(seen).on_message(message, session), True),
         (Object(seen), True),
     ):  # fmt: skip
         seen.clear()

@@ -369,6 +369,6 @@ async def test_auto_is_resolved_at_initialisation(external, level, provider, bui
 
 def test_the_signature_names_the_connection_factory_first():
     assert (
-        list(inspect.signature(DefaultMessageListenerContainer).parameters)[0]
+        next(iter(inspect.signature(DefaultMessageListenerContainer).parameters))
         == "connection_factory"
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 
 import pytest
@@ -184,7 +185,7 @@ async def test_growth_is_one_step_a_message_before_the_listener(provider, build,
     assert handlers.scheduled == sorted(handlers.scheduled)
     assert max(handlers.scheduled) == container.scheduled_consumer_count == 5
     steps = sorted(set(handlers.scheduled))
-    assert all(b - a == 1 for a, b in zip(steps, steps[1:], strict=False))
+    assert all(b - a == 1 for a, b in itertools.pairwise(steps))
 
 
 @pytest.mark.fact("spring-jms 1.5.2")
@@ -241,7 +242,7 @@ async def test_small_windows_reach_the_maximum(variant, provider, oracle, build,
 @pytest.mark.fact("spring-jms 1.5.5")
 async def test_the_idle_limit_is_how_many_idle_ones_may_exist(provider, build, clock):
     provider.prefetch_all = True
-    handlers, container = start_with(build, concurrency="1-9", idle_consumer_limit=3)
+    _handlers, container = start_with(build, concurrency="1-9", idle_consumer_limit=3)
     provider.send("q", *map(str, range(20)))
     await container.start()
     await clock.settle()

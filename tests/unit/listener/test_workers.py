@@ -169,3 +169,22 @@ def test_names_of_listeners():
 
     assert listener_name(Named()) == "shop.Orders.on_order"
     assert listener_name(len) == "builtins.len"
+
+
+async def test_a_thread_may_call_what_belongs_to_the_loop():
+    worker = Worker("mine")
+    here = threading.get_ident()
+
+    def touch(argument):
+        assert threading.get_ident() == here
+        if argument is None:
+            raise IllegalStateException("closed")
+        return argument + 1
+
+    on_loop = worker.on_loop(touch)
+    assert on_loop(1) == 2
+    assert await worker.run(on_loop, 1) == 2
+    with pytest.raises(IllegalStateException, match="closed"):
+        await worker.run(on_loop, None)
+    worker.close()
+    assert await worker.join(5)

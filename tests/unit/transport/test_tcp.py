@@ -139,6 +139,8 @@ async def test_a_command_that_cannot_be_written_harms_nobody_else() -> None:
 async def test_a_peer_that_reads_nothing_makes_it_congested_until_it_reads() -> None:
     async with connected() as pair:
         transport = pair.transport
+        transport.oneway(KeepAliveInfo())
+        await pair.peer.receive(1)  # anyio's asyncio stream reads on by itself until the first
         big = ActiveMQTextMessage(producer_id=ProducerId("c", 1, 1), content=b"x" * 100_000)
         while not transport.congested:
             transport.oneway(big)
@@ -160,6 +162,8 @@ async def test_a_peer_that_reads_nothing_makes_it_congested_until_it_reads() -> 
 
 async def test_drained_ends_when_the_transport_dies() -> None:
     async with connected() as pair:
+        pair.transport.oneway(KeepAliveInfo())
+        await pair.peer.receive(1)
         big = ActiveMQTextMessage(producer_id=ProducerId("c", 1, 1), content=b"x" * 2_000_000)
         while not pair.transport.congested:
             pair.transport.oneway(big)

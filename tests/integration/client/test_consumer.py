@@ -1,0 +1,387 @@
+"""Consumers: JMS section 4.5."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import anyio
+import pytest
+
+from pyjms.enums import AcknowledgeMode
+from pyjms.errors import (
+    ConfigurationException,
+    IllegalStateException,
+    InvalidDestinationException,
+    InvalidSelectorException,
+    JMSException,
+)
+from pyjms.jms.destination import Queue, Topic
+from pyjms.jms.message import Message
+
+TRANSACTED = AcknowledgeMode.TRANSACTED
+
+
+@pytest.mark.fact("jms-api 4.1")
+async def test_receive_waits_as_told_and_never_brings_the_expired(
+    client: Any, clock: Any
+) -> None:
+    session = await client.session()
+    consumer = await session.create_consumer(Queue("q"))
+    before = clock.now()
+    assert await consumer.receive(0) is None
+    assert await consumer.receive_no_wait() is None
+    assert clock.now() == before
+    assert await consumer.receive(1.5) is None
+    assert clock.now() - before == pytest.approx(1.5)
+    results: list[object] = []
+
+    async def wait_for_ever() -> None:
+        results.append(client.text(await consumer.receive()))
+        results.append(await consumer.receive())
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(wait_for_ever)
+        await clock.sleep(20)
+        assert results == []
+        await client.send("q", "1")
+        await client.settle()
+        assert results == ["1"]
+        await consumer.close()
+    assert results == ["1", None]
+
+    stopped = await client.connect(start=False)
+    session = await client.session(connection=stopped)
+    consumer = await session.create_consumer(Queue("e"))
+    await client.send("e", "short", time_to_live=1)
+    await client.send("e", "long", time_to_live=60)
+    await clock.sleep(2)
+    await stopped.start()
+    assert client.text(await consumer.receive(1)) == "long"
+
+
+@pytest.mark.fact("activemq-edges N9")
+async def test_the_timeout_covers_expired_messages_skipped_meanwhile(
+    client: Any, clock: Any
+) -> None:
+    for query in ("", "?consumer.prefetchSize=0"):
+        session = await client.session()
+        consumer = await session.create_consumer(Queue(f"q{query}"))
+        before = clock.now()
+
+        async def send_dying() -> None:
+            await clock.sleep(1)
+            await client.send("q", "dead", time_to_live=-0.0)
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(send_dying)
+            message = await consumer.receive(3)
+        assert client.text(message) == "dead"
+        assert clock.now() - before == pytest.approx(1)
+        assert await consumer.receive(3) is None
+        assert clock.now() - before == pytest.approx(4)
+        await session.close()
+
+
+@pytest.mark.fact("jms-api 4.2")
+async def test_a_queue_message_goes_to_one_a_topic_message_to_all_active(client: Any) -> None:
+    session = await client.session()
+    await client.send(Topic("t"), "before")
+    queue = [await session.create_consumer(Queue("q")) for _ in range(2)]
+    topic = [await session.create_consumer(Topic("t")) for _ in range(2)]
+    await client.send("q", "1", "2", "3", "4")
+    await client.send(Topic("t"), "now")
+    got = [m for c in queue for m in await client.receive_all(c)]
+    assert sorted(map(client.text, got)) == ["1", "2", "3", "4"]
+    for consumer in topic:
+        assert [client.text(m) for m in await client.receive_all(consumer)] == ["now"]
+    recorded = client.oracle("jms-raw-listeners")
+    assert recorded["topic message without subscriber is kept"] is False
+
+
+@pytest.mark.fact("jms-api 4.3", "jms-api 13/InvalidSelectorException")
+async def test_a_blank_selector_is_none_and_a_bad_one_is_refused(client: Any) -> None:
+    session = await client.session()
+    for blank in (None, "", "  "):
+        consumer = await session.create_consumer(Queue("q"), blank)
+        assert consumer.message_selector is None
+        await consumer.close()
+    with pytest.raises(InvalidSelectorException):
+        await session.create_consumer(Queue("q"), "a = ")
+    consumer = await session.create_consumer(Queue("q"), "colour = 'red'")
+    assert consumer.message_selector == "colour = 'red'"
+    producer = await session.create_producer(Queue("q"))
+    for colour in ("blue", "red"):
+        message = session.create_text_message(colour)
+        message.properties["colour"] = colour
+        await producer.send(message)
+    assert [client.text(m) for m in await client.receive_all(consumer)] == ["red"]
+
+
+@pytest.mark.fact("jms-api 4.4")
+async def test_no_local_keeps_a_connections_own_topic_messages_away(client: Any) -> None:
+    connection = await client.connect()
+    session = await client.session(connection=connection)
+    own = await session.create_consumer(Topic("t"), no_local=True)
+    other = await (await client.session()).create_consumer(Topic("t"), no_local=True)
+    queue = await session.create_consumer(Queue("q"), no_local=True)
+    for destination in (Topic("t"), Queue("q")):
+        producer = await session.create_producer(destination)
+        await producer.send(session.create_text_message("x"))
+    assert client.text(await other.receive(1)) == "x"
+    assert await own.receive(0.2) is None
+    assert client.text(await queue.receive(1)) == "x"
+    recorded = client.oracle("jms-raw-listeners")
+    assert recorded["noLocal consumer gets own connection's message"] is False
+    assert recorded["other consumer gets it"] is True
+
+
+@pytest.mark.fact("jms-api 4.5")
+async def test_none_removes_the_listener(client: Any) -> None:
+    session = await client.session()
+    consumer = await session.create_consumer(Queue("q"))
+    seen: list[Message] = []
+    await consumer.set_message_listener(seen.append)
+    assert consumer.message_listener == seen.append
+    await client.send("q", "1")
+    await client.settle()
+    await consumer.set_message_listener(None)
+    assert consumer.message_listener is None
+    await client.send("q", "2")
+    assert client.text(await consumer.receive(1)) == "2"
+    assert [client.text(m) for m in seen] == ["1"]
+
+
+@pytest.mark.parametrize(
+    ("mode", "name"),
+    [
+        (AcknowledgeMode.AUTO, "AUTO_ACKNOWLEDGE"),
+        (AcknowledgeMode.CLIENT, "CLIENT_ACKNOWLEDGE"),
+        (AcknowledgeMode.DUPS_OK, "DUPS_OK_ACKNOWLEDGE"),
+        (AcknowledgeMode.INDIVIDUAL, "INDIVIDUAL_ACKNOWLEDGE(4)"),
+        (AcknowledgeMode.TRANSACTED, "transacted"),
+    ],
+)
+@pytest.mark.fact("jms-api 4.6", "activemq-broker R2", "activemq-broker R4")
+async def test_what_a_failing_listener_leads_to_in_each_mode(
+    client: Any, mode: AcknowledgeMode, name: str
+) -> None:
+    recorded = client.oracle("jms-raw-listeners")[f"listener throws on m2, {name}"]
+    await client.send("q", "m1", "m2", "m3")
+    session = await client.session(mode)
+    consumer = await session.create_consumer(Queue("q"))
+    deliveries: list[str | None] = []
+    done = anyio.Event()
+
+    def listener(message: Message) -> None:
+        deliveries.append(client.delivery(message))
+        if client.text(message) == "m3":
+            done.set()
+        if client.text(message) == "m2":
+            raise RuntimeError("listener fails")
+
+    await consumer.set_message_listener(listener)
+    await done.wait()
+    await client.settle()
+    await session.close()
+    assert deliveries == recorded["deliveries"]
+    dead = await client.take("ActiveMQ.DLQ")
+    assert [client.text(m) for m in dead] == recorded["dlq"]
+    if dead:
+        cause = dead[-1].properties["dlqDeliveryFailureCause"]
+        assert cause.startswith(
+            "java.lang.Throwable: Delivery[7] exceeds redelivery policy limit:RedeliveryPolicy {"
+        )
+        assert cause.endswith("}, cause:RuntimeError: listener fails")
+    assert await client.left("q") == recorded["leftAfterClose"]
+
+
+@pytest.mark.fact("jms-api 4.7", "activemq-broker X7")
+async def test_messages_of_a_closed_consumer_stay_with_the_session(client: Any) -> None:
+    await client.send("q", "1", "2", "3", "4")
+    session = await client.session(TRANSACTED)
+    consumer = await session.create_consumer(Queue("q"))
+    await consumer.receive(1)
+    await consumer.receive(1)
+    await consumer.close()
+    await consumer.close()
+    for call in (consumer.receive, lambda: consumer.set_message_listener(None)):
+        with pytest.raises(IllegalStateException, match="The Consumer is closed"):
+            await call()
+    await session.commit()
+    assert await client.left("q") == ["3", "4"]
+
+    await client.send("q", "5", "6")
+    session = await client.session(AcknowledgeMode.CLIENT)
+    consumer = await session.create_consumer(Queue("q"))
+    message = await consumer.receive(1)
+    await consumer.close()
+    message.acknowledge()
+    assert await client.left("q") == ["6"]
+
+
+@pytest.mark.fact("jms-api 4.8", "jms-api 2.16")
+async def test_durable_subscriptions(client: Any) -> None:
+    recorded = client.oracle("jms-raw-listeners")["durable subscription"]
+    anonymous = await client.session()
+    with pytest.raises(JMSException) as refusal:
+        await anonymous.create_durable_subscriber(Topic("t"), "s")
+    assert type(refusal.value) is JMSException
+    got: list[str | None] = []
+
+    async def look(topic: str, selector: str | None) -> None:
+        async with await client.connect(client_id="me") as connection:
+            session = await connection.create_session()
+            subscriber = await session.create_durable_subscriber(Topic(topic), "s", selector)
+            got.append(client.text(await subscriber.receive(0.2)))
+
+    await look("t", None)
+    await client.send(Topic("t"), "kept1", "kept2")
+    await look("t", "")  # the same as None
+    await look("t", "n = 1")
+    await client.send(Topic("t"), "lost")
+    await look("t", None)
+    await client.send(Topic("t"), "lost too")
+    await look("u", None)
+    assert got == [None, "kept1", None, None, None]
+    assert recorded[0] == "kept1"
+    assert [line.rpartition(" ")[2] for line in recorded[1:]] == ["null"] * 3
+
+    connection = await client.connect(client_id="me")
+    session = await connection.create_session()
+    await session.create_durable_subscriber(Topic("u"), "s")
+    with pytest.raises(JMSException, match="in use"):
+        await session.create_durable_subscriber(Topic("u"), "s")
+
+
+@pytest.mark.fact("jms-api 4.10")
+async def test_only_the_owner_consumes_from_a_temporary_destination(client: Any) -> None:
+    owner, other = await client.session(), await client.session()
+    for create in (owner.create_temporary_queue, owner.create_temporary_topic):
+        temporary = await create()
+        await client.settle()
+        with pytest.raises(
+            InvalidDestinationException,
+            match="Cannot use a Temporary destination from another Connection",
+        ):
+            await other.create_consumer(temporary)
+        await owner.create_consumer(temporary)
+
+
+@pytest.mark.fact("jms-api 4.11", "activemq-broker Q14")
+async def test_buffered_messages_go_to_a_later_listener_and_pull_has_none(client: Any) -> None:
+    await client.send("q", "1", "2", "3")
+    session = await client.session()
+    consumer = await session.create_consumer(Queue("q"))
+    await client.settle()
+    assert consumer.buffered == 3
+    seen: list[str | None] = []
+    await consumer.set_message_listener(lambda m: seen.append(client.text(m)))
+    await client.broker.drained("q")
+    assert seen == ["1", "2", "3"]
+    pulling = await session.create_consumer(Queue("p?consumer.prefetchSize=0"))
+    for listener in (None, seen.append):
+        with pytest.raises(JMSException, match="Illegal prefetch size of zero"):
+            await pulling.set_message_listener(listener)
+    await pulling.close()
+    with pytest.raises(IllegalStateException, match="The Consumer is closed"):
+        await pulling.receive(0)
+
+
+@pytest.mark.fact("activemq-broker Q14")
+async def test_pull_asks_for_one_message_at_a_time(client: Any, clock: Any) -> None:
+    await client.send("q", "1", "2", "3")
+    session = await client.session()
+    consumer = await session.create_consumer(Queue("q?consumer.prefetchSize=0"))
+    await client.settle()
+    assert consumer.buffered == 0
+    assert client.text(await consumer.receive(1)) == "1"
+    assert client.text(await consumer.receive_no_wait()) == "2"
+    assert await client.left("q") == ["3"]
+    before = clock.now()
+    assert await consumer.receive_no_wait() is None
+    assert clock.now() == before
+    assert await consumer.receive(2) is None
+    assert clock.now() - before == pytest.approx(2)
+
+
+async def test_a_cancelled_receive_loses_nothing(client: Any, clock: Any) -> None:
+    for query in ("", "?consumer.prefetchSize=0"):
+        session = await client.session()
+        consumer = await session.create_consumer(Queue(f"q{query}"))
+        for timeout in (None, 60):
+            with anyio.CancelScope() as scope:
+                async with anyio.create_task_group() as tasks:
+                    tasks.start_soon(consumer.receive, timeout)
+                    await client.settle()
+                    scope.cancel()
+        await client.send("q", "1", "2")
+        assert client.text(await consumer.receive(5)) == "1"
+        assert client.text(await consumer.receive(5)) == "2"
+        before = clock.now()
+        assert await consumer.receive(1) is None
+        assert clock.now() - before <= 1.001
+        await session.close()
+
+
+@pytest.mark.parametrize("turns", range(8))
+async def test_cancelled_at_any_moment_a_message_is_received_or_still_there(
+    client: Any, turns: int
+) -> None:
+    session = await client.session()
+    consumer = await session.create_consumer(Queue("q"))
+    producer = await session.create_producer(Queue("q"))
+    got: list[Message] = []
+
+    async def receive() -> None:
+        message = await consumer.receive()
+        assert message is not None
+        got.append(message)
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(receive)
+        await client.settle()
+        await producer.send(session.create_text_message("1"), delivery_mode=1)
+        for _ in range(turns):
+            await anyio.lowlevel.checkpoint()
+        tasks.cancel_scope.cancel()
+    await session.close()
+    assert len(got) + len(await client.left("q")) == 1
+
+
+@pytest.mark.fact("jms-api 12.4")
+async def test_closing_gives_undelivered_messages_back_without_counting(client: Any) -> None:
+    await client.send("q", "1", "2", "3")
+    session = await client.session(AcknowledgeMode.CLIENT)
+    consumer = await session.create_consumer(Queue("q"))
+    await consumer.receive(1)
+    await client.settle()
+    assert consumer.buffered == 2
+    await session.close()
+    assert [client.delivery(m) for m in await client.take("q")] == ["1#2*", "2#1", "3#1"]
+    session = await client.session()
+    await client.send("q", "4")
+    consumer = await session.create_consumer(Queue("q"))
+    await client.settle()
+    await consumer.close()
+    assert [client.delivery(m) for m in await client.take("q")] == ["4#1"]
+
+
+async def test_options_in_the_name_configure_the_consumer(client: Any) -> None:
+    session = await client.session(query="jms.prefetchPolicy.queuePrefetch=12")
+    plain = await session.create_consumer(Queue("q"))
+    assert plain.info.prefetch_size == 12
+    named = await session.create_consumer(
+        Queue("q?consumer.prefetchSize=3&consumer.priority=7&consumer.exclusive=true&other=1")
+    )
+    assert (named.info.prefetch_size, named.info.priority, named.info.exclusive) == (3, 7, True)
+    chosen = await session.create_consumer(Queue("q?consumer.selector=a=1"), "b = 2")
+    assert chosen.info.selector == "b = 2"
+    with pytest.raises(ConfigurationException, match="There are 1 consumer options") as refusal:
+        await session.create_consumer(Queue("q?consumer.prefetchsize=3"))
+    assert "did you mean 'prefetchSize'?" in str(refusal.value)
+    with pytest.raises(ConfigurationException, match=r"consumer\.prefetchSize"):
+        await session.create_consumer(Queue("q?consumer.prefetchSize=many"))
+    with pytest.raises(ConfigurationException, match="There are 1 producer options"):
+        await session.create_producer(Queue("q?producer.window=3"))
+    with pytest.raises(InvalidDestinationException):
+        await session.create_consumer(None)

@@ -1,0 +1,270 @@
+"""Producers: JMS section 4.6."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import anyio
+import pytest
+
+from pyjms.enums import AcknowledgeMode, DeliveryMode
+from pyjms.errors import (
+    IllegalStateException,
+    InvalidDestinationException,
+    UnsupportedOperationException,
+)
+from pyjms.jms.bodies import MapMessage, TextMessage
+from pyjms.jms.destination import Queue
+
+
+@pytest.mark.fact("jms-api 3.1", "activemq-edges N5")
+async def test_bound_producers_send_to_their_destination_and_unbound_ones_where_told(
+    client: Any,
+) -> None:
+    session = await client.session()
+    message = session.create_text_message("x")
+    bound = await session.create_producer(Queue("q"))
+    assert bound.destination == Queue("q")
+    await bound.send(message)
+    await bound.send(message, destination=Queue("q"))
+    with pytest.raises(
+        UnsupportedOperationException, match="This producer can only send messages to: q"
+    ):
+        await bound.send(message, destination=Queue("other"))
+    unbound = await session.create_producer()
+    assert unbound.destination is None
+    with pytest.raises(UnsupportedOperationException, match="A destination must be specified."):
+        await unbound.send(message)
+    for bad in ("q", 7):
+        with pytest.raises(InvalidDestinationException):
+            await unbound.send(message, destination=bad)
+    await unbound.send(message, destination=Queue("other"))
+    assert await client.left("q") == ["x", "x"]
+    assert await client.left("other") == ["x"]
+
+
+@pytest.mark.fact("jms-api 3.2")
+async def test_the_defaults_of_a_producer(client: Any) -> None:
+    session = await client.session()
+    producer = await session.create_producer(Queue("q"))
+    assert producer.delivery_mode == DeliveryMode.PERSISTENT == 2
+    assert producer.priority == 4
+    assert producer.time_to_live == 0
+    assert producer.disable_message_id is False
+    assert producer.disable_message_timestamp is False
+    await producer.send(session.create_text_message("x"))
+    (message,) = await client.take("q")
+    assert (message.delivery_mode, message.priority, message.expiration) == (2, 4, 0)
+
+
+@pytest.mark.fact("jms-api 3.3")
+async def test_setters_refuse_what_a_send_cuts(client: Any) -> None:
+    session = await client.session()
+    producer = await session.create_producer(Queue("q"))
+    for name, value in (
+        ("priority", 10),
+        ("priority", -1),
+        ("delivery_mode", 5),
+        ("time_to_live", -1),
+    ):
+        with pytest.raises(IllegalStateException):
+            setattr(producer, name, value)
+    message = session.create_text_message("x")
+    await producer.send(message, priority=15, delivery_mode=7)
+    await producer.send(message, priority=-3, delivery_mode=DeliveryMode.PERSISTENT)
+    received = await client.take("q")
+    assert [m.priority for m in received] == [9, 0]
+    assert [m.delivery_mode for m in received] == [
+        DeliveryMode.NON_PERSISTENT,
+        DeliveryMode.PERSISTENT,
+    ]
+    assert client.oracle("jms-client-rules")["send with priority 15 arrives with priority"] == 9
+
+
+@pytest.mark.fact("jms-api 3.4")
+async def test_send_sets_the_headers_of_the_senders_object(client: Any, clock: Any) -> None:
+    session = await client.session()
+    producer = await session.create_producer(Queue("q"))
+    message = session.create_text_message("first")
+    message.message_id = "ID:mine"
+    message.delivery_mode = DeliveryMode.NON_PERSISTENT
+    message.priority = 9
+    message.expiration = 1
+    message.timestamp = 1
+    message.destination = Queue("elsewhere")
+    await producer.send(message, time_to_live=60, priority=7)
+    now = clock.time_ms()
+    assert message.destination == Queue("q")
+    assert message.delivery_mode == DeliveryMode.PERSISTENT
+    assert message.priority == 7
+    assert message.timestamp == now
+    assert message.expiration == now + 60_000
+    first_id = message.message_id
+    assert first_id.startswith("ID:")
+    assert first_id == f"{producer.producer_id}:1"
+    message.text = "second"
+    await producer.send(message)
+    assert message.message_id == f"{producer.producer_id}:2"
+    received = await client.take("q")
+    assert [m.text for m in received] == ["first", "second"]
+    assert [m.message_id for m in received] == [first_id, message.message_id]
+    recorded = client.oracle("jms-raw-listeners")
+    assert recorded["same message object sent twice has a new id"] is True
+
+
+@pytest.mark.fact("jms-api 3.5")
+async def test_ids_are_always_set_and_no_timestamp_means_no_expiration(client: Any) -> None:
+    session = await client.session()
+    producer = await session.create_producer(Queue("q"))
+    producer.disable_message_id = True
+    producer.disable_message_timestamp = True
+    await producer.send(session.create_text_message("x"), time_to_live=60)
+    (message,) = await client.take("q")
+    recorded = client.oracle("template-qos")[
+        "message id and timestamp disabled, ttl 60000 (ActiveMQ 5.x)"
+    ]
+    assert recorded == {
+        "hasMessageId": message.message_id is not None,
+        "timestamp": message.timestamp,
+        "expiration": message.expiration,
+    }
+
+
+@pytest.mark.fact("jms-api 3.6")
+async def test_expiration_counts_from_the_send_not_from_the_commit(
+    client: Any, clock: Any
+) -> None:
+    session = await client.session(AcknowledgeMode.TRANSACTED)
+    producer = await session.create_producer(Queue("q"))
+    message = session.create_text_message("x")
+    sent_at = clock.time_ms()
+    await producer.send(message, time_to_live=10)
+    assert message.expiration == sent_at + 10_000
+    await clock.sleep(4)
+    await session.commit()
+    (received,) = await client.take("q")
+    assert received.expiration == sent_at + 10_000
+    await producer.send(message)
+    assert message.expiration == 0
+
+
+@pytest.mark.fact("jms-api 3.8")
+async def test_a_deleted_temporary_destination_is_refused_by_every_client(client: Any) -> None:
+    session = await client.session()
+    other = await client.session()
+    blind = await client.session(watch_topic_advisories=False)
+    temporary = await session.create_temporary_queue()
+    await client.settle()
+    producers = [await s.create_producer() for s in (session, other)]
+    for producer in producers:
+        await producer.send(TextMessage("x"), destination=temporary)
+    await session.delete_temporary(temporary)
+    await client.settle()
+    for producer in producers:
+        with pytest.raises(
+            InvalidDestinationException, match="Cannot publish to a deleted Destination"
+        ):
+            await producer.send(TextMessage("x"), destination=temporary)
+    from pyjms.errors import DestinationDoesNotExistException, JMSException
+
+    unaware = await blind.create_producer()
+    with pytest.raises(DestinationDoesNotExistException) as refusal:
+        await unaware.send(TextMessage("x"), destination=temporary)
+    assert type(refusal.value).__mro__[1] is JMSException
+
+
+@pytest.mark.fact("jms-api 3.9")
+async def test_anothers_message_is_copied(client: Any) -> None:
+    class Foreign(MapMessage):
+        """A message class of somebody else."""
+
+        __slots__ = ("own",)
+
+    session = await client.session()
+    producer = await session.create_producer(Queue("q"))
+    message = Foreign()
+    message.own = object()
+    message.set_string("name", "value")
+    message.properties["number"] = 7
+    message.type = "kind"
+    message.correlation_id = "c-1"
+    message.reply_to = Queue("answers")
+    await producer.send(message)
+    (received,) = await client.take("q")
+    assert type(received) is MapMessage
+    assert received.get_string("name") == "value"
+    assert dict(received.properties) == {"number": 7}
+    assert (received.type, received.correlation_id) == ("kind", "c-1")
+    assert received.reply_to == Queue("answers")
+
+
+@pytest.mark.fact("jms-api 3.12")
+async def test_a_closed_producer_refuses_all_but_close(client: Any) -> None:
+    session = await client.session()
+    producer = await session.create_producer(Queue("q"))
+    await producer.close()
+    await producer.close()
+    with pytest.raises(IllegalStateException, match="The producer is closed"):
+        await producer.send(session.create_text_message("x"))
+    with pytest.raises(IllegalStateException):
+        producer.priority = 3
+    with pytest.raises(IllegalStateException):
+        assert producer.destination
+
+
+async def test_a_received_message_can_be_sent_on(client: Any) -> None:
+    await client.send("q", "x")
+    session = await client.session(AcknowledgeMode.CLIENT)
+    consumer = await session.create_consumer(Queue("q"))
+    message = await consumer.receive(1)
+    producer = await session.create_producer(Queue("next"))
+    await producer.send(message)
+    message.acknowledge()
+    await session.close()
+    (received,) = await client.take("next")
+    assert client.delivery(received) == "x#1"
+    assert await client.left("q") == []
+
+
+async def test_without_copy_a_sent_message_becomes_read_only(client: Any) -> None:
+    from pyjms.errors import MessageNotWriteableException
+
+    session = await client.session(copy_message_on_send=False)
+    producer = await session.create_producer(Queue("q"))
+    message = session.create_text_message("x")
+    await producer.send(message)
+    with pytest.raises(MessageNotWriteableException):
+        message.text = "y"
+    with pytest.raises(MessageNotWriteableException):
+        message.properties["a"] = 1
+
+
+async def test_the_window_holds_senders_back(client: Any) -> None:
+    session = await client.session(producer_window_size=2048, use_async_send=True)
+    producer = await session.create_producer(Queue("q"))
+    for number in range(20):
+        await producer.send(session.create_text_message(f"{number:06}"))
+    await client.settle()
+    assert producer.window.usage == 0
+    assert len(await client.left("q")) == 20
+
+
+async def test_a_tight_loop_of_sends_lets_others_run(client: Any) -> None:
+    session = await client.session()
+    producer = await session.create_producer(Queue("q"))
+    producer.delivery_mode = DeliveryMode.NON_PERSISTENT
+    turns = 0
+    stop = False
+
+    async def other() -> None:
+        nonlocal turns
+        while not stop:
+            turns += 1
+            await anyio.lowlevel.checkpoint()
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(other)
+        for _ in range(1000):
+            await producer.send(session.create_text_message("x" * 1000))
+        stop = True
+    assert turns >= 5

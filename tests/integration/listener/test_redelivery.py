@@ -1,0 +1,198 @@
+"""Failing listeners on a real broker: redelivery, delays, dead letters. (spring-jms 1.7, 11)"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from pyjms.client.redelivery import RedeliveryPolicy
+from pyjms.jms.destination import Topic
+
+ALWAYS = 10**9
+MODES = {
+    "AUTO_ACKNOWLEDGE": {},
+    "CLIENT_ACKNOWLEDGE": {"session_acknowledge_mode": 2},
+    "DUPS_OK_ACKNOWLEDGE": {"session_acknowledge_mode": 3},
+    "INDIVIDUAL_ACKNOWLEDGE(4)": {"session_acknowledge_mode": 4},
+    "sessionTransacted": {"session_transacted": True},
+}
+
+
+async def send(template, destination, *texts):
+    for text in texts:
+        await template.convert_and_send(destination, text)
+
+
+def without_stamp(properties):
+    """The broker's stamp aside, which Java's client hides. (jms-api 10.6)"""
+    return {name: value for name, value in properties.items() if name != "originalExpiration"}
+
+
+def short(delay, **options):
+    return RedeliveryPolicy(initial_redelivery_delay=delay, redelivery_delay=delay, **options)
+
+
+POLICIES = {
+    0: RedeliveryPolicy(),
+    1: RedeliveryPolicy(initial_redelivery_delay=0.1, maximum_redeliveries=2),
+    2: RedeliveryPolicy(
+        initial_redelivery_delay=0.1, redelivery_delay=0.05, use_exponential_back_off=True,
+        back_off_multiplier=2.0, maximum_redeliveries=4,
+    ),
+    3: short(0.05, maximum_redeliveries=0),
+}  # fmt: skip
+
+
+@pytest.mark.fact("spring-jms 1.7.10", "spring-jms 11.1", "spring-jms 11.2", "spring-jms 11.3")
+@pytest.mark.parametrize("variant", POLICIES)
+async def test_rollback_redelivery_and_dead_letter(
+    variant, factory, template, diary, oracle, build, left
+):
+    expected = oracle("rollback-redelivery-dlq")[variant]
+    factory.redelivery_policy = POLICIES[variant]
+    diary.failing["B"] = ALWAYS
+    await send(template, "orders", "A", "B", "C")
+    container = build(diary, destination_name="orders", session_transacted=True,
+                      error_handler=diary.on_error)  # fmt: skip
+    await container.start()
+    await diary.until(lambda: "C#1" in diary.deliveries)
+    await container.shutdown()
+    assert diary.deliveries == expected["deliveries"]
+    assert diary.gaps("B") == pytest.approx([ms / 1000 for ms in expected["gapsMsOfB"]], abs=0.05)
+    assert len(diary.errors) == expected["errorHandlerCalls"]
+    [dead] = await left("ActiveMQ.DLQ")
+    wanted = expected["dlq"][0]
+    assert dead.text == wanted["text"]
+    assert dead.destination.qualified_name == wanted["JMSDestination"]
+    assert dead.delivery_mode == wanted["JMSDeliveryMode"]
+    assert dead.priority == wanted["JMSPriority"]
+    assert dead.expiration == wanted["JMSExpiration"]
+    assert dead.redelivered == wanted["JMSRedelivered"]
+    assert dead.delivery_count == wanted["JMSXDeliveryCount"]
+    assert without_stamp(dead.properties) == wanted["properties"]
+    assert await left("orders") == []
+
+
+@pytest.mark.fact("spring-jms 11.4")
+@pytest.mark.parametrize("variant", [3, 4, 5])
+async def test_none_unlimited_and_non_blocking_redelivery(
+    variant, broker, factory, template, diary, clock, oracle, build
+):
+    expected = oracle("rollback-redelivery-dlq")[variant]
+    factory.redelivery_policy = {
+        3: short(0.05, maximum_redeliveries=0),
+        4: short(0.3),
+        5: short(0.1, maximum_redeliveries=-1),
+    }[variant]
+    factory.options.non_blocking_redelivery = variant == 4
+    diary.failing["B"] = ALWAYS
+    await send(template, "orders", "A", "B", "C")
+    container = build(diary, destination_name="orders", session_transacted=True,
+                      error_handler=diary.on_error)  # fmt: skip
+    await container.start()
+    if variant == 5:
+        await clock.sleep(1.05)
+        assert diary.deliveries[:4] == expected["firstDeliveries"]
+        assert len(diary.deliveries) - 1 >= expected["deliveriesOfBAtLeast"]
+        assert diary.gaps("B") == pytest.approx([0.1] * (len(diary.deliveries) - 2))
+        assert len(await broker.dead_letters()) == 0
+    else:
+        await broker.drained("orders")
+        assert diary.deliveries == expected["deliveries"]
+        assert len(diary.errors) == expected["errorHandlerCalls"]
+        assert [d for d in diary.gaps("B") if d < 0.3] == []
+        assert len(await broker.dead_letters()) == len(expected["dlq"])
+
+
+@pytest.mark.fact("spring-jms 1.2.7")
+@pytest.mark.parametrize("variant", range(4))
+async def test_only_a_cached_consumer_keeps_the_delay(
+    variant, factory, template, broker, diary, oracle, build
+):
+    expected = oracle("rollback-per-cache-level")[variant]
+    factory.redelivery_policy = short(0.3)
+    diary.failing["B"] = ALWAYS
+    await send(template, "q", "A", "B", "C")
+    container = build(diary, cache_level=expected["cacheLevel"], session_transacted=True,
+                      error_handler=diary.on_error)  # fmt: skip
+    await container.start()
+    await diary.until(lambda: "C#1" in diary.deliveries and "B#7*" in diary.deliveries)
+    await broker.drained("q")
+    assert len(await broker.dead_letters()) == expected["dlqCount"]
+    assert diary.deliveries[0] == "A#1"
+    assert sorted(diary.deliveries) == sorted(expected["deliveries"])
+    assert [d for d in diary.deliveries if d[0] == "B"] == [
+        d for d in expected["deliveries"] if d[0] == "B"
+    ]
+    if expected["cacheLevel"] == "CACHE_CONSUMER":
+        assert diary.deliveries == expected["deliveries"]
+        assert diary.gaps("B") == pytest.approx([0.3] * 6)
+    else:
+        assert max(diary.gaps("B")) < 0.3
+
+
+@pytest.mark.parametrize("variant", range(15))
+async def test_acknowledge_modes(variant, factory, template, broker, diary, oracle, build, left):
+    expected = oracle("ack-modes")[variant]
+    factory.redelivery_policy = short(0.02)
+    individual = expected["mode"].startswith("INDIVIDUAL")
+    if individual:  # the newest Spring goes on as with CLIENT_ACKNOWLEDGE
+        expected = next(
+            line for line in oracle("ack-modes")
+            if line["mode"] == "CLIENT_ACKNOWLEDGE"
+            and (line["container"], line["m3Fails"]) == (expected["container"], expected["m3Fails"])
+        )  # fmt: skip
+    diary.failing["m3"] = 1 if expected["m3Fails"] == "first time only" else ALWAYS
+    await send(template, "q", "m1", "m2", "m3", "m4", "m5")
+    mode = "INDIVIDUAL_ACKNOWLEDGE(4)" if individual else expected["mode"]
+    container = build(diary, expected["container"], error_handler=diary.on_error, **MODES[mode])
+    await container.start()
+    await diary.until(lambda: diary.deliveries[-1:] == ["m5#1"])
+    await container.shutdown()
+    assert diary.deliveries == expected["deliveries"]
+    assert len(diary.errors) == expected["errorHandlerCalls"]
+    assert [message.text for message in await left("ActiveMQ.DLQ")] == expected["dlq"]
+    assert [m.text for m in await left("q")] == expected["leftInQueueAfterShutdown"]
+
+
+@pytest.mark.fact("spring-jms 11.6")
+@pytest.mark.parametrize("variant", range(3))
+async def test_a_virtual_topic(
+    variant, factory, template, broker, clock, oracle, diary, build, left
+):
+    expected = oracle("virtual-topic")[variant]
+    factory.redelivery_policy = short(0.1)
+    texts = [f"text {n}" for n in range(1, 7)]
+    diary.failing.update(dict.fromkeys(texts, ALWAYS))
+    destinations = set()
+    seen_by_b = []
+
+    async def a(message):
+        destinations.add(message.destination.qualified_name)
+        await diary(message)
+
+    async def b(message):
+        seen_by_b.append(f"{message.text}#{message.delivery_count}")
+
+    options = {**MODES[expected["mode"]], "error_handler": diary.on_error}
+    for name, listener in (("A", a), ("B", b)):
+        container = build(
+            listener, destination_name=f"Consumer.{name}.VirtualTopic.test_topic", **options
+        )
+        await container.start()
+    await clock.sleep(0.1)
+    await send(template, Topic("VirtualTopic.test_topic"), *texts)
+    await diary.until(lambda: len(diary.errors) == expected["A.errorHandlerCalls"])
+    await broker.drained("Consumer.A.VirtualTopic.test_topic")
+    await broker.drained("Consumer.B.VirtualTopic.test_topic")
+    assert destinations == {expected["JMSDestination seen by A"]}
+    assert diary.deliveries == expected["A.deliveries"]
+    assert (
+        Counter(d.partition("#")[0] for d in diary.deliveries) == expected["A.perMessageAttempts"]
+    )
+    assert seen_by_b == expected["B.deliveries"]
+    dead = await left("ActiveMQ.DLQ")
+    assert [message.text for message in dead] == expected["dlqTexts"]
+    if dead:
+        assert without_stamp(dead[0].properties) == expected["firstDlqMessage"]["properties"]

@@ -1,0 +1,47 @@
+"""A container over a real socket, in real time: the broker goes, and comes back on its port."""
+
+from __future__ import annotations
+
+import anyio
+
+from broker.service import BrokerService
+from pyjms.client.factory import ConnectionFactory
+from pyjms.core.template import JmsTemplate
+from pyjms.listener.default import DefaultMessageListenerContainer
+
+
+async def started(url):
+    service = BrokerService("sockets", persistent=False)
+    service.add_connector(url, name="openwire")
+    await service.start()
+    return service
+
+
+async def test_recovery_over_tcp(caplog):
+    heard = {text: anyio.Event() for text in ("before", "after")}
+
+    async def listener(message):
+        heard[message.text].set()
+
+    service = await started("tcp://127.0.0.1:0")
+    url = service.connect_uri
+    container = DefaultMessageListenerContainer(
+        ConnectionFactory(url), destination_name="q", message_listener=listener,
+        concurrent_consumers=2, session_transacted=True, recovery_interval=0.02,
+    )  # fmt: skip
+    template = JmsTemplate(ConnectionFactory(url))
+    try:
+        await container.start()
+        await template.convert_and_send("q", "before")
+        await heard["before"].wait()
+        await service.stop()
+        service = await started(url.partition("?")[0])
+        await template.convert_and_send("q", "after")
+        await heard["after"].wait()
+        assert not container.is_recovering
+        assert container.scheduled_consumer_count == 2
+    finally:
+        await container.shutdown(1)
+        await service.stop()
+    warned = [r for r in caplog.records if "trying to recover" in r.getMessage()]
+    assert len(warned) == 1
