@@ -184,7 +184,7 @@ class RangeLedger(EachLedger):
 class LazyLedger(AckLedger):
     """DUPS_OK on topics: a range at half the prefetch. (A4)"""
 
-    def after(self, dispatch: MessageDispatch) -> None:  # noqa: ARG002
+    def after(self, dispatch: MessageDispatch) -> None:
         if len(self.delivered) >= _LAZY_SHARE * self._info.prefetch_size:
             self.flush()
 
@@ -209,7 +209,7 @@ class HeldLedger(AckLedger):
             self._session.transaction.begin()
         self.delivered.append(dispatch)
 
-    def after(self, dispatch: MessageDispatch) -> None:  # noqa: ARG002
+    def after(self, dispatch: MessageDispatch) -> None:
         prefetch = self._info.prefetch_size
         if prefetch and len(self.delivered) - self._announced >= _LAZY_SHARE * prefetch:
             fresh = self.delivered[self._announced :]

@@ -21,6 +21,7 @@ from pyjms.client.duplicates import suppress_duplicate
 from pyjms.client.messages import from_command
 from pyjms.client.pull import PullRequests
 from pyjms.client.redeliverer import Redeliverer, is_delayed_by_broker, poison_cause
+from pyjms.client.rerouted import ReroutedSource
 from pyjms.errors import IllegalStateException, JMSException
 from pyjms.jms import api
 from pyjms.jms.api import MessageListener
@@ -254,7 +255,10 @@ class ActiveMQMessageConsumer(api.MessageConsumer):
         self._redeliverer.close()
         if failure is None:
             self.ledger.flush()
-        for dispatch in [*self._buffer, *self.ledger.delivered, *self._redeliverer.waiting]:
+        failed = [*self._redeliverer.waiting, *self.ledger.delivered]
+        if failed:  # the broker counts a failed delivery of what it dispatched up to here
+            self.last_delivered_sequence_id = max(map(_sequence_id, failed))
+        for dispatch in [*self._buffer, *failed]:
             self.forget(dispatch)
         self._buffer.clear()
         self.update_flow()
@@ -305,10 +309,10 @@ class ActiveMQMessageConsumer(api.MessageConsumer):
     def _to_message(self, dispatch: MessageDispatch) -> Message:
         command = dispatch.message
         assert command is not None
-        message_id = command.message_id
-        assert message_id is not None
-        self.last_delivered_sequence_id = message_id.broker_sequence_id
+        self.last_delivered_sequence_id = _sequence_id(dispatch)
         message = from_command(command, dispatch.redelivery_counter)
+        if command.original_destination is not None:
+            message._source = ReroutedSource(command)
         message._acknowledger = self._acknowledger
         message._delivery = dispatch
         return message
@@ -377,6 +381,12 @@ class ActiveMQMessageConsumer(api.MessageConsumer):
         self._raise_failure()
         if self.is_closed:
             raise IllegalStateException("The Consumer is closed")
+
+
+def _sequence_id(dispatch: MessageDispatch) -> int:
+    assert dispatch.message is not None
+    message_id = dispatch.message.message_id
+    return -1 if message_id is None else message_id.broker_sequence_id
 
 
 def _seconds_left(deadline: float | None) -> float | None:

@@ -114,7 +114,7 @@ class SessionAcks:
             return lambda message: self._acknowledge_one(ledger, message)
         return self.acknowledge if mode == AcknowledgeMode.CLIENT else self._ignore
 
-    def acknowledge(self, message: Message | None = None) -> Awaitable[None] | None:  # noqa: ARG002
+    def acknowledge(self, message: Message | None = None) -> Awaitable[None] | None:
         """CLIENT: acknowledge everything that the session has handed out.
 
         Raises:
@@ -136,5 +136,5 @@ class SessionAcks:
         self._session.members.release_lingering(only_settled=True)
         return self.answers
 
-    def _ignore(self, message: Message) -> None:  # noqa: ARG002
+    def _ignore(self, message: Message) -> None:
         self._session.check_open()

@@ -99,8 +99,8 @@ class Recovery:
             after=lambda state: self._report_attempt(state, execution),
             retry_error_callback=lambda _state: None,
         )
-        await retrying(self._refresh)
         container._forget_destination()
+        await retrying(self._refresh)
         if wait.exhausted:
             logger.error(
                 "Stopping container for destination '%s': "

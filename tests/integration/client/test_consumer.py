@@ -22,9 +22,7 @@ TRANSACTED = AcknowledgeMode.TRANSACTED
 
 
 @pytest.mark.fact("jms-api 4.1")
-async def test_receive_waits_as_told_and_never_brings_the_expired(
-    client: Any, clock: Any
-) -> None:
+async def test_receive_waits_as_told_and_never_brings_the_expired(client: Any, clock: Any) -> None:
     session = await client.session()
     consumer = await session.create_consumer(Queue("q"))
     before = clock.now()
@@ -59,27 +57,38 @@ async def test_receive_waits_as_told_and_never_brings_the_expired(
     assert client.text(await consumer.receive(1)) == "long"
 
 
-@pytest.mark.fact("activemq-edges N9")
+@pytest.mark.parametrize("query", ["", "?consumer.prefetchSize=0"])
+@pytest.mark.fact("activemq-edges N9", "activemq-edges N10")
 async def test_the_timeout_covers_expired_messages_skipped_meanwhile(
-    client: Any, clock: Any
+    client: Any, clock: Any, query: str
 ) -> None:
-    for query in ("", "?consumer.prefetchSize=0"):
-        session = await client.session()
-        consumer = await session.create_consumer(Queue(f"q{query}"))
-        before = clock.now()
+    connection = await client.connect()
+    session = await client.session(connection=connection)
+    consumer = await session.create_consumer(Queue(f"q{query}"))
+    before = clock.now()
 
-        async def send_dying() -> None:
-            await clock.sleep(1)
-            await client.send("q", "dead", time_to_live=-0.0)
+    async def let_it_expire_in_the_buffer() -> None:
+        await connection.stop()
+        await client.send("q", "dead", time_to_live=1)
+        await clock.sleep(2)
+        await connection.start()
 
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(send_dying)
-            message = await consumer.receive(3)
-        assert client.text(message) == "dead"
-        assert clock.now() - before == pytest.approx(1)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(let_it_expire_in_the_buffer)
         assert await consumer.receive(3) is None
-        assert clock.now() - before == pytest.approx(4)
-        await session.close()
+    assert clock.now() - before == pytest.approx(3)
+    assert client.broker.queue_statistics("q").messages == 0
+    assert [client.text(m) for m in await client.take("ActiveMQ.DLQ")] == ["dead"]
+
+
+async def test_without_the_expiry_check_the_expired_are_received(client: Any, clock: Any) -> None:
+    connection = await client.connect(consumer_expiry_check_enabled=False)
+    session = await client.session(connection=connection)
+    consumer = await session.create_consumer(Queue("q"))
+    await client.send("q", "dead", time_to_live=1)
+    await client.settle()
+    await clock.sleep(2)
+    assert client.text(await consumer.receive(1)) == "dead"
 
 
 @pytest.mark.fact("jms-api 4.2")

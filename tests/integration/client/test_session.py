@@ -183,9 +183,12 @@ async def test_individual_acknowledges_that_message_only(client: Any) -> None:
     received[1].acknowledge()
     await session.close()
     left = await client.left("q")
-    assert left == client.oracle("jms-expiry-order-ack")[
-        "INDIVIDUAL_ACKNOWLEDGE(4): ack of the 2nd of 3; left"
-    ]
+    assert (
+        left
+        == client.oracle("jms-expiry-order-ack")[
+            "INDIVIDUAL_ACKNOWLEDGE(4): ack of the 2nd of 3; left"
+        ]
+    )
 
 
 @pytest.mark.fact("jms-api 2.8")

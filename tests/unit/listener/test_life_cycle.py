@@ -247,7 +247,6 @@ async def test_shutdown_gives_up_a_thread_after_two_rounds(
 ):
     go, entered = threading.Event(), anyio.Event()
     container = build(None, session_transacted=True, receive_timeout=3)
-    wake = container._pool  # only to keep names short below
 
     def listener(message):
         recorder.loop.call_soon(entered.set)
@@ -269,7 +268,7 @@ async def test_shutdown_gives_up_a_thread_after_two_rounds(
         assert not done.is_set()
         await clock.advance(0.2)
         await done.wait()
-    assert wake.active == 0
+    assert container.active_consumer_count == 0
     assert provider.left("q") == ["a"]
     assert "Shutdown does not wait any longer for 1 consumers of destination 'q'" in caplog.text
     go.set()

@@ -72,7 +72,7 @@ def container():
 
 @pytest.mark.fact(
     "spring-jms 1.1/messageSelector", "spring-jms 1.1/sessionTransacted",
-    "spring-jms 1.1/autoStartup", "spring-jms 1.1/replyQosSettings",
+    "spring-jms 1.1/autoStartup",
 )  # fmt: skip
 @pytest.mark.parametrize(("name", "value"), DEFAULTS.items())
 def test_defaults_are_springs(name, value, container):
@@ -119,7 +119,6 @@ async def test_pub_sub_domain_says_how_names_are_resolved(topic, call, provider,
     assert provider.open_sessions[0].consumers[0].destination == (Topic if topic else Queue)("q")
 
 
-@pytest.mark.fact("spring-jms 1.1/replyPubSubDomain")
 def test_reply_domain_follows_until_it_is_set(container):
     container.pub_sub_domain = True
     assert container.reply_pub_sub_domain is True
@@ -316,8 +315,9 @@ def test_the_default_helpers(container):
     assert isinstance(container.task_executor, SimpleAsyncTaskExecutor)
 
 
-@pytest.mark.fact("spring-jms 1.1/phase", "spring-jms 1.1/exposeListenerSession",
-                  "spring-jms 1.1/acceptMessagesWhileStopping")  # fmt: skip
+@pytest.mark.fact(
+    "spring-jms 1.1/exposeListenerSession", "spring-jms 1.1/acceptMessagesWhileStopping"
+)
 def test_plain_switches(container):
     assert container.phase == 2**31 - 1
     assert container.expose_listener_session

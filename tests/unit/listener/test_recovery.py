@@ -253,7 +253,7 @@ async def test_names_are_forgotten_by_a_caching_resolver(provider, recorder, bui
         forgotten = ()
 
         def remove_from_cache(self, name):
-            self.forgotten += (name,)
+            self.forgotten += (name, provider.calls.count("ConnectionFactory.createConnection"))
 
     resolver = Caching()
     container = build(recorder.hear, destination_resolver=resolver)
@@ -262,7 +262,8 @@ async def test_names_are_forgotten_by_a_caching_resolver(provider, recorder, bui
     assert resolver.forgotten == ()
     provider.fail_next["Consumer.receive"] = JMSException("broken")
     await clock.advance(1)
-    assert resolver.forgotten == ("q",)
+    assert resolver.forgotten == ("q", 1)
+    assert provider.calls.count("ConnectionFactory.createConnection") == 2
 
 
 @pytest.mark.parametrize("end", ["stop", "shutdown"])

@@ -85,6 +85,7 @@ class CountingExecutor(SimpleAsyncTaskExecutor):
     ("options", "seconds", "tasks"),
     [
         ({}, 25.5, 1),  # a core consumer loops for ever
+        ({"max_messages_per_task": -1}, 25.5, 1),
         ({"max_messages_per_task": 5}, 25.5, 6),  # empty receives count too
         ({"max_messages_per_task": 20, "idle_receives_per_task_limit": 3}, 25.5, 9),
     ],

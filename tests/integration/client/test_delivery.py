@@ -1,0 +1,419 @@
+"""Order, redelivery, expiry and dead letters: JMS section 4.4.11; ActiveMQ section 7.3."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import anyio
+import pytest
+
+from pyjms.client.redelivery import RedeliveryPolicy
+from pyjms.enums import AcknowledgeMode, DeliveryMode
+from pyjms.jms.destination import Queue, Topic
+from pyjms.jms.message import Message
+
+TRANSACTED, CLIENT = AcknowledgeMode.TRANSACTED, AcknowledgeMode.CLIENT
+
+
+@pytest.mark.fact("jms-api 10.1")
+async def test_messages_of_one_session_arrive_in_sending_order(client: Any) -> None:
+    session = await client.session()
+    producers = [await session.create_producer(Queue("q")) for _ in range(3)]
+    for number in range(60):
+        await producers[number % 3].send(session.create_text_message(str(number)))
+    assert await client.left("q") == [str(n) for n in range(60)]
+
+
+@pytest.mark.fact("jms-api 10.2")
+async def test_priority_is_ignored_by_default(client: Any) -> None:
+    session = await client.session()
+    producer = await session.create_producer(Queue("q"))
+    for index, priority in enumerate((1, 9, 5, 4, 9)):
+        await producer.send(session.create_text_message(f"p{priority}-{index}"), priority=priority)
+    recorded = client.oracle("jms-expiry-order-ack")
+    key = "order of priorities 1,9,5,4,9 (broker default: prioritizedMessages=false)"
+    assert await client.left("q") == recorded[key]
+
+
+async def test_priority_support_sorts_what_was_prefetched(client: Any) -> None:
+    await client.send("q", "low", priority=1)
+    await client.send("q", "high", "high too", priority=9)
+    await client.send("q", "middle", priority=5)
+    for mode in (AcknowledgeMode.TRANSACTED, AcknowledgeMode.CLIENT):
+        session = await client.session(mode, message_priority_supported=True)
+        consumer = await session.create_consumer(Queue("q"))
+        await client.settle()
+        got = [client.text(m) for m in await client.receive_all(consumer)]
+        assert got == ["high", "high too", "middle", "low"]
+        if mode == TRANSACTED:
+            await session.rollback()
+            again = [client.text(m) for m in await client.receive_all(consumer, 2)]
+            assert again == got
+        else:
+            session.acks.acknowledge()
+        await session.close()
+    assert await client.left("q") == []
+
+
+@pytest.mark.fact("jms-api 10.4")
+async def test_redelivery_is_marked_counted_and_comes_first(client: Any) -> None:
+    await client.send("q", "1", "2")
+    session = await client.session(TRANSACTED)
+    consumer = await session.create_consumer(Queue("q"))
+    for count in ("1#1", "1#2*", "1#3*"):
+        assert client.delivery(await consumer.receive(2)) == count
+        await session.rollback()
+    await session.close()
+    session = await client.session(CLIENT)
+    consumer = await session.create_consumer(Queue("q"))
+    first = await consumer.receive(1)
+    assert first.redelivered
+    assert first.properties["JMSXDeliveryCount"] == first.delivery_count
+    assert client.delivery(await consumer.receive(1)) == "2#1"
+    connection = session.connection
+    await connection.transport.stop()  # the connection is lost
+    await client.settle()
+    taken = await client.take("q")
+    assert [client.text(m) for m in taken] == ["1", "2"]
+    assert all(m.redelivered for m in taken)
+
+
+@pytest.mark.fact("jms-api 10.5")
+async def test_rollback_after_the_consumer_was_closed(client: Any) -> None:
+    key = "two received in a transaction, consumer closed, rollback; new consumer gets"
+    recorded = client.oracle("jms-expiry-order-ack")[key]
+    await client.send("q", "m1", "m2", "m3")
+    session = await client.session(TRANSACTED)
+    consumer = await session.create_consumer(Queue("q"))
+    first = [client.text(await consumer.receive(1)) for _ in range(2)]
+    await consumer.close()
+    await session.rollback()
+    other = await session.create_consumer(Queue("q"))
+    second = [client.delivery(m) for m in await client.receive_all(other)]
+    assert {"first": first, "second": second} == recorded
+
+
+@pytest.mark.fact("jms-api 10.6", "activemq-edges N10")
+async def test_expired_messages_end_in_the_dead_letter_queue_if_persistent(
+    client: Any, clock: Any
+) -> None:
+    recorded = client.oracle("jms-expiry-order-ack")
+    session = await client.session()
+    consumer = await session.create_consumer(Queue("e"))
+    await client.send("e", "short", time_to_live=1)
+    await client.send("e", "gone", time_to_live=1, delivery_mode=DeliveryMode.NON_PERSISTENT)
+    await client.send("e", "long", time_to_live=60)
+    await clock.sleep(2)
+    received = [client.text(m) for m in await client.receive_all(consumer)]
+    assert received == recorded["received after expiry"]
+    (dead,) = await client.take("ActiveMQ.DLQ")
+    (expected,) = recorded["dlq after expiry"]
+    assert client.text(dead) == expected["text"]
+    assert str(dead.destination) == expected["JMSDestination"]
+    assert str(dead.original_destination) == expected["originalDestination"]
+    assert (dead.delivery_mode, dead.priority, dead.expiration) == (2, 4, 0)
+    assert client.delivery(dead) == "short#1"
+    assert list(dead.properties) == expected["propertyNames"]
+    cause = dead.properties["dlqDeliveryFailureCause"]
+    start, number = cause.split("Expiration:")
+    assert start == "java.lang.Throwable: Message Expired. "
+    assert int(number) == dead.timestamp + 1000
+
+
+VARIANTS = {
+    "defaults of the client RedeliveryPolicy (max 6, 1000 ms)": {},
+    "initialRedeliveryDelay=100, redeliveryDelay left at 1000, max=2": {
+        "initial_redelivery_delay": 0.1,
+        "maximum_redeliveries": 2,
+    },
+    "exponential: initial=100, multiplier=2, max=4": {
+        "initial_redelivery_delay": 0.1,
+        "redelivery_delay": 0.05,
+        "use_exponential_back_off": True,
+        "back_off_multiplier": 2.0,
+        "maximum_redeliveries": 4,
+    },
+    "maximumRedeliveries=0": {
+        "initial_redelivery_delay": 0.05,
+        "redelivery_delay": 0.05,
+        "maximum_redeliveries": 0,
+    },
+    "nonBlockingRedelivery=true, delay 300": {
+        "initial_redelivery_delay": 0.3,
+        "redelivery_delay": 0.3,
+    },
+}
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.fact(
+    "activemq-broker R1",
+    "activemq-broker R3",
+    "activemq-broker R4",
+    "activemq-broker R9",
+    "jms-api 10.7",
+    "jms-api 10.8",
+    "spring-jms 11.1",
+    "spring-jms 11.2",
+    "spring-jms 11.3",
+    "spring-jms 11.4",
+)
+async def test_rollback_redelivers_with_the_policys_delays_then_dead_letters(
+    client: Any, clock: Any, variant: str
+) -> None:
+    recorded = next(
+        line for line in client.oracle("rollback-redelivery-dlq") if line["variant"] == variant
+    )
+    await client.send("orders", "A", "B", "C")
+    connection = await client.connect(non_blocking_redelivery="nonBlocking" in variant)
+    for name, value in VARIANTS[variant].items():
+        setattr(connection.redelivery_policy, name, value)
+    session = await client.session(TRANSACTED, connection=connection)
+    consumer = await session.create_consumer(Queue("orders"))
+    deliveries: list[str | None] = []
+    gaps: list[float] = []
+    last: float | None = None
+    while (message := await consumer.receive(10)) is not None:
+        deliveries.append(client.delivery(message))
+        if client.text(message) == "B":
+            if last is not None:
+                gaps.append(clock.now() - last)
+            last = clock.now()
+            await session.rollback()
+        else:
+            await session.commit()
+    assert deliveries == recorded["deliveries"]
+    assert gaps == pytest.approx([ms / 1000 for ms in recorded["gapsMsOfB"]], abs=0.05)
+    (dead,) = await client.take("ActiveMQ.DLQ")
+    (expected,) = recorded["dlq"]
+    assert client.text(dead) == expected["text"]
+    assert str(dead.destination) == expected["JMSDestination"]
+    assert str(dead.original_destination) == expected["originalDestination"]
+    assert dict(dead.properties) == expected["properties"]
+    assert client.delivery(dead) == "B#1"
+    assert (dead.delivery_mode, dead.priority, dead.expiration) == (2, 4, 0)
+    assert await client.left("orders") == []
+
+
+@pytest.mark.fact("jms-api 10.7", "spring-jms 11.4")
+async def test_unlimited_redelivery_never_dead_letters(client: Any, clock: Any) -> None:
+    await client.send("q", "B", "C")
+    connection = await client.connect()
+    connection.redelivery_policy.maximum_redeliveries = -1
+    session = await client.session(TRANSACTED, connection=connection)
+    consumer = await session.create_consumer(Queue("q"))
+    for count in range(1, 30):
+        assert (await consumer.receive(2)).delivery_count == count
+        await session.rollback()
+    await session.close()
+    assert await client.left("ActiveMQ.DLQ") == []
+    assert await client.left("q") == ["B", "C"]
+
+
+@pytest.mark.parametrize("how", ["CLIENT recover()", "transacted rollback()"])
+@pytest.mark.fact("jms-api 10.7", "spring-jms 11.5", "activemq-broker R4")
+async def test_a_batch_is_poisoned_as_a_whole(client: Any, how: str) -> None:
+    recorded = next(line for line in client.oracle("unacked-batch-poison") if line["how"] == how)
+    await client.send("q", "a", "b", "c", "d")
+    connection = await client.connect()
+    connection.redelivery_policy.maximum_redeliveries = 2
+    mode = CLIENT if how.startswith("CLIENT") else TRANSACTED
+    session = await client.session(mode, connection=connection)
+    consumer = await session.create_consumer(Queue("q"))
+    rounds: list[str] = []
+    for _ in range(3):
+        for _ in range(3):
+            message = await consumer.receive(2)
+            rounds.append(f"{client.text(message)}#{message.delivery_count}")
+        await (session.recover() if mode == CLIENT else session.rollback())
+    last = await consumer.receive(2)
+    await session.close()
+    assert rounds == recorded["received3PerRound"]
+    assert (
+        f"{client.text(last)}#{last.delivery_count}" == (recorded["nextReceiveAfterThirdRollback"])
+    )
+    assert await client.left("ActiveMQ.DLQ") == recorded["dlq"]
+    assert await client.left("q") == recorded["queue"]
+
+
+@pytest.mark.fact("jms-api 10.7")
+async def test_poisoned_non_persistent_messages_are_dropped(client: Any) -> None:
+    await client.send("q", "x", delivery_mode=DeliveryMode.NON_PERSISTENT)
+    connection = await client.connect()
+    connection.redelivery_policy.maximum_redeliveries = 0
+    session = await client.session(TRANSACTED, connection=connection)
+    consumer = await session.create_consumer(Queue("q"))
+    await consumer.receive(1)
+    await session.rollback()
+    assert await consumer.receive(1) is None
+    assert await client.left("ActiveMQ.DLQ") == []
+
+
+@pytest.mark.fact("activemq-broker R2", "activemq-broker R4")
+async def test_closing_a_session_with_an_open_transaction_is_a_failed_delivery(
+    client: Any,
+) -> None:
+    await client.send("q", "x")
+    connection = await client.connect()
+    connection.redelivery_policy.maximum_redeliveries = 0
+    session = await client.session(TRANSACTED, connection=connection)
+    await (await session.create_consumer(Queue("q"))).receive(1)
+    await session.close()
+    assert await client.left("q") == []
+    assert await client.left("ActiveMQ.DLQ") == ["x"]
+
+
+@pytest.mark.fact("activemq-broker R5")
+async def test_a_transacted_consumer_refuses_what_has_come_too_often_already(
+    client: Any,
+) -> None:
+    await client.send("q", "x", "y")
+    for _ in range(3):
+        session = await client.session(CLIENT)
+        assert client.text(await (await session.create_consumer(Queue("q"))).receive(1)) == "x"
+        await session.connection.close()
+    connection = await client.connect()
+    connection.redelivery_policy.maximum_redeliveries = 2
+    checking = await client.session(TRANSACTED, connection=connection)
+    consumer = await checking.create_consumer(Queue("q"))
+    assert client.text(await consumer.receive(1)) == "y"
+    (dead,) = await client.take("ActiveMQ.DLQ")
+    assert client.text(dead) == "x"
+    assert "Dispatch[3] to " in dead.properties["dlqDeliveryFailureCause"]
+
+
+@pytest.mark.fact("activemq-broker R6")
+async def test_the_broker_counts_one_failed_delivery_for_each_lost_session(client: Any) -> None:
+    await client.send("q", "x")
+    connection = await client.connect()
+    session = await client.session(TRANSACTED, connection=connection)
+    consumer = await session.create_consumer(Queue("q"))
+    for count in (1, 2, 3):
+        assert (await consumer.receive(2)).delivery_count == count
+        await session.rollback()
+    await session.close()
+    for count in (2, 3):
+        session = await client.session(CLIENT)
+        consumer = await session.create_consumer(Queue("q"))
+        assert (await consumer.receive(1)).delivery_count == count
+        await session.connection.close()
+
+
+@pytest.mark.fact("activemq-broker R7")
+async def test_policies_by_destination(client: Any) -> None:
+    factory = client.factory()
+    one, two = [await factory.create_connection() for _ in range(2)]
+    client.opened += [one, two]
+    own, wide, widest = RedeliveryPolicy(), RedeliveryPolicy(), RedeliveryPolicy()
+    factory.redelivery_policy_map.put(Queue("a.b.c"), own)
+    factory.redelivery_policy_map.put(Queue("a.*.c"), wide)
+    factory.redelivery_policy_map.put(Queue("a.>"), widest)
+    session = await one.create_session()
+    chosen = {
+        name: (await session.create_consumer(destination)).redelivery_policy
+        for name, destination in {
+            "exact": Queue("a.b.c"),
+            "star": Queue("a.x.c"),
+            "rest": Queue("a.x"),
+            "none": Queue("b"),
+            "topic": Topic("a.b.c"),
+        }.items()
+    }
+    default = factory.redelivery_policy
+    assert chosen["exact"] is own
+    assert chosen["star"] is wide
+    assert chosen["rest"] is widest
+    assert chosen["none"] is default
+    assert chosen["topic"] is default
+    assert one.redelivery_policy is two.redelivery_policy is default
+    await client.send("c", "x")
+    await one.start()
+    session = await one.create_session(True)
+    consumer = await session.create_consumer(Queue("c"))
+    consumer.redelivery_policy = RedeliveryPolicy(maximum_redeliveries=0)
+    await consumer.receive(1)
+    await session.rollback()
+    assert await client.left("ActiveMQ.DLQ") == ["x"]
+
+
+@pytest.mark.fact("jms-api 10.9")
+async def test_a_crash_before_the_acknowledgement_brings_a_marked_duplicate(
+    client: Any,
+) -> None:
+    await client.send("q", "x")
+    session = await client.session(CLIENT)
+    consumer = await session.create_consumer(Queue("q"))
+    assert client.delivery(await consumer.receive(1)) == "x#1"
+    await session.connection.transport.stop()
+    await client.settle()
+    assert [client.delivery(m) for m in await client.take("q")] == ["x#2*"]
+
+
+@pytest.mark.fact("spring-jms 11.6")
+async def test_a_failing_virtual_topic_consumer_leaves_the_other_alone(client: Any) -> None:
+    recorded = client.oracle("virtual-topic")[0]
+    name = "VirtualTopic.test_topic"
+    connection = await client.connect()
+    session = await client.session(TRANSACTED, connection=connection)
+    failing = await session.create_consumer(Queue(f"Consumer.A.{name}"))
+    other = await (await client.session()).create_consumer(Queue(f"Consumer.B.{name}"))
+    await client.send(Topic(name), *[f"text {n}" for n in range(1, 7)])
+    deliveries: list[str | None] = []
+    destinations: set[str] = set()
+    while (message := await failing.receive(5)) is not None:
+        deliveries.append(client.delivery(message))
+        destinations.add(str(message.destination))
+        await session.rollback()
+    assert deliveries == recorded["A.deliveries"]
+    assert destinations == {recorded["JMSDestination seen by A"]}
+    got = [client.delivery(m) for m in await client.receive_all(other)]
+    assert got == recorded["B.deliveries"]
+    dead = await client.take("ActiveMQ.DLQ")
+    assert [client.text(m) for m in dead] == recorded["dlqTexts"]
+    expected = recorded["firstDlqMessage"]["originalDestination"]
+    assert {str(m.original_destination) for m in dead} == {expected}
+
+
+async def test_listeners_wait_for_the_redelivery_delay(client: Any, clock: Any) -> None:
+    await client.send("q", "bad", "good")
+    session = await client.session()
+    consumer = await session.create_consumer(Queue("q"))
+    times: list[tuple[str | None, float]] = []
+    done = anyio.Event()
+    begin = clock.now()
+
+    def listener(message: Message) -> None:
+        times.append((client.text(message), clock.now() - begin))
+        if client.text(message) == "good":
+            done.set()
+        elif message.delivery_count < 3:
+            raise ValueError("not yet")
+
+    await consumer.set_message_listener(listener)
+    await done.wait()
+    assert [text for text, _ in times] == ["bad", "bad", "bad", "good"]
+    assert [at for _, at in times] == pytest.approx([0, 1, 2, 2], abs=0.01)
+
+
+async def test_non_blocking_redelivery_ends_with_the_consumer(client: Any) -> None:
+    await client.send("q", "bad", "good")
+    session = await client.session(TRANSACTED, non_blocking_redelivery=True)
+    consumer = await session.create_consumer(Queue("q"))
+    await consumer.receive(1)
+    await session.rollback()
+    assert client.text(await consumer.receive(0.5)) == "good"
+    await session.commit()
+    await consumer.close()
+    assert [client.delivery(m) for m in await client.take("q")] == ["bad#2*"]
+
+
+async def test_a_duplicate_dispatch_is_refused(client: Any, caplog: Any) -> None:
+    await client.send("q", "x")
+    session = await client.session(CLIENT)
+    consumer = await session.create_consumer(Queue("q"))
+    message = await consumer.receive(1)
+    consumer.dispatch(message._delivery)
+    await client.settle()
+    assert consumer.buffered == 0
+    assert "suppresses a duplicate delivery" in caplog.text
+    assert await client.left("ActiveMQ.DLQ") == ["x"]

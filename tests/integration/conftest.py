@@ -1,0 +1,95 @@
+"""Processes that integration tests talk to: Java programs built from source, and our broker's."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+JARS = Path("/usr/share/java")
+NAMES = """activemq-client activemq-broker activemq-kahadb-store activemq-openwire-legacy
+activemq-protobuf activemq-jaas geronimo-jms_1.1_spec geronimo-j2ee-management-1.1-spec
+geronimo-jta-1.2-spec hawtbuf slf4j-api slf4j-simple spring3-aop spring3-beans spring3-context
+spring3-core spring3-expression spring3-jms spring3-messaging spring3-transaction commons-logging
+xbean-spring jackson-core jackson-databind jackson-annotations""".split()
+QUIET = (
+    "-Xshare:auto",
+    "-XX:TieredStopAtLevel=1",
+    "-XX:+UseSerialGC",
+    "-Djava.net.preferIPv4Stack=true",
+    "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
+    "-Dorg.apache.commons.logging.Log=org.apache.commons.logging.impl.NoOpLog",
+)
+
+JavaProgram = Callable[[Path], list[str]]
+
+
+@pytest.fixture(scope="session")
+def java_program(tmp_path_factory: pytest.TempPathFactory) -> JavaProgram:
+    """Compiles a folder of Java sources and gives the start of the command that runs them."""
+    if shutil.which("javac") is None:
+        pytest.skip("no javac: apt-get install openjdk-17-jdk-headless")
+    missing = [name for name in NAMES if not (JARS / f"{name}.jar").exists()]
+    if missing:
+        pytest.skip(f"no {', '.join(missing)}: apt-get install libactivemq-java libspring-jms-java")
+    class_path = ":".join(str(JARS / f"{name}.jar") for name in NAMES)
+
+    def build(sources: Path) -> list[str]:
+        classes = tmp_path_factory.mktemp("classes")
+        files = sorted(str(file) for file in sources.glob("*.java"))
+        build = ["javac", "-nowarn", "-Xlint:none", "-encoding", "UTF-8", "-cp", class_path]
+        subprocess.run([*build, "-d", str(classes), *files], check=True)
+        return ["java", *QUIET, "-cp", f"{classes}:{class_path}"]
+
+    return build
+
+
+@contextmanager
+def started(command: Sequence[str], log: Path) -> Iterator[subprocess.Popen[str]]:
+    """A child with pipes for its lines; ended by its own id. What it logs is shown on failure."""
+    with log.open("w", encoding="utf-8") as errors:
+        child = subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            text=True,
+            encoding="utf-8",
+        )
+        try:
+            yield child
+        finally:
+            child.terminate()
+            try:
+                child.wait(10)
+            except subprocess.TimeoutExpired:
+                child.kill()
+                child.wait()
+            assert child.stdin is not None
+            assert child.stdout is not None
+            child.stdin.close()
+            child.stdout.close()
+
+
+@pytest.fixture(scope="session")
+def process() -> Callable[..., object]:
+    """A context manager: `with process(command, log) as child`."""
+    return started
+
+
+@pytest.fixture(scope="session")
+def our_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The URL of `pyjms broker start`, in a process of its own."""
+    command = [sys.executable, "-m", "pyjms.cli.main", "broker", "start", "--ephemeral"]
+    log = tmp_path_factory.mktemp("broker") / "log"
+    with started([*command, "--openwire", "127.0.0.1:0"], log) as child:
+        assert child.stdout is not None
+        line = child.stdout.readline()
+        assert "accepts connections at" in line, log.read_text(encoding="utf-8")
+        yield line.split()[-1]
+        assert child.poll() is None, log.read_text(encoding="utf-8")
