@@ -7,7 +7,7 @@ from collections.abc import Callable
 from broker.completion import Completion
 from broker.connector.state import ConnectionState
 from broker.filter import Broker
-from pyjms.errors import JMSException
+from pyjms.errors import IllegalStateException, JMSException
 from pyjms.wire.openwire.commands import (
     DataArrayResponse,
     IntegerResponse,
@@ -47,7 +47,12 @@ def _begin(broker: Broker, state: ConnectionState, xid: TransactionId) -> None:
 
 
 def _prepare(broker: Broker, state: ConnectionState, xid: TransactionId) -> Response:
-    answer = state.transactions.get(xid)
+    if xid not in state.transactions:
+        raise IllegalStateException(
+            "Cannot prepare a transaction that had not been started or previously returned"
+            f" XA_RDONLY: {xid}"
+        )
+    answer = state.transactions[xid]
     if answer is None:
         answer = broker.prepare_transaction(state.context, xid)
         if answer == XA_RDONLY:

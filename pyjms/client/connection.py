@@ -13,7 +13,6 @@ from typing import Any
 
 import anyio
 
-from pyjms._wakeup import BackgroundTask, spawn
 from pyjms.client.advisory import AdvisoryConsumer
 from pyjms.client.announcement import Announcement
 from pyjms.client.audit import ConnectionAudit
@@ -22,13 +21,13 @@ from pyjms.client.options import ClientOptions
 from pyjms.client.producer import ActiveMQMessageProducer
 from pyjms.client.redelivery import RedeliveryPolicy
 from pyjms.client.session import ActiveMQSession
+from pyjms.client.tasks import OwnedTasks
 from pyjms.client.temporary import TemporaryDestinations
 from pyjms.enums import AcknowledgeMode
 from pyjms.errors import (
     ConnectionClosedException,
     ConnectionFailedException,
     JMSException,
-    RequestTimeoutException,
 )
 from pyjms.jms import api
 from pyjms.jms.api import ExceptionListener
@@ -90,9 +89,10 @@ class ActiveMQConnection(api.Connection):
         self._announcement = Announcement(self, generate_client_id, user_name, password)
         self._is_closed = False
         self._sessions: list[ActiveMQSession] = []
+        self._failed_sessions: list[ActiveMQSession] = []
         self._session_numbers = itertools.count(1)
         self._transaction_numbers = itertools.count(1)
-        self._tasks: list[BackgroundTask] = []
+        self._tasks = OwnedTasks(self.connection_id)
         transport.listener = self
 
     # --- what the application calls
@@ -159,19 +159,25 @@ class ActiveMQConnection(api.Connection):
             await session.stop()
 
     async def close(self) -> None:
+        """Close it and all it made; waits for running listeners, unless one is the caller.
+
+        Waits for the broker at most as long as the factory's `close_timeout`. When cancelled
+        meanwhile, running listeners are cancelled too and the broker is not waited for.
+        """
         if self._is_closed:
             return
         self._is_closed = True
         self.is_started = False
+        sessions = [*self._sessions, *self._failed_sessions]
         try:
+            last = await self._dispose(sessions)
             if self.failure is None:
-                await self._say_goodbye()
+                await self._announcement.withdraw(last)
+        except JMSException as error:
+            logger.debug("Closing %s without the broker: %s", self.connection_id, error)
         finally:
             with anyio.CancelScope(shield=True):
-                await self._end_sessions(list(self._sessions))
-                await self.transport.stop()
-                for task in self._tasks:
-                    await task.wait()
+                await self._end(sessions)
 
     # --- what sessions call
 
@@ -238,14 +244,6 @@ class ActiveMQConnection(api.Connection):
         error.linked_exception = error.__cause__ = failure
         return error
 
-    def warn_about_unstarted(self) -> None:
-        """Say that messages come and wait for `start`."""
-        logger.warning(
-            "Received a message on a connection which is not yet started."
-            " Have you forgotten to call Connection.start()? Connection: %s",
-            self.connection_id,
-        )
-
     # --- what the transport calls
 
     def on_command(self, command: Command) -> None:
@@ -265,10 +263,9 @@ class ActiveMQConnection(api.Connection):
             return
         self.failure = error
         failure = self.failed_error()
-        sessions, self._sessions = self._sessions, []
-        for session in sessions:
+        self._failed_sessions, self._sessions = self._sessions, []
+        for session in self._failed_sessions:
             session.dispose(failure)
-        self._spawn(self._end_tasks, sessions)
         if isinstance(error, JMSException):
             self.report(error)
         else:
@@ -288,7 +285,7 @@ class ActiveMQConnection(api.Connection):
         if not isinstance(consumer, ActiveMQMessageConsumer):
             return
         if control.close:
-            self._spawn(consumer.close)
+            self._tasks.spawn(consumer.close)
         else:
             consumer.info.prefetch_size = control.prefetch
 
@@ -304,37 +301,26 @@ class ActiveMQConnection(api.Connection):
 
     # --- inside
 
-    async def _say_goodbye(self) -> None:
-        sessions = list(self._sessions)
+    async def _dispose(self, sessions: list[ActiveMQSession]) -> int:
+        """End the sessions here, after their listeners; return the last number handed out."""
         for session in sessions:
             session.is_closed = True
             session.is_started = False
         for session in sessions:
             await session.stop()
-        last = -1
-        for session in sessions:
-            last = max(last, session.dispose())
-        try:
-            await self._announcement.withdraw(last)
-        except (ConnectionFailedException, RequestTimeoutException) as error:
-            logger.debug("Closing %s without the broker: %s", self.connection_id, error)
+        delivered = [session.dispose(session.failure) for session in sessions]
+        return max([-1, *delivered])
 
-    async def _end_sessions(self, sessions: list[ActiveMQSession]) -> None:
+    async def _end(self, sessions: list[ActiveMQSession]) -> None:
+        self._tasks.cancel()
         for session in sessions:
-            session.dispose()
-        await self._end_tasks(sessions)
-        self._sessions.clear()
-        self.consumers.clear()
-
-    async def _end_tasks(self, sessions: list[ActiveMQSession]) -> None:
-        for session in sessions:
+            session.dispose(session.failure)
             await session.end_tasks()
-
-    def _spawn(self, function: Callable[..., Any], *args: Any) -> None:
-        self._tasks = [task for task in self._tasks if not task.done]
-        self._tasks.append(
-            spawn(function, *args, name=f"pyjms {self.connection_id} {function.__name__}")
-        )
+        await self.transport.stop()
+        await self._tasks.wait()
+        self._sessions.clear()
+        self._failed_sessions.clear()
+        self.consumers.clear()
 
     def check_open(self) -> None:
         """Refuse calls on a connection that is closed or dead.

@@ -162,7 +162,7 @@ class ActiveMQMessageConsumer(api.MessageConsumer):
             suppress_duplicate(self, dispatch)
             return
         if not self.session.is_started:
-            self.session.warn_about_unstarted()
+            self.session.unstarted.message_came()
         self.take_in(dispatch)
 
     def take_in(self, dispatch: MessageDispatch) -> None:
@@ -208,7 +208,7 @@ class ActiveMQMessageConsumer(api.MessageConsumer):
         """Start the timer of optimized acknowledgement, if there is to be one."""
         interval = self.session.connection.options.optimized_ack_scheduled_ack_interval
         if interval > 0 and isinstance(self.ledger, RangeLedger):
-            self.session.spawn(self._acknowledge_regularly, self.ledger, interval)
+            self.session.tasks.spawn(self._acknowledge_regularly, self.ledger, interval)
 
     def next_dispatch(self) -> MessageDispatch | None:
         """Take the next message that may be handed out, for the session's own listener."""

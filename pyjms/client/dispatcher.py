@@ -60,12 +60,17 @@ class ListenerDispatcher:
                 self._idle = anyio.Event()
             await self._idle.wait()
 
-    async def close(self) -> None:
-        """Call no listener any more, and wait for the running one; not inside it."""
+    def stop_soon(self) -> None:
+        """Call no listener any more after the running one."""
         self._stopped = True
         self._ready.clear()
         self._awake.set()
+
+    async def abort(self) -> None:
+        """End the task; a listener that still runs is cancelled, but never the caller's own."""
+        self.stop_soon()
         if self._task is not None and not self.is_own_call:
+            self._task.cancel()
             await self._task.wait()
 
     async def _run(self) -> None:

@@ -75,7 +75,7 @@ class Redeliverer:
 
     def _later(self, function: Callable[..., Awaitable[None]], *args: object) -> None:
         self._timers = [timer for timer in self._timers if not timer.done]
-        self._timers.append(self._consumer.session.spawn(function, *args))
+        self._timers.append(self._consumer.session.tasks.spawn(function, *args))
 
     async def _resume(self, delay: float) -> None:
         await _clock.sleep(delay)

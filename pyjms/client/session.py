@@ -8,11 +8,11 @@ rolled back or recovered is all that its consumers handed out, closed ones inclu
 from __future__ import annotations
 
 import itertools
-from collections.abc import Awaitable, Callable
+import logging
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from pyjms import _clock
-from pyjms._wakeup import BackgroundTask, spawn
+import anyio
+
 from pyjms.client.browser import ActiveMQQueueBrowser, BrowsingConsumer
 from pyjms.client.consumer import ActiveMQMessageConsumer
 from pyjms.client.consumer_options import check_destination, consumer_info, selector_of
@@ -20,9 +20,16 @@ from pyjms.client.dispatcher import ListenerDispatcher
 from pyjms.client.members import SessionMembers
 from pyjms.client.producer import ActiveMQMessageProducer
 from pyjms.client.session_acks import SessionAcks
+from pyjms.client.tasks import OwnedTasks
 from pyjms.client.transaction import LocalTransaction
+from pyjms.client.unstarted import UnstartedWarning
 from pyjms.enums import AcknowledgeMode
-from pyjms.errors import IllegalStateException, InvalidDestinationException, JMSException
+from pyjms.errors import (
+    ConnectionFailedException,
+    IllegalStateException,
+    InvalidDestinationException,
+    JMSException,
+)
 from pyjms.jms import api
 from pyjms.jms.api import MessageListener
 from pyjms.jms.bodies import BytesMessage, MapMessage, ObjectMessage, StreamMessage, TextMessage
@@ -40,6 +47,8 @@ if TYPE_CHECKING:
     from pyjms.client.connection import ActiveMQConnection
 
 __all__ = ["ActiveMQSession"]
+
+logger = logging.getLogger(__name__)
 
 _C = TypeVar("_C", bound=ActiveMQMessageConsumer)
 
@@ -70,9 +79,10 @@ class ActiveMQSession(api.Session):
         self.members = SessionMembers(connection)
         self._consumer_numbers = itertools.count(1)
         self._producer_numbers = itertools.count(1)
-        self._tasks: list[BackgroundTask] = []
-        self._made_at = _clock.now()
-        self._warned = options.warn_about_unstarted_connection_timeout <= 0
+        self.tasks = OwnedTasks(session_id)
+        self.unstarted = UnstartedWarning(
+            connection.connection_id, options.warn_about_unstarted_connection_timeout
+        )
 
     # --- what it is
 
@@ -319,20 +329,12 @@ class ActiveMQSession(api.Session):
         """Whether the session itself has a listener: its consumers' are not called."""
         return self._listener is not None
 
-    def warn_about_unstarted(self) -> None:
-        """Log once that messages come and the connection was not started. (N7)"""
-        waited = _clock.now() - self._made_at
-        if not self._warned and (
-            waited > self.connection.options.warn_about_unstarted_connection_timeout
-        ):
-            self._warned = True
-            self.connection.warn_about_unstarted()
-
     # --- life
 
     def start(self) -> None:
         """Let messages flow."""
-        self.is_started = self._warned = True
+        self.is_started = True
+        self.unstarted.cancel()
         self._update_flow()
 
     async def stop(self) -> None:
@@ -342,39 +344,38 @@ class ActiveMQSession(api.Session):
         await self.dispatcher.wait_idle()
 
     async def close(self) -> None:
+        """Close it and all it made; waits for its running listener, unless that is the caller.
+
+        An open transaction is rolled back. When cancelled meanwhile, the listener is too.
+        """
         if self.is_closed:
             return
         self.is_closed = True
-        await self.stop()
         try:
+            await self.stop()
             await self.transaction.rollback()
+        except ConnectionFailedException as error:
+            logger.debug("Closing %s without the broker: %s", self.session_id, error)
         finally:
             last = self.dispose()
             self.connection.session_closed(self)
             self.connection.oneway_if_open(RemoveInfo(self.session_id, last))
-            await self.end_tasks()
+            with anyio.CancelScope(shield=True):
+                await self.end_tasks()
 
     def dispose(self, failure: JMSException | None = None) -> int:
         """End it on this side; return the last sequence number that was handed out."""
         self.is_closed = True
         self.is_started = False
         self.failure = failure
+        self.dispatcher.stop_soon()
+        self.tasks.cancel()
         return self.members.dispose(failure)
 
     async def end_tasks(self) -> None:
-        """Cancel and await what runs in the background."""
-        await self.dispatcher.close()
-        for task in self._tasks:
-            task.cancel()
-        for task in self._tasks:
-            await task.wait()
-
-    def spawn(self, function: Callable[..., Awaitable[Any]], *args: Any) -> BackgroundTask:
-        """Start a task that ends with the session at the latest."""
-        self._tasks = [task for task in self._tasks if not task.done]
-        task = spawn(function, *args, name=f"pyjms {self.session_id} {function.__name__}")
-        self._tasks.append(task)
-        return task
+        """Await what `dispose` has ended; cancels a listener that still runs."""
+        await self.dispatcher.abort()
+        await self.tasks.wait()
 
     def check_open(self) -> None:
         """Refuse calls on a closed session.

@@ -21,7 +21,7 @@ from pyjms import _clock
 from pyjms._wakeup import LoopHandle
 from pyjms.errors import IllegalStateException
 
-__all__ = ["Worker", "call_in_worker", "current_worker"]
+__all__ = ["Worker", "call_in_worker", "calls_in_flight", "current_worker"]
 
 logger = logging.getLogger(__name__)
 
@@ -46,16 +46,32 @@ async def call_in_worker(function: Callable[..., T], *args: Any) -> T:
     return await worker.run(function, *args)
 
 
-class _Call:
-    __slots__ = ("args", "context", "done", "error", "function", "result")
+_in_flight: set[_Call] = set()
 
-    def __init__(self, function: Callable[..., Any], args: tuple[Any, ...]) -> None:
+
+def calls_in_flight() -> int:
+    """How many calls of this loop threads are busy with; a virtual clock waits for them."""
+    return sum(call.loop.is_current() for call in tuple(_in_flight))
+
+
+class _Call:
+    __slots__ = ("args", "context", "done", "error", "function", "loop", "result")
+
+    def __init__(
+        self, function: Callable[..., Any], args: tuple[Any, ...], loop: LoopHandle
+    ) -> None:
+        self.loop = loop
         self.function = function
         self.args = args
         self.context: Context = copy_context()
         self.done = anyio.Event()
         self.result: Any = None
         self.error: BaseException | None = None
+
+    def finish(self) -> None:
+        """Tell the task that waits, on its loop."""
+        _in_flight.discard(self)
+        self.done.set()
 
     def run(self) -> None:
         try:
@@ -83,8 +99,9 @@ class Worker:
         if self._thread is None:
             self._thread = threading.Thread(target=self._work, name=self.name, daemon=True)
             self._thread.start()
-        call = _Call(function, args)
+        call = _Call(function, args, self._loop)
         self.busy = True
+        _in_flight.add(call)
         self._calls.put(call)
         await call.done.wait()
         self.busy = False
@@ -122,7 +139,8 @@ class Worker:
     def _work(self) -> None:
         while (call := self._calls.get()) is not None:
             call.run()
-            if not self._tell(call.done.set):
+            if not self._tell(call.finish):
+                _in_flight.discard(call)
                 return
             del call  # a waiting thread must not keep the last message alive
         self._tell(self._ended.set)

@@ -17,6 +17,7 @@ from anyio.lowlevel import checkpoint
 
 from pyjms import _clock
 from pyjms._wakeup import BackgroundTask, spawn
+from pyjms.listener.workers import calls_in_flight
 
 __all__ = ["VirtualClock"]
 
@@ -24,14 +25,17 @@ _SETTLE_ROUNDS = 20
 _PROBE = 0.001
 """Turns given to the other tasks before asking "all blocked?", and how long to ask (seconds):
 asked too early, anyio on asyncio would ask again only after 0.1 s."""
+_THREAD_ROUNDS = 50
+_THREAD_PAUSE = 0.001
+"""A handler's thread that takes longer than this looks blocked, and time goes on without it."""
 
 
 class VirtualClock:
     """Time for tests: `async with VirtualClock() as clock:` puts it in force.
 
     `await clock.advance(seconds)` turns it. With `autojump=True` it turns itself to the
-    next deadline whenever all tasks are blocked; work in other threads or on sockets
-    looks like that too, so use autojump for what stays on the loop.
+    next deadline whenever all tasks are blocked. It gives handlers in threads 50 ms of real
+    time; work on sockets looks blocked at once, so use autojump for what stays on the loop.
     """
 
     def __init__(
@@ -113,9 +117,19 @@ class VirtualClock:
         while True:
             for _ in range(_SETTLE_ROUNDS):
                 await checkpoint()
-            with anyio.move_on_after(_PROBE):
+            with anyio.move_on_after(_PROBE) as probe:
                 await anyio.wait_all_tasks_blocked()
+            if not probe.cancelled_caught and not await self._threads_worked():
                 return
+
+    async def _threads_worked(self) -> bool:
+        """Give handlers in threads a moment of real time; return whether one ended."""
+        before = calls_in_flight()
+        for _ in range(_THREAD_ROUNDS if before else 0):
+            await anyio.sleep(_THREAD_PAUSE)
+            if calls_in_flight() != before:
+                return True
+        return False
 
     async def __aenter__(self) -> VirtualClock:
         self._replaced = _clock.install(self)

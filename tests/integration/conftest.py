@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
@@ -12,11 +13,14 @@ from pathlib import Path
 import pytest
 
 JARS = Path("/usr/share/java")
-NAMES = """activemq-client activemq-broker activemq-kahadb-store activemq-openwire-legacy
-activemq-protobuf activemq-jaas geronimo-jms_1.1_spec geronimo-j2ee-management-1.1-spec
-geronimo-jta-1.2-spec hawtbuf slf4j-api slf4j-simple spring3-aop spring3-beans spring3-context
-spring3-core spring3-expression spring3-jms spring3-messaging spring3-transaction commons-logging
-xbean-spring jackson-core jackson-databind jackson-annotations""".split()
+NAMES = (
+    *("activemq-client", "activemq-broker", "activemq-kahadb-store", "activemq-openwire-legacy"),
+    *("activemq-protobuf", "activemq-jaas", "geronimo-jms_1.1_spec", "geronimo-jta-1.2-spec"),
+    *("geronimo-j2ee-management-1.1-spec", "hawtbuf", "slf4j-api", "slf4j-simple"),
+    *("spring3-aop", "spring3-beans", "spring3-context", "spring3-core", "spring3-expression"),
+    *("spring3-jms", "spring3-messaging", "spring3-transaction", "commons-logging"),
+    *("xbean-spring", "jackson-core", "jackson-databind", "jackson-annotations"),
+)
 QUIET = (
     "-Xshare:auto",
     "-XX:TieredStopAtLevel=1",
@@ -42,7 +46,7 @@ def java_program(tmp_path_factory: pytest.TempPathFactory) -> JavaProgram:
     def build(sources: Path) -> list[str]:
         classes = tmp_path_factory.mktemp("classes")
         files = sorted(str(file) for file in sources.glob("*.java"))
-        build = ["javac", "-nowarn", "-Xlint:none", "-encoding", "UTF-8", "-cp", class_path]
+        build = ["javac", "-nowarn", "-XDsuppressNotes", "-encoding", "UTF-8", "-cp", class_path]
         subprocess.run([*build, "-d", str(classes), *files], check=True)
         return ["java", *QUIET, "-cp", f"{classes}:{class_path}"]
 
@@ -83,11 +87,31 @@ def process() -> Callable[..., object]:
 
 
 @pytest.fixture(scope="session")
+def real_broker(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[str]:
+    """The URL of an ActiveMQ 5.17.2 with its defaults, or what `PYJMS_ACTIVEMQ_URL` says."""
+    given = os.environ.get("PYJMS_ACTIVEMQ_URL")
+    if given:
+        yield given
+        return
+    java_program: JavaProgram = request.getfixturevalue("java_program")
+    program = java_program(Path(__file__).with_name("activemq") / "program")
+    folder = tmp_path_factory.mktemp("activemq")
+    with started([*program, "RealBroker", str(folder / "data")], folder / "log") as child:
+        assert child.stdout is not None
+        line = child.stdout.readline()
+        assert "accepts connections at" in line, (folder / "log").read_text(encoding="utf-8")
+        yield line.split()[-1].replace("localhost", "127.0.0.1")
+        assert child.poll() is None, (folder / "log").read_text(encoding="utf-8")
+
+
+@pytest.fixture(scope="session")
 def our_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The URL of `pyjms broker start`, in a process of its own."""
-    command = [sys.executable, "-m", "pyjms.cli.main", "broker", "start", "--ephemeral"]
+    command = [sys.executable, "-m", "broker", "--ephemeral", "--openwire", "127.0.0.1:0"]
     log = tmp_path_factory.mktemp("broker") / "log"
-    with started([*command, "--openwire", "127.0.0.1:0"], log) as child:
+    with started(command, log) as child:
         assert child.stdout is not None
         line = child.stdout.readline()
         assert "accepts connections at" in line, log.read_text(encoding="utf-8")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pyjms.errors import XAException
+from pyjms.errors import IllegalStateException, XAException
 from pyjms.jms.destination import Queue
 from pyjms.wire.openwire.commands import (
     DataArrayResponse,
@@ -33,8 +33,13 @@ async def test_two_phases_one_phase_recover_and_forget(connect, test_broker) -> 
     assert answer.result == 3
     with pytest.raises(XAException, match=r"xaErrorCode:-4$"):
         await client.transaction(TransactionType.COMMIT_TWO_PHASE, empty)
+    unprepared = XATransactionId(4660, bytes([1, 2, 6]), b"\x09")
+    await client.transaction(TransactionType.BEGIN, unprepared)
     with pytest.raises(XAException, match=r"xaErrorCode:-6$"):
-        await client.transaction(TransactionType.COMMIT_TWO_PHASE, xid)
+        await client.transaction(TransactionType.COMMIT_TWO_PHASE, unprepared)
+    for over in (empty, unprepared):
+        with pytest.raises(IllegalStateException, match="previously returned XA_RDONLY: XID:"):
+            await client.transaction(TransactionType.PREPARE, over)
     answer = await client.transaction(TransactionType.PREPARE, xid)
     assert isinstance(answer, IntegerResponse)
     assert answer.result == 0

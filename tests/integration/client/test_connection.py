@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import socket
 from typing import Any
 
 import anyio
@@ -365,3 +366,29 @@ async def test_messages_on_an_unstarted_connection_are_warned_of_once(
     warnings = [r for r in caplog.records if "not yet started" in r.getMessage()]
     assert len(warnings) == 1
     assert str(connection.connection_id) in warnings[0].getMessage()
+
+
+async def test_nobody_there_is_said_with_the_url() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        port = taken.getsockname()[1]
+    factory = ConnectionFactory(f"tcp://127.0.0.1:{port}")
+    with pytest.raises(ConnectionFailedException, match=f"Could not connect to broker URL.*{port}"):
+        await factory.create_connection()
+
+
+async def test_the_same_over_tcp() -> None:
+    async with EmbeddedTestBroker() as broker:
+        factory = ConnectionFactory(await broker.tcp_url())
+        async with await factory.create_connection() as connection:
+            await connection.start()
+            session = await connection.create_session(True)
+            producer = await session.create_producer(Queue("q"))
+            consumer = await session.create_consumer(Queue("q"))
+            for number in range(500):
+                await producer.send(session.create_text_message(str(number)))
+            await session.commit()
+            got = [(await consumer.receive(5)).text for _ in range(500)]
+            assert got == [str(n) for n in range(500)]
+            await session.commit()
+            await broker.drained("q")

@@ -7,6 +7,12 @@ from typing import Any
 import anyio
 import pytest
 
+from broker.policy.dead_letter import SharedDeadLetterStrategy
+from broker.policy.entry import PolicyEntry
+from broker.policy.map import PolicyMap
+from broker.service import BrokerService
+from broker.testing import EmbeddedTestBroker
+from pyjms.client.factory import ConnectionFactory
 from pyjms.client.redelivery import RedeliveryPolicy
 from pyjms.enums import AcknowledgeMode, DeliveryMode
 from pyjms.jms.destination import Queue, Topic
@@ -237,6 +243,32 @@ async def test_a_batch_is_poisoned_as_a_whole(client: Any, how: str) -> None:
 
 
 @pytest.mark.fact("jms-api 10.7")
+async def test_poisoned_non_persistent_messages_are_kept_if_the_policy_says_so(
+    clock: Any,
+) -> None:
+    strategy = SharedDeadLetterStrategy(process_non_persistent=True)
+    policies = PolicyMap([PolicyEntry(destination=Queue(">"), dead_letter_strategy=strategy)])
+    service = BrokerService("keeping", persistent=False, policies=policies)
+    async with EmbeddedTestBroker(service) as broker:
+        factory = ConnectionFactory(broker.url)
+        factory.redelivery_policy.maximum_redeliveries = 0
+        async with await factory.create_connection() as connection:
+            await connection.start()
+            session = await connection.create_session(True)
+            producer = await session.create_producer(Queue("q"))
+            await producer.send(
+                session.create_text_message("x"), delivery_mode=DeliveryMode.NON_PERSISTENT
+            )
+            await session.commit()
+            await (await session.create_consumer(Queue("q"))).receive(1)
+            await session.rollback()
+            dlq = await session.create_consumer(Queue("ActiveMQ.DLQ"))
+            dead = await dlq.receive(1)
+            assert dead.delivery_mode == DeliveryMode.PERSISTENT
+            assert dead.properties["originalDeliveryMode"] == "NON_PERSISTENT"
+
+
+@pytest.mark.fact("jms-api 10.7")
 async def test_poisoned_non_persistent_messages_are_dropped(client: Any) -> None:
     await client.send("q", "x", delivery_mode=DeliveryMode.NON_PERSISTENT)
     connection = await client.connect()
@@ -263,9 +295,10 @@ async def test_closing_a_session_with_an_open_transaction_is_a_failed_delivery(
     assert await client.left("ActiveMQ.DLQ") == ["x"]
 
 
-@pytest.mark.fact("activemq-broker R5")
+@pytest.mark.parametrize("checks", [True, False])
+@pytest.mark.fact("activemq-broker R0", "activemq-broker R5")
 async def test_a_transacted_consumer_refuses_what_has_come_too_often_already(
-    client: Any,
+    client: Any, checks: bool
 ) -> None:
     await client.send("q", "x", "y")
     for _ in range(3):
@@ -274,8 +307,12 @@ async def test_a_transacted_consumer_refuses_what_has_come_too_often_already(
         await session.connection.close()
     connection = await client.connect()
     connection.redelivery_policy.maximum_redeliveries = 2
+    connection.redelivery_policy.pre_dispatch_check = checks
     checking = await client.session(TRANSACTED, connection=connection)
     consumer = await checking.create_consumer(Queue("q"))
+    if not checks:
+        assert client.delivery(await consumer.receive(1)) == "x#4*"
+        return
     assert client.text(await consumer.receive(1)) == "y"
     (dead,) = await client.take("ActiveMQ.DLQ")
     assert client.text(dead) == "x"

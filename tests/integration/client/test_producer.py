@@ -7,10 +7,18 @@ from typing import Any
 import anyio
 import pytest
 
+from broker.service import BrokerService
+from broker.testing import EmbeddedTestBroker
+from pyjms.client.factory import ConnectionFactory
 from pyjms.enums import AcknowledgeMode, DeliveryMode
 from pyjms.errors import (
+    DestinationDoesNotExistException,
     IllegalStateException,
     InvalidDestinationException,
+    JMSException,
+    MessageFormatException,
+    MessageNotWriteableException,
+    ResourceAllocationException,
     UnsupportedOperationException,
 )
 from pyjms.jms.bodies import MapMessage, TextMessage
@@ -146,7 +154,7 @@ async def test_expiration_counts_from_the_send_not_from_the_commit(client: Any, 
     assert message.expiration == 0
 
 
-@pytest.mark.fact("jms-api 3.8")
+@pytest.mark.fact("jms-api 3.8", "jms-api 13/InvalidDestinationException")
 async def test_a_deleted_temporary_destination_is_refused_by_every_client(client: Any) -> None:
     session = await client.session()
     other = await client.session()
@@ -163,12 +171,17 @@ async def test_a_deleted_temporary_destination_is_refused_by_every_client(client
             InvalidDestinationException, match="Cannot publish to a deleted Destination"
         ):
             await producer.send(TextMessage("x"), destination=temporary)
-    from pyjms.errors import DestinationDoesNotExistException, JMSException
-
     unaware = await blind.create_producer()
     with pytest.raises(DestinationDoesNotExistException) as refusal:
         await unaware.send(TextMessage("x"), destination=temporary)
     assert type(refusal.value).__mro__[1] is JMSException
+    with pytest.raises(InvalidDestinationException, match="from another Connection"):
+        await other.create_consumer(await session.create_temporary_queue())
+    with pytest.raises(InvalidDestinationException, match="null"):
+        await other.create_consumer(None)
+    named = await client.session(client_id="me")
+    with pytest.raises(InvalidDestinationException):
+        await named.unsubscribe("unknown")
 
 
 @pytest.mark.fact("jms-api 3.9")
@@ -225,8 +238,6 @@ async def test_a_received_message_can_be_sent_on(client: Any) -> None:
 
 
 async def test_without_copy_a_sent_message_becomes_read_only(client: Any) -> None:
-    from pyjms.errors import MessageNotWriteableException
-
     session = await client.session(copy_message_on_send=False)
     producer = await session.create_producer(Queue("q"))
     message = session.create_text_message("x")
@@ -266,3 +277,39 @@ async def test_a_tight_loop_of_sends_lets_others_run(client: Any) -> None:
             await producer.send(session.create_text_message("x" * 1000))
         stop = True
     assert turns >= 5
+
+
+async def test_compression_timestamps_and_containers_follow_the_options(client: Any) -> None:
+    session = await client.session(
+        use_compression=True, disable_time_stamps_by_default=True, nested_map_and_list_enabled=False
+    )
+    producer = await session.create_producer(Queue("q"))
+    await producer.send(session.create_text_message("x" * 10_000))
+    await client.settle()
+    (reference,) = client.broker.service.region_broker.destinations()[Queue("q")].browse()
+    assert reference.message.compressed
+    assert len(reference.message.content) < 1000
+    (message,) = await client.take("q")
+    assert (message.text, message.timestamp) == ("x" * 10_000, 0)
+    nested = session.create_map_message()
+    nested.set_object("list", [1, 2])
+    with pytest.raises(MessageFormatException):
+        await producer.send(nested)
+    plain = await (await client.session()).create_producer(Queue("q"))
+    await plain.send(nested)
+
+
+@pytest.mark.fact("jms-api 13/ResourceAllocationException")
+async def test_a_full_destination_that_fails_sends_is_a_resource_error(clock: Any) -> None:
+    service = BrokerService(
+        "small", persistent=False, memory_limit=20_000, send_fail_if_no_space=True
+    )
+    async with (
+        EmbeddedTestBroker(service) as broker,
+        await ConnectionFactory(broker.url).create_connection() as connection,
+    ):
+        session = await connection.create_session()
+        producer = await session.create_producer(Queue("q"))
+        with pytest.raises(ResourceAllocationException):
+            for _ in range(40):
+                await producer.send(session.create_text_message("x" * 1000))

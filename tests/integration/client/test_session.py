@@ -40,12 +40,14 @@ async def test_auto_acknowledges_when_receive_returns_and_when_the_listener_has_
     dequeued_during_call: list[int] = []
 
     async def listener(message: Message) -> None:
+        assert len(consumer.ledger.delivered) == 1, "only one could be redelivered after a crash"
         await client.settle()
         dequeued_during_call.append(client.broker.queue_statistics("q").dequeues)
 
     await consumer.set_message_listener(listener)
     await client.broker.drained("q")
     assert dequeued_during_call == [1, 2]
+    assert consumer.ledger.delivered == []
 
 
 @pytest.mark.fact("jms-api 2.3", "activemq-broker A4")
@@ -443,3 +445,102 @@ async def test_unsubscribe_wants_a_known_name_that_is_not_in_use(client: Any) ->
     await session.unsubscribe("name")
     with pytest.raises(InvalidDestinationException):
         await session.unsubscribe("name")
+
+
+@pytest.mark.parametrize("what", ["session", "connection"])
+async def test_a_cancelled_close_cancels_a_listener_that_does_not_end(
+    client: Any, what: str
+) -> None:
+    await client.send("q", "1")
+    connection = await client.connect()
+    session = await client.session(connection=connection)
+    consumer = await session.create_consumer(Queue("q"))
+    called = anyio.Event()
+    ended: list[str] = []
+
+    async def listener(message: Message) -> None:
+        called.set()
+        try:
+            await anyio.sleep_forever()
+        finally:
+            ended.append("cancelled")
+
+    await consumer.set_message_listener(listener)
+    await called.wait()
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon({"session": session, "connection": connection}[what].close)
+        await client.settle()
+        assert ended == []
+        tasks.cancel_scope.cancel()
+    assert ended == ["cancelled"]
+    with pytest.raises(IllegalStateException):
+        session.create_message()
+
+
+async def test_a_listener_may_close_its_connection_after_that_has_failed(client: Any) -> None:
+    await client.send("q", "1")
+    connection = await client.connect()
+    session = await client.session(connection=connection)
+    consumer = await session.create_consumer(Queue("q"))
+    called, broken, closed = anyio.Event(), anyio.Event(), anyio.Event()
+
+    async def listener(message: Message) -> None:
+        called.set()
+        await broken.wait()
+        await connection.close()
+        closed.set()
+
+    await consumer.set_message_listener(listener)
+    await called.wait()
+    await client.broker.stop()
+    broken.set()
+    await closed.wait()
+
+
+async def test_long_runs_of_messages_let_other_tasks_run(client: Any) -> None:
+    texts = [str(n) for n in range(600)]
+    await client.send("q", *texts)
+    await client.send("r", *texts)
+    session = await client.session()
+    consumer = await session.create_consumer(Queue("q"))
+    await client.settle()
+    turns = 0
+
+    async def other() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await anyio.lowlevel.checkpoint()
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(other)
+        got = [client.text(await consumer.receive(1)) for _ in texts]
+        after_receive = turns
+        listening = await (await client.session()).create_consumer(Queue("r"))
+        seen: list[str | None] = []
+        await listening.set_message_listener(lambda m: seen.append(client.text(m)))
+        await client.broker.drained("r")
+        tasks.cancel_scope.cancel()
+    assert got == seen == texts
+    assert after_receive >= 2
+    assert turns - after_receive >= 600 // 32
+
+
+async def test_each_kind_of_message_is_made_by_the_session(client: Any) -> None:
+    session = await client.session()
+    made = [
+        session.create_message(),
+        session.create_text_message("t"),
+        session.create_bytes_message(b"b"),
+        session.create_map_message(),
+        session.create_stream_message(),
+        session.create_object_message(b"o"),
+    ]
+    producer = await session.create_producer(Queue("q"))
+    for message in made:
+        await producer.send(message)
+    received = await client.take("q")
+    assert [type(m) for m in received] == [type(m) for m in made]
+    assert received[1].text == "t"
+    assert received[2].data == b"b"
+    assert received[5].data == b"o"

@@ -6,6 +6,11 @@ from typing import Any
 
 import pytest
 
+from broker.policy.entry import PolicyEntry
+from broker.policy.map import PolicyMap
+from broker.service import BrokerService
+from broker.testing import EmbeddedTestBroker
+from pyjms.client.factory import ConnectionFactory
 from pyjms.enums import AcknowledgeMode
 from pyjms.errors import IllegalStateException, InvalidDestinationException, JMSException
 from pyjms.jms.destination import Queue
@@ -125,3 +130,20 @@ async def test_a_browser_left_half_way_ends_with_its_session(client: Any) -> Non
     await session.close()
     await browser.close()
     assert await client.left("q") == ["1", "2", "3"]
+
+
+@pytest.mark.fact("jms-api 9.2")
+async def test_a_policy_entry_limits_browsers_to_a_page(clock: Any) -> None:
+    policies = PolicyMap([PolicyEntry(destination=Queue(">"))])
+    service = BrokerService("paged", persistent=False, policies=policies)
+    async with (
+        EmbeddedTestBroker(service) as broker,
+        await ConnectionFactory(broker.url).create_connection() as connection,
+    ):
+        await connection.start()
+        session = await connection.create_session()
+        producer = await session.create_producer(Queue("q"))
+        for number in range(700):
+            await producer.send(session.create_text_message(str(number)))
+        browser = await session.create_browser(Queue("q"))
+        assert len([m async for m in browser]) == 400

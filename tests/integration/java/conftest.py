@@ -26,10 +26,13 @@ class JavaError(Exception):
 class Java:
     """One JVM with the client; each call is one scenario of `Probe`, on connections of its own."""
 
-    def __init__(self, child: subprocess.Popen[str], url: str, command: list[str]) -> None:
+    def __init__(
+        self, child: subprocess.Popen[str], url: str, command: list[str], *, ours: bool
+    ) -> None:
         self.child = child
         self.url = url
         self.command = command
+        self.ours = ours
 
     def __call__(self, scenario: str, *arguments: object, options: str = "") -> Any:
         """Run it to its end and give what it found; `options` follow the URL's `?`."""
@@ -52,24 +55,34 @@ class Java:
 
 @pytest.fixture(scope="session")
 def java_command(java_program: Callable[[Path], list[str]]) -> list[str]:
+    """The start of a command line: `Probe`, to be followed by scenario, URL and arguments."""
     return [*java_program(PROGRAM), "Probe"]
 
 
 @pytest.fixture(scope="session")
-def java(
+def jvm(
     java_command: list[str],
-    our_broker: str,
     process: Callable[..., AbstractContextManager[subprocess.Popen[str]]],
     tmp_path_factory: pytest.TempPathFactory,
-) -> Iterator[Java]:
+) -> Iterator[subprocess.Popen[str]]:
     log = tmp_path_factory.mktemp("java") / "log"
     with process([*java_command, "serve"], log) as child:
         assert child.stdout is not None
         assert json.loads(child.stdout.readline()) == "ready", log.read_text(encoding="utf-8")
-        yield Java(child, our_broker, java_command)
+        yield child
+
+
+@pytest.fixture(params=["pyjms", "activemq"])
+def java(
+    request: pytest.FixtureRequest, jvm: subprocess.Popen[str], java_command: list[str]
+) -> Java:
+    """The client at our broker, and at ActiveMQ: both must answer alike."""
+    ours = request.param == "pyjms"
+    url = request.getfixturevalue("our_broker" if ours else "real_broker")
+    return Java(jvm, url, java_command, ours=ours)
 
 
 @pytest.fixture
 def name(request: pytest.FixtureRequest) -> str:
     """A destination name that no other test uses."""
-    return "".join(c if c.isalnum() else "-" for c in request.node.name)
+    return "".join(c if c.isalnum() else "-" for c in request.node.name).strip("-")

@@ -138,7 +138,7 @@ final class Messages {
         }
     }
 
-    /** One value of each type that bodies can have. */
+    /** One value of each type that bodies can have, by names in their order. */
     private static Map<String, Object> values() {
         Map<String, Object> values = new TreeMap<>();
         values.put("a-boolean", true);

@@ -34,6 +34,11 @@ final class Sessions {
         scenarios.put("prefetch-one", (url, a) -> Probe.connected(url, c -> prefetchOne(c, a.get(0))));
         scenarios.put("bulk", (url, a) -> Probe.connected(url, c -> bulk(c, a.get(0), Integer.parseInt(a.get(1)))));
         scenarios.put("hold", (url, a) -> hold(url, a.get(0)));
+        scenarios.put("send-texts", (url, a) -> Probe.connected(url, c -> {
+            Session session = Probe.auto(c);
+            Probe.send(session, session.createQueue(a.get(0)), a.subList(1, a.size()).toArray(new String[0]));
+            return null;
+        }));
         scenarios.put("deliveries", (url, a) -> Probe.connected(url, c -> {
             Session session = Probe.auto(c);
             return Probe.deliveries(session.createConsumer(session.createQueue(a.get(0))), Integer.parseInt(a.get(1)));
