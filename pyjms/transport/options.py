@@ -32,6 +32,8 @@ __all__ = [
 
 logger = logging.getLogger(__name__)
 
+_SMALLEST_CACHE = 100
+
 Options = Mapping[str, tuple[str, Callable[[str], object]]]
 """URL name -> (attribute, reader of the text)."""
 
@@ -85,6 +87,14 @@ def _duration(text: str) -> float:
     return int(text) / 1000
 
 
+def _cache_size(text: str) -> int:
+    """What both ends keep room for; ActiveMQ 5.17 hangs over fewer values than it spares."""
+    size = int(text)
+    if 0 < size < _SMALLEST_CACHE:
+        raise ValueError(f"write 0 or at least {_SMALLEST_CACHE}: ActiveMQ hangs with less")
+    return size
+
+
 def _wire_format_name(text: str) -> str:
     if text.lower() not in {"default", "openwire"}:
         raise could_not_create(f"Could not create wire format factory for: {text}")
@@ -115,7 +125,7 @@ TCP: Options = {
 WIRE_FORMAT: Options = {
     "version": ("version", integer),
     "cacheEnabled": ("cache_enabled", boolean),
-    "cacheSize": ("cache_size", integer),
+    "cacheSize": ("cache_size", _cache_size),
     "tightEncodingEnabled": ("tight_encoding_enabled", boolean),
     "tcpNoDelayEnabled": ("tcp_no_delay_enabled", boolean),
     "stackTraceEnabled": ("stack_trace_enabled", boolean),

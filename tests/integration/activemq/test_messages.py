@@ -38,7 +38,7 @@ WIRE = [
         for tight in ("true", "false")
         for cache in ("true", "false")
     ),
-    "wireFormat.tightEncodingEnabled=true&wireFormat.cacheEnabled=true&wireFormat.cacheSize=64",
+    "wireFormat.tightEncodingEnabled=true&wireFormat.cacheEnabled=true&wireFormat.cacheSize=100",
     "wireFormat.version=1",
     "wireFormat.version=6&wireFormat.tightEncodingEnabled=true",
     "wireFormat.version=11",

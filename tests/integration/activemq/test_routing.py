@@ -97,7 +97,6 @@ async def test_expired_messages_are_dead_letters(connect: Any, name: str) -> Non
     letter = await dead.receive(5)
     assert letter.original_destination == Queue(name)
     assert letter.expiration == 0
-    assert letter.properties["originalExpiration"] == brief.expiration
     cause = f"java.lang.Throwable: Message Expired. Expiration:{brief.expiration}"
     assert letter.properties["dlqDeliveryFailureCause"] == cause
 
@@ -155,7 +154,7 @@ async def test_another_connection_hears_that_a_temporary_queue_is_gone(connect: 
     with pytest.raises(InvalidDestinationException, match="from another Connection"):
         await session.create_consumer(temporary)
     await owner.close()
-    with pytest.raises(JMSException, match="temp-queue://|deleted"):
+    with pytest.raises(JMSException, match=r"temp-queue://|deleted"):
         for _ in range(100):  # until the advisory or the broker says so
             await send(session, temporary, "gone")
 

@@ -514,6 +514,8 @@ async def test_long_runs_of_messages_let_other_tasks_run(client: Any) -> None:
 
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(other)
+        await client.settle()
+        before = turns
         got = [client.text(await consumer.receive(1)) for _ in texts]
         after_receive = turns
         listening = await (await client.session()).create_consumer(Queue("r"))
@@ -522,7 +524,7 @@ async def test_long_runs_of_messages_let_other_tasks_run(client: Any) -> None:
         await client.broker.drained("r")
         tasks.cancel_scope.cancel()
     assert got == seen == texts
-    assert after_receive >= 2
+    assert after_receive - before >= 1
     assert turns - after_receive >= 600 // 32
 
 

@@ -48,7 +48,7 @@ def test_tcp_options(query: str, attribute: str, value: object) -> None:
     [
         ("version=9", "version", 9),
         ("cacheEnabled=true", "cache_enabled", True),
-        ("cacheSize=7", "cache_size", 7),
+        ("cacheSize=700", "cache_size", 700),
         ("tightEncodingEnabled=true", "tight_encoding_enabled", True),
         ("tcpNoDelayEnabled=false", "tcp_no_delay_enabled", False),
         ("stackTraceEnabled=false", "stack_trace_enabled", False),
@@ -99,7 +99,10 @@ def test_an_unknown_password_option_is_not_shown() -> None:
     assert "keyStorePassword=***" in str(caught.value)
 
 
-@pytest.mark.parametrize("query", ["keepAlive=yes", "soLinger=abc", "wireFormat.cacheSize=x"])
+@pytest.mark.parametrize(
+    "query",
+    ["keepAlive=yes", "soLinger=abc", "wireFormat.cacheSize=x", "wireFormat.cacheSize=99"],
+)
 def test_values_of_the_wrong_type_are_named(query: str) -> None:
     with pytest.raises(ConfigurationException, match="Invalid value") as caught:
         client(query)

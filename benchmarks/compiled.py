@@ -1,0 +1,144 @@
+"""The hot modules compiled by mypyc, beside the same source interpreted. Run: make compiled.
+
+Copies pyjms and broker to build/compiled, compiles the modules of `MODULES` there, runs
+the codec's and the regions' tests against that tree and prints the rates of both. Exits
+with 1 when the compiler or a test fails; without a C compiler it says so and exits with 0.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import json
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+import time
+from pathlib import Path
+
+from benchmarks import queue
+
+ROOT = Path(__file__).resolve().parent.parent
+TREE = ROOT / "build" / "compiled"
+PARTS = ("pyjms", "broker", "benchmarks", "tests")
+MODULES = (
+    "pyjms/wire/buffer.py",
+    "pyjms/wire/openwire/*.py",
+    "pyjms/wire/openwire/commands/*.py",
+    "broker/region/*.py",
+)
+INTERPRETED = (
+    "pyjms/wire/openwire/__init__.py",
+    "pyjms/wire/openwire/settings.py",  # a dataclass read once a connection
+    "broker/region/__init__.py",
+    "broker/region/destination.py",  # others derive their destination filters from it
+)
+TESTS = (
+    "tests/unit/wire",
+    "tests/unit/region",
+    "tests/unit/transaction",
+    "tests/unit/connector",
+    "tests/integration/broker",
+)
+CASES = ("vm listener", "tcp listener", "vm receive", "tcp receive")
+PROOF = """
+import importlib, sys
+for name in sys.argv[1:]:
+    assert importlib.import_module(name).__file__.endswith((".so", ".pyd")), name
+"""
+
+
+def sources() -> list[str]:
+    """Return the modules to compile, as paths in the tree."""
+    found = {path.relative_to(ROOT).as_posix() for kind in MODULES for path in ROOT.glob(kind)}
+    return sorted(found.difference(INTERPRETED))
+
+
+def c_compiler() -> str | None:
+    """Return the C compiler that extensions of this Python are built with, if it is there."""
+    named = os.environ.get("CC") or sysconfig.get_config_var("CC") or "cc"
+    return shutil.which(named.split()[0])
+
+
+def copy_tree() -> None:
+    shutil.rmtree(TREE, ignore_errors=True)
+    for part in PARTS:
+        shutil.copytree(ROOT / part, TREE / part, ignore=shutil.ignore_patterns("__pycache__"))
+
+
+def compile_tree(modules: list[str]) -> None:
+    command = [sys.executable, "-m", "mypyc", "--strict", *modules]
+    done = subprocess.run(
+        command,
+        cwd=TREE,
+        env={**os.environ, "MYPYC_OPT_LEVEL": "2"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    if done.returncode:
+        sys.exit(f"{done.stdout}\nmypyc failed; its output is above")
+    # only now, since the build reads it otherwise
+    shutil.copy(ROOT / "pyproject.toml", TREE)
+
+
+def run_tests() -> int:
+    environment = {"PYJMS_SHARED": str(ROOT.parent / "shared"), **os.environ}
+    command = [sys.executable, "-m", "pytest", "-q", "--no-header", *TESTS]
+    return subprocess.run(command, cwd=TREE, env=environment).returncode
+
+
+def prove_compiled(modules: list[str]) -> None:
+    """Make sure that the tree's processes really import what was compiled."""
+    names = [name.removesuffix(".py").removesuffix("/__init__") for name in modules]
+    command = [sys.executable, "-c", PROOF, *(name.replace("/", ".") for name in names)]
+    subprocess.run(command, cwd=TREE, check=True)
+
+
+def codec_rates(tree: Path, number: int) -> dict[str, float]:
+    command = [sys.executable, "-m", "benchmarks.codec", "--json", "--number", str(number)]
+    done = subprocess.run(command, cwd=tree, check=True, capture_output=True, text=True)
+    rates: dict[str, float] = json.loads(done.stdout)
+    return rates
+
+
+def print_rates(*, quick: bool) -> None:
+    number = 200 if quick else 5000
+    count, rounds = (500, 1) if quick else (20_000, 3)
+    interpreted, compiled = codec_rates(ROOT, number), codec_rates(TREE, number)
+    print(f"\n{'interpreted':>12} {'compiled':>12} {'ratio':>6}  microseconds a frame")
+    for name, rate in interpreted.items():
+        print(f"{rate:12.2f} {compiled[name]:12.2f} {rate / compiled[name]:6.2f}  {name}")
+    trees: dict[str, Path | None] = {"interpreted": ROOT, "compiled": TREE}
+    medians = queue.compare(trees, CASES, count, rounds)
+    print(f"\n{'interpreted':>12} {'compiled':>12} {'ratio':>6}  messages a second")
+    for case in CASES:
+        before, after = (medians[name][case]["msg_per_s"] for name in trees)
+        print(f"{before:12.0f} {after:12.0f} {after / before:6.2f}  {case}")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="figures of a moment")
+    parser.add_argument("--keep", action="store_true", help="use the tree that is there already")
+    arguments = parser.parse_args()
+    if c_compiler() is None or importlib.util.find_spec("mypyc") is None:
+        print("make compiled: skipped, since there is no C compiler (or no mypy) here")
+        return
+    modules = sources()
+    if not (arguments.keep and (TREE / "pyproject.toml").exists()):
+        start = time.monotonic()
+        copy_tree()
+        compile_tree(modules)
+        print(f"{len(modules)} modules compiled in {time.monotonic() - start:.0f} s")
+    prove_compiled(modules)
+    failed = run_tests()
+    if failed:
+        sys.exit(failed)
+    print_rates(quick=arguments.quick)
+
+
+if __name__ == "__main__":
+    main()
