@@ -104,7 +104,7 @@ async def with_listener(url: str, count: int) -> Result:
 
 async def with_receive(url: str, count: int) -> Result:
     """Coroutine face; the consumer calls receive()."""
-    from pyjms.aio import ConnectionFactory
+    from pyjms.aio import ConnectionFactory, TextMessage
 
     connection = await ConnectionFactory(url).create_connection()
     try:
@@ -117,8 +117,8 @@ async def with_receive(url: str, count: int) -> Result:
             tasks.start_soon(_send, sending, count, window)
             for _ in range(count):
                 message = await consumer.receive(DEADLINE)
-                assert message is not None
-                assert len(message.text) == len(BODY)
+                assert isinstance(message, TextMessage)
+                assert len(message.text or "") == len(BODY)
                 window.arrived()
         return clock.result(count)
     finally:
@@ -297,10 +297,7 @@ def compare(
             share = max(count // SHARES.get(case.partition(" ")[2], 1), 1)
             for name, tree in trees.items():
                 runs.setdefault((name, case), []).append(run_apart(case, share, tree))
-    return {
-        name: {case: _median(runs[name, case]) for case in cases}
-        for name in trees
-    }
+    return {name: {case: _median(runs[name, case]) for case in cases} for name in trees}
 
 
 def _median(results: list[Result]) -> Result:

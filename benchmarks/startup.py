@@ -71,11 +71,15 @@ def import_ms(statement: str) -> float:
 
 def _importtime(statement: str) -> float:
     run = _python("-X", "importtime", "-c", statement)
-    return sum(
-        int(parts[0].rpartition(":")[2])
-        for line in run.stderr.splitlines()
-        if line.startswith("import time:") and (parts := line.split("|"))[0].strip()[-1].isdigit()
-    ) / 1000
+    return (
+        sum(
+            int(parts[0].rpartition(":")[2])
+            for line in run.stderr.splitlines()
+            if line.startswith("import time:")
+            and (parts := line.split("|"))[0].strip()[-1].isdigit()
+        )
+        / 1000
+    )
 
 
 def process_ms(*arguments: str) -> float:

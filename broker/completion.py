@@ -7,9 +7,12 @@ case and costs nothing. The connector answers the client when the completion is 
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 
 __all__ = ["Completion", "all_of"]
+
+logger = logging.getLogger(__name__)
 
 
 class Completion:
@@ -30,7 +33,10 @@ class Completion:
         self.error = error
         callbacks, self._callbacks = self._callbacks, []
         for callback in callbacks:
-            callback(self)
+            try:
+                callback(self)
+            except Exception:  # the others wait for the same answer
+                logger.exception("A callback of a completion failed")
 
     def then(self, callback: Callable[[Completion], None]) -> None:
         """Call `callback(self)` when done; at once if it is."""

@@ -1,4 +1,4 @@
-"""One client's connection as the broker's rooms see it, and the exchanges of its producers and consumers."""
+"""One client's connection as the broker's rooms see it, and its exchanges with the broker."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from pyjms.wire.openwire.commands import (
 
 if TYPE_CHECKING:
     from broker.region.destination import BrokerDestination
+    from broker.region.flow_control import ParkedSend
     from broker.region.subscription import Subscription
     from broker.transaction.local import Transaction
 
@@ -54,6 +55,10 @@ class ConnectionContext:
         self.fault_tolerant = False
         self.network_connection = False
         self.producer_flow_control = True
+        self.congested = False
+        """Whether the client has more to read than it should: its subscriptions are full."""
+        self.parked: dict[ParkedSend, None] = {}
+        """Its messages that wait for memory, in their order."""
         self.transactions: dict[TransactionId, Transaction] = {}
         self.transaction: Transaction | None = None
         """The transaction of the command in hand, set by the transaction filter."""

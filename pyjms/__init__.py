@@ -1,28 +1,26 @@
 """pyjms: declarative messaging in the manner of Spring JMS, on OpenWire.
 
-The names here block, for scripts and threads; `pyjms.aio` has the same names as coroutines."""
+The names here block, for scripts and threads; `pyjms.aio` has the same names as coroutines.
+A name's module is imported when the name is first asked for, so `import pyjms` is quick.
+"""
 
 from __future__ import annotations
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-if TYPE_CHECKING:
+# fmt: off
+# isort: off
+if TYPE_CHECKING:  # what type checkers read; the tables below are what runs, a test compares them
     from pyjms.annotation.jms_listener import jms_listener as jms_listener
-    from pyjms.annotation.params import (
-        Header as Header,
-        Headers as Headers,
-        Payload as Payload,
-    )
+    from pyjms.annotation.params import Header as Header, Headers as Headers, Payload as Payload
     from pyjms.annotation.send_to import send_to as send_to
     from pyjms.app import JmsApplication as JmsApplication
     from pyjms.client.prefetch import PrefetchPolicy as PrefetchPolicy
     from pyjms.client.redelivery import RedeliveryPolicy as RedeliveryPolicy
     from pyjms.container.core import ApplicationContainer as ApplicationContainer
     from pyjms.enums import (
-        AcknowledgeMode as AcknowledgeMode,
-        CacheLevel as CacheLevel,
-        DeliveryMode as DeliveryMode,
+        AcknowledgeMode as AcknowledgeMode, CacheLevel as CacheLevel, DeliveryMode as DeliveryMode,
     )
     from pyjms.errors import (
         ConfigurationException as ConfigurationException,
@@ -33,8 +31,7 @@ if TYPE_CHECKING:
         IllegalStateException as IllegalStateException,
         InvalidClientIDException as InvalidClientIDException,
         InvalidDestinationException as InvalidDestinationException,
-        InvalidSelectorException as InvalidSelectorException,
-        JMSException as JMSException,
+        InvalidSelectorException as InvalidSelectorException, JMSException as JMSException,
         JMSSecurityException as JMSSecurityException,
         ListenerExecutionFailedException as ListenerExecutionFailedException,
         LocalProtocolError as LocalProtocolError,
@@ -43,270 +40,113 @@ if TYPE_CHECKING:
         MessageFormatException as MessageFormatException,
         MessageNotReadableException as MessageNotReadableException,
         MessageNotWriteableException as MessageNotWriteableException,
-        ProtocolViolation as ProtocolViolation,
-        RemoteProtocolError as RemoteProtocolError,
+        ProtocolViolation as ProtocolViolation, RemoteProtocolError as RemoteProtocolError,
         ReplyFailureException as ReplyFailureException,
         RequestTimeoutException as RequestTimeoutException,
         ResourceAllocationException as ResourceAllocationException,
         TransactionInProgressException as TransactionInProgressException,
         TransactionRolledBackException as TransactionRolledBackException,
-        UnsupportedOperationException as UnsupportedOperationException,
-        XAException as XAException,
+        UnsupportedOperationException as UnsupportedOperationException, XAException as XAException,
     )
     from pyjms.jms.bodies import (
-        BytesMessage as BytesMessage,
-        MapMessage as MapMessage,
-        ObjectMessage as ObjectMessage,
-        StreamMessage as StreamMessage,
-        TextMessage as TextMessage,
+        BytesMessage as BytesMessage, MapMessage as MapMessage, ObjectMessage as ObjectMessage,
+        StreamMessage as StreamMessage, TextMessage as TextMessage,
     )
     from pyjms.jms.destination import (
-        Destination as Destination,
-        Queue as Queue,
-        TemporaryQueue as TemporaryQueue,
-        TemporaryTopic as TemporaryTopic,
-        Topic as Topic,
+        Destination as Destination, Queue as Queue, TemporaryQueue as TemporaryQueue,
+        TemporaryTopic as TemporaryTopic, Topic as Topic,
     )
     from pyjms.jms.message import Message as Message
     from pyjms.lifecycle import on_shutdown as on_shutdown, on_startup as on_startup
-    from pyjms.listener.backoff import ExponentialBackOff as ExponentialBackOff, FixedBackOff as FixedBackOff
-    from pyjms.listener.factory import DefaultJmsListenerContainerFactory as DefaultJmsListenerContainerFactory, SimpleJmsListenerContainerFactory as SimpleJmsListenerContainerFactory
+    from pyjms.listener.backoff import (
+        ExponentialBackOff as ExponentialBackOff, FixedBackOff as FixedBackOff,
+    )
+    from pyjms.listener.factory import (
+        DefaultJmsListenerContainerFactory as DefaultJmsListenerContainerFactory,
+        SimpleJmsListenerContainerFactory as SimpleJmsListenerContainerFactory,
+    )
     from pyjms.listener.registry import JmsListenerEndpointRegistry as JmsListenerEndpointRegistry
     from pyjms.listener.reply import JmsResponse as JmsResponse
     from pyjms.settings import PyjmsSettings as PyjmsSettings, load_settings as load_settings
     from pyjms.support.converter import (
-        MessageConverter as MessageConverter,
-        DefaultMessageConverter as DefaultMessageConverter,
+        DefaultMessageConverter as DefaultMessageConverter, MessageConverter as MessageConverter,
         SimpleMessageConverter as SimpleMessageConverter,
     )
-    from pyjms.sync.connection import Connection as Connection, ConnectionFactory as ConnectionFactory
-    from pyjms.sync.containers import DefaultMessageListenerContainer as DefaultMessageListenerContainer, SimpleMessageListenerContainer as SimpleMessageListenerContainer
+    from pyjms.sync.connection import (
+        Connection as Connection, ConnectionFactory as ConnectionFactory,
+    )
+    from pyjms.sync.containers import (
+        DefaultMessageListenerContainer as DefaultMessageListenerContainer,
+        SimpleMessageListenerContainer as SimpleMessageListenerContainer,
+    )
     from pyjms.sync.factories import (
         CachingConnectionFactory as CachingConnectionFactory,
         JmsTransactionManager as JmsTransactionManager,
         SingleConnectionFactory as SingleConnectionFactory,
     )
     from pyjms.sync.session import (
-        MessageConsumer as MessageConsumer,
-        MessageProducer as MessageProducer,
-        QueueBrowser as QueueBrowser,
-        Session as Session,
+        MessageConsumer as MessageConsumer, MessageProducer as MessageProducer,
+        QueueBrowser as QueueBrowser, Session as Session,
     )
     from pyjms.sync.template import JmsTemplate as JmsTemplate
+# isort: on
+# fmt: on
 
-__all__ = [
-    "AcknowledgeMode",
-    "ApplicationContainer",
-    "BytesMessage",
-    "CacheLevel",
-    "CachingConnectionFactory",
-    "ConfigurationException",
-    "Connection",
-    "ConnectionClosedException",
-    "ConnectionFactory",
-    "ConnectionFailedException",
-    "DefaultJmsListenerContainerFactory",
-    "DefaultMessageListenerContainer",
-    "DeliveryMode",
-    "Destination",
-    "DestinationDoesNotExistException",
-    "DestinationResolutionException",
-    "ExponentialBackOff",
-    "FixedBackOff",
-    "Header",
-    "Headers",
-    "IllegalStateException",
-    "InvalidClientIDException",
-    "InvalidDestinationException",
-    "InvalidSelectorException",
-    "JMSException",
-    "JMSSecurityException",
-    "JmsApplication",
-    "JmsListenerEndpointRegistry",
-    "JmsResponse",
-    "JmsTemplate",
-    "JmsTransactionManager",
-    "ListenerExecutionFailedException",
-    "LocalProtocolError",
-    "MapMessage",
-    "Message",
-    "MessageConsumer",
-    "MessageConversionException",
-    "MessageConverter",
-    "MessageEOFException",
-    "MessageFormatException",
-    "MessageNotReadableException",
-    "MessageNotWriteableException",
-    "MessageProducer",
-    "ObjectMessage",
-    "Payload",
-    "PrefetchPolicy",
-    "ProtocolViolation",
-    "DefaultMessageConverter",
-    "PyjmsSettings",
-    "Queue",
-    "QueueBrowser",
-    "RedeliveryPolicy",
-    "RemoteProtocolError",
-    "ReplyFailureException",
-    "RequestTimeoutException",
-    "ResourceAllocationException",
-    "Session",
-    "SimpleJmsListenerContainerFactory",
-    "SimpleMessageConverter",
-    "SimpleMessageListenerContainer",
-    "SingleConnectionFactory",
-    "StreamMessage",
-    "TemporaryQueue",
-    "TemporaryTopic",
-    "TextMessage",
-    "Topic",
-    "TransactionInProgressException",
-    "TransactionRolledBackException",
-    "UnsupportedOperationException",
-    "XAException",
-    "jms_listener",
-    "load_settings",
-    "on_shutdown",
-    "on_startup",
-    "send_to",
-]
-
-_MODULES = {
-    "pyjms.annotation.jms_listener": (
-        "jms_listener",
-    ),
-    "pyjms.annotation.params": (
-        "Header",
-        "Headers",
-        "Payload",
-    ),
-    "pyjms.annotation.send_to": (
-        "send_to",
-    ),
-    "pyjms.app": (
-        "JmsApplication",
-    ),
-    "pyjms.client.prefetch": (
-        "PrefetchPolicy",
-    ),
-    "pyjms.client.redelivery": (
-        "RedeliveryPolicy",
-    ),
-    "pyjms.container.core": (
-        "ApplicationContainer",
-    ),
-    "pyjms.enums": (
-        "AcknowledgeMode",
-        "CacheLevel",
-        "DeliveryMode",
-    ),
-    "pyjms.errors": (
-        "ConfigurationException",
-        "ConnectionClosedException",
-        "ConnectionFailedException",
-        "DestinationDoesNotExistException",
-        "DestinationResolutionException",
-        "IllegalStateException",
-        "InvalidClientIDException",
-        "InvalidDestinationException",
-        "InvalidSelectorException",
-        "JMSException",
-        "JMSSecurityException",
-        "ListenerExecutionFailedException",
-        "LocalProtocolError",
-        "MessageConversionException",
-        "MessageEOFException",
-        "MessageFormatException",
-        "MessageNotReadableException",
-        "MessageNotWriteableException",
-        "ProtocolViolation",
-        "RemoteProtocolError",
-        "ReplyFailureException",
-        "RequestTimeoutException",
-        "ResourceAllocationException",
-        "TransactionInProgressException",
-        "TransactionRolledBackException",
-        "UnsupportedOperationException",
-        "XAException",
-    ),
-    "pyjms.jms.bodies": (
-        "BytesMessage",
-        "MapMessage",
-        "ObjectMessage",
-        "StreamMessage",
-        "TextMessage",
-    ),
-    "pyjms.jms.destination": (
-        "Destination",
-        "Queue",
-        "TemporaryQueue",
-        "TemporaryTopic",
-        "Topic",
-    ),
-    "pyjms.jms.message": (
-        "Message",
-    ),
-    "pyjms.lifecycle": (
-        "on_shutdown",
-        "on_startup",
-    ),
-    "pyjms.listener.backoff": (
-        "ExponentialBackOff",
-        "FixedBackOff",
-    ),
-    "pyjms.listener.factory": (
-        "DefaultJmsListenerContainerFactory",
-        "SimpleJmsListenerContainerFactory",
-    ),
-    "pyjms.listener.registry": (
-        "JmsListenerEndpointRegistry",
-    ),
-    "pyjms.listener.reply": (
-        "JmsResponse",
-    ),
-    "pyjms.settings": (
-        "PyjmsSettings",
-        "load_settings",
-    ),
-    "pyjms.support.converter": (
-        "MessageConverter",
-        "DefaultMessageConverter",
-        "SimpleMessageConverter",
-    ),
-    "pyjms.sync.connection": (
-        "Connection",
-        "ConnectionFactory",
-    ),
-    "pyjms.sync.containers": (
-        "DefaultMessageListenerContainer",
-        "SimpleMessageListenerContainer",
-    ),
-    "pyjms.sync.factories": (
-        "CachingConnectionFactory",
-        "JmsTransactionManager",
-        "SingleConnectionFactory",
-    ),
-    "pyjms.sync.session": (
-        "MessageConsumer",
-        "MessageProducer",
-        "QueueBrowser",
-        "Session",
-    ),
-    "pyjms.sync.template": (
-        "JmsTemplate",
-    ),
+SHARED = {
+    "pyjms.annotation.jms_listener": "jms_listener",
+    "pyjms.annotation.params": "Header Headers Payload",
+    "pyjms.annotation.send_to": "send_to",
+    "pyjms.app": "JmsApplication",
+    "pyjms.client.prefetch": "PrefetchPolicy",
+    "pyjms.client.redelivery": "RedeliveryPolicy",
+    "pyjms.container.core": "ApplicationContainer",
+    "pyjms.enums": "AcknowledgeMode CacheLevel DeliveryMode",
+    "pyjms.errors": """
+        ConfigurationException ConnectionClosedException ConnectionFailedException
+        DestinationDoesNotExistException DestinationResolutionException IllegalStateException
+        InvalidClientIDException InvalidDestinationException InvalidSelectorException JMSException
+        JMSSecurityException ListenerExecutionFailedException LocalProtocolError
+        MessageConversionException MessageEOFException MessageFormatException
+        MessageNotReadableException MessageNotWriteableException ProtocolViolation
+        RemoteProtocolError ReplyFailureException RequestTimeoutException
+        ResourceAllocationException TransactionInProgressException TransactionRolledBackException
+        UnsupportedOperationException XAException
+    """,
+    "pyjms.jms.bodies": "BytesMessage MapMessage ObjectMessage StreamMessage TextMessage",
+    "pyjms.jms.destination": "Destination Queue TemporaryQueue TemporaryTopic Topic",
+    "pyjms.jms.message": "Message",
+    "pyjms.lifecycle": "on_shutdown on_startup",
+    "pyjms.listener.backoff": "ExponentialBackOff FixedBackOff",
+    "pyjms.listener.factory": """
+        DefaultJmsListenerContainerFactory SimpleJmsListenerContainerFactory
+    """,
+    "pyjms.listener.registry": "JmsListenerEndpointRegistry",
+    "pyjms.listener.reply": "JmsResponse",
+    "pyjms.settings": "PyjmsSettings load_settings",
+    "pyjms.support.converter": "DefaultMessageConverter MessageConverter SimpleMessageConverter",
 }
-_HOMES = {name: module for module, names in _MODULES.items() for name in names}
+"""Names by module that are the same here and in `pyjms.aio`."""
+
+_BLOCKING = {
+    "pyjms.sync.connection": "Connection ConnectionFactory",
+    "pyjms.sync.containers": "DefaultMessageListenerContainer SimpleMessageListenerContainer",
+    "pyjms.sync.factories": """
+        CachingConnectionFactory JmsTransactionManager SingleConnectionFactory
+    """,
+    "pyjms.sync.session": "MessageConsumer MessageProducer QueueBrowser Session",
+    "pyjms.sync.template": "JmsTemplate",
+}
+
+_HOMES = {name: home for home, names in (SHARED | _BLOCKING).items() for name in names.split()}
+
+__all__ = sorted(_HOMES)  # noqa: PLE0605 - the table has them
 
 
 def __getattr__(name: str) -> Any:
-    """Import a public name when it is first asked for: `import pyjms` itself stays quick."""
     home = _HOMES.get(name)
     if home is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module(home), name)
-    globals()[name] = value
+    value = globals()[name] = getattr(import_module(home), name)
     return value
 
 

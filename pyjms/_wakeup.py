@@ -104,6 +104,11 @@ class LoopHandle:
         self.token: EventLoopToken = current_token()
         self._library = sniffio.current_async_library()
         native: Any = self.token.native_token
+        self._call_next: Callable[..., object] = (
+            native.call_soon
+            if isinstance(native, asyncio.AbstractEventLoop)
+            else native.run_sync_soon
+        )
         self._call_soon: Callable[..., object] = (
             # a thread's own context would not say which library runs here
             partial(native.call_soon_threadsafe, context=copy_context())
@@ -122,6 +127,10 @@ class LoopHandle:
         """Return `context`, a thread's, made fit for tasks on this loop."""
         context.run(sniffio.current_async_library_cvar.set, self._library)
         return context
+
+    def call_next(self, function: Callable[[], object]) -> None:
+        """Run `function()` in the loop's next turn. Call it on the loop."""
+        self._call_next(function)
 
     def call_soon(self, function: Callable[..., object], *args: Any) -> None:
         """Run `function(*args)` on the loop, from any thread.

@@ -1,316 +1,95 @@
-"""The public names of pyjms as coroutines, on asyncio, uvloop or trio."""
+"""The public names of pyjms as coroutines, on asyncio, uvloop or trio. As lazy as `pyjms`."""
 
 from __future__ import annotations
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-if TYPE_CHECKING:
-    from pyjms.annotation.jms_listener import jms_listener as jms_listener
-    from pyjms.annotation.params import (
-        Header as Header,
-        Headers as Headers,
-        Payload as Payload,
-    )
-    from pyjms.annotation.send_to import send_to as send_to
-    from pyjms.app import JmsApplication as JmsApplication
-    from pyjms.client.factory import ConnectionFactory as ConnectionFactory
-    from pyjms.client.prefetch import PrefetchPolicy as PrefetchPolicy
-    from pyjms.client.redelivery import RedeliveryPolicy as RedeliveryPolicy
-    from pyjms.connection.caching import CachingConnectionFactory as CachingConnectionFactory
-    from pyjms.connection.single import SingleConnectionFactory as SingleConnectionFactory
-    from pyjms.connection.transaction import JmsTransactionManager as JmsTransactionManager
-    from pyjms.container.core import ApplicationContainer as ApplicationContainer
-    from pyjms.core.template import JmsTemplate as JmsTemplate
-    from pyjms.enums import (
-        AcknowledgeMode as AcknowledgeMode,
-        CacheLevel as CacheLevel,
-        DeliveryMode as DeliveryMode,
-    )
-    from pyjms.errors import (
+from pyjms import SHARED
+
+# fmt: off
+# isort: off
+if TYPE_CHECKING:  # what type checkers read; the tables are what runs, a test compares them
+    from pyjms import (
+        AcknowledgeMode as AcknowledgeMode, ApplicationContainer as ApplicationContainer,
+        BytesMessage as BytesMessage, CacheLevel as CacheLevel,
         ConfigurationException as ConfigurationException,
         ConnectionClosedException as ConnectionClosedException,
         ConnectionFailedException as ConnectionFailedException,
+        DefaultJmsListenerContainerFactory as DefaultJmsListenerContainerFactory,
+        DefaultMessageConverter as DefaultMessageConverter, DeliveryMode as DeliveryMode,
+        Destination as Destination,
         DestinationDoesNotExistException as DestinationDoesNotExistException,
         DestinationResolutionException as DestinationResolutionException,
-        IllegalStateException as IllegalStateException,
+        ExponentialBackOff as ExponentialBackOff, FixedBackOff as FixedBackOff, Header as Header,
+        Headers as Headers, IllegalStateException as IllegalStateException,
         InvalidClientIDException as InvalidClientIDException,
         InvalidDestinationException as InvalidDestinationException,
-        InvalidSelectorException as InvalidSelectorException,
-        JMSException as JMSException,
-        JMSSecurityException as JMSSecurityException,
+        InvalidSelectorException as InvalidSelectorException, JMSException as JMSException,
+        JMSSecurityException as JMSSecurityException, JmsApplication as JmsApplication,
+        JmsListenerEndpointRegistry as JmsListenerEndpointRegistry, JmsResponse as JmsResponse,
         ListenerExecutionFailedException as ListenerExecutionFailedException,
-        LocalProtocolError as LocalProtocolError,
+        LocalProtocolError as LocalProtocolError, MapMessage as MapMessage, Message as Message,
         MessageConversionException as MessageConversionException,
-        MessageEOFException as MessageEOFException,
+        MessageConverter as MessageConverter, MessageEOFException as MessageEOFException,
         MessageFormatException as MessageFormatException,
         MessageNotReadableException as MessageNotReadableException,
         MessageNotWriteableException as MessageNotWriteableException,
-        ProtocolViolation as ProtocolViolation,
-        RemoteProtocolError as RemoteProtocolError,
+        ObjectMessage as ObjectMessage, Payload as Payload, PrefetchPolicy as PrefetchPolicy,
+        ProtocolViolation as ProtocolViolation, PyjmsSettings as PyjmsSettings, Queue as Queue,
+        RedeliveryPolicy as RedeliveryPolicy, RemoteProtocolError as RemoteProtocolError,
         ReplyFailureException as ReplyFailureException,
         RequestTimeoutException as RequestTimeoutException,
         ResourceAllocationException as ResourceAllocationException,
+        SimpleJmsListenerContainerFactory as SimpleJmsListenerContainerFactory,
+        SimpleMessageConverter as SimpleMessageConverter, StreamMessage as StreamMessage,
+        TemporaryQueue as TemporaryQueue, TemporaryTopic as TemporaryTopic,
+        TextMessage as TextMessage, Topic as Topic,
         TransactionInProgressException as TransactionInProgressException,
         TransactionRolledBackException as TransactionRolledBackException,
-        UnsupportedOperationException as UnsupportedOperationException,
-        XAException as XAException,
+        UnsupportedOperationException as UnsupportedOperationException, XAException as XAException,
+        jms_listener as jms_listener, load_settings as load_settings, on_shutdown as on_shutdown,
+        on_startup as on_startup, send_to as send_to,
     )
+    from pyjms.client.factory import ConnectionFactory as ConnectionFactory
+    from pyjms.connection.caching import CachingConnectionFactory as CachingConnectionFactory
+    from pyjms.connection.single import SingleConnectionFactory as SingleConnectionFactory
+    from pyjms.connection.transaction import JmsTransactionManager as JmsTransactionManager
+    from pyjms.core.template import JmsTemplate as JmsTemplate
     from pyjms.jms.api import (
-        Connection as Connection,
-        MessageConsumer as MessageConsumer,
-        MessageProducer as MessageProducer,
-        QueueBrowser as QueueBrowser,
-        Session as Session,
+        Connection as Connection, MessageConsumer as MessageConsumer,
+        MessageProducer as MessageProducer, QueueBrowser as QueueBrowser, Session as Session,
     )
-    from pyjms.jms.bodies import (
-        BytesMessage as BytesMessage,
-        MapMessage as MapMessage,
-        ObjectMessage as ObjectMessage,
-        StreamMessage as StreamMessage,
-        TextMessage as TextMessage,
+    from pyjms.listener.default import (
+        DefaultMessageListenerContainer as DefaultMessageListenerContainer,
     )
-    from pyjms.jms.destination import (
-        Destination as Destination,
-        Queue as Queue,
-        TemporaryQueue as TemporaryQueue,
-        TemporaryTopic as TemporaryTopic,
-        Topic as Topic,
+    from pyjms.listener.simple import (
+        SimpleMessageListenerContainer as SimpleMessageListenerContainer,
     )
-    from pyjms.jms.message import Message as Message
-    from pyjms.lifecycle import on_shutdown as on_shutdown, on_startup as on_startup
-    from pyjms.listener.backoff import ExponentialBackOff as ExponentialBackOff, FixedBackOff as FixedBackOff
-    from pyjms.listener.default import DefaultMessageListenerContainer as DefaultMessageListenerContainer
-    from pyjms.listener.factory import DefaultJmsListenerContainerFactory as DefaultJmsListenerContainerFactory, SimpleJmsListenerContainerFactory as SimpleJmsListenerContainerFactory
-    from pyjms.listener.registry import JmsListenerEndpointRegistry as JmsListenerEndpointRegistry
-    from pyjms.listener.reply import JmsResponse as JmsResponse
-    from pyjms.listener.simple import SimpleMessageListenerContainer as SimpleMessageListenerContainer
-    from pyjms.settings import PyjmsSettings as PyjmsSettings, load_settings as load_settings
-    from pyjms.support.converter import (
-        MessageConverter as MessageConverter,
-        DefaultMessageConverter as DefaultMessageConverter,
-        SimpleMessageConverter as SimpleMessageConverter,
-    )
+# isort: on
+# fmt: on
 
-__all__ = [
-    "AcknowledgeMode",
-    "ApplicationContainer",
-    "BytesMessage",
-    "CacheLevel",
-    "CachingConnectionFactory",
-    "ConfigurationException",
-    "Connection",
-    "ConnectionClosedException",
-    "ConnectionFactory",
-    "ConnectionFailedException",
-    "DefaultJmsListenerContainerFactory",
-    "DefaultMessageListenerContainer",
-    "DeliveryMode",
-    "Destination",
-    "DestinationDoesNotExistException",
-    "DestinationResolutionException",
-    "ExponentialBackOff",
-    "FixedBackOff",
-    "Header",
-    "Headers",
-    "IllegalStateException",
-    "InvalidClientIDException",
-    "InvalidDestinationException",
-    "InvalidSelectorException",
-    "JMSException",
-    "JMSSecurityException",
-    "JmsApplication",
-    "JmsListenerEndpointRegistry",
-    "JmsResponse",
-    "JmsTemplate",
-    "JmsTransactionManager",
-    "ListenerExecutionFailedException",
-    "LocalProtocolError",
-    "MapMessage",
-    "Message",
-    "MessageConsumer",
-    "MessageConversionException",
-    "MessageConverter",
-    "MessageEOFException",
-    "MessageFormatException",
-    "MessageNotReadableException",
-    "MessageNotWriteableException",
-    "MessageProducer",
-    "ObjectMessage",
-    "Payload",
-    "PrefetchPolicy",
-    "ProtocolViolation",
-    "DefaultMessageConverter",
-    "PyjmsSettings",
-    "Queue",
-    "QueueBrowser",
-    "RedeliveryPolicy",
-    "RemoteProtocolError",
-    "ReplyFailureException",
-    "RequestTimeoutException",
-    "ResourceAllocationException",
-    "Session",
-    "SimpleJmsListenerContainerFactory",
-    "SimpleMessageConverter",
-    "SimpleMessageListenerContainer",
-    "SingleConnectionFactory",
-    "StreamMessage",
-    "TemporaryQueue",
-    "TemporaryTopic",
-    "TextMessage",
-    "Topic",
-    "TransactionInProgressException",
-    "TransactionRolledBackException",
-    "UnsupportedOperationException",
-    "XAException",
-    "jms_listener",
-    "load_settings",
-    "on_shutdown",
-    "on_startup",
-    "send_to",
-]
-
-_MODULES = {
-    "pyjms.annotation.jms_listener": (
-        "jms_listener",
-    ),
-    "pyjms.annotation.params": (
-        "Header",
-        "Headers",
-        "Payload",
-    ),
-    "pyjms.annotation.send_to": (
-        "send_to",
-    ),
-    "pyjms.app": (
-        "JmsApplication",
-    ),
-    "pyjms.client.factory": (
-        "ConnectionFactory",
-    ),
-    "pyjms.client.prefetch": (
-        "PrefetchPolicy",
-    ),
-    "pyjms.client.redelivery": (
-        "RedeliveryPolicy",
-    ),
-    "pyjms.connection.caching": (
-        "CachingConnectionFactory",
-    ),
-    "pyjms.connection.single": (
-        "SingleConnectionFactory",
-    ),
-    "pyjms.connection.transaction": (
-        "JmsTransactionManager",
-    ),
-    "pyjms.container.core": (
-        "ApplicationContainer",
-    ),
-    "pyjms.core.template": (
-        "JmsTemplate",
-    ),
-    "pyjms.enums": (
-        "AcknowledgeMode",
-        "CacheLevel",
-        "DeliveryMode",
-    ),
-    "pyjms.errors": (
-        "ConfigurationException",
-        "ConnectionClosedException",
-        "ConnectionFailedException",
-        "DestinationDoesNotExistException",
-        "DestinationResolutionException",
-        "IllegalStateException",
-        "InvalidClientIDException",
-        "InvalidDestinationException",
-        "InvalidSelectorException",
-        "JMSException",
-        "JMSSecurityException",
-        "ListenerExecutionFailedException",
-        "LocalProtocolError",
-        "MessageConversionException",
-        "MessageEOFException",
-        "MessageFormatException",
-        "MessageNotReadableException",
-        "MessageNotWriteableException",
-        "ProtocolViolation",
-        "RemoteProtocolError",
-        "ReplyFailureException",
-        "RequestTimeoutException",
-        "ResourceAllocationException",
-        "TransactionInProgressException",
-        "TransactionRolledBackException",
-        "UnsupportedOperationException",
-        "XAException",
-    ),
-    "pyjms.jms.api": (
-        "Connection",
-        "MessageConsumer",
-        "MessageProducer",
-        "QueueBrowser",
-        "Session",
-    ),
-    "pyjms.jms.bodies": (
-        "BytesMessage",
-        "MapMessage",
-        "ObjectMessage",
-        "StreamMessage",
-        "TextMessage",
-    ),
-    "pyjms.jms.destination": (
-        "Destination",
-        "Queue",
-        "TemporaryQueue",
-        "TemporaryTopic",
-        "Topic",
-    ),
-    "pyjms.jms.message": (
-        "Message",
-    ),
-    "pyjms.lifecycle": (
-        "on_shutdown",
-        "on_startup",
-    ),
-    "pyjms.listener.backoff": (
-        "ExponentialBackOff",
-        "FixedBackOff",
-    ),
-    "pyjms.listener.default": (
-        "DefaultMessageListenerContainer",
-    ),
-    "pyjms.listener.factory": (
-        "DefaultJmsListenerContainerFactory",
-        "SimpleJmsListenerContainerFactory",
-    ),
-    "pyjms.listener.registry": (
-        "JmsListenerEndpointRegistry",
-    ),
-    "pyjms.listener.reply": (
-        "JmsResponse",
-    ),
-    "pyjms.listener.simple": (
-        "SimpleMessageListenerContainer",
-    ),
-    "pyjms.settings": (
-        "PyjmsSettings",
-        "load_settings",
-    ),
-    "pyjms.support.converter": (
-        "MessageConverter",
-        "DefaultMessageConverter",
-        "SimpleMessageConverter",
-    ),
+_COROUTINES = {
+    "pyjms.client.factory": "ConnectionFactory",
+    "pyjms.connection.caching": "CachingConnectionFactory",
+    "pyjms.connection.single": "SingleConnectionFactory",
+    "pyjms.connection.transaction": "JmsTransactionManager",
+    "pyjms.core.template": "JmsTemplate",
+    "pyjms.jms.api": "Connection MessageConsumer MessageProducer QueueBrowser Session",
+    "pyjms.listener.default": "DefaultMessageListenerContainer",
+    "pyjms.listener.simple": "SimpleMessageListenerContainer",
 }
-_HOMES = {name: module for module, names in _MODULES.items() for name in names}
+
+_HOMES = {name: home for home, names in (SHARED | _COROUTINES).items() for name in names.split()}
+
+__all__ = sorted(_HOMES)  # noqa: PLE0605 - the table has them
 
 
 def __getattr__(name: str) -> Any:
-    """Import a public name when it is first asked for: `import pyjms` itself stays quick."""
     home = _HOMES.get(name)
     if home is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module(home), name)
-    globals()[name] = value
+    value = globals()[name] = getattr(import_module(home), name)
     return value
 
 

@@ -3,7 +3,7 @@
 Start: settings, container, start-up hooks, listener containers. Stop: the listener
 containers drain (work in progress gets its deadline, what was prefetched goes back to the
 broker), shutdown hooks run, connections close; an embedded broker ends with the last of
-them. The first SIGINT or SIGTERM stops that way, a second one at once.
+them. The first SIGINT or SIGTERM stops that way, a second one ends the process at once.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from typing import Any, Self
 import anyio
 from dependency_injector import containers
 
+from pyjms._wakeup import spawn
 from pyjms.container.core import ApplicationContainer, make_container
 from pyjms.container.wiring import Around, Wiring
 from pyjms.core.template import JmsTemplate
@@ -125,7 +126,9 @@ class JmsApplication:
         """
         if self._running:
             return
+        self.check()
         endpoints = self.endpoints()
+        self._hooks = HookRunner()
         for kind, name, call in self._wiring.hooks(self._targets):
             self._hooks.add(kind, name, call)
         self._running = True
@@ -173,28 +176,33 @@ class JmsApplication:
             self._stop_requested.set()
 
     async def run_async(self) -> None:
-        """Start, wait for SIGINT, SIGTERM or `request_stop`, then stop."""
-        self._stop_requested = anyio.Event()
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(self._watch_signals, tasks.cancel_scope)
+        """Start, wait for SIGINT, SIGTERM or `request_stop`, then stop. The main thread only."""
+        requested = self._stop_requested = anyio.Event()
+        watcher = spawn(self._watch_signals, requested, name="pyjms signals")
+        try:
             await self.start()
-            await self._stop_requested.wait()
+            await requested.wait()
             await self.stop()
-            tasks.cancel_scope.cancel()
+        finally:
+            watcher.cancel()
+            with anyio.CancelScope(shield=True):
+                await watcher.wait()  # the process has its own signal handlers again
 
     def run(self, **backend_options: Any) -> None:
         """Run until SIGINT or SIGTERM. Blocks; the main thread only."""
         anyio.run(self.run_async, backend_options=backend_options or _loop_options())
 
-    async def _watch_signals(self, scope: anyio.CancelScope) -> None:
+    async def _watch_signals(self, stop_requested: anyio.Event) -> None:
         with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as received:
             async for number in received:
-                if self._stop_requested is None or self._stop_requested.is_set():
+                if stop_requested.is_set():
                     logger.warning("%s again: stopping now", signal.Signals(number).name)
-                    scope.cancel()
-                    return
+                    # not by cancelling: whatever keeps the stop waiting may not let go
+                    logging.shutdown()
+                    signal.signal(number, signal.SIG_DFL)
+                    signal.raise_signal(number)
                 logger.info("%s: finishing work in progress", signal.Signals(number).name)
-                self._stop_requested.set()
+                stop_requested.set()
 
     def _say_what_runs(self) -> None:
         for container in self.registry:

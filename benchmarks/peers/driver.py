@@ -5,6 +5,8 @@ Run by the benchmark's harness, whose folder of drivers is on the path (`benchli
 
 from __future__ import annotations
 
+import importlib.util
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -200,4 +202,6 @@ class PyJms(Adapter):  # type: ignore[misc]
 
 
 if __name__ == "__main__":
+    if "--loop" not in sys.argv and importlib.util.find_spec("uvloop") is not None:
+        sys.argv += ["--loop", "uvloop"]  # as pyjms itself chooses where it runs the loop
     main(PyJms)

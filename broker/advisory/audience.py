@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from broker.advisory.topics import PREFIX
-from broker.policy.wildcard import matches
+from broker.policy.wildcard import LONGEST_REMEMBERED, matches
 from pyjms.jms.destination import Destination, Topic
 from pyjms.wire.openwire.commands import ConsumerId, ConsumerInfo
 
@@ -44,6 +44,8 @@ class Audience:
             answer = any(
                 matches(wanted, topic) for member in self._members.values() for wanted in member
             )
+            if len(topic.physical_name) > LONGEST_REMEMBERED:
+                return answer
             if len(self._answers) >= _MOST_ANSWERS_KEPT:
                 self._answers.clear()
             self._answers[topic.physical_name] = answer

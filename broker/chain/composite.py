@@ -5,18 +5,32 @@ Consumers are not split: one subscription matches several destinations. (ActiveM
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from broker.chain.copies import copied, readdressed
 from broker.completion import Completion, all_of
 from broker.context import ConnectionContext, ProducerExchange
 from broker.filter import BrokerFilter
+from pyjms.errors import InvalidDestinationException
 from pyjms.jms.destination import Destination
-from pyjms.wire.openwire.commands import ActiveMQMessage, ProducerInfo
+from pyjms.wire.openwire.commands import ActiveMQMessage, ConsumerInfo, ProducerInfo
 
-__all__ = ["CompositeDestinationBroker"]
+if TYPE_CHECKING:
+    from broker.region.subscription import Subscription
+
+__all__ = ["MAXIMUM_MEMBERS", "CompositeDestinationBroker"]
+
+MAXIMUM_MEMBERS = 1000
+"""Of one composite destination: a few bytes must not make the broker work for minutes."""
 
 
 class CompositeDestinationBroker(BrokerFilter):
-    """Splits what is addressed to several destinations."""
+    """Splits what is addressed to several destinations, at most `MAXIMUM_MEMBERS`."""
+
+    def add_consumer(self, context: ConnectionContext, info: ConsumerInfo) -> Subscription:
+        if info.destination is not None:
+            _members(info.destination)
+        return self.next.add_consumer(context, info)
 
     def add_producer(self, context: ConnectionContext, info: ProducerInfo) -> None:
         for part in _split(info):
@@ -30,7 +44,7 @@ class CompositeDestinationBroker(BrokerFilter):
         destination = message.destination
         if destination is None or not destination.is_composite:
             return self.next.send(exchange, message)
-        first, *others = destination.composite_destinations
+        first, *others = _members(destination)
         copies = [readdressed(message, member, destination) for member in others]
         message.destination = first
         message.original_destination = destination
@@ -46,7 +60,23 @@ def _split(info: ProducerInfo) -> list[ProducerInfo]:
     destination = info.destination
     if destination is None or not destination.is_composite:
         return [info]
-    return [_on(info, member) for member in destination.composite_destinations]
+    return [_on(info, member) for member in _members(destination)]
+
+
+def _members(destination: Destination) -> tuple[Destination, ...]:
+    """The members of a composite.
+
+    Raises:
+        InvalidDestinationException: there are none, or too many.
+    """
+    if destination.physical_name.count(",") >= MAXIMUM_MEMBERS:
+        raise InvalidDestinationException(
+            f"A composite destination has more than {MAXIMUM_MEMBERS} members"
+        )
+    members = destination.composite_destinations
+    if not members:
+        raise InvalidDestinationException(f"{destination} names no destination")
+    return members
 
 
 def _on(info: ProducerInfo, destination: Destination) -> ProducerInfo:

@@ -2,31 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TypeVar
-
+from broker.region.copies import copied
 from pyjms.jms.destination import Destination
-from pyjms.wire.openwire.commands import ActiveMQMessage, Command, MessageId
+from pyjms.wire.openwire.commands import ActiveMQMessage, MessageId
 
 __all__ = ["copied", "readdressed"]
-
-C = TypeVar("C", bound=Command)
-
-_slots: dict[type[Command], tuple[str, ...]] = {}
-
-
-def _slots_of(cls: type[Command]) -> tuple[str, ...]:
-    names = tuple(name for base in cls.__mro__ for name in getattr(base, "__slots__", ()))
-    _slots[cls] = names
-    return names
-
-
-def copied(command: C) -> C:
-    """Return a new command of the same class with the same field values."""
-    cls = type(command)
-    copy = cls.__new__(cls)
-    for name in _slots.get(cls) or _slots_of(cls):
-        setattr(copy, name, getattr(command, name))
-    return copy
 
 
 def readdressed(
@@ -48,5 +28,4 @@ def readdressed(
         )
     copy.destination = destination
     copy.original_destination = original
-    copy.raw = None
     return copy

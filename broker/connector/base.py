@@ -16,9 +16,17 @@ from pyjms.wire.openwire.commands import BrokerId, ConnectionId
 if TYPE_CHECKING:
     from broker.connector.connection import BrokerConnection
 
-__all__ = ["MAXIMUM_CONNECTIONS", "BrokerHost", "ConnectionRegistry", "TransportConnector"]
+__all__ = [
+    "MAXIMUM_CONNECTIONS",
+    "MAXIMUM_OF_ONE_CONNECTION",
+    "BrokerHost",
+    "ConnectionRegistry",
+    "TransportConnector",
+]
 
 MAXIMUM_CONNECTIONS = 5000  # ActiveMQ has no limit; nothing here is unbounded
+MAXIMUM_OF_ONE_CONNECTION = 10_000
+"""Sessions, producers, consumers, temporary destinations or transactions; ActiveMQ has no limit."""
 
 
 class ConnectionRegistry:
@@ -72,8 +80,11 @@ class TransportConnector(ABC):
         self.uri = uri
         self.name = name or str(uri)
         self.maximum_connections = MAXIMUM_CONNECTIONS
-        self.maximum_producers_per_connection: int | None = None
-        self.maximum_consumers_per_connection: int | None = None
+        self.maximum_sessions_per_connection = MAXIMUM_OF_ONE_CONNECTION
+        self.maximum_producers_per_connection: int | None = MAXIMUM_OF_ONE_CONNECTION
+        self.maximum_consumers_per_connection: int | None = MAXIMUM_OF_ONE_CONNECTION
+        self.maximum_temporary_destinations_per_connection = MAXIMUM_OF_ONE_CONNECTION
+        self.maximum_transactions_per_connection = MAXIMUM_OF_ONE_CONNECTION
         self.connections: set[BrokerConnection] = set()
         self.stopping = False
 

@@ -39,12 +39,20 @@ from pyjms.wire.openwire.commands import (
     ConnectionError as ConnectionErrorCommand,
 )
 
-__all__ = ["LAST_DELIVERED_UNKNOWN", "BrokerConnection"]
+__all__ = ["LAST_DELIVERED_UNKNOWN", "BrokerConnection", "message_size"]
 
 logger = logging.getLogger(__name__)
 
 LAST_DELIVERED_UNKNOWN = -2
 _FIXED_MESSAGE_SIZE = 1024  # what a message counts beside its body and properties
+_MOST_PARKED = 1000  # sends that wait for space before the client is read no further
+_MOST_PARKED_BYTES = 64 * 1024 * 1024  # of one connection; well above any producer window
+
+
+def message_size(message: ActiveMQMessage) -> int:
+    """What a message counts in its producer's window. (M6)"""
+    properties, content = message.marshalled_properties, message.content
+    return _FIXED_MESSAGE_SIZE + len(properties or b"") + len(content or b"")
 
 
 class BrokerConnection:
@@ -63,6 +71,10 @@ class BrokerConnection:
         self._oneway = transport.oneway
         self._closed = False
         self._parked = 0
+        self._parked_bytes = 0
+        self._unwindowed = 0  # parked sends of producers without a window
+        self._holds: set[str] = set()
+        self._draining: BackgroundTask | None = None
         self._start_task: BackgroundTask | None = None
         self._stop_task: BackgroundTask | None = None
         self._late_stop: BackgroundTask | None = None
@@ -72,6 +84,11 @@ class BrokerConnection:
     @property
     def remote_address(self) -> str:
         return self._transport.remote_address
+
+    @property
+    def congested(self) -> bool:
+        """Whether the client has more to read than it should."""
+        return self._draining is not None
 
     def start_soon(self) -> None:
         """Negotiate with the client and serve it, in the background."""
@@ -123,7 +140,7 @@ class BrokerConnection:
     async def _stop(self, error: Exception | None) -> None:
         try:
             self.release(error)
-            for task in (self._start_task, self._late_stop):
+            for task in (self._start_task, self._late_stop, self._draining):
                 if task is not None:
                     task.cancel()
                     await task.wait()
@@ -158,50 +175,109 @@ class BrokerConnection:
 
     # to the client
     def dispatch(self, dispatch: MessageDispatch) -> None:
-        self.send_command(dispatch)
+        if not self._closed and self._write(dispatch) and self._transport.congested:
+            self._dispatch_on_when_drained()
 
     def send_command(self, command: Command) -> None:
         if self._closed:
             return
+        if self._write(command) and self._transport.congested:
+            self._read_on_when_drained()
+
+    def _write(self, command: Command) -> bool:
         try:
             self._oneway(command)
         except ConnectionFailedException as error:
             logger.debug("%s takes nothing any more: %s", self.remote_address, error)
+            return False
         except LocalProtocolError as error:
             logger.warning("%s cannot be told: %s", self.remote_address, error)
             self.stop_soon(error)
+            return False
+        return True
 
     def service_exception(self, error: Exception) -> None:
         identifier = next(iter(self.states), None)
         self.send_command(ConnectionErrorCommand(to_throwable(error), identifier))
 
+    # a client that does not read: nothing for it piles up here
+    def _read_on_when_drained(self) -> None:
+        """Take no more commands, whose answers the client would not read either."""
+        self._hold("answers")
+        self._dispatch_on_when_drained()
+
+    def _dispatch_on_when_drained(self) -> None:
+        """Have all its subscriptions be full until it has read on."""
+        if self._draining is None:
+            self._set_congested(congested=True)
+            self._draining = spawn(
+                self._drain, name=f"broker {self.remote_address} waits for the client to read"
+            )
+
+    async def _drain(self) -> None:
+        await self._transport.drained()
+        self._draining = None
+        self._set_congested(congested=False)
+        self._release_hold("answers")
+        for exchange in list(self.consumers.values()):
+            if exchange.subscription is not None:
+                exchange.subscription.window_freed()
+
+    def _set_congested(self, *, congested: bool) -> None:
+        for state in self.states.values():
+            state.context.congested = congested
+
+    def _hold(self, reason: str) -> None:
+        """Read no further until every reason is gone."""
+        if not self._holds:
+            self._transport.pause_reading()
+        self._holds.add(reason)
+
+    def _release_hold(self, reason: str) -> None:
+        if reason in self._holds:
+            self._holds.remove(reason)
+            if not self._holds and not self._closed:
+                self._transport.resume_reading()
+
     # sends that wait for space
     def park(self, message: ActiveMQMessage, window: bool, answer: Completion) -> None:
         """Let an unanswered send wait; without a window the whole connection waits with it. (M2)"""
+        self.count_parked(message, answer)
         if not window:
-            self._parked += 1
-            self._transport.pause_reading()
+            self._unwindowed += 1
+            self._hold("space")
 
         def done(completion: Completion) -> None:
             if window:
                 self.send_producer_ack(message)
             else:
-                self._parked -= 1
-                if self._parked == 0 and not self._closed:
-                    self._transport.resume_reading()
+                self._unwindowed -= 1
+                if not self._unwindowed:
+                    self._release_hold("space")
             if completion.error is not None:
                 self._refuse(message, completion.error, acked=window)
 
         answer.then(done)
 
+    def count_parked(self, message: ActiveMQMessage, answer: Completion) -> None:
+        """Read no further while more of the client's messages wait than any honest one has."""
+        size = message_size(message)
+        self._parked += 1
+        self._parked_bytes += size
+        if self._parked > _MOST_PARKED or self._parked_bytes > _MOST_PARKED_BYTES:
+            self._hold("parked")
+
+        def done(_completion: Completion) -> None:
+            self._parked -= 1
+            self._parked_bytes -= size
+            if self._parked <= _MOST_PARKED and self._parked_bytes <= _MOST_PARKED_BYTES:
+                self._release_hold("parked")
+
+        answer.then(done)
+
     def send_producer_ack(self, message: ActiveMQMessage) -> None:
         """Open the producer's window by the size of `message`. (M6)"""
-        size = (
-            _FIXED_MESSAGE_SIZE
-            + len(message.marshalled_properties or b"")
-            + len(message.content or b"")
-        )
-        self.send_command(ProducerAck(message.producer_id, size))
+        self.send_command(ProducerAck(message.producer_id, message_size(message)))
 
     # answers
     def _answer_later(self, command: Command, answer: Completion) -> None:
@@ -267,10 +343,12 @@ class BrokerConnection:
         context = state.context
         for consumer_id, consumer in list(session.consumers.items()):
             self.consumers.pop(consumer_id, None)
+            state.consumers.remove(consumer.destination)
             self._try(self.broker.remove_consumer, context, consumer, last_delivered)
         session.consumers.clear()
         for producer_id, producer in list(session.producers.items()):
             self.producers.pop(producer_id, None)
+            state.producers.remove(producer.destination)
             self._try(self.broker.remove_producer, context, producer)
         session.producers.clear()
         if session.info.session_id is not None:

@@ -41,6 +41,7 @@ _NAMES: dict[type[Exception], str] = {
     XAException: "javax.transaction.xa.XAException",
 }
 _MAX_CAUSES = 5
+_LONGEST_TEXT = 4096  # characters; it may repeat a selector or a name of 64 KiB
 
 
 def to_throwable(error: BaseException) -> Throwable:
@@ -58,7 +59,7 @@ def _convert(error: BaseException, causes: int) -> Throwable:
     cause = error.__cause__ if causes > 0 else None
     return Throwable(
         _java_name(type(error)),
-        _text(error),
+        _text(error)[:_LONGEST_TEXT],
         (),
         _convert(cause, causes - 1) if cause is not None else None,
     )

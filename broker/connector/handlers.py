@@ -66,6 +66,8 @@ def on_message(connection: BrokerConnection, message: ActiveMQMessage) -> Answer
         )
     answer = connection.broker.send(exchange, message)
     if message.response_required:
+        if answer is not None and not answer.done:
+            connection.count_parked(message, answer)
         return answer
     info = exchange.info
     window = info is not None and info.window_size > 0

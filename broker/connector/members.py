@@ -17,6 +17,7 @@ from pyjms.errors import (
     JMSException,
     UnsupportedOperationException,
 )
+from pyjms.jms.destination import Destination
 from pyjms.wire.openwire.commands import (
     ConnectionControl,
     ConnectionId,
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from broker.connector.connection import BrokerConnection
 
 __all__ = [
+    "MAXIMUM_SHARED",
     "REFUSED_CONNECTION_DELAY",
     "known_state",
     "on_connection_control",
@@ -48,6 +50,8 @@ __all__ = [
     "on_session_info",
 ]
 
+MAXIMUM_SHARED = 1000
+"""JMS connections over one transport; the Java client has one."""
 REFUSED_CONNECTION_DELAY = 2.0
 """Seconds that a refused client has to read why, before its connection is closed. (C2)"""
 
@@ -58,6 +62,7 @@ def on_connection_info(connection: BrokerConnection, info: ConnectionInfo) -> No
         raise InvalidClientIDException("No connectionID specified for connection request")
     if info.connection_id in connection.states:
         return  # replayed after a failover
+    _check_limit(len(connection.states), MAXIMUM_SHARED, "connection", connection.remote_address)
     connection.host.connections.claim(info.connection_id, connection)
     context = _context(connection, info)
     try:
@@ -66,7 +71,9 @@ def on_connection_info(connection: BrokerConnection, info: ConnectionInfo) -> No
         connection.host.connections.release(info.connection_id, connection)
         connection.stop_later(REFUSED_CONNECTION_DELAY, error)
         raise
-    connection.states[info.connection_id] = ConnectionState(info, context)
+    connection.states[info.connection_id] = ConnectionState(
+        info, context, connection.connector.maximum_transactions_per_connection
+    )
     if info.manageable:
         connection.send_command(ConnectionControl(connected_brokers="", reconnect_to=""))
 
@@ -81,7 +88,20 @@ def _context(connection: BrokerConnection, info: ConnectionInfo) -> ConnectionCo
     context.connector_name = connection.connector.name
     context.connector_url = connection.connector.connect_uri
     context.fault_tolerant = info.fault_tolerant
+    context.congested = connection.congested
     return context
+
+
+def _check_limit(count: int, limit: int | None, what: str, where: object) -> None:
+    """Refuse one more.
+
+    Raises:
+        IllegalStateException: there are `limit` already.
+    """
+    if limit is not None and count >= limit:
+        raise IllegalStateException(
+            f"Can't add {what} on connection {where}: at maximum limit: {limit}"
+        )
 
 
 def on_connection_control(connection: BrokerConnection, control: ConnectionControl) -> None:
@@ -95,6 +115,8 @@ def on_session_info(connection: BrokerConnection, info: SessionInfo) -> None:
     state = connection.states.get(connection_of(info.session_id))
     if state is None or info.session_id in state.sessions:
         return  # unknown connections are not the session's fault (C9)
+    limit = connection.connector.maximum_sessions_per_connection
+    _check_limit(len(state.sessions), limit, "session", state.info.connection_id)
     connection.broker.add_session(state.context, info)
     state.sessions[info.session_id] = SessionState(info)
 
@@ -108,13 +130,11 @@ def on_producer_info(connection: BrokerConnection, info: ProducerInfo) -> None:
     if producer_id in session.producers:
         return
     limit = connection.connector.maximum_producers_per_connection
-    if limit is not None and state.producer_count >= limit:
-        raise IllegalStateException(
-            f"Can't add producer on connection {state.info.connection_id}: "
-            f"at maximum limit: {limit}"
-        )
+    count = state.producers.of_kind(info.destination)
+    _check_limit(count, limit, "producer", state.info.connection_id)
     connection.broker.add_producer(state.context, info)
     session.producers[producer_id] = info
+    state.producers.add(info.destination)
     connection.producers[producer_id] = ProducerExchange(state.context, info)
 
 
@@ -127,13 +147,11 @@ def on_consumer_info(connection: BrokerConnection, info: ConsumerInfo) -> None:
     if consumer_id in session.consumers:
         return
     limit = connection.connector.maximum_consumers_per_connection
-    if limit is not None and state.consumer_count >= limit:
-        raise IllegalStateException(
-            f"Can't add consumer on connection {state.info.connection_id}: "
-            f"at maximum limit: {limit}"
-        )
+    count = state.consumers.of_kind(info.destination)
+    _check_limit(count, limit, "consumer", state.info.connection_id)
     subscription = connection.broker.add_consumer(state.context, info)
     session.consumers[consumer_id] = info
+    state.consumers.add(info.destination)
     connection.consumers[consumer_id] = ConsumerExchange(state.context, subscription)
 
 
@@ -149,12 +167,34 @@ def on_destination_info(connection: BrokerConnection, info: DestinationInfo) -> 
     doing = "add a destination on" if info.operation_type == _ADD else "remove a destination on"
     state = known_state(connection, info.connection_id, doing)
     if info.operation_type == _ADD:
+        if destination.is_temporary:
+            limit = connection.connector.maximum_temporary_destinations_per_connection
+            what = "temporary destination"
+            _check_limit(len(state.temporary), limit, what, state.info.connection_id)
         connection.broker.add_destination_info(state.context, info)
         if destination.is_temporary:
             state.temporary[destination] = info
     else:
+        _check_owner(connection, state, destination)
         connection.broker.remove_destination_info(state.context, info)
         state.temporary.pop(destination, None)
+
+
+def _check_owner(
+    connection: BrokerConnection, state: ConnectionState, destination: Destination
+) -> None:
+    """Refuse to remove a temporary destination that another live connection made.
+
+    Raises:
+        JMSException: it is another connection's.
+    """
+    if not destination.is_temporary or destination in state.temporary:
+        return
+    for other in connection.host.connections.by_id.values():
+        if any(destination in owner.temporary for owner in other.states.values()):
+            raise JMSException(
+                f"Cannot remove {destination}: it belongs to another connection",
+            )
 
 
 def on_remove_subscription(connection: BrokerConnection, info: RemoveSubscriptionInfo) -> None:
@@ -205,6 +245,7 @@ def _remove_consumer(connection: BrokerConnection, info: RemoveInfo) -> None:
             f"Cannot remove a consumer that had not been registered: {info.object_id}"
         )
     connection.consumers.pop(info.object_id, None)
+    state.consumers.remove(consumer.destination)
     connection.broker.remove_consumer(state.context, consumer, info.last_delivered_sequence_id)
 
 
@@ -218,6 +259,7 @@ def _remove_producer(connection: BrokerConnection, info: RemoveInfo) -> None:
             f"Cannot remove a producer that had not been registered: {info.object_id}"
         )
     connection.producers.pop(info.object_id, None)
+    state.producers.remove(producer.destination)
     connection.broker.remove_producer(state.context, producer)
 
 

@@ -94,15 +94,22 @@ class TcpConnector(TransportConnector):
         while True:
             try:
                 stream = await listener.accept()
-            except OSError as error:
+            except (OSError, anyio.BrokenResourceError) as error:
                 logger.warning("Connector %s: accept failed: %s", self.name, error)
                 await _clock.sleep(_ACCEPT_PAUSE)
                 continue
-            if len(self.connections) >= self.maximum_connections:
-                await self._turn_away(stream)
-            else:
-                transport = accepted_transport(stream, self._tcp_options, self._settings)
-                BrokerConnection(self.host, self, transport).start_soon()
+            try:
+                await self._take(stream)
+            except Exception:  # one client's trouble must not close the door for all
+                logger.exception("Connector %s: a new connection failed", self.name)
+                await anyio.aclose_forcefully(stream)
+
+    async def _take(self, stream: SocketStream) -> None:
+        if len(self.connections) >= self.maximum_connections:
+            await self._turn_away(stream)
+        else:
+            transport = accepted_transport(stream, self._tcp_options, self._settings)
+            BrokerConnection(self.host, self, transport).start_soon()
 
     async def _turn_away(self, stream: SocketStream) -> None:
         logger.warning(

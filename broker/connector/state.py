@@ -21,7 +21,7 @@ from pyjms.wire.openwire.commands import (
     TransactionId,
 )
 
-__all__ = ["ConnectionState", "SessionState", "connection_of", "session_of"]
+__all__ = ["ConnectionState", "MemberCount", "SessionState", "connection_of", "session_of"]
 
 IMPLICIT_SESSION = -1
 """The session that every connection has without a SessionInfo; advisory consumers live there."""
@@ -38,15 +38,57 @@ class SessionState:
         self.consumers: dict[ConsumerId, ConsumerInfo] = {}
 
 
+class MemberCount:
+    """How many consumers or producers there are; those of advisories count by themselves."""
+
+    __slots__ = ("_advisory", "_plain")
+
+    def __init__(self) -> None:
+        self._plain = 0
+        self._advisory = 0
+
+    def of_kind(self, destination: Destination | None) -> int:
+        """How many there are of the kind that one on `destination` would be."""
+        return self._advisory if _is_advisory(destination) else self._plain
+
+    def add(self, destination: Destination | None) -> None:
+        """Count one on `destination` in."""
+        if _is_advisory(destination):
+            self._advisory += 1
+        else:
+            self._plain += 1
+
+    def remove(self, destination: Destination | None) -> None:
+        """Count one on `destination` out."""
+        if _is_advisory(destination):
+            self._advisory -= 1
+        else:
+            self._plain -= 1
+
+
 class ConnectionState:
     """One JMS connection."""
 
-    __slots__ = ("context", "info", "sessions", "temporary", "transactions")
+    __slots__ = (
+        "consumers",
+        "context",
+        "info",
+        "maximum_transactions",
+        "producers",
+        "sessions",
+        "temporary",
+        "transactions",
+    )
 
-    def __init__(self, info: ConnectionInfo, context: ConnectionContext) -> None:
+    def __init__(
+        self, info: ConnectionInfo, context: ConnectionContext, maximum_transactions: int = 10_000
+    ) -> None:
         self.info = info
+        self.maximum_transactions = maximum_transactions
         self.context = context
         self.sessions: dict[SessionId, SessionState] = {}
+        self.consumers = MemberCount()
+        self.producers = MemberCount()
         self.temporary: dict[Destination, DestinationInfo] = {}
         self.transactions: dict[TransactionId, int | None] = {}
         """Begun and not ended; the value is the answer to PREPARE, once it was given."""
@@ -66,26 +108,6 @@ class ConnectionState:
                 f"Cannot {doing} a session that had not been registered: {session_id}"
             )
         return session
-
-    @property
-    def consumer_count(self) -> int:
-        """How many consumers it has, without those of advisories."""
-        return sum(
-            1
-            for session in self.sessions.values()
-            for info in session.consumers.values()
-            if not _is_advisory(info.destination)
-        )
-
-    @property
-    def producer_count(self) -> int:
-        """How many producers it has, without those to advisories."""
-        return sum(
-            1
-            for session in self.sessions.values()
-            for info in session.producers.values()
-            if not _is_advisory(info.destination)
-        )
 
 
 def session_of(owned: ConsumerId | ProducerId) -> SessionId:

@@ -116,6 +116,8 @@ class VmTransport(Transport):
         assert self.wire_format is not None
         for command in self.wire_format.receive_data(data):
             self.listener.on_command(command)
+        if self.wire_format.error is not None:
+            raise self.wire_format.error
 
     def _ended(self, error: Exception) -> None:
         self._error = error

@@ -10,7 +10,10 @@ from functools import lru_cache
 
 from pyjms.jms.destination import Destination
 
-__all__ = ["matches", "name_matches", "specificity"]
+LONGEST_REMEMBERED = 1000
+"""Characters of names that caches keep: clients choose the names."""
+
+__all__ = ["LONGEST_REMEMBERED", "matches", "name_matches", "specificity"]
 
 
 def matches(pattern: Destination, destination: Destination) -> bool:
@@ -22,9 +25,14 @@ def matches(pattern: Destination, destination: Destination) -> bool:
     return name_matches(pattern.physical_name, destination.physical_name)
 
 
-@lru_cache(maxsize=4096)
 def name_matches(pattern: str, name: str) -> bool:
-    """Whether the pattern's text matches the name."""
+    """Whether the pattern's text matches the name. Remembered, unless they are giants."""
+    if len(pattern) + len(name) > LONGEST_REMEMBERED:
+        return _name_matches(pattern, name)
+    return _remembered(pattern, name)
+
+
+def _name_matches(pattern: str, name: str) -> bool:
     if pattern == name:
         return True
     wanted = pattern.split(".")
@@ -37,6 +45,9 @@ def name_matches(pattern: str, name: str) -> bool:
     elif len(parts) != len(wanted):
         return False
     return all(want in ("*", part) for want, part in zip(wanted, parts, strict=True))
+
+
+_remembered = lru_cache(maxsize=4096)(_name_matches)
 
 
 @lru_cache(maxsize=1024)

@@ -36,6 +36,8 @@ class QueueBrowserSubscription(Subscription):
         self.window_freed()
 
     def is_full(self) -> bool:
+        if self.context.congested:
+            return True
         if self.prefetch_size == 0:
             return self._pulls == 0
         return self._in_flight >= self.prefetch_size

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from broker.context import ProducerExchange
-from broker.region.message import MessageReference, copied
+from broker.region.copies import copied
+from broker.region.message import MessageReference
 from broker.region.subscription import Subscription
 from pyjms import _clock
 from pyjms.jms.destination import Destination

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING
 
 from broker.cursor.memory import pending_list
 from broker.policy.entry import PolicyEntry
+from broker.region.copies import copied
 from broker.region.groups import message_group_map
-from broker.region.message import MessageReference, copied
+from broker.region.message import MessageReference
 from broker.region.ring import Candidate, ConsumerRing
 from pyjms import _clock, _wakeup
 

@@ -20,7 +20,7 @@ from pyjms.errors import JMSException, ResourceAllocationException
 if TYPE_CHECKING:
     from broker.region.destination import BaseDestination
 
-__all__ = ["FlowControl"]
+__all__ = ["FlowControl", "ParkedSend", "abort_parked"]
 
 logger = logging.getLogger(__name__)
 
@@ -56,8 +56,9 @@ class FlowControl:
         if self._fail_at_once and not network:
             raise self._no_space(reference)
         self._warn(reference)
-        parked = _ParkedSend(destination, exchange.context, reference)
+        parked = ParkedSend(destination, exchange.context, reference)
         parked.forget = destination.memory.wait(parked.let_in)
+        exchange.context.parked[parked] = None
         if self._fail_after > 0 and not network:
             parked.timer = _wakeup.spawn(
                 parked.give_up_after,
@@ -88,7 +89,15 @@ class FlowControl:
         )
 
 
-class _ParkedSend:
+def abort_parked(context: ConnectionContext) -> None:
+    """Give up what waits for a client that is gone: nobody would hear how it ends."""
+    for parked in tuple(context.parked):
+        parked.abort(JMSException("Connection closed, send aborted."))
+
+
+class ParkedSend:
+    """A message that waits for room."""
+
     def __init__(
         self,
         destination: BaseDestination,
@@ -104,15 +113,27 @@ class _ParkedSend:
         self._transaction: Transaction | None = context.transaction
 
     async def give_up_after(self, seconds: float, error: Exception) -> None:
+        """Fail with `error` after `seconds`."""
         await _clock.sleep(seconds)
+        self.timer = None
+        self.abort(error)
+
+    def abort(self, error: Exception) -> None:
+        """Wait no longer: the send failed."""
         if self.forget is not None:
             self.forget()
-        self.timer = None
+        self._waits_no_more()
         self.completion.complete(error)
 
-    def let_in(self) -> None:
+    def _waits_no_more(self) -> None:
+        self._context.parked.pop(self, None)
         if self.timer is not None:
             self.timer.cancel()
+            self.timer = None
+
+    def let_in(self) -> None:
+        """Come in: there is room."""
+        self._waits_no_more()
         try:
             stored = self._accept()
         except Exception as error:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from broker.region.destination import BaseDestination, BrokerDestination
     from broker.region.subscription import Subscription
 
-__all__ = ["MessageReference", "copied"]
+__all__ = ["MessageReference"]
 
 
 class MessageReference:
@@ -130,14 +130,6 @@ class MessageReference:
             if value is not None or name not in _FIELD_OR_PROPERTY:
                 return value
         return self.properties.get(name)
-
-
-def copied(message: ActiveMQMessage) -> ActiveMQMessage:
-    """Return a new command with the same field values, to be changed and not marshalled yet."""
-    copy = type(message)()
-    for field in message.LAYOUT:
-        setattr(copy, field.name, getattr(message, field.name))
-    return copy
 
 
 def _text(value: object) -> str | None:

@@ -69,6 +69,8 @@ class PrefetchSubscription(Subscription):
 
     # the window
     def is_full(self) -> bool:
+        if self.context.congested:
+            return True
         if self.prefetch_size == 0:
             return self._pulls == 0
         return len(self.dispatched) - self.prefetch_extension >= self.prefetch_size
@@ -76,6 +78,8 @@ class PrefetchSubscription(Subscription):
     @property
     def room(self) -> int:
         """How many messages the window takes now."""
+        if self.context.congested:
+            return 0
         if self.prefetch_size == 0:
             return self._pulls
         return max(0, self.prefetch_size - len(self.dispatched) + self.prefetch_extension)
@@ -86,13 +90,17 @@ class PrefetchSubscription(Subscription):
 
     def dispatch(self, reference: MessageReference, redelivery_counter: int) -> None:
         """Send the message and wait for its acknowledgement."""
-        self.dispatched[reference.message_id if self._by_id else reference] = reference
+        by_id = self._by_id and reference.message_id not in self.dispatched  # ids may repeat
+        self.dispatched[reference.message_id if by_id else reference] = reference
         self.enqueue_count += 1
         self.transmit(reference, redelivery_counter)
 
     def undispatch(self, reference: MessageReference) -> None:
         """Take a message out of the window."""
-        self.dispatched.pop(reference.message_id if self._by_id else reference, None)
+        if self.dispatched.get(reference.message_id) is reference:
+            del self.dispatched[reference.message_id]
+        else:
+            self.dispatched.pop(reference, None)
 
     def release(self, destination: object) -> list[MessageReference]:
         """Take the destination's messages out of the window, except those a transaction holds."""
@@ -137,9 +145,8 @@ class PrefetchSubscription(Subscription):
             and last == ack.first_message_id
         ):
             reference = self.dispatched.pop(last, None)
-            if reference is None:
-                raise _unmatched(ack, f"Could not find Message-ID {last} in dispatched-list")
-            return self._complete_one(context, reference)
+            if reference is not None:
+                return self._complete_one(context, reference)
         references = self._range(ack)
         if transaction is not None:
             return self._complete_later(context, references)
@@ -194,9 +201,8 @@ class PrefetchSubscription(Subscription):
     # finding
     def _find(self, ack: MessageAck) -> MessageReference:
         last = ack.last_message_id
-        if self._by_id:
-            found = self.dispatched.get(last)
-        else:
+        found = self.dispatched.get(last) if self._by_id else None
+        if found is None:
             found = next((r for r in self.dispatched.values() if _is_last(r, ack)), None)
         if found is None:
             raise JMSException(f"Could not correlate acknowledgment with dispatched message: {ack}")

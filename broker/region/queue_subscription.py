@@ -59,8 +59,11 @@ class QueueSubscription(PrefetchSubscription):
             self.settled_after_removal()
 
     def settled_after_removal(self) -> None:
-        for queue in self._left:
+        left, self._left = self._left, []
+        for queue in left:
             returned = self.release(queue)
+            if any(reference.destination is queue for reference in self.dispatched.values()):
+                self._left.append(queue)  # an XA branch holds some still
             if returned:
                 queue.take_back(returned)
 

@@ -18,6 +18,7 @@ from broker.policy.wildcard import matches
 from broker.region.dead_letters import send_to_dead_letter_queue
 from broker.region.destination import ADVISORY_PREFIX, BaseDestination, BrokerDestination
 from broker.region.expiry import ExpiryScanner
+from broker.region.flow_control import abort_parked
 from broker.region.message import MessageReference
 from broker.region.queue import Queue
 from broker.region.registry import DestinationRegistry
@@ -125,6 +126,7 @@ class RegionBroker(Broker):
     def remove_connection(
         self, context: ConnectionContext, info: ConnectionInfo, error: Exception | None
     ) -> None:
+        abort_parked(context)
         if info.client_id is not None and self._clients.get(info.client_id) is context:
             del self._clients[info.client_id]
 

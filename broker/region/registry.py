@@ -6,7 +6,7 @@ Subscriptions with wildcards or several names attach to what exists and to what 
 
 from __future__ import annotations
 
-from broker.policy.wildcard import matches
+from broker.policy.wildcard import LONGEST_REMEMBERED, matches
 from broker.region.destination import BaseDestination, BrokerDestination
 from broker.region.subscription import Subscription
 from pyjms.jms.destination import Destination
@@ -57,6 +57,8 @@ class DestinationRegistry:
             else:
                 entrance = self._entrances.get(pattern)
                 found = () if entrance is None else (entrance,)
+            if len(pattern.physical_name) > LONGEST_REMEMBERED:
+                return found
             if len(self._matches) >= _CACHED_MATCHES:
                 self._matches.clear()
             self._matches[pattern] = found
@@ -91,5 +93,10 @@ class SubscriptionIndex:
         """Return the subscriptions that a new destination is for."""
         return [
             *self._exact.get(destination, ()),
-            *(s for s in self._wide if matches(s.wanted, destination)),
+            *(
+                subscription
+                for subscription in self._wide
+                if subscription.wanted.is_topic == destination.is_topic  # a composite may mix them
+                and matches(subscription.wanted, destination)
+            ),
         ]

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING
 
 from broker.context import ConnectionContext
@@ -13,7 +14,11 @@ from broker.region.destination import ADVISORY_PREFIX
 from broker.region.durable_subscription import DurableTopicSubscription
 from broker.region.queue_subscription import QueueSubscription
 from broker.region.registry import SubscriptionIndex
-from broker.region.subscription import LAST_DELIVERED_UNKNOWN, Subscription
+from broker.region.subscription import (
+    LAST_DELIVERED_UNKNOWN,
+    LAST_DELIVERED_UNSET,
+    Subscription,
+)
 from broker.region.topic_subscription import TopicSubscription
 from broker.store.api import SubscriptionKey
 from pyjms.errors import InvalidDestinationException, JMSException
@@ -24,6 +29,8 @@ if TYPE_CHECKING:
     from broker.region.region_broker import RegionBroker
 
 __all__ = ["Subscriptions"]
+
+logger = logging.getLogger(__name__)
 
 
 class Subscriptions:
@@ -60,14 +67,29 @@ class Subscriptions:
             raise InvalidDestinationException("A consumer must have a destination")
         if destination.is_topic and info.subscription_name is not None:
             return self._add_durable(context, info, destination)
+        if any(m.is_topic != destination.is_topic for m in destination.composite_destinations):
+            logger.warning(
+                "Consumer %s gets nothing from the members of %s that are no %s",
+                info.consumer_id,
+                destination,
+                "topics" if destination.is_topic else "queues",
+            )
         subscription = self._make(context, info, destination)
         self._by_consumer[info.consumer_id] = subscription
         self._index.add(subscription)
-        matching = self._broker.destinations_matching(destination)
-        for entrance in matching:
-            entrance.add_subscription(context, subscription)
-        if isinstance(subscription, QueueBrowserSubscription):
-            subscription.begin(list(matching))
+        try:
+            matching = [
+                entrance
+                for entrance in self._broker.destinations_matching(destination)
+                if entrance.destination.is_topic == destination.is_topic
+            ]
+            for entrance in matching:
+                entrance.add_subscription(context, subscription)
+            if isinstance(subscription, QueueBrowserSubscription):
+                subscription.begin(matching)
+        except Exception:
+            self.remove(context, info, LAST_DELIVERED_UNSET)
+            raise
         return subscription
 
     def _make(

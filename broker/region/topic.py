@@ -67,6 +67,7 @@ class Topic(BaseDestination):
         if transaction is None:
             self._publish(reference)
         else:
+            self.hold(reference)  # what a transaction keeps is memory, too
             transaction.add(_Send(self, reference))
         return stored
 
@@ -168,6 +169,10 @@ class _Send(Synchronization):
 
     def after_commit(self) -> None:
         self._topic._publish(self._reference)
+        self._topic.drop(self._reference)
+
+    def after_rollback(self) -> None:
+        self._topic.drop(self._reference)
 
 
 def _rotate(subscribers: _Subscribers, first: TopicSubscription | DurableTopicSubscription) -> None:

@@ -15,7 +15,7 @@ from broker.policy.audit import MessageAudit
 from broker.policy.entry import PolicyEntry
 from broker.region.message import MessageReference
 from broker.region.subscription import Subscription
-from broker.transaction.local import Synchronization
+from broker.transaction.local import Synchronization, Transaction
 from pyjms.errors import JMSException
 from pyjms.wire.openwire.commands import AckType, ConsumerInfo, MessageAck, Throwable
 
@@ -46,6 +46,7 @@ class TopicSubscription(Subscription):
         self.expired_count = 0
         self.maximum_pending_message_limit = self._limit()
         self._pending = FifoPendingList()
+        self._unsettled = 0  # messages that open transactions have acknowledged
         self._audit = (
             MessageAudit(policy.max_audit_depth, policy.max_producers_to_audit)
             if policy.audits_topic_subscriptions
@@ -69,6 +70,8 @@ class TopicSubscription(Subscription):
         return self._is_slow
 
     def is_full(self) -> bool:
+        if self.context.congested:
+            return True
         if self.prefetch_size == 0:
             return self._pulls == 0
         return self.in_flight - self.prefetch_extension >= self.prefetch_size
@@ -158,7 +161,7 @@ class TopicSubscription(Subscription):
             if transaction is None:
                 self.acknowledged(ack)
             else:
-                transaction.add(_Acknowledgement(self, ack))
+                self._acknowledge_later(transaction, ack)
         elif kind == AckType.DELIVERED:
             if self.use_prefetch_extension and self.prefetch_size:
                 self.prefetch_extension += ack.message_count
@@ -170,9 +173,19 @@ class TopicSubscription(Subscription):
             raise JMSException(f"Invalid acknowledgment: {ack}")
         return None
 
+    def _acknowledge_later(self, transaction: Transaction, ack: MessageAck) -> None:
+        count = min(ack.message_count, self.in_flight - self._unsettled)
+        if count > 0:  # else it names nothing that was sent, and a transaction keeps no such work
+            self._unsettled += count
+            transaction.add(_Acknowledgement(self, ack, count))
+
+    def settled(self, count: int) -> None:
+        """Note that the transaction in which `count` messages were acknowledged has ended."""
+        self._unsettled -= count
+
     def acknowledged(self, ack: MessageAck) -> None:
         """Count messages as done and use the room."""
-        count = min(ack.message_count, self.in_flight)
+        count = max(0, min(ack.message_count, self.in_flight))
         self.dequeue_count += count
         self.prefetch_extension = max(0, self.prefetch_extension - ack.message_count)
         for destination in self.destinations:
@@ -190,11 +203,16 @@ class TopicSubscription(Subscription):
 
 
 class _Acknowledgement(Synchronization):
-    __slots__ = ("_ack", "_subscription")
+    __slots__ = ("_ack", "_count", "_subscription")
 
-    def __init__(self, subscription: TopicSubscription, ack: MessageAck) -> None:
+    def __init__(self, subscription: TopicSubscription, ack: MessageAck, count: int) -> None:
         self._subscription = subscription
         self._ack = ack
+        self._count = count
 
     def after_commit(self) -> None:
+        self._subscription.settled(self._count)
         self._subscription.acknowledged(self._ack)
+
+    def after_rollback(self) -> None:
+        self._subscription.settled(self._count)

@@ -174,7 +174,7 @@ class Transaction:
         self._finish()
         work, self._synchronizations = self._synchronizations, []
         for synchronization in work:
-            synchronization.after_commit()
+            self._end(synchronization.after_commit)
 
     def _commit_failed(self, error: Exception | None) -> JMSException:
         logger.warning("STORE COMMIT FAILED: %s", error)
@@ -188,7 +188,14 @@ class Transaction:
     def _after_rollback(self) -> None:
         work, self._synchronizations = self._synchronizations, []
         for synchronization in work:
-            synchronization.after_rollback()
+            self._end(synchronization.after_rollback)
+
+    def _end(self, step: Callable[[], None]) -> None:
+        """Do one step of the end; it is decided, so a failure must not keep the others from it."""
+        try:
+            step()
+        except Exception:
+            logger.exception("Transaction %s: ending a piece of its work failed", self.xid)
 
 
 class LocalTransaction(Transaction):

@@ -28,9 +28,7 @@ app.add_typer(config_app, name="config")
 
 ConfigOption = Annotated[
     Path | None,
-    typer.Option(
-        "--config", help="The YAML file; else PYJMS_CONFIG, ./application.yaml."
-    ),
+    typer.Option("--config", help="The YAML file; else PYJMS_CONFIG, ./application.yaml."),
 ]
 TargetArgument = Annotated[str, typer.Argument(metavar="MODULE[:APP]", help="What to run.")]
 
@@ -88,9 +86,13 @@ def config_show(config: ConfigOption = None) -> None:
     import yaml
 
     from pyjms.settings import load_settings
+    from pyjms.transport.uri import TransportURI
 
-    settings = load_settings(config)
-    typer.echo(yaml.safe_dump(settings.model_dump(mode="json"), sort_keys=False), nl=False)
+    shown = load_settings(config).model_dump(mode="json")
+    for broker in (shown["activemq"], *shown["brokers"].values()):
+        if broker["broker_url"] is not None:
+            broker["broker_url"] = str(TransportURI.parse(broker["broker_url"]))
+    typer.echo(yaml.safe_dump(shown, sort_keys=False), nl=False)
 
 
 @config_app.command("schema")

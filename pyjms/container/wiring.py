@@ -6,28 +6,38 @@ and told at once: one ConfigurationException with a line for each problem.
 
 from __future__ import annotations
 
+import difflib
 import inspect
 import typing
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from types import ModuleType
 from typing import Any
 
-from dependency_injector import providers
 from dependency_injector import wiring as injection
 
 from pyjms.annotation.jms_listener import JmsListenerMark, listener_marks
 from pyjms.annotation.send_to import send_to_destination
 from pyjms.container.factories import broker_connection_factory
+from pyjms.core.template import JmsTemplate
 from pyjms.errors import ConfigurationException, JMSException
+from pyjms.jms.api import Session
 from pyjms.lifecycle import hook_kind
 from pyjms.listener.adapter import HandlerAdapter
-from pyjms.listener.arguments import CallPlan, InjectionMarker, injection_marker
+from pyjms.listener.arguments import CallPlan, InjectionMarker, SessionTypes, injection_marker
 from pyjms.listener.container import AbstractMessageListenerContainer
 from pyjms.listener.endpoint import JmsListenerEndpoint, MethodJmsListenerEndpoint
 from pyjms.listener.factory import DefaultJmsListenerContainerFactory
 from pyjms.listener.reply import ReplySender
+from pyjms.listener.scaling import parse_concurrency
+from pyjms.listener.workers import Worker, current_worker
+from pyjms.selector import selector_or_none
 from pyjms.settings import PyjmsSettings
 from pyjms.support.headers import SimpleJmsHeaderMapper
+from pyjms.sync.session import Session as BlockingSession
+from pyjms.sync.template import JmsTemplate as BlockingTemplate
+from pyjms.transport.registry import create_transport
+from pyjms.transport.uri import TransportURI
 
 __all__ = ["Around", "Wiring"]
 
@@ -54,8 +64,21 @@ class Wiring:
 
     def check(self, targets: Iterable[object]) -> None:
         """Raise one ConfigurationException that lists all that is wrong with the handlers."""
-        self.endpoints(targets)
-        self.hooks(targets)
+        targets = list(targets)
+        problems: list[str] = []
+        finds = (
+            self._check_brokers,
+            partial(self.endpoints, targets),
+            partial(self.hooks, targets),
+        )
+        for find in finds:
+            try:
+                find()
+            except JMSException as error:
+                problems.append(str(error))
+        if problems:
+            lines = "\n".join(problems).splitlines()
+            raise ConfigurationException("\n".join(dict.fromkeys(lines)))
 
     def endpoints(self, targets: Iterable[object]) -> list[JmsListenerEndpoint]:
         """The endpoints of all marks, YAML's `listeners.<id>` applied.
@@ -108,7 +131,7 @@ class Wiring:
         endpoint = MethodJmsListenerEndpoint(
             destination=resolve(mark.destination),
             id=resolve(mark.id or ""),
-            container_factory=mark.container_factory,
+            container_factory=resolve(mark.container_factory or "") or None,
             subscription=None if mark.subscription is None else resolve(mark.subscription),
             selector=None if mark.selector is None else resolve(mark.selector),
             concurrency=None if mark.concurrency is None else resolve(mark.concurrency),
@@ -121,6 +144,7 @@ class Wiring:
             endpoint.override(**own.model_dump(exclude_unset=True))
         self._factory(endpoint)
         self._plan(handler, None)
+        _check_texts(endpoint)
         return endpoint
 
     def _listener(
@@ -145,6 +169,7 @@ class Wiring:
             converter=converter or self._container.message_converter(),
             read_headers=self._read_headers,
             injector=self._injector(handler),
+            session_types=_session_types(handler),
         )
 
     def _injector(
@@ -157,26 +182,20 @@ class Wiring:
         provider = self._provider(marker)
         if isinstance(marker, _PROVIDER_MARKER):
             return lambda: provider
-        if blocking and provider is self._container.jms_template:
-            # a thread of its own cannot await: it gets the blocking face of the same template
-            from pyjms.sync.template import JmsTemplate  # noqa: PLC0415 - only where asked for
-
-            return lambda: JmsTemplate.of(provider())
-        supply: Callable[[], object] = provider
-        return supply
+        # a thread of its own cannot await: it gets the blocking face of the same template
+        return (lambda: _blocking_face(provider())) if blocking else provider
 
     def _provider(self, marker: InjectionMarker) -> Any:
+        # a provider of the container's class means the one of this very container
         wanted = marker.provider
-        if isinstance(wanted, providers.Provider):
-            return wanted
-        found: Any = self._container
-        for part in str(wanted).split("."):
-            found = getattr(found, part, None)
-            if found is None:
-                known = ", ".join(sorted(self._container.providers))
-                raise ConfigurationException(
-                    f"the container has no provider {wanted!r}", hint=f"it has {known}"
-                )
+        found = injection.ProvidersMap(self._container).resolve_provider(wanted, marker.modifier)
+        if found is None:
+            known = sorted(self._container.providers)
+            near = difflib.get_close_matches(str(wanted), known, n=1)
+            raise ConfigurationException(
+                f"the container has no provider {wanted!r}",
+                hint=f"did you mean {near[0]!r}?" if near else f"it has {', '.join(known)}",
+            )
         return found
 
     def _factory(self, endpoint: JmsListenerEndpoint) -> Any:
@@ -209,13 +228,28 @@ class Wiring:
                 )
             if marker is not None:
                 suppliers[parameter.name] = injector(marker)
-        return lambda: function(**{name: supply() for name, supply in suppliers.items()})
+
+        def call() -> Any:
+            return function(**{name: supply() for name, supply in suppliers.items()})
+
+        return call if inspect.iscoroutinefunction(function) else lambda: _in_a_thread(call)
+
+    def _check_brokers(self) -> None:
+        """Find out whether each broker's URL makes a transport, without connecting."""
+        found = [self._container.native_connection_factory()]
+        found += map(broker_connection_factory, self._settings.brokers.values())
+        for factory in found:
+            uri = getattr(factory, "uri", None)
+            if isinstance(uri, TransportURI):
+                create_transport(uri)
 
     def _unknown_overrides(self, endpoints: list[JmsListenerEndpoint]) -> Iterator[str]:
         ids = {endpoint.id for endpoint in endpoints}
         for name in self._settings.listeners:
             if name not in ids:
-                yield f"listeners.{name}: no @jms_listener has the id {name!r}"
+                near = difflib.get_close_matches(name, ids, n=1)
+                hint = f"; did you mean {near[0]!r}?" if near else ""
+                yield f"listeners.{name}: no @jms_listener has the id {name!r}{hint}"
 
 
 def _marked(targets: Iterable[object]) -> Iterator[tuple[Callable[..., Any], JmsListenerMark]]:
@@ -237,6 +271,47 @@ def _functions(targets: Iterable[object]) -> Iterator[Callable[..., Any]]:
             for name in dir(type(target)):
                 if inspect.isroutine(inspect.getattr_static(target, name, None)):
                     yield getattr(target, name)
+
+
+def _check_texts(endpoint: JmsListenerEndpoint) -> None:
+    """Find now what the container or the broker would refuse later."""
+    try:
+        if endpoint.concurrency is not None:
+            lower, upper = parse_concurrency(endpoint.concurrency)
+            if upper < 1 or (lower is not None and not 1 <= lower <= upper):
+                raise ConfigurationException(
+                    f"Invalid concurrency {endpoint.concurrency!r}",
+                    hint='write "upper" or "lower-upper", both 1 or more',
+                )
+        selector_or_none(endpoint.selector)
+    except (ValueError, JMSException) as error:
+        raise ConfigurationException(
+            f"Listener {endpoint.id or endpoint.destination!r}: {error}"
+        ) from error
+
+
+def _session_types(handler: Callable[..., Any]) -> SessionTypes:
+    """What a handler may call its session: a coroutine cannot use the one that blocks."""
+    if inspect.iscoroutinefunction(handler):
+        return {Session: lambda session: session}
+    return {Session: lambda session: session, BlockingSession: BlockingSession.of}
+
+
+def _blocking_face(value: object) -> object:
+    return BlockingTemplate.of(value) if isinstance(value, JmsTemplate) else value
+
+
+async def _in_a_thread(call: Callable[[], Any]) -> None:
+    """Call a `def` hook as a `def` handler is called: it may block, and use what blocks."""
+    worker = Worker("pyjms hook")
+    token = current_worker.set(worker)
+    try:
+        result = await worker.run(call)
+        if inspect.isawaitable(result):
+            await result
+    finally:
+        current_worker.reset(token)
+        worker.close()
 
 
 def _marker(function: Callable[..., Any], parameter: inspect.Parameter) -> InjectionMarker | None:

@@ -1,43 +1,62 @@
-"""Java's modified UTF-8, for the strings inside BytesMessages (the wire floor has its own room).
+"""Java's modified UTF-8: NUL in two bytes, characters above U+FFFF as two surrogates.
 
-NUL is C0 80 and a character above U+FFFF two surrogates of three bytes. Whole strings at
-a time, never byte by byte. (java.io.DataOutput.writeUTF; ENCODING 2.1)
+Works on whole strings in C; no loop over characters. Lone surrogates are legal and come
+through unchanged. (java.io.DataInput; ENCODING 2.1)
 """
 
 from __future__ import annotations
 
-import re
-
-__all__ = ["decode_mutf8", "encode_mutf8"]
-
-_ASTRAL = re.compile("[\U00010000-\U0010ffff]")
+__all__ = ["decode_mutf8", "decode_mutf8_lenient", "encode_mutf8"]
 
 
 def encode_mutf8(text: str) -> bytes:
-    """Return `text` in modified UTF-8; lone surrogates are legal."""
+    """Return `text` in modified UTF-8, without a count; lone surrogates are legal."""
     if text.isascii():
         data = text.encode("ascii")
+    elif max(text) > "\uffff":
+        data = _split_astral(text).encode("utf-8", "surrogatepass")
     else:
-        data = _ASTRAL.sub(_surrogates, text).encode("utf-8", "surrogatepass")
-    return data.replace(b"\x00", b"\xc0\x80") if b"\x00" in data else data
+        data = text.encode("utf-8", "surrogatepass")
+    return data.replace(b"\0", b"\xc0\x80") if b"\0" in data else data
 
 
 def decode_mutf8(data: bytes) -> str:
     """Return the text that `data` is the modified UTF-8 of.
 
     Raises:
-        ValueError: it is not modified UTF-8.
+        UnicodeDecodeError: it is not modified UTF-8; `start` says where.
     """
     if data.isascii():
-        return data.decode("ascii")
+        return str(data, "ascii")
     if max(data) >= 0xF0:
-        raise ValueError("modified UTF-8 has no sequences of four bytes")
-    text = data.replace(b"\xc0\x80", b"\x00").decode("utf-8", "surrogatepass")
-    if b"\xed" in data:  # leads every surrogate; two of them may be one character
-        text = text.encode("utf-16-be", "surrogatepass").decode("utf-16-be", "surrogatepass")
-    return text
+        at = data.index(max(data))
+        raise UnicodeDecodeError("modified utf-8", data, at, at + 1, "a 4-byte sequence")
+    return decode_mutf8_lenient(data)
 
 
-def _surrogates(match: re.Match[str]) -> str:
-    offset = ord(match[0]) - 0x10000
-    return chr(0xD800 + (offset >> 10)) + chr(0xDC00 + (offset & 0x3FF))
+def decode_mutf8_lenient(data: bytes) -> str:
+    """Return the text of modified or standard UTF-8, as map values may be either.
+
+    Raises:
+        UnicodeDecodeError: the bytes are neither; `start` says where.
+    """
+    if data.isascii():
+        return str(data, "ascii")
+    if b"\xc0\x80" in data:
+        data = data.replace(b"\xc0\x80", b"\0")
+    text = data.decode("utf-8", "surrogatepass")
+    # 0xED leads the 3-byte form of a surrogate; a pair of them is one character.
+    return _join_surrogates(text) if b"\xed" in data else text
+
+
+def _join_surrogates(text: str) -> str:
+    return text.encode("utf-16-be", "surrogatepass").decode("utf-16-be", "surrogatepass")
+
+
+def _split_astral(text: str) -> str:
+    """Widen each UTF-16 unit to 32 bits, so that surrogates become characters of their own."""
+    units = text.encode("utf-16-be", "surrogatepass")
+    wide = bytearray(2 * len(units))
+    wide[2::4] = units[0::2]
+    wide[3::4] = units[1::2]
+    return wide.decode("utf-32-be", "surrogatepass")

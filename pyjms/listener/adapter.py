@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import inspect
 
-from pyjms.errors import ListenerExecutionFailedException, MessageConversionException
+from pyjms.errors import ListenerExecutionFailedException
 from pyjms.jms.api import Session
 from pyjms.jms.message import Message
 from pyjms.listener.arguments import CallPlan
@@ -54,11 +54,8 @@ class HandlerAdapter:
             error.listener_id = self.listener_id
             raise
         except Exception as error:
-            raise self._failure(error, message) from error
-
-    def _failure(self, error: Exception, message: Message) -> ListenerExecutionFailedException:
-        if isinstance(error, MessageConversionException):
-            text = f"Listener method could not be invoked with incoming message: {error}"
-        else:
-            text = f"Listener method '{self._plan.name}' threw exception"
-        return ListenerExecutionFailedException(text, message=message, listener_id=self.listener_id)
+            raise ListenerExecutionFailedException(
+                f"Listener method '{plan.name}' threw exception",
+                message=message,
+                listener_id=self.listener_id,
+            ) from error

@@ -1,9 +1,10 @@
 """From a message to a handler's arguments: a plan made once, followed for each message.
 
 A parameter takes, by its annotation: the raw message (`Message` or a body class), the
-`Session`, a `Header`, all `Headers`, something injected (`Provide[...]`), or else the
-payload, converted to its type. No annotation, `object` and `Any` mean the payload as the
-converter gives it (Spring hands the raw message to `Object`; here D16 of the design rules).
+`Session` (of pyjms or, with `async def`, of pyjms.aio), a `Header`, all `Headers`, what is
+injected (`Provide[...]`), or else the payload, converted to its type. No annotation,
+`object` and `Any` mean the payload as the converter gives it (Spring hands the raw message
+to `Object`; here D16 of the design rules).
 """
 
 from __future__ import annotations
@@ -15,10 +16,14 @@ from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Protocol, Union, get_args, get_origin
 
 import dependency_injector.wiring
-from pydantic import ConfigDict, PydanticSchemaGenerationError, TypeAdapter, ValidationError
+from pydantic import ConfigDict, PydanticUserError, TypeAdapter, ValidationError
 
 from pyjms.annotation.params import MISSING, Header, Headers, Payload
-from pyjms.errors import ConfigurationException, MessageConversionException
+from pyjms.errors import (
+    ConfigurationException,
+    ListenerExecutionFailedException,
+    MessageConversionException,
+)
 from pyjms.jms.api import Session
 from pyjms.jms.message import Message
 
@@ -27,7 +32,7 @@ InjectionMarker = Any
 
 _MARKER: type = vars(dependency_injector.wiring)["_Marker"]
 
-__all__ = ["CallPlan", "Injector", "PayloadConverter", "injection_marker"]
+__all__ = ["CallPlan", "Injector", "PayloadConverter", "SessionTypes", "injection_marker"]
 
 
 class PayloadConverter(Protocol):
@@ -40,6 +45,9 @@ Injector = Callable[[InjectionMarker], Callable[[], object]]
 """Turns a `Provide[...]` into a function that supplies it; raises for one nobody knows."""
 
 HeaderReader = Callable[[Message], Mapping[str, object]]
+
+SessionTypes = Mapping[type, Callable[[Session], object]]
+"""Annotations that ask for the session, and what the handler then gets."""
 
 Supplier = Callable[[Message, Session | None], object]
 
@@ -59,6 +67,7 @@ class CallPlan:
         converter: PayloadConverter,
         read_headers: HeaderReader,
         injector: Injector | None = None,
+        session_types: SessionTypes | None = None,
     ) -> None:
         self.handler = handler
         self.name = f"{handler.__module__}.{getattr(handler, '__qualname__', repr(handler))}"
@@ -66,6 +75,7 @@ class CallPlan:
         self._converter = converter
         self._read_headers = read_headers
         self._injector = injector
+        self._session_types = session_types or {Session: _as_it_is}
         parameters = self._parameters()
         suppliers = {p.name: self._supplier(p, hint) for p, hint in parameters}
         self._by_name = any(injection_marker(p, hint) is not None for p, hint in parameters) or any(
@@ -75,14 +85,23 @@ class CallPlan:
         self._suppliers = tuple(suppliers.values())
 
     def call(self, message: Message, session: Session | None) -> Any:
-        """Call the handler and return what it returns (a coroutine, if it is one)."""
-        suppliers = self._suppliers
+        """Call the handler and return what it returns (a coroutine, if it is one).
+
+        Raises:
+            ListenerExecutionFailedException: there is no argument for a parameter.
+            Exception: the handler's own.
+
+        """
+        try:
+            values = [supply(message, session) for supply in self._suppliers]
+        except Exception as error:
+            raise ListenerExecutionFailedException(
+                f"Listener method could not be invoked with incoming message: {error}",
+                message=message,
+            ) from error
         if self._by_name:
-            pairs = zip(self._names, suppliers, strict=True)
-            return self.handler(**{name: supply(message, session) for name, supply in pairs})
-        if len(suppliers) == 1:
-            return self.handler(suppliers[0](message, session))
-        return self.handler(*[supply(message, session) for supply in suppliers])
+            return self.handler(**dict(zip(self._names, values, strict=True)))
+        return self.handler(*values)
 
     def _parameters(self) -> list[tuple[inspect.Parameter, Any]]:
         try:
@@ -112,8 +131,9 @@ class CallPlan:
                 return self._header(parameter, bare, extra)
             if isinstance(extra, Headers) or extra is Headers:
                 return lambda message, _session: dict(self._read_headers(message))
-        if isinstance(bare, type) and issubclass(bare, Session):
-            return _take_session
+        present = self._session_types.get(bare) if isinstance(bare, type) else None
+        if present is not None:
+            return lambda _message, session: None if session is None else present(session)
         if isinstance(bare, type) and issubclass(bare, Message):
             return self._raw(parameter, bare)
         required = next((e.required for e in extras if isinstance(e, Payload)), True)
@@ -148,7 +168,7 @@ class CallPlan:
 
     def _header(self, parameter: inspect.Parameter, hint: Any, header: Header) -> Supplier:
         name = header.name or parameter.name
-        convert = self._validator(parameter, hint)
+        convert = self._validator(parameter, hint, make_adapter=_adapter_of_instances)
         default = header.default
         if default is MISSING and parameter.default is not parameter.empty:
             default = parameter.default
@@ -195,12 +215,17 @@ class CallPlan:
 
         return take
 
-    def _validator(self, parameter: inspect.Parameter, hint: Any) -> Callable[[object], object]:
+    def _validator(
+        self,
+        parameter: inspect.Parameter,
+        hint: Any,
+        make_adapter: Callable[[Any], TypeAdapter[Any]] = TypeAdapter,
+    ) -> Callable[[object], object]:
         if hint in (Any, object):
             return lambda value: value
         try:
-            adapter: TypeAdapter[Any] = _adapter(hint)
-        except (PydanticSchemaGenerationError, TypeError, NameError) as error:
+            adapter: TypeAdapter[Any] = make_adapter(hint)
+        except (PydanticUserError, TypeError, NameError) as error:
             raise ConfigurationException(
                 f"Handler {self.name}: nobody can supply {parameter.name!r} of type {hint!r}",
                 hint="take Message, Session, a Header, a payload that pydantic knows, Provide[...]",
@@ -220,17 +245,15 @@ class CallPlan:
         return validate
 
 
-def _adapter(hint: Any) -> TypeAdapter[Any]:
-    if isinstance(hint, type) and not hasattr(hint, "__get_pydantic_core_schema__"):
-        origin_is_plain = hint.__module__ != "builtins" and not hasattr(
-            hint, "__dataclass_fields__"
-        )
-        if origin_is_plain and hasattr(hint, "TYPE"):  # destinations and alike: by instance
-            return TypeAdapter(hint, config=ConfigDict(arbitrary_types_allowed=True))
-    return TypeAdapter(hint)
+def _adapter_of_instances(hint: Any) -> TypeAdapter[Any]:
+    """Headers may be objects that pydantic does not know, destinations for one: no conversion."""
+    try:
+        return TypeAdapter(hint, config=ConfigDict(arbitrary_types_allowed=True))
+    except PydanticUserError:  # models and dataclasses have a config of their own
+        return TypeAdapter(hint)
 
 
-def _take_session(_message: Message, session: Session | None) -> Session | None:
+def _as_it_is(session: Session) -> Session:
     return session
 
 

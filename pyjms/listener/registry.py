@@ -109,17 +109,24 @@ class JmsListenerEndpointRegistry:
 
     async def stop(self) -> None:
         """Stop all containers and return when their listeners have finished."""
+        waiting = []
         for container in self:
             done = anyio.Event()
             await container.stop(done.set)
+            waiting.append(done)
+        for done in waiting:
             await done.wait()
 
     async def shutdown(self, timeout: float | None = None) -> None:
-        """Shut all containers down side by side: work in progress gets `timeout` seconds."""
+        """Shut all containers down side by side and forget them.
+
+        Work in progress gets `timeout` seconds.
+        """
         self._started = False
         async with anyio.create_task_group() as tasks:
             for container in self:
                 tasks.start_soon(container.shutdown, timeout)
+        self._containers.clear()
 
     def _check_phase(self, container: AbstractMessageListenerContainer) -> None:
         if container.phase == DEFAULT_PHASE:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from pyjms.client.factory import ConnectionFactory as CoreConnectionFactory
 from pyjms.enums import AcknowledgeMode
 from pyjms.jms import api
 from pyjms.jms.metadata import ConnectionMetaData
+from pyjms.sync.closing import CloseableFace
 from pyjms.sync.facade import Facade, blocking, blocking_as
 from pyjms.sync.portal import call_on_loop, current_loop
 from pyjms.sync.session import Session
@@ -16,13 +16,12 @@ from pyjms.sync.session import Session
 __all__ = ["Connection", "ConnectionFactory"]
 
 
-class Connection(Facade[api.Connection]):
+class Connection(CloseableFace[api.Connection]):
     """A client's line to the broker; stopped until `start`. Close it, or use `with`."""
 
     set_client_id = blocking(api.Connection.set_client_id)
     start = blocking(api.Connection.start)
     stop = blocking(api.Connection.stop)
-    close = blocking(api.Connection.close)
 
     def create_session(
         self,
@@ -31,7 +30,7 @@ class Connection(Facade[api.Connection]):
     ) -> Session:
         """Make a session. See `pyjms.aio` for what the arguments promise."""
         core = call_on_loop(self._loop, self.core.create_session, transacted, acknowledge_mode)
-        return Session.of(core, self._loop)
+        return Session.of(core, self._loop, self)
 
     @property
     def client_id(self) -> str | None:
@@ -51,17 +50,6 @@ class Connection(Facade[api.Connection]):
     @exception_listener.setter
     def exception_listener(self, listener: api.ExceptionListener | None) -> None:
         self.core.exception_listener = listener
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
 
 class ConnectionFactory(Facade[CoreConnectionFactory]):

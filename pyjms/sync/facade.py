@@ -29,8 +29,14 @@ class Facade(Generic[T_co]):
     _loop: LoopHandle
 
     @classmethod
-    def of(cls, core: Any, loop: LoopHandle | None = None) -> Self:
-        """The blocking face of `core`, which lives on `loop` (default: see `current_loop`)."""
+    def of(
+        cls, core: Any, loop: LoopHandle | None = None, owner: Facade[Any] | None = None
+    ) -> Self:
+        """The blocking face of `core`, which `owner` made.
+
+        It lives on `loop`; the default is told at `pyjms.sync.portal.current_loop`.
+        """
+        del owner
         face = cls.__new__(cls)
         face.core = core
         face._loop = loop or current_loop()
@@ -68,7 +74,7 @@ def blocking_as(
     def call(self: Facade[T], /, *args: P.args, **kwargs: P.kwargs) -> F:
         method = getattr(self.core, function.__name__)
         made = call_on_loop(self._loop, functools.partial(method, *args, **kwargs))
-        return face().of(made, self._loop)
+        return face().of(made, self._loop, self)
 
     return _like(function, call)
 

@@ -8,44 +8,23 @@ came at that very moment is what the next `receive` returns.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator
-from types import TracebackType
-from typing import Any, Generic, Self, TypeVar
+from collections.abc import Iterator
+from typing import Any, Self
 
+from pyjms._wakeup import LoopHandle
 from pyjms.enums import AcknowledgeMode, DeliveryMode
 from pyjms.jms import api
 from pyjms.jms.bodies import BytesMessage, MapMessage, ObjectMessage, StreamMessage, TextMessage
 from pyjms.jms.destination import Destination, Queue, Topic
 from pyjms.jms.message import Message
-from pyjms.listener.workers import Worker
+from pyjms.sync.closing import BlockingListener, CloseableFace
 from pyjms.sync.facade import Facade, blocking, blocking_as
 from pyjms.sync.portal import call_on_loop
 
 __all__ = ["MessageConsumer", "MessageProducer", "QueueBrowser", "Session"]
 
-C = TypeVar("C", bound=api.Closeable)
 
-BlockingListener = Callable[[Message], object]
-
-
-class _CloseableFace(Facade[C], Generic[C]):
-    def close(self) -> None:
-        """Give everything back. Closing twice is fine."""
-        call_on_loop(self._loop, self.core.close)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
-
-
-class MessageProducer(_CloseableFace[api.MessageProducer]):
+class MessageProducer(CloseableFace[api.MessageProducer]):
     """Sends messages; the attributes are what `send` uses unless told otherwise."""
 
     send = blocking(api.MessageProducer.send)
@@ -101,14 +80,16 @@ class MessageProducer(_CloseableFace[api.MessageProducer]):
         self.core.disable_message_timestamp = value
 
 
-class MessageConsumer(_CloseableFace[api.MessageConsumer]):
+class MessageConsumer(CloseableFace[api.MessageConsumer]):
     """Receives messages."""
 
     _kept: deque[Message | None]
 
     @classmethod
-    def of(cls, core: api.MessageConsumer, loop: Any = None) -> Self:
-        face = super().of(core, loop)
+    def of(
+        cls, core: Any, loop: LoopHandle | None = None, owner: Facade[Any] | None = None
+    ) -> Self:
+        face = super().of(core, loop, owner)
         face._kept = deque()
         return face
 
@@ -139,8 +120,8 @@ class MessageConsumer(_CloseableFace[api.MessageConsumer]):
         return self.receive(0)
 
     def set_message_listener(self, listener: BlockingListener | None) -> None:
-        """Have `listener` called with each message, in a thread of its own."""
-        call_on_loop(self._loop, _set_listener, self.core, listener)
+        """Have `listener` called with each message, in a thread that ends with the consumer."""
+        self._listen(self.core, listener)
 
     def __iter__(self) -> Iterator[Message]:
         """Receive for ever; ends when the consumer is closed."""
@@ -148,7 +129,7 @@ class MessageConsumer(_CloseableFace[api.MessageConsumer]):
             yield message
 
 
-class QueueBrowser(_CloseableFace[api.QueueBrowser]):
+class QueueBrowser(CloseableFace[api.QueueBrowser]):
     """Looks at the messages of a queue and leaves them there: `for m in browser`."""
 
     @property
@@ -170,7 +151,7 @@ class QueueBrowser(_CloseableFace[api.QueueBrowser]):
             yield message
 
 
-class Session(_CloseableFace[api.Session]):
+class Session(CloseableFace[api.Session]):
     """One unit of order, acknowledgement and transaction; for one thread at a time."""
 
     create_producer = blocking_as(lambda: MessageProducer, api.Session.create_producer)
@@ -231,21 +212,7 @@ class Session(_CloseableFace[api.Session]):
 
     def set_message_listener(self, listener: BlockingListener | None) -> None:
         """Have `listener` called with each message of the session, in a thread of its own."""
-        call_on_loop(self._loop, _set_listener, self.core, listener)
-
-
-async def _set_listener(
-    target: api.MessageConsumer | api.Session, listener: BlockingListener | None
-) -> None:
-    if listener is None:
-        await target.set_message_listener(None)
-        return
-    worker = Worker(f"pyjms listener of {target!r}")
-
-    async def call(message: Message) -> None:
-        await worker.run(listener, message)
-
-    await target.set_message_listener(call)
+        self._listen(self.core, listener)
 
 
 async def _next_or_none(messages: Any) -> Message | None:

@@ -58,7 +58,16 @@ class JmsTestApp:
         """Run these modules, handlers or instances; on the test's broker, whatever they say.
 
         Without `config` and `settings` the defaults hold: no file is looked for.
+
+        Raises:
+            IllegalStateException: one runs already.
+            ConfigurationException: as JmsApplication.
+
         """
+        if self._application is not None and self._application.is_running:
+            raise IllegalStateException(
+                "The test's application runs already", hint="hand all its handlers to one start"
+            )
         if settings is None:
             settings = load_settings(Path(config)) if config else PyjmsSettings()
         settings = settings.with_broker_url(self.url)

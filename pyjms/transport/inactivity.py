@@ -75,7 +75,8 @@ class InactivityMonitor(TransportFilter):
 
     def on_command(self, command: Command) -> None:
         if isinstance(command, KeepAliveInfo):
-            if command.response_required:
+            # where the peer does not read there are bytes enough to show that we live
+            if command.response_required and not self.next.congested:
                 self.next.oneway(KeepAliveInfo(command.command_id, response_required=False))
             return
         self.listener.on_command(command)

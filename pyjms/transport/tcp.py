@@ -20,6 +20,7 @@ from pyjms._wakeup import BackgroundTask, spawn
 from pyjms.errors import ConnectionFailedException, ProtocolViolation
 from pyjms.transport.base import Transport, TransportListener
 from pyjms.transport.options import TcpOptions
+from pyjms.transport.socket_writer import writer_for
 from pyjms.transport.writer import CoalescingWriter
 from pyjms.wire.openwire.commands import Command
 from pyjms.wire.openwire.format import OpenWireFormat
@@ -103,7 +104,7 @@ class TcpTransport(Transport):
     @property
     def writing(self) -> bool:
         """Whether a send is under way: the socket takes no more for now."""
-        return self._writer is not None and self._writer.sending > 0
+        return self._writer is not None and self._writer.writing
 
     @property
     def reading_paused(self) -> bool:
@@ -116,7 +117,8 @@ class TcpTransport(Transport):
         if self._stream is None:
             self._stream = await connect(self._host, self._port, self.options, self._url)
         _apply(self._stream, self.options)
-        self._writer = CoalescingWriter(self._stream)
+        _read_on_demand(self._stream)
+        self._writer = writer_for(self._stream)
         name = f"pyjms {self._remote}"
         self._writer_task = spawn(self._writer.run, name=f"{name} writer", on_error=self.fail)
         self._reader_task = spawn(
@@ -198,7 +200,8 @@ class TcpTransport(Transport):
         self.listener.on_exception(failure)
 
     async def _read(self, stream: ByteStream, listener: TransportListener) -> None:
-        receive_data = self.wire_format.receive_data
+        wire_format = self.wire_format
+        receive_data = wire_format.receive_data
         deliver = listener.on_command
         while True:
             data = await stream.receive(_CHUNK)
@@ -207,6 +210,8 @@ class TcpTransport(Transport):
                 while self._resumed is not None:
                     await self._resumed.wait()
                 deliver(command)
+            if wire_format.error is not None:
+                raise wire_format.error
 
     def _as_failure(self, error: BaseException) -> Exception:
         if isinstance(error, ProtocolViolation | ConnectionFailedException):
@@ -233,6 +238,18 @@ def _peer(stream: ByteStream) -> str:
         return "tcp://unknown"
     host = f"[{address[0]}]" if ":" in address[0] else address[0]
     return f"tcp://{host}:{address[1]}"
+
+
+def _read_on_demand(stream: ByteStream) -> None:
+    """Take from the socket only what `receive` asks for.
+
+    anyio 4 leaves an accepted socket of an asyncio loop reading until the first `receive` that
+    has to wait. Where data is always there (a flood, uvloop) that is never, and what comes
+    would pile up without a limit while our reader is paused.
+    """
+    pause = getattr(getattr(stream, "_transport", None), "pause_reading", None)
+    if pause is not None:
+        pause()
 
 
 def _apply(stream: ByteStream, options: TcpOptions) -> None:

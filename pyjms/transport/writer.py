@@ -37,6 +37,11 @@ class CoalescingWriter:
         """Whether more is waiting than the high-water mark."""
         return len(self.buffer) + self.sending > self._high_water
 
+    @property
+    def writing(self) -> bool:
+        """Whether a send is under way: the stream takes no more for now."""
+        return self.sending > 0
+
     def wake(self) -> None:
         """Have the task send what `buffer` holds. Cheap when it is awake already."""
         self._wake.set()
@@ -54,9 +59,7 @@ class CoalescingWriter:
                 self.sending = len(data)
                 await self._stream.send(data)
                 self.sending = 0
-                if self._room is not None and len(self.buffer) <= self._low_water:
-                    self._room.set()
-                    self._room = None
+                self._tell_room()
             if self._closing:
                 return
             self._wake = anyio.Event()
@@ -68,6 +71,11 @@ class CoalescingWriter:
             if self._room is None:
                 self._room = anyio.Event()
             await self._room.wait()
+
+    def _tell_room(self) -> None:
+        if self._room is not None and len(self.buffer) <= self._low_water:
+            self._room.set()
+            self._room = None
 
     def finish(self) -> None:
         """Let `run` end once the buffer is empty."""

@@ -61,7 +61,8 @@ class OpenWireFormat:
         self._buffer = ReceiveBuffer()
         self._unframed = b""
         self._unframed_needed = 0
-        self._error: RemoteProtocolError | None = None
+        self.error: RemoteProtocolError | None = None
+        """How the peer broke the protocol; nothing is received any more."""
 
     def local_info(self) -> WireFormatInfo:
         """Return this side's first command."""
@@ -141,11 +142,11 @@ class OpenWireFormat:
         The peer's WireFormatInfo is among them; it has been negotiated already.
 
         Raises:
-            RemoteProtocolError: the peer broke the protocol; what was complete before in
-                `data` is lost. Every later call raises the same error.
+            RemoteProtocolError: the peer broke the protocol. What was complete before that in
+                `data` is returned first, `error` is set, and every later call raises it.
         """
-        if self._error is not None:
-            raise self._error
+        if self.error is not None:
+            raise self.error
         commands: list[Command] = []
         try:
             self._buffer.feed(data)
@@ -156,8 +157,9 @@ class OpenWireFormat:
                 commands.append(self._receive_frame(frame))
             self._receive_unframed(commands)
         except RemoteProtocolError as e:
-            self._error = e
-            raise
+            self.error = e
+            if not commands:
+                raise
         return commands
 
     def _receive_frame(self, frame: bytes) -> Command:

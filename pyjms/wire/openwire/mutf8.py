@@ -1,25 +1,12 @@
-"""Java's modified UTF-8: NUL in two bytes, characters above U+FFFF as two surrogates.
-
-Works on whole strings in C; no loop over characters. Lone surrogates are legal and come
-through unchanged. (ENCODING 2.1; java.io.DataInput)
-"""
+"""Java's modified UTF-8 (`pyjms.jms.mutf8`) as the wire reads it: bad bytes are the peer's fault."""
 
 from __future__ import annotations
 
 from pyjms.errors import RemoteProtocolError
+from pyjms.jms import mutf8
+from pyjms.jms.mutf8 import encode_mutf8
 
 __all__ = ["decode_mutf8", "decode_mutf8_lenient", "encode_mutf8", "utf16_length"]
-
-
-def encode_mutf8(text: str) -> bytes:
-    """Return `text` in modified UTF-8, without a count."""
-    if text.isascii():
-        data = text.encode("ascii")
-    elif max(text) > "\uffff":
-        data = _split_astral(text).encode("utf-8", "surrogatepass")
-    else:
-        data = text.encode("utf-8", "surrogatepass")
-    return data.replace(b"\0", b"\xc0\x80") if b"\0" in data else data
 
 
 def decode_mutf8(data: bytes) -> str:
@@ -30,12 +17,10 @@ def decode_mutf8(data: bytes) -> str:
     """
     if data.isascii():
         return str(data, "ascii")
-    if max(data) >= 0xF0:
-        raise RemoteProtocolError(
-            "Not modified UTF-8: a 4-byte sequence",
-            position=data.index(max(data)),
-        )
-    return _decode(data)
+    try:
+        return mutf8.decode_mutf8(data)
+    except UnicodeDecodeError as e:
+        raise _damaged(e) from e
 
 
 def decode_mutf8_lenient(data: bytes) -> str:
@@ -46,7 +31,10 @@ def decode_mutf8_lenient(data: bytes) -> str:
     """
     if data.isascii():
         return str(data, "ascii")
-    return _decode(data)
+    try:
+        return mutf8.decode_mutf8_lenient(data)
+    except UnicodeDecodeError as e:
+        raise _damaged(e) from e
 
 
 def utf16_length(text: str) -> int:
@@ -56,25 +44,5 @@ def utf16_length(text: str) -> int:
     return len(text.encode("utf-16-be", "surrogatepass")) // 2
 
 
-def _decode(data: bytes) -> str:
-    if b"\xc0\x80" in data:
-        data = data.replace(b"\xc0\x80", b"\0")
-    try:
-        text = data.decode("utf-8", "surrogatepass")
-    except UnicodeDecodeError as e:
-        raise RemoteProtocolError(f"Not modified UTF-8: {e.reason}", position=e.start) from e
-    # 0xED leads the 3-byte form of a surrogate; a pair of them is one character.
-    return _join_surrogates(text) if b"\xed" in data else text
-
-
-def _join_surrogates(text: str) -> str:
-    return text.encode("utf-16-be", "surrogatepass").decode("utf-16-be", "surrogatepass")
-
-
-def _split_astral(text: str) -> str:
-    """Widen each UTF-16 unit to 32 bits, so that surrogates become characters of their own."""
-    units = text.encode("utf-16-be", "surrogatepass")
-    wide = bytearray(2 * len(units))
-    wide[2::4] = units[0::2]
-    wide[3::4] = units[1::2]
-    return wide.decode("utf-32-be", "surrogatepass")
+def _damaged(error: UnicodeDecodeError) -> RemoteProtocolError:
+    return RemoteProtocolError(f"Not modified UTF-8: {error.reason}", position=error.start)

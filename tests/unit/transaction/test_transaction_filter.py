@@ -210,4 +210,4 @@ def test_a_rollback_that_fails_does_not_keep_the_connection(
     broker.transaction(ctx, LOCAL).add(Broken())
     broker.remove_connection(ctx, ConnectionInfo(C1), None)
     assert region.gone == [C1]
-    assert "closed connection failed" in caplog.text
+    assert "ending a piece of its work failed" in caplog.text

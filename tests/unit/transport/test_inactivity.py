@@ -86,6 +86,17 @@ async def test_quiet_sides_are_noticed_at_activemqs_times(clock: VirtualClock) -
     await echo.monitor.stop()
 
 
+async def test_a_peer_that_does_not_read_is_not_answered(clock: VirtualClock) -> None:
+    rig = Rig(clock)
+    await rig.begin()
+    rig.socket.full = True
+    rig.socket.deliver(KeepAliveInfo(7, response_required=True))
+    rig.socket.deliver(ShutdownInfo())
+    await rig.heard.next(ShutdownInfo)
+    assert rig.socket.sent == []
+    await rig.monitor.stop()
+
+
 async def test_what_was_written_counts_as_a_sign_of_life(clock: VirtualClock) -> None:
     rig = Rig(clock)
     await rig.begin()

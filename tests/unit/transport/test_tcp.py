@@ -21,6 +21,7 @@ from pyjms.transport.mock import RecordingListener
 from pyjms.transport.negotiator import WireFormatNegotiator
 from pyjms.transport.options import TcpOptions
 from pyjms.transport.registry import create_transport
+from pyjms.transport.socket_writer import SocketWriter
 from pyjms.transport.tcp import TcpTransport
 from pyjms.transport.writer import CoalescingWriter
 from pyjms.wire.openwire.commands import (
@@ -107,15 +108,17 @@ async def test_a_burst_goes_out_in_one_send_and_stop_writes_what_is_queued() -> 
     async with connected() as pair:
         sends: list[int] = []
         writer = pair.transport._writer
-        assert writer is not None
-        stream = writer._stream
+        assert isinstance(writer, SocketWriter)
+        own = writer._socket
 
         class Counting:
-            async def send(self, item: bytes) -> None:
-                sends.append(len(item))
-                await stream.send(item)
+            fileno, close = own.fileno, own.close
 
-        writer._stream = Counting()  # type: ignore[assignment]
+            def send(self, data: bytearray) -> int:
+                sends.append(len(data))
+                return own.send(data)
+
+        writer._socket = Counting()  # type: ignore[assignment]
         for n in range(100):
             pair.transport.oneway(KeepAliveInfo(n))
         await pair.transport.stop()

@@ -419,3 +419,17 @@ def test_counts_alone_allocate_nothing(body):
     finally:
         tracemalloc.stop()
     assert peak < 64 * 1024
+
+
+def test_commands_before_a_broken_frame_are_not_lost() -> None:
+    sender, receiver = OpenWireFormat(), OpenWireFormat()
+    info = sender.local_info()
+    hello = sender.encode(info)
+    sender.negotiate(info)
+    good = sender.encode(KeepAliveInfo())
+    received = receiver.receive_data(hello + good + frame("ff") + good)
+    assert [type(command) for command in received] == [WireFormatInfo, KeepAliveInfo]
+    assert isinstance(receiver.error, RemoteProtocolError)
+    with pytest.raises(RemoteProtocolError) as again:
+        receiver.receive_data(good)
+    assert again.value is receiver.error

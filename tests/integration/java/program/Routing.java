@@ -111,6 +111,7 @@ final class Routing {
             TemporaryQueue temporary = Probe.auto(owner).createTemporaryQueue();
             Session session = Probe.auto(other);
             List<String> results = new ArrayList<>();
+            awaitDeleted(other, temporary, false);
             Probe.send(session, temporary, "there");
             results.add(Probe.text(Probe.auto(owner).createConsumer(temporary).receive(Probe.PATIENCE)));
             try {
@@ -121,10 +122,7 @@ final class Routing {
             }
             String name = temporary.getQueueName();
             owner.close();
-            long end = System.currentTimeMillis() + Probe.PATIENCE;
-            while (!((ActiveMQConnection) other).isDeleted((ActiveMQDestination) temporary) && System.currentTimeMillis() < end) {
-                Thread.onSpinWait();
-            }
+            awaitDeleted(other, temporary, true);
             try {
                 Probe.send(session, temporary, "gone");
                 results.add("sent");
@@ -133,6 +131,14 @@ final class Routing {
             }
             return results;
         }));
+    }
+
+    private static void awaitDeleted(Connection connection, TemporaryQueue temporary, boolean deleted) {
+        long end = System.currentTimeMillis() + Probe.PATIENCE;
+        ActiveMQConnection hearing = (ActiveMQConnection) connection;
+        while (hearing.isDeleted((ActiveMQDestination) temporary) != deleted && System.currentTimeMillis() < end) {
+            Thread.onSpinWait();
+        }
     }
 
     private static Object virtualTopic(Connection connection, String name) throws JMSException {

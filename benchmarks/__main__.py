@@ -1,0 +1,54 @@
+"""All benchmarks in one table. Run: make bench, or python -m benchmarks [--quick] [--json FILE]."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+
+from benchmarks import codec, profile_layers, queue, startup
+from pyjms.wire.openwire.format import WireFormatSettings
+
+
+def codec_table(*, quick: bool) -> dict[str, float]:
+    number = 50 if quick else 5000
+    return codec.codec_rates("loose", WireFormatSettings(), number) | codec.other_rates(number)
+
+
+def print_table(title: str, rows: dict[str, str]) -> None:
+    print(f"\n{title}")
+    for name, value in rows.items():
+        print(f"  {name:52} {value:>40}")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="to see that all works")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there too")
+    arguments = parser.parse_args()
+    quick: bool = arguments.quick
+    frames = codec_table(quick=quick)
+    print_table("OpenWire codec", {name: f"{rate:.2f} us" for name, rate in frames.items()})
+    messages = queue.measure(quick=quick)
+    print_table(
+        "Producer to queue to consumer, 1 KiB",
+        {
+            case: f"{result['msg_per_s']:.0f} msg/s, client {result['cpu_us_per_msg']:.1f} us/msg"
+            for case, result in messages.items()
+        },
+    )
+    start = startup.measure(quick=quick)
+    print_table("Start-up", {name: f"{value:.1f} ms" for name, value in start.items()})
+    layers = profile_layers.measure(quick=quick)
+    for case, table in layers.items():
+        print_table(
+            f"Where a message's time goes: {case}",
+            {layer: f"{value:.2f} us" for layer, value in table.items()},
+        )
+    if arguments.json is not None:
+        figures = {"codec_us": frames, "queue": messages, "startup_ms": start, "layers_us": layers}
+        arguments.json.write_text(json.dumps(figures, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,98 @@
+"""Write coalescing straight to the socket: the next turn of the loop sends what this one queued.
+
+A frame on an idle connection leaves after one turn, without waking a task; a burst leaves
+in one send. Only a socket that takes no more wakes the task, which waits for room. The
+descriptor is our own duplicate, so nobody else's buffer can stand in between.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+
+import anyio
+from anyio.abc import ByteStream, SocketAttribute
+
+from pyjms._wakeup import LoopHandle
+from pyjms.transport.writer import HIGH_WATER, LOW_WATER, CoalescingWriter
+
+__all__ = ["SocketWriter", "writer_for"]
+
+
+def writer_for(stream: ByteStream) -> CoalescingWriter:
+    """The best writer for `stream`: straight to its socket, or through it where there is none."""
+    raw = stream.extra(SocketAttribute.raw_socket, None)
+    if raw is None or os.name == "nt":  # Windows does not duplicate sockets by descriptor
+        return CoalescingWriter(stream)
+    return SocketWriter(stream, socket.socket(fileno=os.dup(raw.fileno())))
+
+
+class SocketWriter(CoalescingWriter):
+    """The writing side of a socket, which it closes when it ends. Belongs to one loop."""
+
+    def __init__(
+        self,
+        stream: ByteStream,
+        own_socket: socket.socket,
+        high_water: int = HIGH_WATER,
+        low_water: int = LOW_WATER,
+    ) -> None:
+        super().__init__(stream, high_water, low_water)
+        own_socket.setblocking(False)
+        self._socket = own_socket
+        self._loop = LoopHandle()
+        self._scheduled = False
+        self._full = False
+        self._error: OSError | None = None
+
+    @property
+    def writing(self) -> bool:
+        return self._full
+
+    def wake(self) -> None:
+        if not self._scheduled and not self._full:
+            self._scheduled = True
+            self._loop.call_next(self._flush)
+
+    async def run(self) -> None:
+        while True:
+            if self._closing and not self._full:
+                self._flush()
+            if self._error is not None:
+                raise self._error
+            if self._full:
+                await anyio.wait_writable(self._socket)
+                self._full = False
+                self._flush()
+                self._tell_room()
+            elif self._closing:
+                return
+            else:
+                self._wake = anyio.Event()
+                await self._wake.wait()
+
+    def abandon(self) -> None:
+        super().abandon()
+        if self._socket.fileno() >= 0:
+            anyio.notify_closing(self._socket)
+            self._socket.close()
+
+    def _flush(self) -> None:
+        self._scheduled = False
+        buffer = self.buffer
+        if not buffer or self._dead or self._full:
+            return
+        try:
+            sent = self._socket.send(buffer)
+        except BlockingIOError:
+            sent = 0
+        except OSError as error:
+            self._error = error
+            self._wake.set()
+            return
+        if sent == len(buffer):
+            buffer.clear()
+            return
+        del buffer[:sent]
+        self._full = True
+        self._wake.set()

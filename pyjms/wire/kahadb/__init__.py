@@ -1,0 +1,1 @@
+"""KahaDB's journal format: `codec` for records, `journal` and `reader` for segments."""

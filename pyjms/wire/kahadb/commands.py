@@ -1,0 +1,415 @@
+"""KahaDB's commands: what its journal's records say.
+
+Plain data with the file's fields in snake_case; None means that an optional field is absent,
+which is not the same bytes as a zero. `FIELDS` is each class's layout, in the order of its
+bytes. Times and delays are milliseconds, as in the file. Bodies are kept out of `repr`.
+(persistence K7, K8, K29, K30)
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import ClassVar, Final, NamedTuple
+
+__all__ = [
+    "COMMANDS",
+    "DestinationType",
+    "FieldKind",
+    "KahaAckMessageFileMapCommand",
+    "KahaAddMessageCommand",
+    "KahaAddScheduledJobCommand",
+    "KahaCommand",
+    "KahaCommitCommand",
+    "KahaDestination",
+    "KahaDestroySchedulerCommand",
+    "KahaField",
+    "KahaLocalTransactionId",
+    "KahaLocation",
+    "KahaPrepareCommand",
+    "KahaProducerAuditCommand",
+    "KahaRemoveDestinationCommand",
+    "KahaRemoveMessageCommand",
+    "KahaRemoveScheduledJobCommand",
+    "KahaRemoveScheduledJobsCommand",
+    "KahaRescheduleJobCommand",
+    "KahaRewrittenDataFileCommand",
+    "KahaRollbackCommand",
+    "KahaStructure",
+    "KahaSubscriptionCommand",
+    "KahaTraceCommand",
+    "KahaTransactionInfo",
+    "KahaUpdateMessageCommand",
+    "KahaXATransactionId",
+]
+
+
+class FieldKind(IntEnum):
+    """How a field's value is written."""
+
+    INT32 = 1
+    INT64 = 2
+    BOOL = 3
+    STRING = 4
+    BYTES = 5
+    STRUCTURE = 6
+
+
+INT32: Final = FieldKind.INT32
+INT64: Final = FieldKind.INT64
+BOOL: Final = FieldKind.BOOL
+STRING: Final = FieldKind.STRING
+BYTES: Final = FieldKind.BYTES
+STRUCTURE: Final = FieldKind.STRUCTURE
+
+
+class KahaStructure:
+    """Anything with fields."""
+
+    __slots__ = ()
+    FIELDS: ClassVar[tuple[KahaField, ...]] = ()
+
+
+class KahaCommand(KahaStructure):
+    """What a whole record says; `CODE` is its first byte."""
+
+    __slots__ = ()
+    CODE: ClassVar[int] = -1
+
+
+class KahaField(NamedTuple):
+    """A field: attribute, number in the file, kind, whether it must be there, its class."""
+
+    name: str
+    number: int
+    kind: FieldKind
+    required: bool = False
+    structure: type[KahaStructure] | None = None
+
+
+class DestinationType(IntEnum):
+    """The kinds of destinations, as KahaDestination numbers them."""
+
+    QUEUE = 0
+    TOPIC = 1
+    TEMP_QUEUE = 2
+    TEMP_TOPIC = 3
+
+
+@dataclass(frozen=True, slots=True)
+class KahaDestination(KahaStructure):
+    """A destination; hashable. `type` is one of DestinationType (a plain int, unchecked)."""
+
+    FIELDS: ClassVar = (KahaField("type", 1, INT32, True), KahaField("name", 2, STRING, True))
+    type: int
+    name: str
+
+    @property
+    def key(self) -> str:
+        """ActiveMQ's key of it in its index: `<type>:<name>`. (K10)"""
+        return f"{int(self.type)}:{self.name}"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class KahaLocation(KahaStructure):
+    """Where a record lies, inside another record."""
+
+    FIELDS: ClassVar = (KahaField("log_id", 1, INT32, True), KahaField("offset", 2, INT32, True))
+    log_id: int
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class KahaLocalTransactionId(KahaStructure):
+    """A local transaction. Both fields have number 1; only their wire types differ. (K29)"""
+
+    FIELDS: ClassVar = (
+        KahaField("connection_id", 1, STRING, True),
+        KahaField("transaction_id", 1, INT64, True),
+    )
+    connection_id: str
+    transaction_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class KahaXATransactionId(KahaStructure):
+    """A branch of a distributed transaction."""
+
+    FIELDS: ClassVar = (
+        KahaField("format_id", 1, INT32, True),
+        KahaField("branch_qualifier", 2, BYTES, True),
+        KahaField("global_transaction_id", 3, BYTES, True),
+    )
+    format_id: int
+    branch_qualifier: bytes
+    global_transaction_id: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class KahaTransactionInfo(KahaStructure):
+    """The transaction that a record belongs to: a local or an XA one."""
+
+    FIELDS: ClassVar = (
+        KahaField("local_transaction_id", 1, STRUCTURE, False, KahaLocalTransactionId),
+        KahaField("xa_transaction_id", 2, STRUCTURE, False, KahaXATransactionId),
+        KahaField("previous_entry", 3, STRUCTURE, False, KahaLocation),
+    )
+    local_transaction_id: KahaLocalTransactionId | None = None
+    xa_transaction_id: KahaXATransactionId | None = None
+    previous_entry: KahaLocation | None = None
+
+
+_TRANSACTION: Final = KahaField("transaction_info", 1, STRUCTURE, False, KahaTransactionInfo)
+_OWN_TRANSACTION: Final = _TRANSACTION._replace(required=True)
+_DESTINATION: Final = KahaField("destination", 1, STRUCTURE, True, KahaDestination)
+_SECOND_DESTINATION: Final = _DESTINATION._replace(number=2)
+_MESSAGE_ID: Final = KahaField("message_id", 3, STRING, True)
+_SCHEDULER: Final = KahaField("scheduler", 1, STRING, True)
+_JOB_ID: Final = KahaField("job_id", 2, STRING, True)
+
+
+@dataclass(slots=True)
+class KahaTraceCommand(KahaCommand):
+    """A remark; ActiveMQ skips it. The only place where others may keep text. (K32)"""
+
+    CODE: ClassVar[int] = 0
+    FIELDS: ClassVar = (KahaField("message", 1, STRING, True),)
+    message: str
+
+
+@dataclass(slots=True)
+class KahaAddMessageCommand(KahaCommand):
+    """A destination has got a message: one loose OpenWire frame with its size.
+
+    `priority` absent means 4. Priorities rule the order only with `priority_supported`.
+    """
+
+    CODE: ClassVar[int] = 1
+    FIELDS: ClassVar = (
+        _TRANSACTION,
+        _SECOND_DESTINATION,
+        _MESSAGE_ID,
+        KahaField("message", 4, BYTES, True),
+        KahaField("priority", 5, INT32),
+        KahaField("priority_supported", 6, BOOL),
+    )
+    destination: KahaDestination
+    message_id: str
+    message: bytes = field(repr=False)
+    priority: int | None = 4
+    priority_supported: bool | None = False
+    transaction_info: KahaTransactionInfo | None = None
+
+
+@dataclass(slots=True)
+class KahaRemoveMessageCommand(KahaCommand):
+    """A queue's message is done, or with `subscription_key` a durable subscription's.
+
+    `ack` is the MessageAck as a loose frame with its size; empty where there was none. (K31)
+    """
+
+    CODE: ClassVar[int] = 2
+    FIELDS: ClassVar = (
+        _TRANSACTION,
+        _SECOND_DESTINATION,
+        _MESSAGE_ID,
+        KahaField("ack", 4, BYTES),
+        KahaField("subscription_key", 5, STRING),
+    )
+    destination: KahaDestination
+    message_id: str
+    ack: bytes | None = field(default=None, repr=False)
+    subscription_key: str | None = None
+    transaction_info: KahaTransactionInfo | None = None
+
+
+@dataclass(slots=True)
+class KahaPrepareCommand(KahaCommand):
+    """An XA transaction is prepared."""
+
+    CODE: ClassVar[int] = 3
+    FIELDS: ClassVar = (_OWN_TRANSACTION,)
+    transaction_info: KahaTransactionInfo
+
+
+@dataclass(slots=True)
+class KahaCommitCommand(KahaCommand):
+    """A transaction's records count from here on."""
+
+    CODE: ClassVar[int] = 4
+    FIELDS: ClassVar = (_OWN_TRANSACTION,)
+    transaction_info: KahaTransactionInfo
+
+
+@dataclass(slots=True)
+class KahaRollbackCommand(KahaCommand):
+    """A transaction's records never counted."""
+
+    CODE: ClassVar[int] = 5
+    FIELDS: ClassVar = (_OWN_TRANSACTION,)
+    transaction_info: KahaTransactionInfo
+
+
+@dataclass(slots=True)
+class KahaRemoveDestinationCommand(KahaCommand):
+    """A destination is gone with all that was in it."""
+
+    CODE: ClassVar[int] = 6
+    FIELDS: ClassVar = (_DESTINATION,)
+    destination: KahaDestination
+
+
+@dataclass(slots=True)
+class KahaSubscriptionCommand(KahaCommand):
+    """A durable subscription begins, or ends where `subscription_info` is absent.
+
+    The info is a SubscriptionInfo as a loose frame with its size.
+    """
+
+    CODE: ClassVar[int] = 7
+    FIELDS: ClassVar = (
+        _DESTINATION,
+        KahaField("subscription_key", 2, STRING, True),
+        KahaField("retroactive", 3, BOOL),
+        KahaField("subscription_info", 4, BYTES),
+    )
+    destination: KahaDestination
+    subscription_key: str
+    retroactive: bool | None = None
+    subscription_info: bytes | None = field(default=None, repr=False)
+
+
+@dataclass(slots=True)
+class KahaProducerAuditCommand(KahaCommand):
+    """Producers' last numbers, Java-serialised: kept, never read. (K28)"""
+
+    CODE: ClassVar[int] = 8
+    FIELDS: ClassVar = (KahaField("audit", 1, BYTES, True),)
+    audit: bytes = field(repr=False)
+
+
+@dataclass(slots=True)
+class KahaAckMessageFileMapCommand(KahaCommand):
+    """Which segments' acknowledgements refer to which, Java-serialised: kept, never read. (K28)"""
+
+    CODE: ClassVar[int] = 9
+    FIELDS: ClassVar = (KahaField("ack_message_file_map", 1, BYTES, True),)
+    ack_message_file_map: bytes = field(repr=False)
+
+
+@dataclass(slots=True)
+class KahaUpdateMessageCommand(KahaCommand):
+    """A message that a destination has is now this one."""
+
+    CODE: ClassVar[int] = 10
+    FIELDS: ClassVar = (KahaField("message", 1, STRUCTURE, True, KahaAddMessageCommand),)
+    message: KahaAddMessageCommand
+
+
+@dataclass(slots=True)
+class KahaAddScheduledJobCommand(KahaCommand):
+    """A scheduler has got a job; `payload` is the message as a loose frame with its size."""
+
+    CODE: ClassVar[int] = 11
+    FIELDS: ClassVar = (
+        _SCHEDULER,
+        _JOB_ID,
+        KahaField("start_time", 3, INT64, True),
+        KahaField("cron_entry", 4, STRING, True),
+        KahaField("delay", 5, INT64, True),
+        KahaField("period", 6, INT64, True),
+        KahaField("repeat", 7, INT32, True),
+        KahaField("payload", 8, BYTES, True),
+        KahaField("next_execution_time", 9, INT64, True),
+    )
+    scheduler: str
+    job_id: str
+    start_time: int
+    cron_entry: str
+    delay: int
+    period: int
+    repeat: int
+    payload: bytes = field(repr=False)
+    next_execution_time: int
+
+
+@dataclass(slots=True)
+class KahaRescheduleJobCommand(KahaCommand):
+    """A job fired and has a next time."""
+
+    CODE: ClassVar[int] = 12
+    FIELDS: ClassVar = (
+        _SCHEDULER,
+        _JOB_ID,
+        KahaField("execution_time", 3, INT64, True),
+        KahaField("next_execution_time", 4, INT64, True),
+        KahaField("rescheduled_count", 5, INT32, True),
+    )
+    scheduler: str
+    job_id: str
+    execution_time: int
+    next_execution_time: int
+    rescheduled_count: int
+
+
+@dataclass(slots=True)
+class KahaRemoveScheduledJobCommand(KahaCommand):
+    """A job is done."""
+
+    CODE: ClassVar[int] = 13
+    FIELDS: ClassVar = (_SCHEDULER, _JOB_ID, KahaField("next_execution_time", 3, INT64, True))
+    scheduler: str
+    job_id: str
+    next_execution_time: int
+
+
+@dataclass(slots=True)
+class KahaRemoveScheduledJobsCommand(KahaCommand):
+    """The jobs that would fire from `start_time` to `end_time` are gone."""
+
+    CODE: ClassVar[int] = 14
+    FIELDS: ClassVar = (
+        _SCHEDULER,
+        KahaField("start_time", 2, INT64, True),
+        KahaField("end_time", 3, INT64, True),
+    )
+    scheduler: str
+    start_time: int
+    end_time: int
+
+
+@dataclass(slots=True)
+class KahaDestroySchedulerCommand(KahaCommand):
+    """A scheduler is gone with its jobs."""
+
+    CODE: ClassVar[int] = 15
+    FIELDS: ClassVar = (_SCHEDULER,)
+    scheduler: str
+
+
+@dataclass(slots=True)
+class KahaRewrittenDataFileCommand(KahaCommand):
+    """What follows was segment `source_data_file_id`'s: its acknowledgements, compacted. (K18)"""
+
+    CODE: ClassVar[int] = 16
+    FIELDS: ClassVar = (
+        KahaField("source_data_file_id", 1, INT32, True),
+        KahaField("rewrite_type", 2, INT32),
+        KahaField("skip_if_source_exists", 3, BOOL),
+    )
+    source_data_file_id: int
+    rewrite_type: int | None = None
+    skip_if_source_exists: bool | None = None
+
+
+COMMANDS: Final[dict[int, type[KahaCommand]]] = {
+    command.CODE: command
+    for command in (
+        *(KahaTraceCommand, KahaAddMessageCommand, KahaRemoveMessageCommand, KahaPrepareCommand),
+        *(KahaCommitCommand, KahaRollbackCommand, KahaRemoveDestinationCommand),
+        *(KahaSubscriptionCommand, KahaProducerAuditCommand, KahaAckMessageFileMapCommand),
+        *(KahaUpdateMessageCommand, KahaAddScheduledJobCommand, KahaRescheduleJobCommand),
+        *(KahaRemoveScheduledJobCommand, KahaRemoveScheduledJobsCommand),
+        *(KahaDestroySchedulerCommand, KahaRewrittenDataFileCommand),
+    )
+}

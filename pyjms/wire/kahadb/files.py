@@ -1,0 +1,90 @@
+"""Reads the segments in a folder, one after the other; blocks on the disk.
+
+It opens nothing for writing and takes no lock, so a running broker's folder can be read too: what
+comes is what was whole when its segment was read. One segment is in memory at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from pyjms.wire.kahadb.errors import KahaDBFormatError
+from pyjms.wire.kahadb.journal import RECORD_HEAD, Location, segment_name, segment_number
+from pyjms.wire.kahadb.reader import JournalRecord, SegmentReader, Skipped, read_record
+
+__all__ = ["JournalFiles"]
+
+
+class JournalFiles:
+    """The journal in a folder; `skipped` and `end` tell of the segments read so far."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.skipped: list[Skipped] = []
+        self.end: Location | None = None
+
+    def segments(self) -> list[int]:
+        """Return the numbers of the segments, ascending; empty files are none. (K27)
+
+        Raises:
+            OSError: the folder cannot be read.
+        """
+        found = []
+        for path in self.folder.iterdir():
+            number = segment_number(path.name)
+            if number is not None and path.name == segment_name(number) and _size(path):
+                found.append(number)
+        return sorted(found)
+
+    def records(self, start: Location | None = None) -> Iterator[JournalRecord]:
+        """Yield all user records of whole batches, from `start` on.
+
+        A segment that a running broker has deleted meanwhile is passed over and noted.
+
+        Raises:
+            OSError: a segment cannot be read.
+        """
+        self.skipped.clear()
+        self.end = None
+        for file_id in self.segments():
+            if start is not None and file_id < start.file_id:
+                continue
+            offset = start.offset if start is not None and file_id == start.file_id else 0
+            try:
+                data = (self.folder / segment_name(file_id)).read_bytes()
+            except FileNotFoundError:
+                self.skipped.append(Skipped(file_id, 0, 0, "deleted"))
+                continue
+            reader = SegmentReader(data, file_id, start=offset)
+            yield from reader.records()
+            self.skipped += reader.skipped
+            if reader.end or self.end is None:
+                # A last segment that is only preallocated is written to from its beginning.
+                self.end = Location(file_id, reader.end)
+
+    def read(self, location: Location) -> JournalRecord:
+        """Return the one user record at `location`, without its batch's check.
+
+        Raises:
+            KahaDBFormatError: no user record begins there, or it is cut off.
+            OSError: the segment cannot be read.
+        """
+        with (self.folder / segment_name(location.file_id)).open("rb") as file:
+            size = file.seek(0, 2)
+            if not 0 <= location.offset <= size - RECORD_HEAD.size:
+                raise KahaDBFormatError(f"No record at {location}", position=location.offset)
+            file.seek(location.offset)
+            head = file.read(RECORD_HEAD.size)
+            needed = RECORD_HEAD.unpack(head)[0] - len(head)
+            if not 0 < needed <= size - location.offset - len(head):
+                raise KahaDBFormatError(f"No user record at {location}", position=location.offset)
+            found = read_record(head + file.read(needed), Location(location.file_id, 0))
+        return JournalRecord(location, found.payload)
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except FileNotFoundError:
+        return 0

@@ -1,0 +1,186 @@
+"""What KahaDB's commands hold of OpenWire's, both ways.
+
+Messages, acknowledgements and subscriptions lie in the journal as loose, uncached frames with
+their 4-byte size, in the OpenWire version of the store: 11 for ActiveMQ's, unless its index says
+otherwise. (persistence S5, K30)
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Final, TypeVar
+
+from pyjms.errors import LocalProtocolError
+from pyjms.jms.destination import Destination
+from pyjms.wire.kahadb.commands import (
+    DestinationType,
+    KahaDestination,
+    KahaLocalTransactionId,
+    KahaTransactionInfo,
+    KahaXATransactionId,
+)
+from pyjms.wire.kahadb.errors import KahaDBFormatError
+from pyjms.wire.openwire.commands import (
+    ActiveMQMessage,
+    LocalTransactionId,
+    MessageAck,
+    SubscriptionInfo,
+    TransactionId,
+    XATransactionId,
+)
+from pyjms.wire.openwire.raw import marshal_body
+from pyjms.wire.openwire.reader import LooseReader
+from pyjms.wire.openwire.schema import CURRENT_VERSION, DESTINATIONS, Structure
+from pyjms.wire.openwire.writer import LooseWriter
+
+__all__ = [
+    "STORE_OPENWIRE_VERSION",
+    "decode_ack",
+    "decode_message",
+    "decode_subscription_info",
+    "encode_frame",
+    "encode_message",
+    "from_kaha_destination",
+    "subscription_key",
+    "to_kaha_destination",
+    "to_transaction_info",
+]
+
+STORE_OPENWIRE_VERSION: Final = 11
+
+_SIZE: Final = struct.Struct(">i")
+# Messages look the same in all versions from this one on, so `raw` serves them all.
+_SAME_MESSAGES_FROM: Final = 11
+_CODES: Final = {
+    DestinationType.QUEUE: 100,
+    DestinationType.TOPIC: 101,
+    DestinationType.TEMP_QUEUE: 102,
+    DestinationType.TEMP_TOPIC: 103,
+}
+_TYPES: Final = {code: int(kind) for kind, code in _CODES.items()}
+
+S = TypeVar("S", ActiveMQMessage, MessageAck, SubscriptionInfo)
+
+
+def decode_message(frame: bytes, version: int = STORE_OPENWIRE_VERSION) -> ActiveMQMessage:
+    """Return the message of an add, an update or a job; its `raw` is set where it may be.
+
+    Raises:
+        RemoteProtocolError: the frame is damaged, or no message's.
+    """
+    message = _decode(frame, version, ActiveMQMessage)
+    if version >= _SAME_MESSAGES_FROM:
+        message.raw = bytes(frame[_SIZE.size + 1 :])
+    return message
+
+
+def decode_ack(frame: bytes, version: int = STORE_OPENWIRE_VERSION) -> MessageAck | None:
+    """Return the acknowledgement of a remove; None where the frame is empty. (K31)
+
+    Raises:
+        RemoteProtocolError: the frame is damaged, or no MessageAck's.
+    """
+    return _decode(frame, version, MessageAck) if frame else None
+
+
+def decode_subscription_info(
+    frame: bytes, version: int = STORE_OPENWIRE_VERSION
+) -> SubscriptionInfo:
+    """Return the durable subscription of a subscription command.
+
+    Raises:
+        RemoteProtocolError: the frame is damaged, or no SubscriptionInfo's.
+    """
+    return _decode(frame, version, SubscriptionInfo)
+
+
+def encode_message(message: ActiveMQMessage, version: int = STORE_OPENWIRE_VERSION) -> bytes:
+    """Return the message as the journal has it; from version 11 on its `raw` is copied, or made.
+
+    Raises:
+        LocalProtocolError: a field is missing, of a wrong type or too long.
+    """
+    if version < _SAME_MESSAGES_FROM:
+        return encode_frame(message, version)
+    body = marshal_body(message)
+    return b"".join((_SIZE.pack(len(body) + 1), bytes((message.TYPE,)), body))
+
+
+def encode_frame(structure: Structure, version: int = STORE_OPENWIRE_VERSION) -> bytes:
+    """Return a MessageAck, a SubscriptionInfo or any other as a loose frame with its size.
+
+    Raises:
+        LocalProtocolError: a field is missing, of a wrong type or too long.
+    """
+    try:
+        frame = LooseWriter(version, stack_trace=True).frame(structure)
+    except (struct.error, AttributeError, TypeError, ValueError) as e:
+        raise LocalProtocolError(f"{type(structure).__name__} cannot be written: {e}") from e
+    return _SIZE.pack(len(frame)) + frame
+
+
+def to_kaha_destination(destination: Destination) -> KahaDestination:
+    """Return `destination` as the journal has it.
+
+    Raises:
+        LocalProtocolError: it is no queue and no topic.
+    """
+    kind = _TYPES.get(destination.TYPE)
+    if kind is None:
+        raise LocalProtocolError(f"{destination!r} cannot be stored")
+    return KahaDestination(kind, destination.physical_name)
+
+
+def from_kaha_destination(destination: KahaDestination) -> Destination:
+    """Return the queue or topic that the journal means.
+
+    Raises:
+        KahaDBFormatError: its type is unknown.
+    """
+    try:
+        code = _CODES[DestinationType(destination.type)]
+    except ValueError as e:
+        raise KahaDBFormatError(f"Unknown destination type {destination.type}") from e
+    return DESTINATIONS[code](destination.name)
+
+
+def to_transaction_info(transaction_id: TransactionId) -> KahaTransactionInfo:
+    """Return the transaction as the journal has it.
+
+    Raises:
+        LocalProtocolError: a part of the id is missing.
+    """
+    if isinstance(transaction_id, LocalTransactionId):
+        connection = transaction_id.connection_id
+        if connection is None or connection.value is None:
+            raise LocalProtocolError("A local transaction without a connection")
+        local = KahaLocalTransactionId(connection.value, transaction_id.value)
+        return KahaTransactionInfo(local_transaction_id=local)
+    if not isinstance(transaction_id, XATransactionId):
+        raise LocalProtocolError(f"{type(transaction_id).__name__} is no transaction")
+    xa = KahaXATransactionId(
+        transaction_id.format_id,
+        transaction_id.branch_qualifier or b"",
+        transaction_id.global_transaction_id or b"",
+    )
+    return KahaTransactionInfo(xa_transaction_id=xa)
+
+
+def subscription_key(client_id: str | None, subscription_name: str) -> str:
+    """Return a durable subscription's key in the journal: `clientId:name`. (K30)"""
+    return f"{client_id}:{subscription_name}"
+
+
+def _decode(frame: bytes, version: int, wanted: type[S]) -> S:
+    if len(frame) < _SIZE.size or _SIZE.unpack_from(frame)[0] != len(frame) - _SIZE.size:
+        raise KahaDBFormatError("A frame whose size is not its own", position=0)
+    if not 1 <= version <= CURRENT_VERSION:
+        raise KahaDBFormatError(f"OpenWire version {version} is unknown")
+    body = bytes(frame[_SIZE.size :])
+    reader = LooseReader(body, version, stack_trace=True)
+    found = reader.read_frame()
+    if reader.pos != len(body):
+        raise KahaDBFormatError("Bytes after the end of a frame", position=reader.pos)
+    if not isinstance(found, wanted):
+        raise KahaDBFormatError(f"{type(found).__name__} where {wanted.__name__} belongs")
+    return found

@@ -1,0 +1,118 @@
+"""Protocol buffers as far as KahaDB uses them: varints and length-delimited fields.
+
+Readers take any bytes: sizes are checked before anything is copied, numbers have at most ten
+bytes, and fields of unknown numbers or of another wire type are handed on for the caller to judge.
+Signed numbers are two's complement in 64 bits, so a negative one has ten bytes.
+Source: protobuf's "Encoding" page; there are no groups in KahaDB.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from pyjms.errors import LocalProtocolError
+from pyjms.wire.kahadb.errors import KahaDBFormatError
+
+__all__ = [
+    "FIXED32",
+    "FIXED64",
+    "LENGTH_DELIMITED",
+    "VARINT",
+    "encode_varint",
+    "iter_fields",
+    "read_varint",
+    "to_signed",
+]
+
+VARINT: Final = 0
+FIXED64: Final = 1
+LENGTH_DELIMITED: Final = 2
+FIXED32: Final = 5
+
+_FIXED_SIZES: Final = {FIXED64: 8, FIXED32: 4}
+_MASK: Final = (1 << 64) - 1
+_SIGN: Final = 1 << 63
+_SMALL: Final = tuple(bytes((n,)) for n in range(128))
+
+
+def encode_varint(value: int) -> bytes:
+    """Return `value`, from -2**63 to 2**64-1, as a varint of one to ten bytes.
+
+    Raises:
+        LocalProtocolError: it has more than 64 bits.
+    """
+    if 0 <= value < 128:
+        return _SMALL[value]
+    if not -_SIGN <= value <= _MASK:
+        raise LocalProtocolError(f"{value} does not fit 64 bits")
+    value &= _MASK
+    out = bytearray()
+    while value > 127:
+        out.append(value & 127 | 128)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
+def read_varint(data: bytes, position: int, end: int) -> tuple[int, int]:
+    """Return the unsigned number at `position` and where it ends, at most at `end`.
+
+    Raises:
+        KahaDBFormatError: it is cut off, or longer than 64 bits.
+    """
+    value = shift = 0
+    at = position
+    while at < end:
+        byte = data[at]
+        at += 1
+        value |= (byte & 127) << shift
+        if byte < 128:
+            # The tenth byte has one bit to give; Java drops what is above it.
+            return value & _MASK, at
+        shift += 7
+        if shift == 70:
+            raise KahaDBFormatError("A number has more than ten bytes", position=position)
+    raise KahaDBFormatError("A number is cut off", position=position)
+
+
+def to_signed(value: int) -> int:
+    """Return the signed number whose 64 bits are `value`'s."""
+    return value - (1 << 64) if value & _SIGN else value
+
+
+def iter_fields(data: bytes, position: int, end: int) -> Iterator[tuple[int, int, int, int]]:
+    """Yield number, wire type, value and end of the fields of `data[position:end]`.
+
+    A varint's value is the unsigned number; every other field's is where its bytes begin,
+    which go to its end.
+
+    Raises:
+        KahaDBFormatError: a field is cut off, has no number, or is of a wire type that
+            KahaDB does not have.
+    """
+    at = position
+    while at < end:
+        start = at
+        tag, at = read_varint(data, at, end)
+        number, wire_type = tag >> 3, tag & 7
+        if not number:
+            raise KahaDBFormatError("A field without a number", position=start)
+        if wire_type == VARINT:
+            value, at = read_varint(data, at, end)
+            yield number, wire_type, value, at
+            continue
+        if wire_type == LENGTH_DELIMITED:
+            size, at = read_varint(data, at, end)
+        elif wire_type in _FIXED_SIZES:
+            size = _FIXED_SIZES[wire_type]
+        else:
+            raise KahaDBFormatError(
+                f"Field {number} is of wire type {wire_type}, which KahaDB has not", position=start
+            )
+        if size > end - at:
+            raise KahaDBFormatError(
+                f"Field {number} has {size} bytes, {end - at} are left", position=start
+            )
+        yield number, wire_type, at, at + size
+        at += size

@@ -1,0 +1,83 @@
+"""The public names: which there are, that all can be imported, and what `import pyjms` costs."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+import pyjms
+import pyjms.aio
+
+NAMES = """
+    AcknowledgeMode ApplicationContainer BytesMessage CacheLevel CachingConnectionFactory
+    ConfigurationException Connection ConnectionClosedException ConnectionFactory
+    ConnectionFailedException DefaultJmsListenerContainerFactory DefaultMessageConverter
+    DefaultMessageListenerContainer DeliveryMode Destination DestinationDoesNotExistException
+    DestinationResolutionException ExponentialBackOff FixedBackOff Header Headers
+    IllegalStateException InvalidClientIDException InvalidDestinationException
+    InvalidSelectorException JMSException JMSSecurityException JmsApplication
+    JmsListenerEndpointRegistry JmsResponse JmsTemplate JmsTransactionManager
+    ListenerExecutionFailedException LocalProtocolError MapMessage Message MessageConsumer
+    MessageConversionException MessageConverter MessageEOFException MessageFormatException
+    MessageNotReadableException MessageNotWriteableException MessageProducer ObjectMessage Payload
+    PrefetchPolicy ProtocolViolation PyjmsSettings Queue QueueBrowser RedeliveryPolicy
+    RemoteProtocolError ReplyFailureException RequestTimeoutException ResourceAllocationException
+    Session SimpleJmsListenerContainerFactory SimpleMessageConverter SimpleMessageListenerContainer
+    SingleConnectionFactory StreamMessage TemporaryQueue TemporaryTopic TextMessage Topic
+    TransactionInProgressException TransactionRolledBackException UnsupportedOperationException
+    XAException jms_listener load_settings on_shutdown on_startup send_to
+""".split()  # noqa: SIM905 - to be read
+
+BOTH = pytest.mark.parametrize("module", [pyjms, pyjms.aio], ids=["pyjms", "pyjms.aio"])
+
+
+@BOTH
+def test_these_names_are_public(module: ModuleType) -> None:
+    assert module.__all__ == sorted(NAMES)
+    assert set(NAMES) <= set(dir(module))
+
+
+@BOTH
+def test_all_names_can_be_imported(module: ModuleType) -> None:
+    assert all(getattr(module, name).__name__ == name for name in NAMES)
+
+
+@BOTH
+def test_type_checkers_see_the_same_names_from_the_same_modules(module: ModuleType) -> None:
+    tree = ast.parse(Path(str(module.__file__)).read_text(encoding="utf-8"))
+    (block,) = [node for node in tree.body if isinstance(node, ast.If)]
+    seen = {
+        alias.asname: node.module
+        for node in block.body
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+        if alias.name == alias.asname
+    }
+    shared = {name: "pyjms" for names in pyjms.SHARED.values() for name in names.split()}
+    own = module._HOMES if module is pyjms else module._HOMES | shared
+    assert seen == own
+
+
+def test_a_name_that_does_not_exist_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match="module 'pyjms' has no attribute 'JmsTemplat'"):
+        pyjms.JmsTemplat  # noqa: B018
+    with pytest.raises(AttributeError, match=r"module 'pyjms.aio' has no attribute"):
+        pyjms.aio.JmsTemplat  # noqa: B018
+
+
+@pytest.mark.parametrize("statement", ["import pyjms", "import pyjms.aio, pyjms.testing.plugin"])
+def test_importing_imports_nothing_heavy(statement: str) -> None:
+    heavy = "{'pydantic', 'anyio', 'dependency_injector', 'yaml', 'lark', 'tenacity', 'asyncio'}"
+    code = f"import sys\nbefore = set(sys.modules)\n{statement}\n"
+    if "plugin" in statement:
+        code = f"import pytest\n{code}"
+    code += f"print(sorted(({heavy} & set(sys.modules)) - before))"
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
+    )
+    assert done.stdout == "[]\n"

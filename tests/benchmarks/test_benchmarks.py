@@ -1,0 +1,117 @@
+"""Every benchmark runs to its end with a handful of messages and prints what it promises."""
+
+from __future__ import annotations
+
+import cProfile
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from benchmarks import codec, compiled, profile_layers, queue, startup
+from pyjms.wire.openwire.format import WireFormatSettings
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def run_module(name: str, *arguments: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "-m", name, *arguments],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=50,
+        check=True,
+    )
+    return done.stdout
+
+
+def test_codec_measures_every_command() -> None:
+    rates = codec.codec_rates("loose", WireFormatSettings(), 3) | codec.other_rates(50)
+    for what in codec.commands():
+        assert rates[f"loose: decode {what}"] > 0
+        assert rates[f"loose: encode {what}"] > 0
+
+
+@pytest.mark.parametrize("case", queue.CASES)
+def test_every_message_of_a_queue_run_arrives(case: str) -> None:
+    result = json.loads(run_module("benchmarks.queue", "--case", case, "--count", "20"))
+    assert result["msg_per_s"] > 0
+    assert result["cpu_us_per_msg"] > 0
+
+
+async def test_a_window_holds_the_producer_back() -> None:
+    window = queue.Window(queue.WINDOW + 1)
+    await window.room_for(queue.WINDOW - 1)
+    for _ in range(queue.WINDOW):
+        window.arrived()
+    assert not window.done.is_set()
+    window.arrived()
+    assert window.done.is_set()
+
+
+def test_compare_takes_the_median_of_each_tree() -> None:
+    table = queue.compare({"here": ROOT}, ("vm receive",), 10, 1)
+    assert table["here"]["vm receive"]["msg_per_s"] > 0
+
+
+@pytest.mark.parametrize(
+    "figure", ["import pyjms", "pyjms --help", "process start to first message handled"]
+)
+def test_startup_figures_are_times(figure: str) -> None:
+    assert 0 < startup.FIGURES[figure]() < 60_000
+
+
+def test_startup_reads_the_embedded_brokers_times() -> None:
+    assert startup.embedded_ms(0, again=False) > 0
+    assert startup.embedded_ms(1, again=True) > 0
+
+
+def test_the_layers_add_up_to_the_whole() -> None:
+    table = profile_layers.microseconds("vm, listener", 200)
+    parts = sum(table[layer] for layer in profile_layers.ORDER)
+    assert parts == pytest.approx(table["total"], rel=0.05)
+    assert table["client"] > 0
+    assert table["region"] > 0
+
+
+def test_builtin_functions_count_for_their_callers_layer() -> None:
+    profile = cProfile.Profile()
+    profile.enable()
+    codec.text_message()
+    profile.disable()
+    spent = profile_layers.spent_by_layer(profile)
+    assert spent["wire"][0] > 0
+    assert spent["benchmark"][1] == 1
+    assert all(calls >= 0 for _, calls in spent.values())
+
+
+def test_the_profilers_share_goes_by_calls() -> None:
+    spent = {"wire": (6.0, 3), "region": (2.0, 1)}
+    assert profile_layers.without_overhead(spent, 4.0) == {"wire": 3.0, "region": 1.0}
+
+
+def test_a_file_belongs_to_one_layer() -> None:
+    assert profile_layers.layer_of(str(ROOT / "pyjms/wire/buffer.py")) == "wire"
+    assert profile_layers.layer_of(str(ROOT / "broker/region/queue.py")) == "region"
+    assert profile_layers.layer_of(str(ROOT / "broker/filter.py")) == "chain"
+    assert profile_layers.layer_of("/usr/lib/python3/asyncio/events.py") == profile_layers.LOOP
+
+
+def test_the_compiled_modules_are_the_hot_ones() -> None:
+    modules = compiled.sources()
+    assert "pyjms/wire/openwire/fast_reader.py" in modules
+    assert "broker/region/dispatch.py" in modules
+    assert "broker/region/destination.py" not in modules  # derived from by interpreted classes
+    assert all((ROOT / name).exists() for name in (*modules, *compiled.INTERPRETED))
+
+
+def test_compiling_is_skipped_without_a_compiler(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("CC", "no-such-compiler")
+    monkeypatch.setattr(sys, "argv", ["compiled"])
+    compiled.main()
+    assert "skipped" in capsys.readouterr().out

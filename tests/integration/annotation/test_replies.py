@@ -1,0 +1,268 @@
+"""Where handlers' results go, over the real broker; Spring's recorded answers as data."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import pytest
+from dependency_injector import providers
+from dependency_injector.wiring import Provide
+
+from pyjms import (
+    ApplicationContainer,
+    DeliveryMode,
+    JmsResponse,
+    JmsTemplate,
+    ListenerExecutionFailedException,
+    Message,
+    Queue,
+    ReplyFailureException,
+    Topic,
+    jms_listener,
+    send_to,
+)
+from pyjms.aio import DefaultJmsListenerContainerFactory, Session
+from pyjms.support.qos import QosSettings
+
+ORACLE = Path(__file__).resolve().parents[4] / "shared/behaviour/spring-oracle.jsonl"
+
+
+def request(text: str, **headers: Any) -> Any:
+    def create(session: Session) -> Message:
+        message = session.create_text_message(text)
+        for name, value in headers.items():
+            setattr(message, name, value)
+        return message
+
+    return create
+
+
+@jms_listener("echo", id="echo", concurrency="${app.range:2-3}")
+async def echo(text: str) -> str:
+    return f"re:{text}"
+
+
+@jms_listener("sendto")
+@send_to("sendto.out")
+def sendto(text: str) -> str:
+    return f"to:{text}"
+
+
+@jms_listener("response")
+@send_to("never")
+async def response(text: str) -> JmsResponse:
+    return JmsResponse.for_queue(f"jr:{text}", "response.out")
+
+
+@jms_listener("raw")
+@send_to("raw.out")
+async def raw(text: str, session: Session) -> Message:
+    message = session.create_text_message(f"msg:{text}")
+    message.correlation_id = "overwritten"
+    message.type = "kept"
+    return message
+
+
+@jms_listener("silent")
+async def silent(text: str) -> None:
+    assert text
+
+
+HANDLERS = (echo, sendto, response, raw, silent)
+RECORDED = (
+    # what Spring's scenario is called, our request, where the answer arrives
+    ("JMSReplyTo, no correlation id", "echo", request("one", reply_to=Queue("replies"))),
+    (
+        "JMSReplyTo and correlation id",
+        "echo",
+        request("two", reply_to=Queue("replies"), correlation_id="corr-2"),
+    ),
+    ("@SendTo, no JMSReplyTo", "sendto", request("four", correlation_id="c4")),
+    (
+        "JmsResponse.forQueue wins over JMSReplyTo and @SendTo",
+        "response",
+        request("six", reply_to=Queue("replies"), correlation_id="c6"),
+    ),
+)
+
+
+@pytest.mark.skipif(not ORACLE.exists(), reason="Spring's recording lies beside the repository")
+@pytest.mark.parametrize(("case", "queue", "create"), RECORDED, ids=lambda v: str(v)[:40])
+async def test_answers_are_those_that_spring_gave(jms_app, case, queue, create) -> None:
+    lines = map(json.loads, ORACLE.read_text(encoding="utf-8").splitlines())
+    recorded = next(line for line in lines if line["scenario"] == "annotated-listener")
+    wanted = recorded["result"][case]
+    await jms_app.start(*HANDLERS)
+    await jms_app.template.send(queue, create)
+    answer = await jms_app.template.receive(wanted["JMSDestination"].removeprefix("queue://"))
+    correlation = answer.correlation_id
+    await jms_app.drained(queue, raise_errors=True)
+    (asked,) = jms_app.recorder.messages({"echo": echo, "sendto": sendto}.get(queue, response))
+    assert {
+        "text": answer.text,
+        "JMSDestination": str(answer.destination),
+        "JMSDeliveryMode": int(answer.delivery_mode),
+        "JMSPriority": answer.priority,
+        "JMSExpiration": answer.expiration,
+        "JMSRedelivered": answer.redelivered,
+        "JMSReplyTo": answer.reply_to,
+        "JMSType": answer.type,
+        "correlation": "request JMSMessageID" if correlation == asked.message_id else correlation,
+    } == {
+        key: wanted[key]
+        for key in (
+            *("text", "JMSDestination", "JMSDeliveryMode", "JMSPriority", "JMSExpiration"),
+            *("JMSRedelivered", "JMSReplyTo", "JMSType", "correlation"),
+        )
+    }
+
+
+@pytest.mark.fact("spring-jms 6.2.1")
+async def test_none_is_no_answer_and_answers_are_in_the_transaction(jms_app) -> None:
+    @jms_listener("in")
+    async def twice(text: str, template: Annotated[Any, Provide["jms_template"]]) -> str:
+        await template.convert_and_send("aside", text)
+        return text
+
+    await jms_app.start(twice, silent)
+    await jms_app.template.send("in", request("lost"))  # nowhere to answer: all is rolled back
+    await jms_app.template.send("in", request("done", reply_to=Queue("replies")))
+    await jms_app.template.send("silent", request("x", reply_to=Queue("replies")))
+    await jms_app.drained("in")
+    await jms_app.drained("silent", raise_errors=False)
+    assert await jms_app.template.receive_and_convert("replies") == "done"
+    statistics = jms_app.broker.queue_statistics
+    assert (statistics("replies").enqueues, statistics("aside").enqueues) == (1, 1)
+
+
+async def test_reply_to_wins_over_send_to(jms_app) -> None:
+    await jms_app.start(sendto)
+    await jms_app.template.send("sendto", request("five", reply_to=Queue("replies")))
+    assert await jms_app.template.receive_and_convert("replies") == "to:five"
+    assert jms_app.broker.queue_statistics("sendto.out").enqueues == 0
+
+
+async def test_send_to_of_a_class_and_placeholders(jms_app) -> None:
+    @send_to("${where:class.out}")
+    class Handlers:
+        @jms_listener("a")
+        def a(self, text: str) -> str:
+            return f"a:{text}"
+
+        @jms_listener("b")
+        @send_to("own.out")
+        async def b(self, text: str) -> str:
+            return f"b:{text}"
+
+    await jms_app.start(Handlers())
+    await jms_app.template.convert_and_send("a", "1")
+    await jms_app.template.convert_and_send("b", "2")
+    assert await jms_app.template.receive_and_convert("class.out") == "a:1"
+    assert await jms_app.template.receive_and_convert("own.out") == "b:2"
+
+
+@pytest.mark.fact("spring-jms 6.2.3")
+async def test_responses_name_their_destination(jms_app) -> None:
+    made: list[JmsResponse] = [
+        JmsResponse.for_queue("q", "one"),
+        JmsResponse.for_topic("t", "two"),
+        JmsResponse.for_destination("d", Queue("three")),
+    ]
+    assert [r.destination for r in made] == [Queue("one"), Topic("two"), Queue("three")]
+    with pytest.raises(ValueError, match="must not be None"):
+        JmsResponse.for_queue(None, "one")
+
+    @jms_listener("in")
+    async def handler(text: str, session: Session) -> JmsResponse:
+        return JmsResponse.for_queue(session.create_text_message(text), "out")
+
+    await jms_app.start(handler)
+    await jms_app.template.convert_and_send("in", "message")
+    assert await jms_app.template.receive_and_convert("out") == "message"
+
+
+@pytest.mark.fact("spring-jms 6.2.4")
+async def test_the_correlation_id_is_the_request_s(jms_app) -> None:
+    await jms_app.start(raw)
+    await jms_app.template.send("raw", request("a", correlation_id="c-7"))
+    await jms_app.template.send("raw", request("b"))
+    first = await jms_app.template.receive("raw.out")
+    second = await jms_app.template.receive("raw.out")
+    asked = jms_app.recorder.messages(raw)
+    assert (first.text, first.correlation_id, first.type) == ("msg:a", "c-7", "kept")
+    assert (second.text, second.correlation_id) == ("msg:b", asked[1].message_id)
+
+
+@pytest.mark.fact("spring-jms 6.2.6")
+async def test_answers_have_the_producer_s_defaults_or_the_container_s_settings(jms_app) -> None:
+    class Container(ApplicationContainer):
+        quick = providers.Singleton(
+            DefaultJmsListenerContainerFactory,
+            ApplicationContainer.native_connection_factory,
+            reply_qos_settings=QosSettings(DeliveryMode.NON_PERSISTENT, 7, 60.0),
+        )
+
+    @jms_listener("a")
+    @jms_listener("b", container_factory="quick")
+    @send_to("out")
+    async def handler(text: str) -> str:
+        return text
+
+    await jms_app.start(handler, container=Container)
+    await jms_app.template.convert_and_send("a", "plain")
+    plain = await jms_app.template.receive("out")
+    assert (plain.delivery_mode, plain.priority, plain.expiration) == (
+        DeliveryMode.PERSISTENT,
+        4,
+        0,
+    )
+    await jms_app.template.convert_and_send("b", "quick")
+    quick = await jms_app.template.receive("out")
+    assert (quick.delivery_mode, quick.priority) == (DeliveryMode.NON_PERSISTENT, 7)
+    assert quick.expiration > quick.timestamp
+
+
+@pytest.mark.fact("spring-jms 6.2.7")
+async def test_an_answer_that_cannot_be_sent_is_a_failure_of_the_listener(jms_app) -> None:
+    seen: list[Exception] = []
+
+    @jms_listener("in", id="in")
+    async def handler(text: str) -> object:
+        return text
+
+    application = await jms_app.start(handler)
+    application.registry["in"].error_handler = seen.append
+    await jms_app.template.convert_and_send("in", "nowhere")
+    await jms_app.drained("in")
+    assert len(seen) == 7
+    assert all(isinstance(error, ReplyFailureException) for error in seen)
+    assert issubclass(ReplyFailureException, ListenerExecutionFailedException)
+    assert "Failed to send reply with payload" in str(seen[0])
+    assert "Cannot determine response destination" in str(seen[0].__cause__)
+    assert [m.text for m in await jms_app.dead_letters()] == ["nowhere"]
+
+
+@pytest.mark.fact("spring-jms 6.2.8")
+async def test_what_can_be_awaited_is_awaited(jms_app) -> None:
+    """Spring gives futures to the converter, which refuses them; a coroutine is awaited here."""
+
+    async def later(text: str) -> str:
+        return text.upper()
+
+    @jms_listener("in")
+    @send_to("out")
+    def handler(text: str) -> Any:
+        return later(text)
+
+    await jms_app.start(handler)
+    await jms_app.template.convert_and_send("in", "x")
+    assert await jms_app.template.receive_and_convert("out") == "X"
+
+
+async def test_send_and_receive_finds_the_answer(jms_app) -> None:
+    await jms_app.start(echo)
+    template: JmsTemplate = jms_app.template
+    answer = await template.send_and_receive("echo", request("question"))
+    assert answer.text == "re:question"

@@ -1,0 +1,330 @@
+"""JmsApplication over the real broker: start and stop, hooks, settings, factories."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from typing import Annotated, Any
+
+import anyio
+import pytest
+from dependency_injector import providers
+from dependency_injector.wiring import Provide
+
+from pyjms import (
+    ApplicationContainer,
+    IllegalStateException,
+    JmsApplication,
+    JmsTemplate,
+    PyjmsSettings,
+    jms_listener,
+    on_shutdown,
+    on_startup,
+)
+from pyjms.aio import ConnectionFactory
+from pyjms.aio import JmsTemplate as AioTemplate
+from pyjms.listener.default import DefaultMessageListenerContainer
+from pyjms.listener.endpoint import SimpleJmsListenerEndpoint
+
+
+def settings(url: str, **more: Any) -> PyjmsSettings:
+    return PyjmsSettings(**more).with_broker_url(url)
+
+
+class Noted:
+    """Notes what happens, in order, from any thread."""
+
+    def __init__(self) -> None:
+        self.events: list[str] = []
+
+    @on_startup
+    async def opened(self) -> None:
+        self.events.append("startup")
+
+    @on_startup
+    def opened_blocking(self, template: Annotated[JmsTemplate, Provide["jms_template"]]) -> None:
+        template.convert_and_send("notes", "first")
+        self.events.append(f"startup in {threading.current_thread() is threading.main_thread()}")
+
+    @jms_listener("notes", id="notes")
+    def note(self, text: str) -> None:
+        self.events.append(text)
+
+    @on_shutdown
+    async def closing(self) -> None:
+        self.events.append("shutdown 1")
+        raise RuntimeError("the other hooks still run")
+
+    @on_shutdown
+    def closed(self) -> None:
+        self.events.append("shutdown 2")
+
+
+async def test_hooks_run_around_the_listeners(jms_broker, pyjms_broker_url, caplog) -> None:
+    noted = Noted()
+    async with JmsApplication(noted, settings=settings(pyjms_broker_url)) as application:
+        await jms_broker.drained("notes")
+        assert application.is_running
+    # methods are found in the order of their names; shutdown runs in reverse
+    order = ["startup", "startup in False", "first", "shutdown 1", "shutdown 2"]
+    assert noted.events == order
+    assert "Shutdown hook Noted.closing failed" in caplog.text
+
+
+async def test_a_failing_start_up_hook_stops_the_start(jms_broker, pyjms_broker_url) -> None:
+    events: list[str] = []
+
+    @on_startup
+    async def fails() -> None:
+        raise RuntimeError("no database")
+
+    @on_shutdown
+    async def closes() -> None:
+        events.append("closed")
+
+    @jms_listener("in")
+    async def handler(text: str) -> None:
+        events.append(text)
+
+    application = JmsApplication(fails, closes, handler, settings=settings(pyjms_broker_url))
+    with pytest.raises(RuntimeError, match="no database"):
+        await application.start()
+    assert not application.is_running
+    assert len(application.registry) == 0
+    assert events == ["closed"]
+    with pytest.raises(RuntimeError, match="no database"):  # and not a group of exceptions
+        await application.run_async()
+
+
+async def test_the_log_says_what_runs_where(pyjms_broker_url, caplog) -> None:
+    @jms_listener("orders.${app.region}", id="orders", concurrency="2-8")
+    async def handler(text: str) -> None: ...
+
+    caplog.set_level(logging.INFO, logger="pyjms.app")
+    url = f"{pyjms_broker_url}&jms.password=secret"
+    async with JmsApplication(handler, settings=settings(url, app={"region": "eu"})):
+        pass
+    lines = [r.getMessage() for r in caplog.records if r.name == "pyjms.app"]
+    assert lines[0] == "Listening: orders on orders.eu, 2-8 consumers"
+    assert lines[1].startswith("Application started: 1 listeners on ConnectionFactory('vm://")
+    assert lines[-1] == "Application stopped"
+    assert "secret" not in caplog.text
+
+
+@pytest.mark.fact("spring-jms 6.7")
+async def test_endpoints_registered_later_start_at_once(jms_app) -> None:
+    got: list[str] = []
+
+    async def listener(message: Any) -> None:
+        got.append(message.text)
+
+    application = await jms_app.start()
+    factory = application.container.jms_listener_container_factory()
+    endpoint = SimpleJmsListenerEndpoint(destination="late", id="late", message_listener=listener)
+    container = await application.registry.register_and_start(
+        endpoint, factory.create_listener_container
+    )
+    assert container.is_running
+    await jms_app.template.convert_and_send("late", "x")
+    await jms_app.drained("late")
+    assert got == ["x"]
+    await application.registry.unregister("late")
+    assert not container.is_active
+    assert application.registry.get_listener_container("late") is None
+
+
+@pytest.mark.fact("spring-jms 6.10")
+async def test_endpoints_are_functions_of_messages_or_handlers(jms_app) -> None:
+    @jms_listener("b", id="b")
+    async def handler(text: str) -> None: ...
+
+    application = await jms_app.start(handler)
+    factory = application.container.jms_listener_container_factory()
+    got: list[str] = []
+    simple = SimpleJmsListenerEndpoint(
+        destination="a", message_listener=lambda message: got.append(message.text)
+    )
+    await application.registry.register_and_start(simple, factory.create_listener_container)
+    for queue in "ab":
+        await jms_app.template.convert_and_send(queue, queue)
+        await jms_app.drained(queue, raise_errors=True)
+    assert got == ["a"]
+    assert [m.text for m in jms_app.recorder.messages(handler)] == ["b"]
+
+
+async def test_ids_and_the_registry(jms_app) -> None:
+    @jms_listener("a")
+    @jms_listener("b", id="named", auto_startup=False)
+    async def handler(text: str) -> None: ...
+
+    application = await jms_app.start(handler)
+    registry = application.registry
+    ids = registry.get_listener_container_ids()
+    assert ids == ("pyjms.JmsListenerEndpointContainer#0", "named")
+    assert registry["named"].bean_name == "named"
+    assert [c.is_running for c in registry] == [True, False]
+    assert registry.is_running
+    await registry.stop()
+    assert not registry.is_running
+    await registry.start()  # by hand: all
+    assert [c.is_running for c in registry] == [True, True]
+    with pytest.raises(IllegalStateException, match="already registered with id 'named'"):
+        registry.register(
+            SimpleJmsListenerEndpoint(destination="x", id="named", message_listener=print),
+            application.container.jms_listener_container_factory().create_listener_container,
+        )
+
+
+@pytest.mark.fact("spring-jms 6.4")
+async def test_the_endpoint_wins_over_its_factory_and_yaml_over_both(
+    jms_broker, pyjms_broker_url
+) -> None:
+    @jms_listener("a", id="plain")
+    @jms_listener("b", id="own", concurrency="4")
+    @jms_listener("c", id="told", concurrency="4", selector="n = 1")
+    async def handler(text: str) -> None: ...
+
+    given = settings(
+        pyjms_broker_url,
+        jms={"listener": {"min_concurrency": 2, "max_concurrency": 3, "auto_startup": False}},
+        listeners={"told": {"destination": "d", "concurrency": "5-6", "selector": "n = 2"}},
+    )
+    async with JmsApplication(handler, settings=given) as application:
+        found = {
+            c.bean_name: (c.destination_name, c.concurrency, c.message_selector, c.is_running)
+            for c in application.registry
+        }
+    assert found == {
+        "plain": ("a", "2-3", None, False),
+        "own": ("b", "1-4", None, False),
+        "told": ("d", "5-6", "n = 2", False),
+    }
+
+
+async def test_a_named_broker_is_a_container_factory(jms_broker, pyjms_broker_url) -> None:
+    got: list[str] = []
+
+    @jms_listener("in", container_factory="backup")
+    async def handler(text: str) -> None:
+        got.append(text)
+
+    class Container(ApplicationContainer):
+        pass
+
+    given = PyjmsSettings(
+        activemq={"broker_url": "tcp://127.0.0.1:1"},  # nobody listens there, nobody connects
+        brokers={"backup": {"broker_url": pyjms_broker_url}},
+    )
+    async with JmsApplication(handler, settings=given, container=Container):
+        factory = ConnectionFactory(pyjms_broker_url)
+        await AioTemplate(factory).convert_and_send("in", "x")
+        await jms_broker.drained("in")
+    assert got == ["x"]
+
+
+async def test_an_application_starts_again(jms_broker, pyjms_broker_url) -> None:
+    noted = Noted()
+    application = JmsApplication(noted, settings=settings(pyjms_broker_url))
+    for _ in range(2):
+        await application.start()
+        await jms_broker.drained("notes")
+        await application.stop()
+        await application.stop()  # twice is fine
+    assert noted.events.count("first") == 2
+    assert noted.events.count("startup") == 2
+
+
+async def test_handlers_are_registered_before_the_start(jms_broker, pyjms_broker_url) -> None:
+    noted = Noted()
+    application = JmsApplication(settings=settings(pyjms_broker_url))
+    application.register(noted)
+    async with application:
+        with pytest.raises(IllegalStateException, match="register handlers before it starts"):
+            application.register(noted)
+    assert "startup" in noted.events
+
+
+async def test_stopping_gives_a_blocked_handler_its_deadline(jms_broker, pyjms_broker_url) -> None:
+    entered, release = anyio.Event(), anyio.Event()
+
+    @jms_listener("in")
+    async def handler(text: str) -> None:
+        entered.set()
+        await release.wait()
+
+    application = JmsApplication(handler, settings=settings(pyjms_broker_url))
+    await application.start()
+    await application.template.convert_and_send("in", "x")
+    await entered.wait()
+    await application.stop(timeout=0.05)
+    assert not application.is_running
+    assert jms_broker.queue_statistics("in").messages == 1  # it went back
+
+
+async def test_stopping_waits_for_work_in_progress(jms_broker, pyjms_broker_url) -> None:
+    entered, release = anyio.Event(), threading.Event()
+
+    @jms_listener("in")
+    def handler(text: str) -> None:
+        anyio_loop.call_soon(entered.set)
+        release.wait(10)
+
+    from pyjms._wakeup import LoopHandle
+
+    anyio_loop = LoopHandle()
+    application = JmsApplication(handler, settings=settings(pyjms_broker_url))
+    await application.start()
+    await application.template.convert_and_send("in", "x")
+    await entered.wait()
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(application.stop)
+        await anyio.lowlevel.checkpoint()
+        release.set()
+    assert jms_broker.queue_statistics("in").messages == 0
+
+
+async def test_request_stop_ends_run(pyjms_broker_url) -> None:
+    noted = Noted()
+    application = JmsApplication(noted, settings=settings(pyjms_broker_url))
+
+    @on_startup
+    async def stop_soon() -> None:
+        application.request_stop()
+
+    application.register(stop_soon)
+    await application.run_async()
+    assert noted.events[-2:] == ["shutdown 1", "shutdown 2"]
+    assert not application.is_running
+
+
+@pytest.mark.fact("spring-jms 8.1.5", "spring-jms 8.1.6")
+async def test_listeners_use_the_factory_beneath_the_cache(jms_app) -> None:
+    @jms_listener("in", id="in")
+    async def handler(text: str) -> None: ...
+
+    application = await jms_app.start(
+        handler,
+        settings=PyjmsSettings(jms={"listener": {"session": {"acknowledge_mode": "client"}}}),
+    )
+    container = application.registry["in"]
+    wired = application.container
+    assert isinstance(container, DefaultMessageListenerContainer)
+    assert container.connection_factory is wired.native_connection_factory()
+    assert wired.connection_factory().target_connection_factory is wired.native_connection_factory()
+    assert wired.jms_template().connection_factory is wired.connection_factory()
+    assert container.session_transacted
+    await jms_app.template.convert_and_send("in", "x")
+    await jms_app.drained("in", raise_errors=True)  # committed, though nobody acknowledged
+
+
+async def test_providers_are_overridden(jms_app) -> None:
+    class Plain(ApplicationContainer):
+        jms_template = providers.Singleton(
+            AioTemplate,
+            ApplicationContainer.native_connection_factory,
+            default_destination_name="here",
+        )
+
+    application = await jms_app.start(container=Plain)
+    await application.template.convert_and_send(None, "x")
+    assert jms_app.broker.queue_statistics("here").messages == 1

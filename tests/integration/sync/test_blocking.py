@@ -1,0 +1,257 @@
+"""The blocking face on the real broker: from threads, with listeners, interrupted."""
+
+from __future__ import annotations
+
+import itertools
+import queue
+import signal
+import threading
+from collections.abc import Iterator
+
+import anyio
+import pytest
+
+from pyjms import (
+    AcknowledgeMode,
+    CachingConnectionFactory,
+    Connection,
+    ConnectionFactory,
+    DefaultMessageListenerContainer,
+    IllegalStateException,
+    JmsTemplate,
+    JmsTransactionManager,
+    Queue,
+    SingleConnectionFactory,
+    Topic,
+)
+from pyjms.sync.portal import call_on_loop, shared_loop
+
+_numbers = itertools.count(1)
+
+
+@pytest.fixture
+def factory() -> ConnectionFactory:
+    return ConnectionFactory(f"vm://sync-{next(_numbers)}?broker.persistent=false")
+
+
+@pytest.fixture
+def connection(factory: ConnectionFactory) -> Iterator[Connection]:
+    with factory.create_connection() as connection:
+        connection.start()
+        yield connection
+
+
+def threads() -> set[str]:
+    return {t.name for t in threading.enumerate() if t.name.startswith("pyjms listener")}
+
+
+def end_of(thread_name: str) -> None:
+    for thread in threading.enumerate():
+        if thread.name == thread_name:
+            thread.join(10)
+
+
+def test_messages_of_all_kinds_go_round(connection) -> None:
+    with connection.create_session() as session:
+        target = session.create_queue("kinds")
+        assert target == Queue("kinds")
+        assert session.create_topic("t") == Topic("t")
+        producer = session.create_producer(target)
+        numbers = session.create_map_message()
+        numbers["n"] = 1
+        sent = [
+            session.create_text_message("text"),
+            session.create_bytes_message(b"bytes"),
+            session.create_message(),
+            session.create_stream_message(),
+            session.create_object_message(b"\xac\xed"),
+        ]
+        for message in sent:
+            producer.send(message, priority=7)
+        with session.create_consumer(target) as consumer:
+            got = [consumer.receive(5) for _ in sent]
+            assert [type(m) for m in got] == [type(m) for m in sent]
+            assert {m.priority for m in got} == {7}
+            assert consumer.receive_no_wait() is None
+            assert consumer.destination == target
+
+
+def test_properties_of_producers_sessions_and_connections(connection) -> None:
+    session = connection.create_session(acknowledge_mode=AcknowledgeMode.CLIENT)
+    assert (session.transacted, session.acknowledge_mode) == (False, AcknowledgeMode.CLIENT)
+    producer = session.create_producer(Queue("p"))
+    producer.priority, producer.time_to_live = 2, 3.0
+    producer.disable_message_id = producer.disable_message_timestamp = True
+    core = producer.core
+    assert (core.priority, core.time_to_live) == (2, 3.0)
+    assert core.disable_message_id
+    assert core.disable_message_timestamp
+    assert producer.destination == Queue("p")
+    assert connection.client_id
+    assert connection.metadata.jms_version
+    assert "blocking" in repr(session)
+
+
+def test_a_transaction_commits_and_rolls_back(connection) -> None:
+    with connection.create_session(transacted=True) as session:
+        target = session.create_queue("tx")
+        producer = session.create_producer(target)
+        producer.send(session.create_text_message("lost"))
+        session.rollback()
+        producer.send(session.create_text_message("kept"))
+        session.commit()
+        consumer = session.create_consumer(target)
+        assert consumer.receive(5).text == "kept"
+        session.commit()
+        assert consumer.receive_no_wait() is None
+
+
+def test_acknowledge_works_from_any_thread(connection) -> None:
+    session = connection.create_session(acknowledge_mode=AcknowledgeMode.CLIENT)
+    target = session.create_queue("ack")
+    session.create_producer(target).send(session.create_text_message("x"))
+    message = session.create_consumer(target).receive(5)
+    thread = threading.Thread(target=call_on_loop, args=(connection._loop, message.acknowledge))
+    thread.start()
+    thread.join(10)
+    session.close()
+    other = connection.create_session()
+    assert other.create_consumer(target).receive_no_wait() is None
+
+
+def test_a_browser_is_a_plain_iterable(connection) -> None:
+    session = connection.create_session()
+    target = session.create_queue("browse")
+    producer = session.create_producer(target)
+    for text in "abc":
+        producer.send(session.create_text_message(text))
+    with session.create_browser(target) as browser:
+        assert [m.text for m in browser] == ["a", "b", "c"]
+        assert browser.queue == target
+
+
+def test_a_listener_runs_in_a_thread_that_ends_with_its_consumer(connection) -> None:
+    before = threads()
+    got: queue.SimpleQueue[tuple[str, str]] = queue.SimpleQueue()
+
+    def listener(message) -> None:
+        # it may block: it is not on the loop
+        with connection.create_session() as own:
+            own.create_producer(Queue("heard")).send(own.create_text_message(message.text))
+        got.put((message.text, threading.current_thread().name))
+
+    session = connection.create_session()
+    consumer = session.create_consumer(Queue("listen"))
+    consumer.set_message_listener(listener)
+    sender = connection.create_session()
+    sender.create_producer(Queue("listen")).send(sender.create_text_message("x"))
+    text, name = got.get(timeout=10)
+    assert text == "x"
+    assert name in threads() - before
+    assert sender.create_consumer(Queue("heard")).receive(5).text == "x"
+    consumer.close()
+    end_of(name)
+    assert threads() == before
+
+
+@pytest.mark.parametrize("close", ["session", "connection", "replace"])
+def test_threads_end_with_whoever_is_closed(factory, close) -> None:
+    before = threads()
+    connection = factory.create_connection()
+    connection.start()
+    session = connection.create_session()
+    got: queue.SimpleQueue[str] = queue.SimpleQueue()
+    consumer = session.create_consumer(Queue("listen"))
+    consumer.set_message_listener(lambda m: got.put(threading.current_thread().name))
+    sender = connection.create_session()
+    sender.create_producer(Queue("listen")).send(sender.create_text_message("x"))
+    name = got.get(timeout=10)
+    if close == "replace":
+        consumer.set_message_listener(None)
+    else:
+        {"session": session, "connection": connection}[close].close()
+    end_of(name)
+    assert threads() == before
+    connection.close()
+
+
+def test_the_template_and_its_callbacks(factory) -> None:
+    caching = CachingConnectionFactory(factory)
+    template = JmsTemplate(caching, receive_timeout=5.0, default_destination_name="there")
+    template.convert_and_send(None, {"n": 1})
+    template.send("there", lambda session: session.create_text_message("made"))
+    names = template.browse("there", lambda _session, browser: [type(m).__name__ for m in browser])
+    assert len(names) == 2
+    assert template.receive_and_convert() == {"n": 1}
+    assert template.receive().text == "made"
+    assert template.execute(lambda session: session.transacted) is False
+    template.execute_producer(
+        "there", lambda session, producer: producer.send(session.create_text_message("by hand"))
+    )
+    assert template.receive_and_convert("there") == "by hand"
+    caching.destroy()
+
+
+def test_a_transaction_manager_is_joined_by_templates_of_its_factory(factory) -> None:
+    single = SingleConnectionFactory(factory)
+    template = JmsTemplate(single, receive_timeout=0)
+    manager = JmsTransactionManager(single)
+    with pytest.raises(ValueError, match="undo"), manager.transaction():
+        template.convert_and_send("tx", "lost")
+        raise ValueError("undo")
+    with manager.transaction():
+        template.convert_and_send("tx", "kept")
+        assert template.browse("tx", lambda _s, browser: list(browser)) == []
+    assert template.receive_and_convert("tx") == "kept"
+    assert template.receive("tx") is None
+    single.destroy()
+
+
+def test_a_container_calls_plain_functions(factory) -> None:
+    single = CachingConnectionFactory(factory)
+    template = JmsTemplate(single)
+    got: queue.SimpleQueue[str] = queue.SimpleQueue()
+    container = DefaultMessageListenerContainer(
+        factory, destination_name="work", message_listener=lambda m: got.put(m.text)
+    )
+    with container:
+        assert container.is_running
+        template.convert_and_send("work", "x")
+        assert got.get(timeout=10) == "x"
+        assert container.scheduled_consumer_count == 1
+    assert not container.is_active
+    single.destroy()
+
+
+async def test_on_the_loop_that_does_the_work_it_raises(anyio_backend) -> None:
+    from pyjms._wakeup import LoopHandle
+
+    with pytest.raises(IllegalStateException, match="would never end"):
+        call_on_loop(LoopHandle(), anyio.lowlevel.checkpoint)
+
+
+def test_an_interrupted_receive_loses_no_message(connection) -> None:
+    session = connection.create_session()
+    target = session.create_queue("interrupt")
+    consumer = session.create_consumer(target)
+
+    main = threading.main_thread()
+    assert threading.current_thread() is main
+    # on the loop, once the receive is under way there
+    shared_loop().call_soon(
+        shared_loop().call_soon, lambda: signal.pthread_kill(main.ident, signal.SIGINT)
+    )
+    with pytest.raises(KeyboardInterrupt):
+        consumer.receive(30)
+    sender = connection.create_session()
+    sender.create_producer(target).send(sender.create_text_message("x"))
+    assert consumer.receive(5).text == "x"
+
+
+def test_errors_come_out_as_they_are(connection) -> None:
+    session = connection.create_session()
+    session.close()
+    with pytest.raises(IllegalStateException):
+        session.create_producer(Queue("x"))
+    with pytest.raises(IllegalStateException):
+        connection.create_session().commit()

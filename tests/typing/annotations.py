@@ -1,0 +1,90 @@
+"""What type checkers make of the public names; run through mypy by test_typing.py."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import assert_type
+
+import pyjms.aio
+from pyjms import (
+    Connection,
+    ConnectionFactory,
+    JmsTemplate,
+    Message,
+    MessageConsumer,
+    Queue,
+    Session,
+    jms_listener,
+    send_to,
+)
+
+
+@jms_listener("in", concurrency="2-8")
+@send_to("out")
+async def handler(text: str, count: int = 1) -> bytes:
+    return text.encode() * count
+
+
+@jms_listener("in")
+@jms_listener("also", id="also")
+def threaded(text: str) -> int:
+    return len(text)
+
+
+class Handlers:
+    @jms_listener("in")
+    async def method(self, text: str) -> str:
+        return text
+
+
+@send_to("out")
+class Marked:
+    number = 3
+
+
+def takes_function(function: Callable[[str], int]) -> None: ...
+
+
+async def marks_keep_types() -> None:
+    assert_type(await handler("x", count=2), bytes)
+    assert_type(threaded("x"), int)
+    assert_type(await Handlers().method("x"), str)
+    assert_type(Marked().number, int)
+    takes_function(threaded)
+
+
+def the_blocking_face_keeps_signatures() -> None:
+    factory = ConnectionFactory("tcp://localhost:61616", user_name="u", password="p")
+    connection = factory.create_connection()
+    assert_type(connection, Connection)
+    session = connection.create_session(transacted=True)
+    assert_type(session, Session)
+    consumer = session.create_consumer(Queue("q"), selector="a = 1")
+    assert_type(consumer, MessageConsumer)
+    assert_type(consumer.receive(timeout=1.0), Message | None)
+    session.create_producer(None).send(
+        session.create_text_message("x"), destination=Queue("q"), time_to_live=2.0
+    )
+    with connection, session as same:
+        assert_type(same, Session)
+    template = JmsTemplate(factory, receive_timeout=1.0)
+    assert_type(template.receive("q"), Message | None)
+    template.convert_and_send("q", {"a": 1}, post_processor=lambda message: message)
+    assert_type(template.execute(lambda s: s.transacted), bool)
+
+
+def wrong_calls_are_errors(template: JmsTemplate, consumer: MessageConsumer) -> None:
+    template.convert_and_send("q")  # type: ignore[call-arg]
+    template.convert_and_send("q", 1, prosess=None)  # type: ignore[call-arg]
+    consumer.receive("soon")  # type: ignore[arg-type]
+    jms_listener(destination="in", idd="x")  # type: ignore[call-arg]
+    threaded(1)  # type: ignore[arg-type]
+
+
+async def the_same_names_as_coroutines(factory: pyjms.aio.ConnectionFactory) -> None:
+    async with await factory.create_connection() as connection:
+        session = await connection.create_session(transacted=True)
+        consumer = await session.create_consumer(Queue("q"))
+        assert_type(await consumer.receive(0), Message | None)
+    template = pyjms.aio.JmsTemplate(factory, priority=3)
+    assert_type(await template.receive("q"), Message | None)

@@ -1,0 +1,70 @@
+"""Marks, endpoints and the registry without a broker."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from pyjms import ConfigurationException, IllegalStateException, jms_listener, send_to
+from pyjms.annotation.jms_listener import listener_marks
+from pyjms.annotation.params import MISSING, Header
+from pyjms.annotation.send_to import send_to_destination
+from pyjms.listener.endpoint import SimpleJmsListenerEndpoint
+from pyjms.listener.registry import JmsListenerEndpointRegistry
+
+
+def test_the_function_itself_comes_back_marked() -> None:
+    def handler(text: str) -> None: ...
+
+    marked = jms_listener("b", concurrency=3)(jms_listener("c", id="c")(handler))
+    assert marked is handler
+    first, second = listener_marks(handler)
+    assert (first.destination, first.id, first.concurrency) == ("b", None, "3")
+    assert (second.destination, second.id, second.auto_startup) == ("c", "c", None)
+    assert listener_marks(print) == ()
+
+
+def test_send_to_of_function_class_and_nothing() -> None:
+    @send_to("class")
+    class Handlers:
+        def plain(self) -> None: ...
+
+        @send_to("own")
+        def own(self) -> None: ...
+
+    handlers = Handlers()
+    assert send_to_destination(handlers.plain) == "class"
+    assert send_to_destination(handlers.own) == "own"
+    assert send_to_destination(print) is None
+    assert repr(Header().default) == repr(MISSING) == "MISSING"
+
+
+def test_an_override_names_what_an_endpoint_has() -> None:
+    endpoint = SimpleJmsListenerEndpoint(destination="a", id="x", message_listener=print)
+    endpoint.override(destination="b", selector=None)
+    assert (endpoint.destination, endpoint.selector) == ("b", None)
+    with pytest.raises(ConfigurationException, match="no setting 'colour'"):
+        endpoint.override(colour="red")
+
+
+@pytest.mark.fact("spring-jms 6.8")
+def test_factories_with_a_phase_of_their_own_must_agree() -> None:
+    registry = JmsListenerEndpointRegistry()
+
+    def register(phase: int) -> None:
+        endpoint = SimpleJmsListenerEndpoint(destination="a", message_listener=print)
+        made: Any = SimpleNamespace(phase=phase, is_running=False)
+        registry.register(endpoint, lambda _endpoint: made)
+
+    default = registry.phase
+    register(default)
+    assert registry.phase == default
+    register(7)
+    register(default)
+    register(7)
+    assert registry.phase == 7
+    with pytest.raises(IllegalStateException, match="Encountered phase mismatch"):
+        register(8)
+    assert len(registry) == 4

@@ -1,0 +1,210 @@
+"""The commands: what they print, and their exit codes; as processes of their own."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import yaml
+
+Run = Callable[..., subprocess.CompletedProcess[str]]
+
+MODULE = """
+from typing import Annotated
+from dependency_injector.wiring import Provide
+from pyjms import JmsTemplate, jms_listener, on_shutdown, on_startup
+
+@on_startup
+def begin(template: Annotated[JmsTemplate, Provide["jms_template"]]):
+    template.convert_and_send("orders", "one")
+
+@jms_listener("orders", id="orders", concurrency="1-2", selector="JMSPriority > 3")
+def on_order(text: str):
+    print("handled", text, flush=True)
+
+@jms_listener("${app.other:audit}")
+async def audit(text: str): ...
+
+@on_shutdown
+def end():
+    print("ended", flush=True)
+"""
+BAD = """
+from pyjms import jms_listener
+
+class Unknown: ...
+
+@jms_listener("a", selector="(")
+async def one(text: str): ...
+
+@jms_listener("b")
+async def two(thing: Unknown): ...
+"""
+
+
+@pytest.fixture
+def pyjms(tmp_path: Path) -> Run:
+    (tmp_path / "orders.py").write_text(MODULE)
+    (tmp_path / "bad.py").write_text(BAD)
+
+    def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-c", "from pyjms.cli.main import main; main()", *arguments],
+            cwd=tmp_path,
+            env={**os.environ, **environment},
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+
+    return run
+
+
+def test_help_lists_the_commands(pyjms: Run) -> None:
+    done = pyjms("--help")
+    assert done.returncode == 0
+    for command in ("run", "check", "listeners", "config", "broker"):
+        assert command in done.stdout
+    assert pyjms("config", "--help").returncode == 0
+
+
+def test_check_of_what_is_fine(pyjms: Run) -> None:
+    assert pyjms("check").stdout == "The settings are fine.\n"
+    assert pyjms("check", "orders").stdout == "orders is fine.\n"
+
+
+def test_check_lists_every_problem_on_a_line(pyjms: Run) -> None:
+    done = pyjms("check", "bad")
+    assert done.returncode == 1
+    lines = done.stderr.splitlines()
+    assert len(lines) == 2
+    assert all(line.startswith("pyjms: ") for line in lines)
+    assert "Listener 'a'" in lines[0]
+    assert "nobody can supply 'thing'" in lines[1]
+    assert done.stdout == ""
+
+
+def test_check_of_settings_names_file_and_line(pyjms: Run, tmp_path: Path) -> None:
+    (tmp_path / "application.yaml").write_text("jms:\n  listner: {}\n  pub_sub_domain: perhaps\n")
+    done = pyjms("check")
+    assert done.returncode == 1
+    assert "application.yaml:2" in done.stderr
+    assert "application.yaml:3" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "text"),
+    [
+        (("run", "nowhere"), 1, "There is no module 'nowhere'"),
+        (("run", "orders:app"), 1, "orders has no JmsApplication 'app'"),
+        (("run", "bad"), 1, "Listener 'a'"),
+        (("check", "--config", "absent.yaml"), 1, "absent.yaml"),
+        (("run",), 2, "Missing argument"),
+        (("fly",), 2, "No such command"),
+    ],
+)
+def test_errors_are_told_without_a_trace(pyjms: Run, arguments, status, text) -> None:
+    done = pyjms(*arguments)
+    assert done.returncode == status
+    assert text in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_listeners_are_listed(pyjms: Run) -> None:
+    lines = [line.split("\t") for line in pyjms("listeners", "orders").stdout.splitlines()]
+    assert lines == [
+        ["orders", "orders", "1-2", "JMSPriority > 3"],
+        ["-", "audit", "-", "-"],
+    ]
+
+
+def test_config_show_masks_the_password(pyjms: Run, tmp_path: Path) -> None:
+    (tmp_path / "application.yaml").write_text(
+        "activemq:\n  user: me\n  password: hunter2\n"
+        "  broker_url: tcp://h:61616?jms.password=hunter3\n"
+    )
+    done = pyjms("config", "show", PYJMS_JMS__CLIENT_ID="from-env")
+    assert done.returncode == 0, done.stderr
+    shown = yaml.safe_load(done.stdout)
+    assert shown["activemq"]["user"] == "me"
+    assert shown["jms"]["client_id"] == "from-env"
+    assert "hunter" not in done.stdout
+
+
+def test_config_schema_is_a_json_schema(pyjms: Run, tmp_path: Path) -> None:
+    schema = json.loads(pyjms("config", "schema").stdout)
+    assert {"jms", "activemq", "listeners"} <= set(schema["properties"])
+    assert pyjms("config", "schema", "--output", "schema.json").stdout == ""
+    assert json.loads((tmp_path / "schema.json").read_text()) == schema
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="SIGTERM ends a Windows process at once")
+def test_run_handles_messages_until_sigterm_and_ends_cleanly(pyjms: Run, tmp_path: Path) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", "from pyjms.cli.main import main; main()", "run", "orders"],
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        guard = threading.Timer(50, process.kill)
+        guard.start()
+        assert process.stdout.readline() == "handled one\n"
+        process.send_signal(signal.SIGTERM)
+        out, log = process.communicate(timeout=50)
+        guard.cancel()
+    assert process.returncode == 0, log
+    assert out == "ended\n"
+    assert "Listening: orders on orders, 1-2 consumers" in log
+    assert "SIGTERM: finishing work in progress" in log
+    assert "Application stopped" in log
+
+
+STUBBORN = """
+import threading
+from typing import Annotated
+from dependency_injector.wiring import Provide
+from pyjms import JmsTemplate, jms_listener, on_startup
+
+@on_startup
+def begin(template: Annotated[JmsTemplate, Provide["jms_template"]]):
+    template.convert_and_send("in", "x")
+
+@jms_listener("in")
+def forever(text: str):
+    print("entered", flush=True)
+    threading.Event().wait()
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="SIGTERM ends a Windows process at once")
+def test_a_second_signal_ends_the_run_at_once(tmp_path: Path) -> None:
+    (tmp_path / "stubborn.py").write_text(STUBBORN)
+    with subprocess.Popen(
+        [sys.executable, "-c", "from pyjms.cli.main import main; main()", "run", "stubborn"],
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        guard = threading.Timer(50, process.kill)
+        guard.start()
+        assert process.stdout.readline() == "entered\n"
+        process.send_signal(signal.SIGTERM)
+        for line in process.stderr:
+            if "SIGTERM: finishing work in progress" in line:
+                break
+        process.send_signal(signal.SIGTERM)
+        _, log = process.communicate(timeout=20)  # less than the 30 s that work in progress gets
+        guard.cancel()
+    assert "SIGTERM again: stopping now" in log
+    assert process.returncode == -signal.SIGTERM

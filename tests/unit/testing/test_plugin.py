@@ -1,0 +1,153 @@
+"""The fixtures, as a user's project has them."""
+
+from __future__ import annotations
+
+import textwrap
+import time
+from typing import Any
+
+import pytest
+
+from pyjms import (
+    IllegalStateException,
+    JmsApplication,
+    Message,
+    Queue,
+    RequestTimeoutException,
+    jms_listener,
+)
+from pyjms.aio import ConnectionFactory, JmsTemplate
+from pyjms.testing.app import JmsTestApp
+from pyjms.testing.broker import EmbeddedBroker, embedded_broker
+
+pytest_plugins = ["pytester"]
+
+
+@jms_listener("in", id="in")
+async def handler(text: str) -> None:
+    if text == "bad":
+        raise ValueError(text)
+
+
+@pytest.fixture
+def pyjms_broker_url(jms_broker: EmbeddedBroker) -> str:
+    return f"{jms_broker.url}&jms.redeliveryPolicy.maximumRedeliveries=0"
+
+
+async def test_the_broker_s_questions(jms_broker: Any, jms_template: JmsTemplate) -> None:
+    await jms_broker.drained("nobody.ever.saw.it")
+    await jms_template.convert_and_send("q", "x")
+    with pytest.raises(RequestTimeoutException, match="was not drained"):
+        await jms_broker.drained("q", timeout=0)
+    assert await jms_template.receive_and_convert("q") == "x"
+    await jms_broker.drained("q")
+    assert await jms_broker.dead_letters() == []
+
+
+async def test_an_application_under_test(jms_app: JmsTestApp) -> None:
+    with pytest.raises(IllegalStateException, match=r"await jms_app\.start"):
+        jms_app.application  # noqa: B018
+    application = await jms_app.start(handler)
+    assert isinstance(application, JmsApplication)
+    with pytest.raises(IllegalStateException, match="runs already"):
+        await jms_app.start(handler)
+    for text in ("good", "bad"):
+        await jms_app.template.convert_and_send("in", text)
+    await jms_app.drained("in")
+    with pytest.raises(ValueError, match="bad"):
+        await jms_app.drained("in", raise_errors=True)
+    calls = jms_app.recorder.calls(handler)
+    assert [(c.message.text, repr(c.error)) for c in calls] == [
+        ("good", "None"),
+        ("bad", "ValueError('bad')"),
+    ]
+    assert [m.text for m in jms_app.recorder.messages(handler)] == ["good", "bad"]
+    (dead,) = await jms_app.dead_letters()
+    assert isinstance(dead, Message)
+    assert (dead.text, dead.destination) == ("bad", Queue("ActiveMQ.DLQ"))
+    assert [m.text for m in await jms_app.dead_letters("in")] == ["bad"]
+    await jms_app.stop()
+    assert not application.is_running
+
+
+async def test_each_test_has_a_broker_of_its_own(jms_broker, jms_app) -> None:
+    other = embedded_broker()
+    await other.start()
+    assert other.url != jms_broker.url
+    await JmsTemplate(ConnectionFactory(other.url)).convert_and_send("q", "x")
+    await jms_broker.drained("q")
+    await other.stop()
+
+
+async def test_time_stands_still(jms_clock, jms_app) -> None:
+    await jms_app.start(handler)
+    before = jms_clock.now()
+    await jms_clock.advance(3600)
+    assert jms_clock.now() - before == pytest.approx(3600)
+
+
+def test_a_broker_costs_little() -> None:
+    """Twenty milliseconds is what a test may pay for its broker; here with room for slow machines."""
+    import anyio
+
+    async def once() -> float:
+        broker = embedded_broker()
+        start = time.process_time()
+        await broker.start()
+        await broker.stop()
+        return time.process_time() - start
+
+    anyio.run(once)
+    assert min(anyio.run(once) for _ in range(5)) < 0.02
+
+
+USERS_TEST = """
+import pytest
+from pyjms import jms_listener
+
+@jms_listener("orders")
+def on_order(text: str) -> None:
+    if text == "bad":
+        raise ValueError("bad order")
+
+async def test_handled(jms_app):
+    await jms_app.start(on_order)
+    await jms_app.template.convert_and_send("orders", "good")
+    await jms_app.drained("orders", raise_errors=True)
+    assert [m.text for m in jms_app.recorder.messages(on_order)] == ["good"]
+
+async def test_template_and_broker(jms_template, jms_broker):
+    await jms_template.convert_and_send("q", "x")
+    assert await jms_template.receive_and_convert("q") == "x"
+"""
+
+
+@pytest.mark.parametrize("backends", ["asyncio", "asyncio trio"])
+def test_in_a_users_project(pytester: pytest.Pytester, backends: str) -> None:
+    pytester.makeini("[pytest]\nanyio_mode = auto\nfilterwarnings = error\n")
+    pytester.makeconftest(
+        textwrap.dedent(f"""
+        import pytest
+
+        @pytest.fixture(params={backends.split()!r})
+        def anyio_backend(request):
+            return request.param
+        """)
+    )
+    pytester.makepyfile(USERS_TEST)
+    done = pytester.runpytest_subprocess("-p", "no:cacheprovider")
+    done.assert_outcomes(passed=2 * len(backends.split()))
+
+
+def test_marks_do_instead_of_the_mode(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(
+        """
+        import pytest
+
+        @pytest.mark.anyio
+        async def test_it(jms_template):
+            await jms_template.convert_and_send("q", "x")
+        """
+    )
+    done = pytester.runpytest_subprocess("-p", "no:cacheprovider", "-k", "asyncio")
+    done.assert_outcomes(passed=1, deselected=1)
