@@ -29,7 +29,7 @@ def on_topic(text: str) -> None:
 @jms_listener("test_queue", id="queue")
 def on_queue(text: str) -> None:
     calls["queue"] += 1
-    print(f"queue: {text}")
+    print(f"queue: {text}\n", end="")  # one write: several threads print
 
 
 async def main() -> int:

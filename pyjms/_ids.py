@@ -15,7 +15,7 @@ _started_ms = int(time.time() * 1000)
 
 
 def host_name() -> str:
-    """This host's name, in the ASCII characters that ids may have."""
+    """Return the host's name, in the ASCII characters that ids may have."""
     name = re.sub(r"[^A-Za-z0-9.-]", "", socket.gethostname().split(".")[0])
     return name or "localhost"
 
@@ -24,9 +24,7 @@ class IdGenerator:
     """Makes ids that no other generator of this or another process makes. Thread-safe."""
 
     def __init__(self, prefix: str = "ID:") -> None:
-        self._seed = (
-            f"{prefix}{host_name()}-{os.getpid()}-{_started_ms}-{next(_generators)}:"
-        )
+        self._seed = f"{prefix}{host_name()}-{os.getpid()}-{_started_ms}-{next(_generators)}:"
         self._sequence = itertools.count(1)
 
     def generate(self) -> str:

@@ -1,4 +1,4 @@
-"""The one room that knows asyncio and trio by name: background tasks and waking a loop from threads.
+"""The one room that knows asyncio and trio by name: background tasks, and waking a loop.
 
 `spawn` starts a task that outlives the call that made it, on either backend. Its failure
 is never lost: it goes to `on_error`, or to the log. `LoopHandle.call_soon` runs a function

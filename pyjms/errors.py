@@ -77,9 +77,7 @@ class JMSException(Exception):
 
     retryable: bool = False
 
-    def __init__(
-        self, reason: str = "", *, error_code: str = "", hint: str = ""
-    ) -> None:
+    def __init__(self, reason: str = "", *, error_code: str = "", hint: str = "") -> None:
         super().__init__(reason)
         self.reason = reason
         self.error_code = error_code
@@ -97,9 +95,7 @@ class IllegalStateException(JMSException):
 class ConnectionClosedException(IllegalStateException):
     """The connection, or what it made, is closed."""
 
-    def __init__(
-        self, reason: str = "The connection is already closed", **kwargs: Any
-    ) -> None:
+    def __init__(self, reason: str = "The connection is already closed", **kwargs: Any) -> None:
         super().__init__(reason, **kwargs)
 
 
@@ -122,9 +118,7 @@ class DestinationDoesNotExistException(JMSException):
 class InvalidSelectorException(JMSException, ValueError):
     """The selector is not valid SQL-92 as JMS uses it; `position` is where, from 0."""
 
-    def __init__(
-        self, reason: str = "", *, position: int | None = None, **kwargs: Any
-    ) -> None:
+    def __init__(self, reason: str = "", *, position: int | None = None, **kwargs: Any) -> None:
         super().__init__(reason, **kwargs)
         self.position = position
 
@@ -184,9 +178,7 @@ class TransactionRolledBackException(JMSException):
 class XAException(JMSException):
     """An XA call failed; `xa_error_code` is XA's number (-4 is XAER_NOTA)."""
 
-    def __init__(
-        self, reason: str = "", *, xa_error_code: int = 0, **kwargs: Any
-    ) -> None:
+    def __init__(self, reason: str = "", *, xa_error_code: int = 0, **kwargs: Any) -> None:
         super().__init__(reason, **kwargs)
         self.xa_error_code = xa_error_code
 
@@ -234,9 +226,7 @@ class LocalProtocolError(ProtocolViolation):
 class RemoteProtocolError(ProtocolViolation):
     """What came in is not valid; `position` is the offset in the frame, if known."""
 
-    def __init__(
-        self, reason: str = "", *, position: int | None = None, **kwargs: Any
-    ) -> None:
+    def __init__(self, reason: str = "", *, position: int | None = None, **kwargs: Any) -> None:
         super().__init__(reason, **kwargs)
         self.position = position
 

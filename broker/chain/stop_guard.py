@@ -19,7 +19,7 @@ class _StoppedBroker(Broker):
     async def stop(self) -> None:
         """Nothing is left to stop."""
 
-    def _refuse(self, *args: Any, **kwargs: Any) -> NoReturn:  # noqa: ARG002
+    def _refuse(self, *args: Any, **kwargs: Any) -> NoReturn:
         raise IllegalStateException("Broker has been stopped")
 
     add_connection = _refuse

@@ -73,7 +73,7 @@ class TcpConnector(TransportConnector):
                 "change this connector's uri",
             ) from error
         self._listeners = [x for x in multi.listeners if isinstance(x, SocketListener)]
-        self._port = int(self._listeners[0].extra(SocketAttribute.local_port))  # noqa: S610 - not Django
+        self._port = int(self._listeners[0].extra(SocketAttribute.local_port))
         self._accepting = [
             spawn(self._accept, listener, name=f"connector {self.name} accept")
             for listener in self._listeners

@@ -35,6 +35,8 @@ class _Window:
                 return True
             words[index] = word | bit
             return False
+        if not words:
+            self.highest = index  # wherever a producer begins is no repeat
         lowest = max(self.highest, index) - words_kept + 1
         if index < lowest:
             return True

@@ -109,7 +109,7 @@ class TransactionBroker(BrokerFilter):
 
     def prepared_transactions(
         self,
-        context: ConnectionContext,  # noqa: ARG002
+        context: ConnectionContext,
     ) -> list[XATransactionId]:
         return [xid for xid, transaction in self._xa.items() if transaction.is_prepared]
 

@@ -207,6 +207,6 @@ class LocalTransaction(Transaction):
             hint="only XA transactions are prepared",
         )
 
-    def commit(self, one_phase: bool) -> Completion | None:  # noqa: ARG002
+    def commit(self, one_phase: bool) -> Completion | None:
         self._before_commit()
         return self._store_commit(prepared=False)

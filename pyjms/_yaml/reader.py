@@ -60,10 +60,25 @@ _AMBIGUOUS: Final = (
 _STRING_TAG = "tag:yaml.org,2002:str"
 
 
+_MAX_DEPTH = 100
+
+
 class _PlainLoader(yaml.SafeLoader):
     """Composes nodes without guessing the types of scalars."""
 
     yaml_implicit_resolvers: dict[str, Any] = {}  # noqa: RUF012 - PyYAML's name for them
+    _depth = 0
+
+    def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
+        """Compose a node, unless it lies too deep: PyYAML would run out of stack."""
+        self._depth += 1
+        if self._depth > _MAX_DEPTH:
+            mark = self.peek_event().start_mark
+            raise yaml.composer.ComposerError(None, None, "it is nested too deep", mark)
+        try:
+            return super().compose_node(parent, index)
+        finally:
+            self._depth -= 1
 
 
 def read_yaml(path: FilePath) -> Document:
@@ -94,7 +109,7 @@ def parse_yaml(text: str, source: str) -> Document:
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         raise _error(Origin(source, mark.line + 1 if mark else None), str(error.problem)) from error
-    except (yaml.YAMLError, RecursionError) as error:
+    except yaml.YAMLError as error:
         raise _error(Origin(source), f"the file cannot be read as YAML: {error}") from error
     if node is None:
         return Document()

@@ -77,11 +77,7 @@ class Destination:
         if "," not in self.physical_name:
             return (self,)
         members = (m.strip() for m in self.physical_name.split(","))
-        return tuple(
-            dict.fromkeys(
-                parse_destination(m, default=type(self)) for m in members if m
-            )
-        )
+        return tuple(dict.fromkeys(parse_destination(m, default=type(self)) for m in members if m))
 
     def __eq__(self, other: object) -> bool:
         if self is other:

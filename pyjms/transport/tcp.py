@@ -233,7 +233,7 @@ class TcpTransport(Transport):
 
 
 def _peer(stream: ByteStream) -> str:
-    address = stream.extra(SocketAttribute.remote_address, None)  # noqa: S610 - not Django
+    address = stream.extra(SocketAttribute.remote_address, None)
     if not isinstance(address, tuple):
         return "tcp://unknown"
     host = f"[{address[0]}]" if ":" in address[0] else address[0]
@@ -266,6 +266,6 @@ def _apply(stream: ByteStream, options: TcpOptions) -> None:
 
 
 def _set(stream: ByteStream, level: int, option: int, value: int | bytes) -> None:
-    raw = stream.extra(SocketAttribute.raw_socket, None)  # noqa: S610 - not Django
+    raw = stream.extra(SocketAttribute.raw_socket, None)
     if raw is not None:
         raw.setsockopt(level, option, value)

@@ -53,7 +53,7 @@ async def test_half_a_handshake_that_goes_away_leaves_nothing(peer, service, gon
 
 
 async def test_random_frames_after_the_handshake(peer, gone, serves) -> None:
-    generator = random.Random(7)  # noqa: S311 - not for secrets
+    generator = random.Random(7)
     for _ in range(200):
         attacker = await peer()
         await attacker.negotiate()

@@ -173,7 +173,6 @@ async def test_what_belongs_to_another_connection_stays_there(peer, service) -> 
     assert dispatch.message.content == b"still here"
 
 
-@pytest.mark.fact("activemq-broker C1")
 async def test_a_client_id_cannot_be_taken_from_a_live_connection(peer) -> None:
     victim, attacker, later = await peer("victim"), await peer(), await peer("later")
     await victim.connect(client_id="c")

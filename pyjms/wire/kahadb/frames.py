@@ -10,7 +10,7 @@ from __future__ import annotations
 import struct
 from typing import Final, TypeVar
 
-from pyjms.errors import LocalProtocolError
+from pyjms.errors import InvalidDestinationException, LocalProtocolError
 from pyjms.jms.destination import Destination
 from pyjms.wire.kahadb.commands import (
     DestinationType,
@@ -22,6 +22,7 @@ from pyjms.wire.kahadb.commands import (
 from pyjms.wire.kahadb.errors import KahaDBFormatError
 from pyjms.wire.openwire.commands import (
     ActiveMQMessage,
+    ConnectionId,
     LocalTransactionId,
     MessageAck,
     SubscriptionInfo,
@@ -41,6 +42,7 @@ __all__ = [
     "encode_frame",
     "encode_message",
     "from_kaha_destination",
+    "from_transaction_info",
     "subscription_key",
     "to_kaha_destination",
     "to_transaction_info",
@@ -135,13 +137,16 @@ def from_kaha_destination(destination: KahaDestination) -> Destination:
     """Return the queue or topic that the journal means.
 
     Raises:
-        KahaDBFormatError: its type is unknown.
+        KahaDBFormatError: its type is unknown, or it has no name.
     """
     try:
         code = _CODES[DestinationType(destination.type)]
     except ValueError as e:
         raise KahaDBFormatError(f"Unknown destination type {destination.type}") from e
-    return DESTINATIONS[code](destination.name)
+    try:
+        return DESTINATIONS[code](destination.name)
+    except InvalidDestinationException as e:
+        raise KahaDBFormatError("A destination without a name") from e
 
 
 def to_transaction_info(transaction_id: TransactionId) -> KahaTransactionInfo:
@@ -164,6 +169,20 @@ def to_transaction_info(transaction_id: TransactionId) -> KahaTransactionInfo:
         transaction_id.global_transaction_id or b"",
     )
     return KahaTransactionInfo(xa_transaction_id=xa)
+
+
+def from_transaction_info(info: KahaTransactionInfo) -> TransactionId:
+    """Return the local or XA transaction that the journal means.
+
+    Raises:
+        KahaDBFormatError: it is neither.
+    """
+    local, xa = info.local_transaction_id, info.xa_transaction_id
+    if local is not None:
+        return LocalTransactionId(local.transaction_id, ConnectionId(local.connection_id))
+    if xa is not None:
+        return XATransactionId(xa.format_id, xa.global_transaction_id, xa.branch_qualifier)
+    raise KahaDBFormatError("A transaction that is neither local nor XA")
 
 
 def subscription_key(client_id: str | None, subscription_name: str) -> str:

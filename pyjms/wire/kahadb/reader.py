@@ -33,10 +33,14 @@ Bytes = bytes | bytearray | memoryview | mmap
 _SIZES: Final = struct.Struct(">iq")
 _CHUNK: Final = 65536
 _ZEROS: Final = bytes(_CHUNK)
+_WRONG_CHECKSUM: Final = "checksum"
 
 
 class Skipped(NamedTuple):
-    """Bytes of a segment that are no whole batch: from, to, why."""
+    """Bytes of a segment that are no whole batch: from, to, why.
+
+    Why is `torn` (the bytes end too early), `checksum`, `damaged`, or `deleted` (a whole file).
+    """
 
     file_id: int
     start: int
@@ -76,7 +80,8 @@ class SegmentReader:
     """One pass over a segment's bytes, which must not change meanwhile.
 
     `skipped` and `end` grow as the batches are taken; `end` is where the last whole batch so
-    far ends: where a writer goes on once all are taken. Blocks for nothing; one user at a time.
+    far ends: where a writer goes on once all are taken, having overwritten what follows there.
+    Blocks for nothing; one user at a time.
     """
 
     def __init__(self, data: Bytes, file_id: int, *, start: int = 0) -> None:
@@ -109,7 +114,8 @@ class SegmentReader:
                 self.end = at = end
                 yield batch
             else:
-                following = self._find(stop)
+                whole = reason == _WRONG_CHECKSUM and self._is_clean(stop)
+                following = stop if whole else self._find(stop)
                 self._skip(at, following, reason)
                 at = following
         if at < length and not self._is_clean(at):
@@ -128,7 +134,8 @@ class SegmentReader:
         if bytes(self._view[at : at + head]) != BATCH_CONTROL_HEAD:
             return None
         size: int = _SIZES.unpack_from(self._view, at + head)[0]
-        return size if size >= 0 else None
+        # A head torn within its size may say 0, and a batch has at least one record.
+        return size if size > 0 else None
 
     def _read_batch(self, at: int, end: int) -> tuple[ReadBatch | None, int, str]:
         """Return the batch; or None, where its sound records end, and what is wrong."""
@@ -148,7 +155,7 @@ class SegmentReader:
             position += size
         checksum = _SIZES.unpack_from(view, at + len(BATCH_CONTROL_HEAD))[1]
         if checksum and checksum != zlib.adler32(view[first:end]):
-            return None, end, "checksum"
+            return None, end, _WRONG_CHECKSUM
         return ReadBatch(Location(self.file_id, at), end, tuple(offsets)), end, ""
 
     def _resume(self, at: int) -> int:

@@ -1,4 +1,4 @@
-"""Java's modified UTF-8 (`pyjms.jms.mutf8`) as the wire reads it: bad bytes are the peer's fault."""
+"""Java's modified UTF-8 (`pyjms.jms.mutf8`) as the wire reads it: bad bytes are a peer's fault."""
 
 from __future__ import annotations
 

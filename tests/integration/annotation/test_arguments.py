@@ -213,6 +213,7 @@ async def test_headers(jms_app) -> None:
     assert "jms_destination" in everything
 
 
+@pytest.mark.fact("spring-jms 6.1.2")
 async def test_a_missing_header_is_an_error_that_names_it(jms_app) -> None:
     @jms_listener("in")
     async def handler(region: Annotated[str, Header()]) -> None:

@@ -201,6 +201,21 @@ async def test_the_endpoint_wins_over_its_factory_and_yaml_over_both(
     }
 
 
+@pytest.mark.fact("spring-jms 6.4")
+async def test_the_id_names_the_threads(jms_app) -> None:
+    names: list[str] = []
+
+    @jms_listener("in", id="worker", concurrency="1-1")
+    def handler(text: str) -> None:
+        names.append(threading.current_thread().name)
+
+    application = await jms_app.start(handler)
+    assert application.registry["worker"].bean_name == "worker"
+    await jms_app.template.convert_and_send("in", "x")
+    await jms_app.drained("in", raise_errors=True)
+    assert names == ["worker-1"]
+
+
 async def test_a_named_broker_is_a_container_factory(jms_broker, pyjms_broker_url) -> None:
     got: list[str] = []
 

@@ -50,3 +50,12 @@ def test_within_its_window_it_is_a_set(ids):
     for producer, sequence in ids:
         assert audit.is_duplicate(message_id(producer, sequence)) == ((producer, sequence) in seen)
         seen.add((producer, sequence))
+
+
+def test_a_producer_may_begin_with_any_number() -> None:
+    audit = MessageAudit()
+    for producer, number in (("a", -5000), ("b", 2**62)):
+        producer_id = ProducerId(producer, 1, 1)
+        assert not audit.is_duplicate(MessageId(None, producer_id, number))
+        assert not audit.is_duplicate(MessageId(None, producer_id, number + 1))
+        assert audit.is_duplicate(MessageId(None, producer_id, number))

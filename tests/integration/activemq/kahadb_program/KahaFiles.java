@@ -26,6 +26,12 @@ import org.apache.activemq.broker.region.policy.PolicyEntry;
 import org.apache.activemq.broker.region.policy.PolicyMap;
 import org.apache.activemq.command.ActiveMQQueue;
 import org.apache.activemq.store.kahadb.KahaDBPersistenceAdapter;
+import org.apache.activemq.store.kahadb.data.KahaDestroySchedulerCommand;
+import org.apache.activemq.store.kahadb.data.KahaEntryType;
+import org.apache.activemq.store.kahadb.data.KahaLocalTransactionId;
+import org.apache.activemq.store.kahadb.data.KahaLocation;
+import org.apache.activemq.store.kahadb.data.KahaRollbackCommand;
+import org.apache.activemq.store.kahadb.data.KahaTransactionInfo;
 
 /**
  * Writes a KahaDB of every record kind (`write DIR`), or tells what one holds (`read DIR`).
@@ -40,6 +46,7 @@ public final class KahaFiles {
         BrokerService broker = broker(folder);
         broker.start();
         broker.waitUntilStarted();
+        samples();
         if (arguments[0].equals("read")) {
             read();
         } else {
@@ -51,6 +58,24 @@ public final class KahaFiles {
         broker.stop();
         broker.waitUntilStopped();
         System.out.println("STOPPED");
+    }
+
+    /** What no broker of this version writes by itself, as its own classes encode it. */
+    private static void samples() {
+        sample(KahaEntryType.KAHA_DESTROY_SCHEDULER_COMMAND, new KahaDestroySchedulerCommand().setScheduler("spare"));
+        KahaTransactionInfo info = new KahaTransactionInfo();
+        info.setLocalTransactionId(
+            new KahaLocalTransactionId().setConnectionId("ID:a-1").setTransactionId(300));
+        info.setPreviousEntry(new KahaLocation().setLogId(3).setOffset(70000));
+        sample(KahaEntryType.KAHA_ROLLBACK_COMMAND, new KahaRollbackCommand().setTransactionInfo(info));
+    }
+
+    private static void sample(KahaEntryType type, org.apache.activemq.protobuf.BaseMessage<?> command) {
+        StringBuilder line = new StringBuilder("sample ").append(String.format("%02x", type.getNumber()));
+        for (byte value : command.toFramedByteArray()) {
+            line.append(String.format("%02x", value));
+        }
+        System.out.println(line);
     }
 
     private static BrokerService broker(File folder) throws Exception {
