@@ -73,7 +73,7 @@ class _PlainLoader(yaml.SafeLoader):
         """Compose a node, unless it lies too deep: PyYAML would run out of stack."""
         self._depth += 1
         if self._depth > _MAX_DEPTH:
-            mark = self.peek_event().start_mark
+            mark = None if parent is None else parent.start_mark
             raise yaml.composer.ComposerError(None, None, "it is nested too deep", mark)
         try:
             return super().compose_node(parent, index)

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+LIBC = ctypes.CDLL(None)
 PR_SET_PDEATHSIG = 1
 JARS = Path("/usr/share/java")
 NAMES = (
@@ -59,7 +60,7 @@ def java_program(tmp_path_factory: pytest.TempPathFactory) -> JavaProgram:
 def die_with_parent() -> None:
     """Have Linux end this child with its parent: a run that timed out exits without a word."""
     if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+        LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 @contextmanager
@@ -73,7 +74,7 @@ def started(command: Sequence[str], log: Path) -> Iterator[subprocess.Popen[str]
             stderr=errors,
             text=True,
             encoding="utf-8",
-            preexec_fn=die_with_parent,
+            preexec_fn=die_with_parent,  # noqa: PLW1509 - takes no lock
         )
         try:
             yield child
