@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 from collections import deque
 from collections.abc import Awaitable, Callable
 from contextvars import Context, copy_context
@@ -105,13 +106,19 @@ class LoopHandle:
         self._library = sniffio.current_async_library()
         native: Any = self.token.native_token
         self._call_next: Callable[..., object] = (
-            native.call_soon
+            partial(native.call_soon, context=self.adopt(copy_context()))
             if isinstance(native, asyncio.AbstractEventLoop)
             else native.run_sync_soon
         )
+        # Windows' default loop has no add_reader, and neither has trio
+        self._add_reader: Callable[..., object] | None = (
+            native.add_reader
+            if isinstance(native, asyncio.AbstractEventLoop) and os.name != "nt"
+            else None
+        )
         self._call_soon: Callable[..., object] = (
             # a thread's own context would not say which library runs here
-            partial(native.call_soon_threadsafe, context=copy_context())
+            partial(native.call_soon_threadsafe, context=self.adopt(copy_context()))
             if isinstance(native, asyncio.AbstractEventLoop)
             else native.run_sync_soon
         )
@@ -127,6 +134,18 @@ class LoopHandle:
         """Return `context`, a thread's, made fit for tasks on this loop."""
         context.run(sniffio.current_async_library_cvar.set, self._library)
         return context
+
+    @property
+    def watches(self) -> bool:
+        """Whether `watch_readable` works on this loop."""
+        return self._add_reader is not None
+
+    def watch_readable(self, fd: int, function: Callable[[], object]) -> Callable[[], object]:
+        """Run `function()` whenever `fd` can be read, until the returned function is called."""
+        assert self._add_reader is not None, "ask `watches` first"
+        # a bare callback is no task: its context must say which library runs here
+        self.adopt(copy_context()).run(self._add_reader, fd, function)
+        return partial(self.token.native_token.remove_reader, fd)  # type: ignore[attr-defined]
 
     def call_next(self, function: Callable[[], object]) -> None:
         """Run `function()` in the loop's next turn. Call it on the loop."""

@@ -46,6 +46,11 @@ class SocketWriter(CoalescingWriter):
         self._error: OSError | None = None
 
     @property
+    def socket(self) -> socket.socket:
+        """The duplicate that it writes to, for reading from as well."""
+        return self._socket
+
+    @property
     def writing(self) -> bool:
         return self._full
 

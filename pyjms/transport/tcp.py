@@ -11,15 +11,17 @@ import logging
 import os
 import socket
 import struct
+from collections import deque
 
 import anyio
 from anyio.abc import ByteStream, SocketAttribute
 
 from pyjms import _clock
-from pyjms._wakeup import BackgroundTask, spawn
+from pyjms._wakeup import BackgroundTask, LoopHandle, spawn
 from pyjms.errors import ConnectionFailedException, ProtocolViolation
-from pyjms.transport.base import Transport, TransportListener
+from pyjms.transport.base import Transport
 from pyjms.transport.options import TcpOptions
+from pyjms.transport.socket_reader import SocketReader, reader_for
 from pyjms.transport.socket_writer import writer_for
 from pyjms.transport.writer import CoalescingWriter
 from pyjms.wire.openwire.commands import Command
@@ -96,6 +98,9 @@ class TcpTransport(Transport):
         self._error: Exception | None = None
         self._stopped = False
         self._resumed: anyio.Event | None = None
+        self._held: deque[Command] = deque()
+        self._reader: SocketReader | None = None
+        self._loop: LoopHandle
 
     @property
     def remote_address(self) -> str:
@@ -118,11 +123,12 @@ class TcpTransport(Transport):
             self._stream = await connect(self._host, self._port, self.options, self._url)
         _apply(self._stream, self.options)
         _read_on_demand(self._stream)
+        self._loop = LoopHandle()
         self._writer = writer_for(self._stream)
         name = f"pyjms {self._remote}"
         self._writer_task = spawn(self._writer.run, name=f"{name} writer", on_error=self.fail)
         self._reader_task = spawn(
-            self._read, self._stream, self.listener, name=f"{name} reader", on_error=self.fail
+            self._read, self._stream, name=f"{name} reader", on_error=self.fail
         )
 
     async def stop(self) -> None:
@@ -177,6 +183,8 @@ class TcpTransport(Transport):
         if self._resumed is not None:
             self._resumed.set()
             self._resumed = None
+            if self._reader is not None:
+                self._loop.call_next(self._go_on)
 
     def set_tcp_no_delay(self, on: bool) -> None:
         """Switch Nagle's algorithm off or on, as negotiated, unless an option said otherwise."""
@@ -188,6 +196,8 @@ class TcpTransport(Transport):
         if self._error is not None or self._stopped:
             return
         self._error = failure = self._as_failure(error)
+        if self._reader is not None:
+            self._reader.wait()
         if self._writer is not None:
             self._writer.abandon()
         for task in (self._reader_task, self._writer_task):
@@ -199,19 +209,46 @@ class TcpTransport(Transport):
             )
         self.listener.on_exception(failure)
 
-    async def _read(self, stream: ByteStream, listener: TransportListener) -> None:
-        wire_format = self.wire_format
-        receive_data = wire_format.receive_data
-        deliver = listener.on_command
+    async def _read(self, stream: ByteStream) -> None:
+        """Read through the stream until its socket can be read directly, if ever."""
+        assert self._writer is not None
         while True:
-            data = await stream.receive(_CHUNK)
-            self.received_bytes += len(data)
-            for command in receive_data(data):
-                while self._resumed is not None:
+            self._reader = reader_for(stream, self._writer, self._loop, self._take, _CHUNK)
+            if self._reader is not None:
+                await self._reader.run()
+            going_on = self._take(await stream.receive(_CHUNK))
+            while not going_on:
+                if self._resumed is not None:
                     await self._resumed.wait()
-                deliver(command)
-            if wire_format.error is not None:
-                raise wire_format.error
+                going_on = self._deliver()
+
+    def _take(self, data: bytes) -> bool:
+        """Turn a chunk into commands and hand them up; False: the rest waits, we are paused."""
+        self.received_bytes += len(data)
+        self._held.extend(self.wire_format.receive_data(data))
+        return self._deliver()
+
+    def _deliver(self) -> bool:
+        held = self._held
+        deliver = self.listener.on_command
+        while held:
+            if self._resumed is not None:
+                return False
+            deliver(held.popleft())
+        if self.wire_format.error is not None:
+            raise self.wire_format.error
+        return self._resumed is None
+
+    def _go_on(self) -> None:
+        """Hand up what waited while we were paused, then read again."""
+        reader = self._reader
+        if reader is None or self._stopped or self._error is not None:
+            return
+        try:
+            if self._deliver():
+                reader.go_on()
+        except Exception as error:
+            reader.end(error)
 
     def _as_failure(self, error: BaseException) -> Exception:
         if isinstance(error, ProtocolViolation | ConnectionFailedException):

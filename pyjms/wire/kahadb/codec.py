@@ -11,18 +11,7 @@ from functools import lru_cache
 from typing import Any, Final
 
 from pyjms.errors import LocalProtocolError
-from pyjms.wire.kahadb.commands import (
-    COMMANDS,
-    FieldKind,
-    KahaCommand,
-    KahaDestination,
-    KahaField,
-    KahaLocalTransactionId,
-    KahaLocation,
-    KahaStructure,
-    KahaTransactionInfo,
-    KahaXATransactionId,
-)
+from pyjms.wire.kahadb.commands import COMMANDS
 from pyjms.wire.kahadb.errors import KahaDBFormatError
 from pyjms.wire.kahadb.protobuf import (
     LENGTH_DELIMITED,
@@ -32,19 +21,37 @@ from pyjms.wire.kahadb.protobuf import (
     read_varint,
     to_signed,
 )
+from pyjms.wire.kahadb.structures import (
+    BOOL,
+    BYTES,
+    INT32,
+    INT64,
+    STRING,
+    STRUCTURE,
+    KahaCommand,
+    KahaDestination,
+    KahaField,
+    KahaLocalTransactionId,
+    KahaLocation,
+    KahaStructure,
+    KahaTransactionInfo,
+    KahaXATransactionId,
+)
 
 __all__ = ["decode_command", "encode_command"]
 
 _CACHED_DESTINATIONS: Final = 1024
 _LONGEST_CACHED: Final = 512
-_RANGES: Final = {FieldKind.INT32: 1 << 31, FieldKind.INT64: 1 << 63}
+_RANGES: Final = {INT32: 1 << 31, INT64: 1 << 63}
+_VARINTS: Final = frozenset((INT32, INT64, BOOL))
 
 
 class _Layout:
     """What encoding and decoding a class needs, worked out once."""
 
+    __slots__ = ("absent", "reads", "required", "writes")
+
     def __init__(self, structure: type[KahaStructure]) -> None:
-        self.structure = structure
         self.writes = tuple((f, encode_varint(_tag(f))) for f in structure.FIELDS)
         self.reads = {_tag(f): f for f in structure.FIELDS}
         self.required = frozenset(f.name for f in structure.FIELDS if f.required)
@@ -52,8 +59,7 @@ class _Layout:
 
 
 def _tag(field: KahaField) -> int:
-    simple = field.kind in (FieldKind.INT32, FieldKind.INT64, FieldKind.BOOL)
-    return field.number << 3 | (VARINT if simple else LENGTH_DELIMITED)
+    return field.number << 3 | (VARINT if field.kind in _VARINTS else LENGTH_DELIMITED)
 
 
 _LAYOUTS: Final[dict[type[KahaStructure], _Layout]] = {
@@ -106,33 +112,33 @@ def _encode(value: KahaStructure) -> bytes:
             continue
         try:
             encoded = _encode_value(field, item)
-        except (TypeError, AttributeError, KeyError, UnicodeEncodeError) as e:
+        except (TypeError, AttributeError, UnicodeEncodeError) as e:
             raise LocalProtocolError(
                 f"{type(value).__name__}.{field.name} cannot be written: {type(e).__name__}"
             ) from e
         parts.append(tag)
+        if field.kind not in _VARINTS:
+            parts.append(encode_varint(len(encoded)))
         parts.append(encoded)
     return b"".join(parts)
 
 
 def _encode_value(field: KahaField, item: Any) -> bytes:
     kind = field.kind
-    if kind == FieldKind.STRING:
-        data = str.encode(item)
-    elif kind == FieldKind.BYTES:
-        data = bytes(memoryview(item))
-    elif kind == FieldKind.STRUCTURE:
+    if kind is STRING:
+        return str.encode(item)
+    if kind is BYTES:
+        return item if type(item) is bytes else bytes(memoryview(item))
+    if kind is STRUCTURE:
         if type(item) is not field.structure:
             raise TypeError
-        data = _encode_destination(item) if type(item) is KahaDestination else _encode(item)
-    elif kind == FieldKind.BOOL:
+        return _encode_destination(item) if type(item) is KahaDestination else _encode(item)
+    if kind is BOOL:
         return b"\1" if item else b"\0"
-    else:
-        limit = _RANGES[kind]
-        if not -limit <= item < limit:
-            raise LocalProtocolError(f"{field.name} of {item} is out of range")
-        return encode_varint(item)
-    return encode_varint(len(data)) + data
+    limit = _RANGES[kind]
+    if not -limit <= item < limit:
+        raise LocalProtocolError(f"{field.name} of {item} is out of range")
+    return encode_varint(item)
 
 
 @lru_cache(_CACHED_DESTINATIONS)
@@ -142,36 +148,35 @@ def _encode_destination(destination: KahaDestination) -> bytes:
 
 def _decode(structure: type[KahaStructure], data: bytes, at: int, end: int) -> KahaStructure:
     layout = _LAYOUTS[structure]
-    values: dict[str, Any] = dict(layout.absent)
-    for number, wire_type, value, after in iter_fields(data, at, end):
-        field = layout.reads.get(number << 3 | wire_type)
+    reads = layout.reads
+    values: dict[str, Any] = layout.absent.copy()
+    for tag, value, after in iter_fields(data, at, end):
+        field = reads.get(tag)
         if field is not None:
             values[field.name] = _decode_value(field, data, value, after)
-    missing = layout.required - values.keys()
-    if missing:
-        raise KahaDBFormatError(
-            f"{structure.__name__} without {', '.join(sorted(missing))}", position=at
-        )
+    if not layout.required <= values.keys():
+        missing = ", ".join(sorted(layout.required - values.keys()))
+        raise KahaDBFormatError(f"{structure.__name__} without {missing}", position=at)
     return structure(**values)
 
 
 def _decode_value(field: KahaField, data: bytes, value: int, after: int) -> Any:
     kind = field.kind
-    if kind == FieldKind.STRING:
+    if kind is STRING:
         try:
             return str(data[value:after], "utf-8")
         except UnicodeDecodeError as e:
             raise KahaDBFormatError(f"{field.name} is no UTF-8", position=value) from e
-    if kind == FieldKind.BYTES:
+    if kind is BYTES:
         return bytes(data[value:after])
-    if kind == FieldKind.STRUCTURE:
+    if kind is STRUCTURE:
         assert field.structure is not None
         if field.structure is KahaDestination and after - value <= _LONGEST_CACHED:
             return _decode_destination(bytes(data[value:after]))
         return _decode(field.structure, data, value, after)
-    if kind == FieldKind.BOOL:
+    if kind is BOOL:
         return value != 0
-    if kind == FieldKind.INT32:
+    if kind is INT32:
         value &= 0xFFFFFFFF
         return value - (1 << 32) if value >> 31 else value
     return to_signed(value)

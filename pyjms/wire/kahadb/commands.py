@@ -1,31 +1,35 @@
 """KahaDB's commands: what its journal's records say.
 
 Plain data with the file's fields in snake_case; None means that an optional field is absent,
-which is not the same bytes as a zero. `FIELDS` is each class's layout, in the order of its
-bytes. Times and delays are milliseconds, as in the file. Bodies are kept out of `repr`.
-(persistence K7, K8, K29, K30)
+which is not the same bytes as a zero. Times and delays are milliseconds, as in the file. Bodies
+are kept out of `repr`. (persistence K7, K8, K30)
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from enum import IntEnum
-from typing import ClassVar, Final, NamedTuple
+from typing import ClassVar, Final
+
+from pyjms.wire.kahadb.structures import (
+    BOOL,
+    BYTES,
+    INT32,
+    INT64,
+    STRING,
+    STRUCTURE,
+    KahaCommand,
+    KahaDestination,
+    KahaField,
+    KahaTransactionInfo,
+)
 
 __all__ = [
     "COMMANDS",
-    "DestinationType",
-    "FieldKind",
     "KahaAckMessageFileMapCommand",
     "KahaAddMessageCommand",
     "KahaAddScheduledJobCommand",
-    "KahaCommand",
     "KahaCommitCommand",
-    "KahaDestination",
     "KahaDestroySchedulerCommand",
-    "KahaField",
-    "KahaLocalTransactionId",
-    "KahaLocation",
     "KahaPrepareCommand",
     "KahaProducerAuditCommand",
     "KahaRemoveDestinationCommand",
@@ -35,129 +39,10 @@ __all__ = [
     "KahaRescheduleJobCommand",
     "KahaRewrittenDataFileCommand",
     "KahaRollbackCommand",
-    "KahaStructure",
     "KahaSubscriptionCommand",
     "KahaTraceCommand",
-    "KahaTransactionInfo",
     "KahaUpdateMessageCommand",
-    "KahaXATransactionId",
 ]
-
-
-class FieldKind(IntEnum):
-    """How a field's value is written."""
-
-    INT32 = 1
-    INT64 = 2
-    BOOL = 3
-    STRING = 4
-    BYTES = 5
-    STRUCTURE = 6
-
-
-INT32: Final = FieldKind.INT32
-INT64: Final = FieldKind.INT64
-BOOL: Final = FieldKind.BOOL
-STRING: Final = FieldKind.STRING
-BYTES: Final = FieldKind.BYTES
-STRUCTURE: Final = FieldKind.STRUCTURE
-
-
-class KahaStructure:
-    """Anything with fields."""
-
-    __slots__ = ()
-    FIELDS: ClassVar[tuple[KahaField, ...]] = ()
-
-
-class KahaCommand(KahaStructure):
-    """What a whole record says; `CODE` is its first byte."""
-
-    __slots__ = ()
-    CODE: ClassVar[int] = -1
-
-
-class KahaField(NamedTuple):
-    """A field: attribute, number in the file, kind, whether it must be there, its class."""
-
-    name: str
-    number: int
-    kind: FieldKind
-    required: bool = False
-    structure: type[KahaStructure] | None = None
-
-
-class DestinationType(IntEnum):
-    """The kinds of destinations, as KahaDestination numbers them."""
-
-    QUEUE = 0
-    TOPIC = 1
-    TEMP_QUEUE = 2
-    TEMP_TOPIC = 3
-
-
-@dataclass(frozen=True, slots=True)
-class KahaDestination(KahaStructure):
-    """A destination; hashable. `type` is one of DestinationType (a plain int, unchecked)."""
-
-    FIELDS: ClassVar = (KahaField("type", 1, INT32, True), KahaField("name", 2, STRING, True))
-    type: int
-    name: str
-
-    @property
-    def key(self) -> str:
-        """ActiveMQ's key of it in its index: `<type>:<name>`. (K10)"""
-        return f"{int(self.type)}:{self.name}"
-
-
-@dataclass(frozen=True, slots=True, order=True)
-class KahaLocation(KahaStructure):
-    """Where a record lies, inside another record."""
-
-    FIELDS: ClassVar = (KahaField("log_id", 1, INT32, True), KahaField("offset", 2, INT32, True))
-    log_id: int
-    offset: int
-
-
-@dataclass(frozen=True, slots=True)
-class KahaLocalTransactionId(KahaStructure):
-    """A local transaction. Both fields have number 1; only their wire types differ. (K29)"""
-
-    FIELDS: ClassVar = (
-        KahaField("connection_id", 1, STRING, True),
-        KahaField("transaction_id", 1, INT64, True),
-    )
-    connection_id: str
-    transaction_id: int
-
-
-@dataclass(frozen=True, slots=True)
-class KahaXATransactionId(KahaStructure):
-    """A branch of a distributed transaction."""
-
-    FIELDS: ClassVar = (
-        KahaField("format_id", 1, INT32, True),
-        KahaField("branch_qualifier", 2, BYTES, True),
-        KahaField("global_transaction_id", 3, BYTES, True),
-    )
-    format_id: int
-    branch_qualifier: bytes
-    global_transaction_id: bytes
-
-
-@dataclass(frozen=True, slots=True)
-class KahaTransactionInfo(KahaStructure):
-    """The transaction that a record belongs to: a local or an XA one."""
-
-    FIELDS: ClassVar = (
-        KahaField("local_transaction_id", 1, STRUCTURE, False, KahaLocalTransactionId),
-        KahaField("xa_transaction_id", 2, STRUCTURE, False, KahaXATransactionId),
-        KahaField("previous_entry", 3, STRUCTURE, False, KahaLocation),
-    )
-    local_transaction_id: KahaLocalTransactionId | None = None
-    xa_transaction_id: KahaXATransactionId | None = None
-    previous_entry: KahaLocation | None = None
-
 
 _TRANSACTION: Final = KahaField("transaction_info", 1, STRUCTURE, False, KahaTransactionInfo)
 _OWN_TRANSACTION: Final = _TRANSACTION._replace(required=True)

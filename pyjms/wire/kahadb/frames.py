@@ -12,14 +12,14 @@ from typing import Final, TypeVar
 
 from pyjms.errors import InvalidDestinationException, LocalProtocolError
 from pyjms.jms.destination import Destination
-from pyjms.wire.kahadb.commands import (
+from pyjms.wire.kahadb.errors import KahaDBFormatError
+from pyjms.wire.kahadb.structures import (
     DestinationType,
     KahaDestination,
     KahaLocalTransactionId,
     KahaTransactionInfo,
     KahaXATransactionId,
 )
-from pyjms.wire.kahadb.errors import KahaDBFormatError
 from pyjms.wire.openwire.commands import (
     ActiveMQMessage,
     ConnectionId,
@@ -114,10 +114,7 @@ def encode_frame(structure: Structure, version: int = STORE_OPENWIRE_VERSION) ->
     Raises:
         LocalProtocolError: a field is missing, of a wrong type or too long.
     """
-    try:
-        frame = LooseWriter(version, stack_trace=True).frame(structure)
-    except (struct.error, AttributeError, TypeError, ValueError) as e:
-        raise LocalProtocolError(f"{type(structure).__name__} cannot be written: {e}") from e
+    frame = LooseWriter(version, stack_trace=True).frame(structure)
     return _SIZE.pack(len(frame)) + frame
 
 

@@ -31,6 +31,7 @@ LENGTH_DELIMITED: Final = 2
 FIXED32: Final = 5
 
 _FIXED_SIZES: Final = {FIXED64: 8, FIXED32: 4}
+_COUNTED: Final = (LENGTH_DELIMITED, VARINT)
 _MASK: Final = (1 << 64) - 1
 _SIGN: Final = 1 << 63
 _SMALL: Final = tuple(bytes((n,)) for n in range(128))
@@ -81,11 +82,11 @@ def to_signed(value: int) -> int:
     return value - (1 << 64) if value & _SIGN else value
 
 
-def iter_fields(data: bytes, position: int, end: int) -> Iterator[tuple[int, int, int, int]]:
-    """Yield number, wire type, value and end of the fields of `data[position:end]`.
+def iter_fields(data: bytes, position: int, end: int) -> Iterator[tuple[int, int, int]]:
+    """Yield tag, value and end of the fields of `data[position:end]`.
 
-    A varint's value is the unsigned number; every other field's is where its bytes begin,
-    which go to its end.
+    A tag is a field's number times 8 plus its wire type. A varint's value is the unsigned
+    number; every other field's is where its bytes begin, which go to its end.
 
     Raises:
         KahaDBFormatError: a field is cut off, has no number, or is of a wire type that
@@ -94,25 +95,35 @@ def iter_fields(data: bytes, position: int, end: int) -> Iterator[tuple[int, int
     at = position
     while at < end:
         start = at
-        tag, at = read_varint(data, at, end)
-        number, wire_type = tag >> 3, tag & 7
-        if not number:
+        # Nearly all tags and sizes have one byte, read without a call.
+        tag = data[at]
+        if tag < 128:
+            at += 1
+        else:
+            tag, at = read_varint(data, at, end)
+        wire_type = tag & 7
+        if tag < 8:
             raise KahaDBFormatError("A field without a number", position=start)
-        if wire_type == VARINT:
-            value, at = read_varint(data, at, end)
-            yield number, wire_type, value, at
-            continue
-        if wire_type == LENGTH_DELIMITED:
-            size, at = read_varint(data, at, end)
+        if wire_type in _COUNTED:
+            if at < end and data[at] < 128:
+                size = data[at]
+                at += 1
+            else:
+                size, at = read_varint(data, at, end)
+            if wire_type == VARINT:
+                yield tag, size, at
+                continue
         elif wire_type in _FIXED_SIZES:
             size = _FIXED_SIZES[wire_type]
         else:
             raise KahaDBFormatError(
-                f"Field {number} is of wire type {wire_type}, which KahaDB has not", position=start
+                f"Field {tag >> 3} is of wire type {wire_type}, which KahaDB has not",
+                position=start,
             )
         if size > end - at:
             raise KahaDBFormatError(
-                f"Field {number} has {size} bytes, {end - at} are left", position=start
+                f"Field {tag >> 3} has {size} bytes, {end - at} are left", position=start
             )
-        yield number, wire_type, at, at + size
-        at += size
+        after = at + size
+        yield tag, at, after
+        at = after

@@ -15,7 +15,6 @@ from mmap import mmap
 from typing import Final, NamedTuple
 
 from pyjms.wire.kahadb.codec import decode_command
-from pyjms.wire.kahadb.commands import KahaCommand
 from pyjms.wire.kahadb.errors import KahaDBFormatError
 from pyjms.wire.kahadb.journal import (
     BATCH_CONTROL_HEAD,
@@ -24,6 +23,9 @@ from pyjms.wire.kahadb.journal import (
     RECORD_HEAD,
     USER_TYPE,
     Location,
+)
+from pyjms.wire.kahadb.structures import (
+    KahaCommand,
 )
 
 __all__ = ["JournalRecord", "ReadBatch", "SegmentReader", "Skipped", "read_record"]

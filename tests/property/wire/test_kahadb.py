@@ -11,11 +11,17 @@ from hypothesis import strategies as st
 
 from pyjms.errors import RemoteProtocolError
 from pyjms.wire.kahadb.codec import decode_command, encode_command
-from pyjms.wire.kahadb.commands import COMMANDS, FieldKind, KahaStructure
+from pyjms.wire.kahadb.commands import (
+    COMMANDS,
+)
 from pyjms.wire.kahadb.frames import decode_ack, decode_message, decode_subscription_info
 from pyjms.wire.kahadb.journal import END_MARKER, SegmentCursor, encode_batch, preallocation
 from pyjms.wire.kahadb.protobuf import encode_varint, read_varint, to_signed
 from pyjms.wire.kahadb.reader import SegmentReader
+from pyjms.wire.kahadb.structures import (
+    FieldKind,
+    KahaStructure,
+)
 
 few = settings(max_examples=150, deadline=None)
 

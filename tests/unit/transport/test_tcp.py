@@ -230,7 +230,7 @@ async def test_reading_can_be_paused_between_two_commands_of_one_chunk() -> None
         await pair.transport._reader_task.wait()  # type: ignore[union-attr]
         pair.transport.listener = pausing
         async with anyio.create_task_group() as group:
-            group.start_soon(pair.transport._read, pair.transport._stream, pausing)
+            group.start_soon(pair.transport._read, pair.transport._stream)
             await pair.peer.send(b"".join(frame(KeepAliveInfo(n)) for n in (1, 2, 3)))
             for n in (1, 2, 3):
                 assert (await pausing.next(KeepAliveInfo)).command_id == n

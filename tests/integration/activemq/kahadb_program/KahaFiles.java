@@ -173,8 +173,8 @@ public final class KahaFiles {
         Session session = connection.createSession(false, Session.AUTO_ACKNOWLEDGE);
         Topic news = session.createTopic("news");
         MessageConsumer all = session.createDurableSubscriber(news, "all");
-        session.createDurableSubscriber(news, "red", "colour = 'red'", true).close();
-        session.createDurableSubscriber(news, "brief").close();
+        session.createDurableSubscriber(news, "red", "colour = 'red'", false).close();
+        session.createDurableSubscriber(news, "brief", null, true).close();
         MessageProducer producer = session.createProducer(news);
         for (int i = 0; i < 40; i++) {
             Message message = session.createTextMessage("news " + i);
@@ -326,7 +326,7 @@ public final class KahaFiles {
         for (String name : new String[] {"all", "red"}) {
             Topic news = session.createTopic("news");
             MessageConsumer consumer = name.equals("red")
-                ? session.createDurableSubscriber(news, "red", "colour = 'red'", true)
+                ? session.createDurableSubscriber(news, "red", "colour = 'red'", false)
                 : session.createDurableSubscriber(news, name);
             int count = 0;
             while (consumer.receive(500) != null) {
