@@ -302,7 +302,7 @@ def test_a_client_that_never_reads_is_no_danger(
     with broker.connect() as line:
         line.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         line.sendall(opening)
-        line.settimeout(0.5)
+        line.settimeout(10 if kind == "keep alive" else 2)  # the one is read on, the other not
         sent = 0
         try:
             while sent < most * MEGABYTE:
@@ -311,4 +311,4 @@ def test_a_client_that_never_reads_is_no_danger(
             assert kind == "recover"
         assert (sent < most * MEGABYTE) is (kind == "recover")
         broker.check_alive()
-        assert broker.resident - before < 8 * MEGABYTE
+        assert broker.resident - before < 24 * MEGABYTE
