@@ -67,7 +67,7 @@ def test_acks_and_subscriptions_come_back() -> None:
     assert frames.decode_ack(b"") is None
     info = SubscriptionInfo("c", Topic("t"), "a = 1", "n", Topic("t"), no_local=True)
     back = frames.decode_subscription_info(frames.encode_frame(info))
-    assert [getattr(back, n) for n in info.__slots__] == [getattr(info, n) for n in info.__slots__]
+    assert back == info
 
 
 def test_frames_of_another_kind_or_size_are_refused() -> None:
@@ -82,7 +82,7 @@ def test_frames_of_another_kind_or_size_are_refused() -> None:
         frames.decode_message(frame, 13)
     with pytest.raises(LocalProtocolError, match="MessageAck cannot be written"):
         ack = MessageAck()
-        ack.message_count = "many"  # type: ignore[assignment]
+        ack.message_count = 2**40  # an int of 32 bits on the wire
         frames.encode_frame(ack)
 
 
