@@ -8,6 +8,7 @@ on the loop from any thread; `WakeQueue` does so once a burst.
 from __future__ import annotations
 
 import asyncio
+import importlib.util
 import logging
 import os
 from collections import deque
@@ -20,7 +21,7 @@ import anyio
 import sniffio
 from anyio.lowlevel import EventLoopToken, current_token
 
-__all__ = ["BackgroundTask", "LoopHandle", "WakeQueue", "spawn"]
+__all__ = ["BackgroundTask", "LoopHandle", "WakeQueue", "loop_options", "spawn"]
 
 logger = logging.getLogger(__name__)
 
@@ -183,3 +184,8 @@ class WakeQueue:
                 queue.popleft()()
             except Exception:
                 logger.exception("A call from another thread failed")
+
+
+def loop_options() -> dict[str, Any]:
+    """The `backend_options` of `anyio.run`: uvloop where it is installed."""
+    return {"use_uvloop": importlib.util.find_spec("uvloop") is not None}

@@ -17,7 +17,7 @@ from typing import Any, Self
 import anyio
 from dependency_injector import containers
 
-from pyjms._wakeup import spawn
+from pyjms._wakeup import loop_options, spawn
 from pyjms.container.core import ApplicationContainer, make_container
 from pyjms.container.wiring import Around, Wiring
 from pyjms.core.template import JmsTemplate
@@ -190,7 +190,7 @@ class JmsApplication:
 
     def run(self, **backend_options: Any) -> None:
         """Run until SIGINT or SIGTERM. Blocks; the main thread only."""
-        anyio.run(self.run_async, backend_options=backend_options or _loop_options())
+        anyio.run(self.run_async, backend_options=backend_options or loop_options())
 
     async def _watch_signals(self, stop_requested: anyio.Event) -> None:
         with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as received:
@@ -218,12 +218,3 @@ class JmsApplication:
             len(self.registry),
             self._wiring.describe_broker(),
         )
-
-
-def _loop_options() -> dict[str, Any]:
-    """Uvloop where it is installed."""
-    try:
-        import uvloop  # noqa: F401, PLC0415 - an extra
-    except ImportError:
-        return {}
-    return {"use_uvloop": True}

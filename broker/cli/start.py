@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import importlib.util
 import logging
 import signal
 import sys
 from pathlib import Path
-from typing import Any
 
 import anyio
 
 from broker.service import BrokerService
-from pyjms._wakeup import spawn
+from pyjms._wakeup import loop_options, spawn
 from pyjms.errors import ConfigurationException, JMSException
 
 __all__ = ["run", "serve"]
@@ -39,7 +37,7 @@ def run(
     except ConfigurationException as error:
         return _complain(error, REFUSED)
     try:
-        anyio.run(serve, service, backend_options=_loop_options())
+        anyio.run(serve, service, backend_options=loop_options())
     except ConfigurationException as error:
         return _complain(error, REFUSED)
     except JMSException as error:
@@ -117,10 +115,6 @@ async def serve(service: BrokerService) -> None:
             finally:
                 waiter.cancel()
                 await waiter.wait()
-
-
-def _loop_options() -> dict[str, Any]:
-    return {"use_uvloop": importlib.util.find_spec("uvloop") is not None}
 
 
 def _complain(error: JMSException, code: int) -> int:

@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 
 import anyio
 
-from pyjms._wakeup import BackgroundTask, LoopHandle, spawn
+from pyjms._wakeup import BackgroundTask, LoopHandle, loop_options, spawn
 from pyjms.errors import IllegalStateException
 from pyjms.listener.workers import current_worker
 
@@ -41,7 +41,7 @@ class _LoopThread:
 
     def _run(self) -> None:
         try:
-            anyio.run(self._main, backend_options=_loop_options())
+            anyio.run(self._main, backend_options=loop_options())
         except BaseException as error:
             if not self._ready.done():
                 self._ready.set_exception(error)
@@ -147,11 +147,3 @@ def _give_up(
 def _keep_result(keep: Callable[[R], object], answer: Future[R]) -> None:
     if not answer.cancelled() and answer.exception() is None:
         keep(answer.result())
-
-
-def _loop_options() -> dict[str, Any]:
-    try:
-        import uvloop  # noqa: F401, PLC0415 - an extra
-    except ImportError:
-        return {}
-    return {"use_uvloop": True}

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-BESIDE = Path(__file__).resolve().parents[4] / "shared"
-PROVIDER = Path(__file__).resolve().parents[1] / "core" / "memory_provider.py"
+BESIDE = Path(__file__).resolve().parents[3] / "shared"
+PROVIDER = Path(__file__).resolve().parent / "core" / "memory_provider.py"
 
 
 def load_provider() -> ModuleType:
