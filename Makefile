@@ -8,7 +8,7 @@ venv: .venv/.ready
 .venv/.ready: pyproject.toml examples/requirements.txt
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade "pip>=25.1"
-	$(BIN)/pip install --quiet --editable ".[uvloop,msgspec]" --group dev
+	$(BIN)/pip install --quiet --editable ".[uvloop,msgspec,sql]" --group dev
 	$(BIN)/pip install --quiet --no-deps --require-hashes --requirement examples/requirements.txt
 	touch $@
 
@@ -16,7 +16,7 @@ run: venv
 	$(BIN)/python -m examples.flights
 
 test: venv
-	$(BIN)/python -m pytest -m "not nightly and not activemq"
+	$(BIN)/python -m pytest -m "not nightly and not activemq and not postgresql"
 
 check: venv
 	$(BIN)/ruff check . && $(BIN)/ruff format --check .
@@ -31,7 +31,7 @@ compiled: venv
 	$(BIN)/python -m benchmarks.compiled
 
 nightly: venv
-	$(BIN)/python -m pytest -m "nightly or not activemq" --timeout 600
+	$(BIN)/python -m pytest -m "nightly or not (activemq or postgresql)" --timeout 600
 
 docs: venv
 	$(BIN)/pyjms config schema --output docs/application.schema.json

@@ -6,14 +6,18 @@ comes is what was whole when its segment was read. One segment is in memory at a
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from itertools import groupby
+from operator import itemgetter
+from os import SEEK_END
 from pathlib import Path
+from typing import BinaryIO
 
 from pyjms.wire.kahadb.errors import KahaDBFormatError
 from pyjms.wire.kahadb.journal import RECORD_HEAD, Location, segment_name, segment_number
 from pyjms.wire.kahadb.reader import JournalRecord, SegmentReader, Skipped, read_record
 
-__all__ = ["JournalFiles"]
+__all__ = ["JournalFiles", "read_located"]
 
 
 class JournalFiles:
@@ -71,16 +75,35 @@ class JournalFiles:
             OSError: the segment cannot be read.
         """
         with (self.folder / segment_name(location.file_id)).open("rb") as file:
-            size = file.seek(0, 2)
-            if not 0 <= location.offset <= size - RECORD_HEAD.size:
-                raise KahaDBFormatError(f"No record at {location}", position=location.offset)
-            file.seek(location.offset)
-            head = file.read(RECORD_HEAD.size)
-            needed = RECORD_HEAD.unpack(head)[0] - len(head)
-            if not 0 < needed <= size - location.offset - len(head):
-                raise KahaDBFormatError(f"No user record at {location}", position=location.offset)
-            found = read_record(head + file.read(needed), Location(location.file_id, 0))
-        return JournalRecord(location, found.payload)
+            return _read_at(file, location)
+
+
+def read_located(places: Iterable[tuple[str, Location]]) -> Iterator[JournalRecord]:
+    """Yield the records at these places: a segment's path, and where in it. In the order given.
+
+    A segment stays open while the places that follow are in it.
+
+    Raises:
+        KahaDBFormatError: no user record begins there, or it is cut off.
+        OSError: a segment cannot be read.
+    """
+    for path, some in groupby(places, key=itemgetter(0)):
+        with Path(path).open("rb") as file:
+            for _, location in some:
+                yield _read_at(file, location)
+
+
+def _read_at(file: BinaryIO, location: Location) -> JournalRecord:
+    size = file.seek(0, SEEK_END)
+    if not 0 <= location.offset <= size - RECORD_HEAD.size:
+        raise KahaDBFormatError(f"No record at {location}", position=location.offset)
+    file.seek(location.offset)
+    head = file.read(RECORD_HEAD.size)
+    needed = RECORD_HEAD.unpack(head)[0] - len(head)
+    if not 0 < needed <= size - location.offset - len(head):
+        raise KahaDBFormatError(f"No user record at {location}", position=location.offset)
+    found = read_record(head + file.read(needed), Location(location.file_id, 0))
+    return JournalRecord(location, found.payload)
 
 
 def _size(path: Path) -> int:

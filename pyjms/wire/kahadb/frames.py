@@ -29,9 +29,9 @@ from pyjms.wire.openwire.commands import (
     TransactionId,
     XATransactionId,
 )
-from pyjms.wire.openwire.raw import marshal_body
+from pyjms.wire.openwire.raw import marshal_body, unmarshal_body
 from pyjms.wire.openwire.reader import LooseReader
-from pyjms.wire.openwire.schema import CURRENT_VERSION, DESTINATIONS, Structure
+from pyjms.wire.openwire.schema import CURRENT_VERSION, DESTINATIONS, MESSAGES, Structure
 from pyjms.wire.openwire.writer import LooseWriter
 
 __all__ = [
@@ -70,10 +70,9 @@ def decode_message(frame: bytes, version: int = STORE_OPENWIRE_VERSION) -> Activ
     Raises:
         RemoteProtocolError: the frame is damaged, or no message's.
     """
-    message = _decode(frame, version, ActiveMQMessage)
-    if version >= _SAME_MESSAGES_FROM:
-        message.raw = bytes(frame[_SIZE.size + 1 :])
-    return message
+    if _SAME_MESSAGES_FROM <= version <= CURRENT_VERSION and _is_message(frame):
+        return unmarshal_body(frame[_SIZE.size], bytes(frame[_SIZE.size + 1 :]))
+    return _decode(frame, version, ActiveMQMessage)
 
 
 def decode_ack(frame: bytes, version: int = STORE_OPENWIRE_VERSION) -> MessageAck | None:
@@ -185,6 +184,14 @@ def from_transaction_info(info: KahaTransactionInfo) -> TransactionId:
 def subscription_key(client_id: str | None, subscription_name: str) -> str:
     """Return a durable subscription's key in the journal: `clientId:name`. (K30)"""
     return f"{client_id}:{subscription_name}"
+
+
+def _is_message(frame: bytes) -> bool:
+    return (
+        len(frame) > _SIZE.size
+        and _SIZE.unpack_from(frame)[0] == len(frame) - _SIZE.size
+        and frame[_SIZE.size] in MESSAGES
+    )
 
 
 def _decode(frame: bytes, version: int, wanted: type[S]) -> S:

