@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from typing import TYPE_CHECKING, Protocol
 
 from pyjms.wire.openwire.commands import (
@@ -14,6 +15,7 @@ from pyjms.wire.openwire.commands import (
 )
 
 if TYPE_CHECKING:
+    from broker.completion import Completion
     from broker.region.destination import BrokerDestination
     from broker.region.flow_control import ParkedSend
     from broker.region.subscription import Subscription
@@ -37,6 +39,9 @@ class ClientConnection(Protocol):
     def service_exception(self, error: Exception) -> None:
         """Tell the client of an error that answers no request (ConnectionError)."""
 
+    def give_way(self, error: Exception) -> None:
+        """Take everything of this client out of the broker now, and close the connection soon."""
+
     def stop_soon(self, error: Exception | None = None) -> None:
         """Close the connection from the broker's side, after what is queued was written."""
 
@@ -54,6 +59,8 @@ class ConnectionContext:
         self.connector_url: str | None = None
         self.fault_tolerant = False
         self.network_connection = False
+        self.allow_link_stealing = False
+        """Whether it takes its client id away from a connection that has it (C1)."""
         self.producer_flow_control = True
         self.congested = False
         """Whether the client has more to read than it should: its subscriptions are full."""
@@ -62,6 +69,8 @@ class ConnectionContext:
         self.transactions: dict[TransactionId, Transaction] = {}
         self.transaction: Transaction | None = None
         """The transaction of the command in hand, set by the transaction filter."""
+        self.wants_answer = False
+        """Whether the acknowledgement in hand asked for an answer, so that it is synced (K13)."""
         self.is_broker = False
         """The broker's own context: dead letters, advisories."""
 
@@ -69,7 +78,15 @@ class ConnectionContext:
 class ProducerExchange:
     """A producer's way into the broker: its context, and the last destination it used."""
 
-    __slots__ = ("context", "destination", "info", "mutable", "region_destination")
+    __slots__ = (
+        "context",
+        "destination",
+        "info",
+        "last_stored_sequence",
+        "mutable",
+        "region_destination",
+        "unanswered",
+    )
 
     def __init__(self, context: ConnectionContext, info: ProducerInfo | None = None) -> None:
         self.context = context
@@ -77,6 +94,10 @@ class ProducerExchange:
         self.destination: object = None
         self.region_destination: BrokerDestination | None = None
         self.mutable = True
+        self.last_stored_sequence: int | None = None
+        """After a failover: up to where the store has this producer's messages already (T27)."""
+        self.unanswered: deque[Completion] | None = None
+        """Of a client that fails over: the sends that the store is at, oldest first."""
 
 
 class ConsumerExchange:

@@ -77,7 +77,9 @@ class Broker:
         """Take a consumer away; see Q29 for what the sequence id does to delivery counts."""
         raise NotImplementedError
 
-    def remove_subscription(self, context: ConnectionContext, info: RemoveSubscriptionInfo) -> None:
+    def remove_subscription(
+        self, context: ConnectionContext, info: RemoveSubscriptionInfo
+    ) -> Completion | None:
         raise NotImplementedError
 
     def add_destination_info(self, context: ConnectionContext, info: DestinationInfo) -> None:
@@ -116,7 +118,10 @@ class Broker:
     def begin_transaction(self, context: ConnectionContext, xid: TransactionId) -> None:
         raise NotImplementedError
 
-    def prepare_transaction(self, context: ConnectionContext, xid: TransactionId) -> int:
+    def prepare_transaction(
+        self, context: ConnectionContext, xid: TransactionId
+    ) -> int | Completion:
+        """Return XA_OK or XA_RDONLY; a Completion that ends well is XA_OK."""
         raise NotImplementedError
 
     def commit_transaction(
@@ -124,10 +129,20 @@ class Broker:
     ) -> Completion | None:
         raise NotImplementedError
 
-    def rollback_transaction(self, context: ConnectionContext, xid: TransactionId) -> None:
+    def rollback_transaction(
+        self, context: ConnectionContext, xid: TransactionId
+    ) -> Completion | None:
         raise NotImplementedError
 
-    def forget_transaction(self, context: ConnectionContext, xid: TransactionId) -> None:
+    def forget_transaction(
+        self, context: ConnectionContext, xid: TransactionId
+    ) -> Completion | None:
+        raise NotImplementedError
+
+    def set_rollback_only(
+        self, context: ConnectionContext, xid: TransactionId, cause: Exception
+    ) -> None:
+        """Have the commit of that transaction fail, if it is open (C5)."""
         raise NotImplementedError
 
     def prepared_transactions(self, context: ConnectionContext) -> list[XATransactionId]:
@@ -216,8 +231,10 @@ class BrokerFilter(Broker):
     ) -> None:
         self.next.remove_consumer(context, info, last_delivered_sequence_id)
 
-    def remove_subscription(self, context: ConnectionContext, info: RemoveSubscriptionInfo) -> None:
-        self.next.remove_subscription(context, info)
+    def remove_subscription(
+        self, context: ConnectionContext, info: RemoveSubscriptionInfo
+    ) -> Completion | None:
+        return self.next.remove_subscription(context, info)
 
     def add_destination_info(self, context: ConnectionContext, info: DestinationInfo) -> None:
         self.next.add_destination_info(context, info)
@@ -252,7 +269,9 @@ class BrokerFilter(Broker):
     def begin_transaction(self, context: ConnectionContext, xid: TransactionId) -> None:
         self.next.begin_transaction(context, xid)
 
-    def prepare_transaction(self, context: ConnectionContext, xid: TransactionId) -> int:
+    def prepare_transaction(
+        self, context: ConnectionContext, xid: TransactionId
+    ) -> int | Completion:
         return self.next.prepare_transaction(context, xid)
 
     def commit_transaction(
@@ -260,11 +279,20 @@ class BrokerFilter(Broker):
     ) -> Completion | None:
         return self.next.commit_transaction(context, xid, one_phase)
 
-    def rollback_transaction(self, context: ConnectionContext, xid: TransactionId) -> None:
-        self.next.rollback_transaction(context, xid)
+    def rollback_transaction(
+        self, context: ConnectionContext, xid: TransactionId
+    ) -> Completion | None:
+        return self.next.rollback_transaction(context, xid)
 
-    def forget_transaction(self, context: ConnectionContext, xid: TransactionId) -> None:
-        self.next.forget_transaction(context, xid)
+    def forget_transaction(
+        self, context: ConnectionContext, xid: TransactionId
+    ) -> Completion | None:
+        return self.next.forget_transaction(context, xid)
+
+    def set_rollback_only(
+        self, context: ConnectionContext, xid: TransactionId, cause: Exception
+    ) -> None:
+        self.next.set_rollback_only(context, xid, cause)
 
     def prepared_transactions(self, context: ConnectionContext) -> list[XATransactionId]:
         return self.next.prepared_transactions(context)

@@ -12,7 +12,19 @@ from typing import Protocol
 
 import anyio
 
-__all__ = ["Clock", "SystemClock", "TimeoutScope", "install", "now", "sleep", "time_ms", "timeout"]
+from pyjms._wakeup import Waiter
+
+__all__ = [
+    "Clock",
+    "SystemClock",
+    "TimeoutScope",
+    "install",
+    "now",
+    "sleep",
+    "time_ms",
+    "timeout",
+    "wait",
+]
 
 
 class TimeoutScope(Protocol):
@@ -70,6 +82,22 @@ def time_ms() -> int:
 async def sleep(seconds: float) -> None:
     """Wait. Cancellable."""
     await _clock.sleep(seconds)
+
+
+async def wait(waiter: Waiter, seconds: float | None) -> None:
+    """Wait until `waiter` is woken, at most `seconds`; None: for ever. Cancellable."""
+    if seconds is None:
+        await waiter.wait()
+        return
+    call_off = waiter.wake_later(seconds) if type(_clock) is SystemClock else None
+    if call_off is None:
+        with _clock.timeout(seconds):
+            await waiter.wait()
+        return
+    try:
+        await waiter.wait()
+    finally:
+        call_off()
 
 
 def timeout(seconds: float | None) -> AbstractContextManager[TimeoutScope]:

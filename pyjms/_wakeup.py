@@ -2,7 +2,8 @@
 
 `spawn` starts a task that outlives the call that made it, on either backend. Its failure
 is never lost: it goes to `on_error`, or to the log. `LoopHandle.call_soon` runs a function
-on the loop from any thread; `WakeQueue` does so once a burst.
+on the loop from any thread; `WakeQueue` does so once a burst. A `Turn` is what a loop does
+for one chunk that came in; a `Waiter` is the cheapest way to wait for what it brings.
 """
 
 from __future__ import annotations
@@ -16,12 +17,21 @@ from collections.abc import Awaitable, Callable
 from contextvars import Context, copy_context
 from functools import partial
 from typing import Any
+from weakref import WeakValueDictionary
 
 import anyio
 import sniffio
 from anyio.lowlevel import EventLoopToken, current_token
 
-__all__ = ["BackgroundTask", "LoopHandle", "WakeQueue", "loop_options", "spawn"]
+__all__ = [
+    "BackgroundTask",
+    "LoopHandle",
+    "Turn",
+    "Waiter",
+    "WakeQueue",
+    "loop_options",
+    "spawn",
+]
 
 logger = logging.getLogger(__name__)
 
@@ -99,6 +109,67 @@ def spawn(
     return task
 
 
+class Turn:
+    """What a loop does about one socket that can be read, and what waits for the end of that.
+
+    `run` takes the chunk in, sends what was written meanwhile, and then does what was put
+    off, which no peer waits for. Sockets that can be read in the same pass of the loop have
+    what they cause sent together, at the start of the next pass. One object a loop.
+    """
+
+    __slots__ = ("__weakref__", "_call_next", "_has_sent", "_is_open", "_late", "_sends")
+
+    def __init__(self, call_next: Callable[[Callable[[], object]], object]) -> None:
+        self._call_next = call_next
+        self._sends: list[Callable[[], object]] = []
+        self._late: deque[Callable[[], object]] = deque()
+        self._is_open = False
+        self._has_sent = False  # in this pass of the loop; `_next_pass` is under way
+
+    def run(self, take_in: Callable[[], object]) -> None:
+        """Call `take_in()`; what `send` and `put_off` were given meanwhile follows."""
+        self._is_open = True
+        try:
+            take_in()
+            if self._sends and not self._has_sent:
+                self._await_next_pass()
+                self._send()
+            while self._late:
+                self._late.popleft()()
+        finally:
+            self._is_open = False
+            if self._sends and not self._has_sent:
+                self._await_next_pass()
+
+    def send(self, flush: Callable[[], object]) -> None:
+        """Call `flush()` once: at the end of this turn, or in the loop's next pass."""
+        self._sends.append(flush)
+        if not self._is_open and not self._has_sent:
+            self._await_next_pass()
+
+    def put_off(self, function: Callable[[], object]) -> bool:
+        """Call `function()` after this turn's sends; False, and no call: there is no turn."""
+        if self._is_open:
+            self._late.append(function)
+        return self._is_open
+
+    def _await_next_pass(self) -> None:
+        self._has_sent = True
+        self._call_next(self._next_pass)
+
+    def _next_pass(self) -> None:
+        self._has_sent = False
+        self._send()
+
+    def _send(self) -> None:
+        sends, self._sends = self._sends, []
+        for flush in sends:
+            flush()
+
+
+_turns: WeakValueDictionary[object, Turn] = WeakValueDictionary()
+
+
 class LoopHandle:
     """A running loop, as other threads see it. Make it on the loop."""
 
@@ -123,6 +194,14 @@ class LoopHandle:
             if isinstance(native, asyncio.AbstractEventLoop)
             else native.run_sync_soon
         )
+
+    @property
+    def turn(self) -> Turn:
+        """The turn of this loop; it lives as long as somebody keeps it."""
+        turn = _turns.get(self.token.native_token)
+        if turn is None:
+            turn = _turns[self.token.native_token] = Turn(self.call_next)
+        return turn
 
     def is_current(self) -> bool:
         """Whether the caller runs on this very loop."""
@@ -159,6 +238,43 @@ class LoopHandle:
             RuntimeError: the loop has ended.
         """
         self._call_soon(function, *args)
+
+
+class Waiter:
+    """Where one task waits until it is woken, once. Make it in that task.
+
+    On asyncio a bare future, and a bare timer where others need a cancel scope: half the price.
+    """
+
+    __slots__ = ("_event", "_future")
+
+    def __init__(self) -> None:
+        self._future: asyncio.Future[None] | None = None
+        self._event: anyio.Event | None = None
+        if sniffio.current_async_library() == "asyncio":
+            self._future = asyncio.get_running_loop().create_future()
+        else:
+            self._event = anyio.Event()
+
+    def wake(self) -> None:
+        """End the wait. On the loop; again is no harm."""
+        if self._event is not None:
+            self._event.set()
+        elif self._future is not None and not self._future.done():
+            self._future.set_result(None)
+
+    async def wait(self) -> None:
+        """Wait until `wake`. Cancellable."""
+        if self._future is not None:
+            await self._future
+        elif self._event is not None:
+            await self._event.wait()
+
+    def wake_later(self, seconds: float) -> Callable[[], object] | None:
+        """Have the loop's own timer wake it; return what calls that off. None: it has none."""
+        if self._future is None:
+            return None
+        return self._future.get_loop().call_later(seconds, self.wake).cancel
 
 
 class WakeQueue:

@@ -2,6 +2,6 @@
 _root="$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)"
 export PYJMS_BENCH_PYTHON="$_root/.venv/bin/python"
 export PYJMS_BENCH_DRIVER="$_root/benchmarks/peers/driver.py"
-export PYJMS_BROKER_CMD="$_root/.venv/bin/pyjms broker start --ephemeral --openwire 127.0.0.1:{openwire}"
-export PYJMS_BROKER_NP_CMD="$PYJMS_BROKER_CMD"
+export PYJMS_BROKER_CMD="$_root/.venv/bin/pyjms broker start --data {dir}/data --openwire 127.0.0.1:{openwire}"
+export PYJMS_BROKER_NP_CMD="$_root/.venv/bin/pyjms broker start --ephemeral --openwire 127.0.0.1:{openwire}"
 unset _root

@@ -17,6 +17,7 @@ from broker.advisory import topics
 from broker.advisory.audience import Audience
 from broker.advisory.messages import AdvisoryProducer
 from broker.chain.copies import copied, readdressed
+from broker.completion import Completion
 from broker.context import ConnectionContext
 from broker.filter import Broker, BrokerFilter
 from broker.policy.wildcard import matches
@@ -165,11 +166,14 @@ class AdvisoryBroker(BrokerFilter):
         if self._consumers.pop(consumer_id, None) is not None and self._is_there(destination):
             self._tell_of_consumer(destination, _removal(consumer_id, info))
 
-    def remove_subscription(self, context: ConnectionContext, info: RemoveSubscriptionInfo) -> None:
-        self.next.remove_subscription(context, info)
+    def remove_subscription(
+        self, context: ConnectionContext, info: RemoveSubscriptionInfo
+    ) -> Completion | None:
+        answer = self.next.remove_subscription(context, info)
         durable_on = self._durable.pop((info.client_id, info.subscription_name), None)
         if durable_on is not None:
             self._tell_of_consumer(durable_on, info)
+        return answer
 
     # producers
     def add_producer(self, context: ConnectionContext, info: ProducerInfo) -> None:

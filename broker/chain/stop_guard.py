@@ -44,6 +44,7 @@ class _StoppedBroker(Broker):
     commit_transaction = _refuse
     rollback_transaction = _refuse
     forget_transaction = _refuse
+    set_rollback_only = _refuse
     prepared_transactions = _refuse
     message_expired = _refuse
     send_to_dead_letter_queue = _refuse

@@ -10,9 +10,12 @@ from typing import Annotated
 
 import typer
 
+from broker.cli import journal
+
 __all__ = ["app", "start"]
 
 app = typer.Typer(name="broker", help="The bundled message broker.", no_args_is_help=True)
+app.add_typer(journal.app)
 
 
 @app.callback()
@@ -26,7 +29,8 @@ def start(
         Path | None, typer.Option(help="broker.yaml: attributes, policies, connectors.")
     ] = None,
     data: Annotated[
-        Path | None, typer.Option(help="Directory for the journal (not in this version).")
+        Path | None,
+        typer.Option(help="ActiveMQ's data directory: the journal is in its folder kahadb."),
     ] = None,
     ephemeral: Annotated[
         bool, typer.Option("--ephemeral", help="Keep messages in memory only.")

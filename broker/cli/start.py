@@ -11,9 +11,11 @@ import anyio
 
 from broker.service import BrokerService
 from pyjms._wakeup import loop_options, spawn
-from pyjms.errors import ConfigurationException, JMSException
+from pyjms.errors import ConfigurationException, IllegalStateException, JMSException
 
 __all__ = ["run", "serve"]
+
+logger = logging.getLogger(__name__)
 
 DEFAULT_OPENWIRE = "127.0.0.1:61616"
 
@@ -32,8 +34,8 @@ def run(
     """Run a broker to its end and return the exit code: 0 stopped, 1 failed, 2 refused."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
     try:
-        refuse_what_is_not_built(data, stomp)
-        service = make_service(config, ephemeral, openwire, name)
+        refuse_what_is_not_built(stomp)
+        service = make_service(config, data, ephemeral, openwire, name)
     except ConfigurationException as error:
         return _complain(error, REFUSED)
     try:
@@ -42,20 +44,16 @@ def run(
         return _complain(error, REFUSED)
     except JMSException as error:
         return _complain(error, FAILED)
-    return CLEAN
+    return FAILED if service.store_failed else CLEAN
 
 
-def refuse_what_is_not_built(data: Path | None, stomp: str | None) -> None:
+def refuse_what_is_not_built(stomp: str | None) -> None:
     """Say no to options of later versions.
 
     Raises:
         ConfigurationException: one of them is given.
 
     """
-    if data is not None:
-        raise ConfigurationException(
-            "--data: this version keeps messages in memory only", hint="start with --ephemeral"
-        )
     if stomp is not None:
         raise ConfigurationException(
             "--stomp: this version speaks OpenWire only", hint="leave --stomp out"
@@ -63,14 +61,22 @@ def refuse_what_is_not_built(data: Path | None, stomp: str | None) -> None:
 
 
 def make_service(
-    config: Path | None, ephemeral: bool, openwire: str | None, name: str | None
+    config: Path | None,
+    data: Path | None,
+    ephemeral: bool,
+    openwire: str | None,
+    name: str | None,
 ) -> BrokerService:
     """Make the broker that the options and the configuration file describe.
 
     Raises:
-        ConfigurationException: the file or an option is wrong, or messages were to be kept.
+        ConfigurationException: the file or an option is wrong.
 
     """
+    if data is not None and ephemeral:
+        raise ConfigurationException(
+            "--data and --ephemeral contradict each other", hint="leave one of them out"
+        )
     if config is None:
         service = BrokerService()
     else:
@@ -81,11 +87,11 @@ def make_service(
         service.broker_name = name
     if ephemeral:
         service.persistent = False
-    if service.persistent:
-        raise ConfigurationException(
-            "This version keeps messages in memory only, and nothing said that this is fine",
-            hint="start with --ephemeral, or with persistent: false in broker.yaml",
-        )
+    if data is not None:
+        service.persistent = True
+        service.data_directory = data
+        name = service.persistence.directory_name
+        service.store_directory = None if name is None else data / name.lower()
     if openwire is not None or not service.connectors:
         service.connectors.clear()
         service.add_connector(f"tcp://{openwire or DEFAULT_OPENWIRE}", name="openwire")
@@ -93,28 +99,40 @@ def make_service(
 
 
 async def serve(service: BrokerService) -> None:
-    """Run `service` until SIGTERM or SIGINT, or until it is stopped from inside."""
+    """Run `service` until SIGTERM or SIGINT, or until it is stopped from inside.
+
+    A signal also ends the wait for another broker's lock.
+    """
+    stopping = False
     with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
-        async with service:
-            for connector in service.connectors:
-                print(
-                    f"{connector.name} accepts connections at {connector.connect_uri}", flush=True
-                )
 
-            async def stop_on_signal() -> None:
-                async for received in signals:
-                    logging.getLogger(__name__).info(
-                        "Stopping on %s", signal.Signals(received).name
-                    )
-                    await service.stop()
-                    return
+        async def stop_on_signal() -> None:
+            nonlocal stopping
+            async for received in signals:
+                stopping = True
+                logger.info("Stopping on %s", signal.Signals(received).name)
+                await service.stop()
+                return
 
-            waiter = spawn(stop_on_signal, name="broker stop on signal")
-            try:
+        waiter = spawn(stop_on_signal, name="broker stop on signal")
+        try:
+            async with service:
+                _say_what_runs(service)
                 await service.wait_until_stopped()
-            finally:
-                waiter.cancel()
-                await waiter.wait()
+        except IllegalStateException:
+            if not stopping:
+                raise
+        finally:
+            waiter.cancel()
+            await waiter.wait()
+
+
+def _say_what_runs(service: BrokerService) -> None:
+    for connector in service.connectors:
+        print(f"{connector.name} accepts connections at {connector.connect_uri}", flush=True)
+    directory = service.store_keeper.directory
+    where = "in memory only" if directory is None else f"in {directory}"
+    print(f"broker {service.broker_name} keeps its messages {where}", flush=True)
 
 
 def _complain(error: JMSException, code: int) -> int:

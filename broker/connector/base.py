@@ -7,11 +7,14 @@ connections themselves; nothing here waits except `start` and `stop`. (ActiveMQ 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Protocol
 
+from broker.completion import Completion, all_of
 from broker.filter import Broker
+from pyjms.errors import JMSException
 from pyjms.transport.uri import TransportURI
-from pyjms.wire.openwire.commands import BrokerId, ConnectionId
+from pyjms.wire.openwire.commands import BrokerId, ConnectionId, ProducerId
 
 if TYPE_CHECKING:
     from broker.connector.connection import BrokerConnection
@@ -34,13 +37,30 @@ class ConnectionRegistry:
 
     def __init__(self) -> None:
         self.by_id: dict[ConnectionId, BrokerConnection] = {}
+        self.unanswered: dict[ProducerId, Completion] = {}
+        """Of producers whose connection went: done when the store has what they had sent."""
 
     def claim(self, connection_id: ConnectionId, connection: BrokerConnection) -> None:
         """Give the id to `connection`; another one that had it is cut off first: the last wins."""
         former = self.by_id.get(connection_id)
         if former is not None and former is not connection:
-            former.replaced()
+            former.give_way(
+                JMSException("Another connection has the same connection id; this one is closed")
+            )
         self.by_id[connection_id] = connection
+
+    def leave_unanswered(self, producer_id: ProducerId, sends: Iterable[Completion]) -> None:
+        """Remember what a producer that may come back was to be told (T27)."""
+        whole = all_of([send for send in sends if not send.done])
+        if whole is None:
+            return
+        self.unanswered[producer_id] = whole
+
+        def forget(_done: Completion) -> None:
+            if self.unanswered.get(producer_id) is whole:
+                del self.unanswered[producer_id]
+
+        whole.then(forget)
 
     def release(self, connection_id: ConnectionId, connection: BrokerConnection) -> None:
         """Take the id back, unless somebody else has it by now."""
@@ -68,6 +88,13 @@ class BrokerHost(Protocol):
     def rollback_only_on_async_exception(self) -> bool:
         """Whether a oneway command that fails spoils the commit of its transaction. (C5)"""
 
+    @property
+    def store_failed(self) -> bool:
+        """Whether the store can promise nothing more, so that errors are not answered. (K24)"""
+
+    def last_producer_sequence_id(self, producer_id: ProducerId) -> int:
+        """Return the highest sequence number stored of a producer, -1 if unknown. (T27)"""
+
     async def stop(self) -> None:
         """Stop the broker; called for one that vm:// made when its last client has gone."""
 
@@ -85,6 +112,7 @@ class TransportConnector(ABC):
         self.maximum_consumers_per_connection: int | None = MAXIMUM_OF_ONE_CONNECTION
         self.maximum_temporary_destinations_per_connection = MAXIMUM_OF_ONE_CONNECTION
         self.maximum_transactions_per_connection = MAXIMUM_OF_ONE_CONNECTION
+        self.allow_link_stealing = False
         self.connections: set[BrokerConnection] = set()
         self.stopping = False
 

@@ -8,6 +8,7 @@ away with its connection, in ActiveMQ's order. (ActiveMQ C1-C9, M2, M6)
 from __future__ import annotations
 
 import logging
+from collections import deque
 from collections.abc import Callable
 
 import anyio
@@ -16,11 +17,12 @@ from broker.completion import Completion
 from broker.connector.base import BrokerHost, TransportConnector
 from broker.connector.errors import log_bug, to_throwable
 from broker.connector.handlers import HANDLERS, unsupported
-from broker.connector.state import ConnectionState, SessionState
+from broker.connector.late_acks import LateAcks
+from broker.connector.state import ConnectionState, LateResponse, SessionState
 from broker.context import ConsumerExchange, ProducerExchange
 from pyjms import _clock
 from pyjms._wakeup import BackgroundTask, spawn
-from pyjms.errors import ConnectionFailedException, JMSException, LocalProtocolError
+from pyjms.errors import ConnectionFailedException, LocalProtocolError
 from pyjms.transport.base import Transport
 from pyjms.wire.openwire.commands import (
     ActiveMQMessage,
@@ -67,8 +69,11 @@ class BrokerConnection:
         self.states: dict[ConnectionId, ConnectionState] = {}
         self.producers: dict[ProducerId, ProducerExchange] = {}
         self.consumers: dict[ConsumerId, ConsumerExchange] = {}
+        self._unanswered: dict[ProducerId, deque[Completion]] = {}
         self._transport = transport
         self._oneway = transport.oneway
+        self._inner = transport
+        self._late_acks = LateAcks(transport, self._handle)
         self._closed = False
         self._parked = 0
         self._parked_bytes = 0
@@ -107,6 +112,8 @@ class BrokerConnection:
             )
         )
         await self._transport.start()
+        self._inner = self._late_acks.transport = self._transport.inner
+        self._oneway = self._inner.oneway
 
     def _start_failed(self, error: BaseException) -> None:
         logger.info("%s did not become a client: %s", self.remote_address, error)
@@ -130,10 +137,9 @@ class BrokerConnection:
         """Wait until the connection is closed and forgotten."""
         await self._stopped.wait()
 
-    def replaced(self) -> None:
-        """Give way to a newer connection with the same connection id. (C8)"""
-        logger.warning("%s: another connection took over its id", self.remote_address)
-        error = JMSException("Another connection has the same connection id; this one is closed")
+    def give_way(self, error: Exception) -> None:
+        """Let a newer connection have this one's id, and what belongs to it. (C1, C8)"""
+        logger.warning("%s gives way: %s", self.remote_address, error)
         self.release(error)
         self.stop_soon(error)
 
@@ -151,6 +157,10 @@ class BrokerConnection:
 
     # from the transport
     def on_command(self, command: Command) -> None:
+        if not self._late_acks.take(command):
+            self._handle(command)
+
+    def _handle(self, command: Command) -> None:
         if self._closed:
             return
         try:
@@ -175,13 +185,13 @@ class BrokerConnection:
 
     # to the client
     def dispatch(self, dispatch: MessageDispatch) -> None:
-        if not self._closed and self._write(dispatch) and self._transport.congested:
+        if not self._closed and self._write(dispatch) and self._inner.congested:
             self._dispatch_on_when_drained()
 
     def send_command(self, command: Command) -> None:
         if self._closed:
             return
-        if self._write(command) and self._transport.congested:
+        if self._write(command) and self._inner.congested:
             self._read_on_when_drained()
 
     def _write(self, command: Command) -> bool:
@@ -285,12 +295,16 @@ class BrokerConnection:
             if completion.error is not None:
                 self._refuse(command, completion.error)
             elif command.response_required:
-                self.send_command(Response(command.command_id))
+                response = answer.response if isinstance(answer, LateResponse) else Response()
+                response.correlation_id = command.command_id
+                self.send_command(response)
 
         answer.then(done)
 
     def _refuse(self, command: Command, error: Exception, *, acked: bool = False) -> None:
         log_bug(error, f"{type(command).__name__} of {self.remote_address}")
+        if self.host.store_failed:
+            return  # nobody knows how it ended; a client that fails over asks the next broker
         if command.response_required:
             self.send_command(ExceptionResponse(command.command_id, to_throwable(error)))
             return
@@ -306,11 +320,13 @@ class BrokerConnection:
 
     def _spoil_transaction(self, command: Command, error: Exception) -> None:
         xid = getattr(command, "transaction_id", None)
+        if xid is None:
+            return
+        state: ConnectionState | None = next(iter(self.states.values()), None)
         if isinstance(xid, LocalTransactionId) and xid.connection_id is not None:
             state = self.states.get(xid.connection_id)
-            transaction = state.context.transactions.get(xid) if state is not None else None
-            if transaction is not None:
-                transaction.set_rollback_only(error)
+        if state is not None:
+            self._try(self.broker.set_rollback_only, state.context, xid, error)
 
     # the end of what the client has
     def release(self, error: Exception | None) -> None:
@@ -332,6 +348,9 @@ class BrokerConnection:
             self._try(self.broker.remove_destination, context, destination, 0.0)
         state.temporary.clear()
         self._try(self.broker.remove_connection, context, state.info, error)
+        for producer_id, sends in self._unanswered.items():
+            self.host.connections.leave_unanswered(producer_id, sends)
+        self._unanswered.clear()
         if state.info.connection_id is not None:
             self.states.pop(state.info.connection_id, None)
             self.host.connections.release(state.info.connection_id, self)
@@ -347,7 +366,9 @@ class BrokerConnection:
             self._try(self.broker.remove_consumer, context, consumer, last_delivered)
         session.consumers.clear()
         for producer_id, producer in list(session.producers.items()):
-            self.producers.pop(producer_id, None)
+            exchange = self.producers.pop(producer_id, None)
+            if self._closed and exchange is not None and exchange.unanswered:
+                self._unanswered[producer_id] = exchange.unanswered
             state.producers.remove(producer.destination)
             self._try(self.broker.remove_producer, context, producer)
         session.producers.clear()

@@ -8,11 +8,13 @@ they are most of all commands. (ActiveMQ C1-C9; ENCODING sections 11 to 15)
 from __future__ import annotations
 
 import logging
+from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from broker.completion import Completion
 from broker.connector import members, transactions
+from broker.context import ProducerExchange
 from pyjms.errors import JMSException, UnsupportedOperationException
 from pyjms.wire.openwire.commands import (
     ActiveMQBlobMessage,
@@ -64,10 +66,14 @@ def on_message(connection: BrokerConnection, message: ActiveMQMessage) -> Answer
         raise JMSException(
             f"Cannot send message to {message.destination} with invalid (null) producer state"
         )
+    if exchange.last_stored_sequence is not None and is_stored_replay(exchange, message):
+        return on_stored_replay(connection, exchange, message)
     answer = connection.broker.send(exchange, message)
     if message.response_required:
         if answer is not None and not answer.done:
             connection.count_parked(message, answer)
+            if exchange.unanswered is not None:
+                note_unanswered(exchange.unanswered, answer)
         return answer
     info = exchange.info
     window = info is not None and info.window_size > 0
@@ -79,10 +85,46 @@ def on_message(connection: BrokerConnection, message: ActiveMQMessage) -> Answer
     return answer
 
 
+def is_stored_replay(exchange: ProducerExchange, message: ActiveMQMessage) -> bool:
+    """Whether a client that failed over sends again what the store has (T27)."""
+    stored, message_id = exchange.last_stored_sequence, message.message_id
+    if stored is None or message_id is None or not message.persistent:
+        return False
+    if message_id.producer_sequence_id <= stored:
+        return True
+    exchange.last_stored_sequence = message_id.producer_sequence_id
+    return False
+
+
+def on_stored_replay(
+    connection: BrokerConnection, exchange: ProducerExchange, message: ActiveMQMessage
+) -> Answer:
+    """Answer as if it had come now, when the store is done with the first one."""
+    logger.debug("Suppressed %s, sent again after a failover", message.message_id)
+    if message.response_required:
+        return connection.host.connections.unanswered.get(message.producer_id)  # type: ignore[arg-type]  # None: absent
+    if exchange.info is not None and exchange.info.window_size > 0:
+        connection.send_producer_ack(message)
+    return None
+
+
+def note_unanswered(sends: deque[Completion], answer: Completion) -> None:
+    """Remember what the store is at, and forget what it is done with."""
+    while sends and sends[0].done:
+        sends.popleft()
+    sends.append(answer)
+
+
 def on_ack(connection: BrokerConnection, ack: MessageAck) -> Answer:
     exchange = connection.consumers.get(ack.consumer_id)  # type: ignore[arg-type]  # None: absent
     if exchange is not None:
-        return connection.broker.acknowledge(exchange, ack)
+        if not ack.response_required:
+            return connection.broker.acknowledge(exchange, ack)
+        exchange.context.wants_answer = True
+        try:
+            return connection.broker.acknowledge(exchange, ack)
+        finally:
+            exchange.context.wants_answer = False
     level = logging.WARNING if ack.transaction_id is not None else logging.DEBUG
     logger.log(level, "Ack for non existent subscription %s ignored", ack.consumer_id)
     return None

@@ -6,9 +6,11 @@ is there already is a replay after a failover and changes nothing. (ActiveMQ C1-
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from broker.completion import Completion
 from broker.connector.state import ConnectionState, SessionState, connection_of, session_of
 from broker.context import ConnectionContext, ConsumerExchange, ProducerExchange
 from pyjms.errors import (
@@ -88,6 +90,7 @@ def _context(connection: BrokerConnection, info: ConnectionInfo) -> ConnectionCo
     context.connector_name = connection.connector.name
     context.connector_url = connection.connector.connect_uri
     context.fault_tolerant = info.fault_tolerant
+    context.allow_link_stealing = connection.connector.allow_link_stealing
     context.congested = connection.congested
     return context
 
@@ -135,17 +138,31 @@ def on_producer_info(connection: BrokerConnection, info: ProducerInfo) -> None:
     connection.broker.add_producer(state.context, info)
     session.producers[producer_id] = info
     state.producers.add(info.destination)
-    connection.producers[producer_id] = ProducerExchange(state.context, info)
+    connection.producers[producer_id] = _exchange(connection, state, info, producer_id)
 
 
-def on_consumer_info(connection: BrokerConnection, info: ConsumerInfo) -> None:
+def _exchange(
+    connection: BrokerConnection,
+    state: ConnectionState,
+    info: ProducerInfo,
+    producer_id: ProducerId,
+) -> ProducerExchange:
+    exchange = ProducerExchange(state.context, info)
+    if state.info.failover_reconnect:
+        exchange.last_stored_sequence = connection.host.last_producer_sequence_id(producer_id)
+    if state.info.fault_tolerant:
+        exchange.unanswered = deque()
+    return exchange
+
+
+def on_consumer_info(connection: BrokerConnection, info: ConsumerInfo) -> Completion | None:
     consumer_id = info.consumer_id
     if consumer_id is None:
         raise IllegalStateException("Cannot add a consumer without an id")
     state = known_state(connection, connection_of(consumer_id), "add a consumer to")
     session = state.session(session_of(consumer_id), "add a consumer to")
     if consumer_id in session.consumers:
-        return
+        return None
     limit = connection.connector.maximum_consumers_per_connection
     count = state.consumers.of_kind(info.destination)
     _check_limit(count, limit, "consumer", state.info.connection_id)
@@ -153,6 +170,7 @@ def on_consumer_info(connection: BrokerConnection, info: ConsumerInfo) -> None:
     session.consumers[consumer_id] = info
     state.consumers.add(info.destination)
     connection.consumers[consumer_id] = ConsumerExchange(state.context, subscription)
+    return subscription.saved
 
 
 _ADD, _REMOVE = 0, 1
@@ -197,9 +215,11 @@ def _check_owner(
             )
 
 
-def on_remove_subscription(connection: BrokerConnection, info: RemoveSubscriptionInfo) -> None:
+def on_remove_subscription(
+    connection: BrokerConnection, info: RemoveSubscriptionInfo
+) -> Completion | None:
     state = known_state(connection, info.connection_id, "remove a subscription on")
-    connection.broker.remove_subscription(state.context, info)
+    return connection.broker.remove_subscription(state.context, info)
 
 
 # removals

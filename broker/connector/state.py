@@ -5,6 +5,7 @@ Pure bookkeeping: it says what is there, and its errors are ActiveMQ's words for
 
 from __future__ import annotations
 
+from broker.completion import Completion
 from broker.context import ConnectionContext
 from pyjms.errors import IllegalStateException
 from pyjms.jms.destination import Destination
@@ -16,15 +17,34 @@ from pyjms.wire.openwire.commands import (
     DestinationInfo,
     ProducerId,
     ProducerInfo,
+    Response,
     SessionId,
     SessionInfo,
     TransactionId,
 )
 
-__all__ = ["ConnectionState", "MemberCount", "SessionState", "connection_of", "session_of"]
+__all__ = [
+    "ConnectionState",
+    "LateResponse",
+    "MemberCount",
+    "SessionState",
+    "connection_of",
+    "session_of",
+]
 
 IMPLICIT_SESSION = -1
 """The session that every connection has without a SessionInfo; advisory consumers live there."""
+
+
+class LateResponse(Completion):
+    """An answer that comes later and has a value."""
+
+    __slots__ = ("response",)
+
+    def __init__(self, response: Response) -> None:
+        """Answer with `response` once it is done without an error."""
+        super().__init__()
+        self.response = response
 
 
 class SessionState:

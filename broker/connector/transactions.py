@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from broker.completion import Completion
-from broker.connector.state import ConnectionState
+from broker.connector.state import ConnectionState, LateResponse
 from broker.filter import Broker
 from pyjms.errors import IllegalStateException, JMSException
 from pyjms.wire.openwire.commands import (
@@ -19,6 +19,7 @@ from pyjms.wire.openwire.commands import (
 
 __all__ = ["run"]
 
+XA_OK = 0
 XA_RDONLY = 3
 
 
@@ -51,20 +52,35 @@ def _begin(broker: Broker, state: ConnectionState, xid: TransactionId) -> None:
         state.transactions[xid] = None
 
 
-def _prepare(broker: Broker, state: ConnectionState, xid: TransactionId) -> Response:
+def _prepare(broker: Broker, state: ConnectionState, xid: TransactionId) -> Completion | Response:
     if xid not in state.transactions:
         raise IllegalStateException(
             "Cannot prepare a transaction that had not been started or previously returned"
             f" XA_RDONLY: {xid}"
         )
-    answer = state.transactions[xid]
-    if answer is None:
-        answer = broker.prepare_transaction(state.context, xid)
-        if answer == XA_RDONLY:
-            state.transactions.pop(xid, None)
-        else:
-            state.transactions[xid] = answer
+    former = state.transactions[xid]
+    if former is not None:
+        return IntegerResponse(result=former)
+    answer = broker.prepare_transaction(state.context, xid)
+    if isinstance(answer, Completion):
+        return _prepared_later(state, xid, answer)
+    if answer == XA_RDONLY:
+        state.transactions.pop(xid, None)
+    else:
+        state.transactions[xid] = answer
     return IntegerResponse(result=answer)
+
+
+def _prepared_later(state: ConnectionState, xid: TransactionId, prepared: Completion) -> Completion:
+    answer = LateResponse(IntegerResponse(result=XA_OK))
+
+    def done(completion: Completion) -> None:
+        if completion.error is None and xid in state.transactions:
+            state.transactions[xid] = XA_OK
+        answer.complete(completion.error)
+
+    prepared.then(done)
+    return answer
 
 
 def _commit_one_phase(
@@ -81,14 +97,14 @@ def _commit_two_phase(
     return broker.commit_transaction(state.context, xid, one_phase=False)
 
 
-def _rollback(broker: Broker, state: ConnectionState, xid: TransactionId) -> None:
+def _rollback(broker: Broker, state: ConnectionState, xid: TransactionId) -> Completion | None:
     state.transactions.pop(xid, None)
-    broker.rollback_transaction(state.context, xid)
+    return broker.rollback_transaction(state.context, xid)
 
 
-def _forget(broker: Broker, state: ConnectionState, xid: TransactionId) -> None:
+def _forget(broker: Broker, state: ConnectionState, xid: TransactionId) -> Completion | None:
     state.transactions.pop(xid, None)
-    broker.forget_transaction(state.context, xid)
+    return broker.forget_transaction(state.context, xid)
 
 
 def _end(_broker: Broker, _state: ConnectionState, _xid: TransactionId) -> None:

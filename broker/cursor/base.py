@@ -14,14 +14,14 @@ __all__ = ["PendingCursor"]
 class PendingCursor(Protocol):
     """Messages in their order; each is in it once. Nothing here waits.
 
-    A cursor over a store may know more messages than it holds: `len` counts all.
-    Source: ActiveMQ PendingMessageCursor and PendingList.
+    A cursor over stores may know more messages than memory holds: `len` counts all, the rest
+    is about those in memory. Source: ActiveMQ PendingMessageCursor and PendingList.
     """
 
     def __len__(self) -> int: ...
 
     def __iter__(self) -> Iterator[MessageReference]:
-        """Go through the messages in order, taking none."""
+        """Go through the messages in memory in order, taking none."""
 
     def __contains__(self, reference: object) -> bool: ...
 
@@ -36,6 +36,7 @@ class PendingCursor(Protocol):
 
         Raises:
             KeyError: there is none.
+            JMSException: a store does not give it back.
         """
 
     def remove(self, reference: MessageReference) -> bool:

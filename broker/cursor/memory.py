@@ -6,8 +6,6 @@ from collections import OrderedDict
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
-from broker.cursor.base import PendingCursor
-
 if TYPE_CHECKING:
     from broker.region.message import MessageReference
 
@@ -42,6 +40,10 @@ class FifoPendingList:
 
     def take(self) -> MessageReference:
         return self._references.popitem(last=False)[0]
+
+    def first(self) -> MessageReference | None:
+        """Return the message that `take` would give, None if there is none."""
+        return next(iter(self._references), None)
 
     def remove(self, reference: MessageReference) -> bool:
         if reference not in self._references:
@@ -93,6 +95,14 @@ class PrioritizedPendingList:
                 return level.take()
         raise KeyError("no message is pending")
 
+    def first(self) -> MessageReference | None:
+        """Return the message that `take` would give, None if there is none."""
+        return next((level.first() for level in reversed(self._levels) if level), None)
+
+    def count_above(self, priority: int) -> int:
+        """Return how many messages have a higher priority."""
+        return sum(map(len, self._levels[priority + 1 :]))
+
     def remove(self, reference: MessageReference) -> bool:
         if not self._level(reference).remove(reference):
             return False
@@ -105,6 +115,6 @@ class PrioritizedPendingList:
         self._size = 0
 
 
-def pending_list(prioritized: bool) -> PendingCursor:
+def pending_list(prioritized: bool) -> FifoPendingList | PrioritizedPendingList:
     """Return an empty list of the wanted kind."""
     return PrioritizedPendingList() if prioritized else FifoPendingList()

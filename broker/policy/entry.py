@@ -46,6 +46,14 @@ class PolicyEntry:
     """Least seconds between two warnings about waiting senders, 0: no warnings."""
     minimum_message_size: int = 1024
     """Bytes that a message counts beside its body and properties."""
+    use_cache: bool = True
+    """Whether messages that the store has stay in memory, too, while there is room."""
+    cursor_memory_high_water_mark: int = 70
+    """Percent of the memory limits at which waiting messages are left to the stores."""
+    store_usage_high_water_mark: int = 100
+    """Percent of the store's limit at which senders wait."""
+    persist_jms_redelivered: bool = False
+    """Whether the store notes that a queue's message was dispatched, before it is."""
 
     max_page_size: int = 200
     """How many undispatched messages of a queue are offered to its consumers."""

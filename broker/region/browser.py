@@ -2,38 +2,49 @@
 
 from __future__ import annotations
 
-from collections import deque
+from collections.abc import Iterator
+from itertools import chain
+from typing import Final
+
+from anyio import lowlevel
 
 from broker.completion import Completion
 from broker.context import ConnectionContext
 from broker.region.destination import BrokerDestination
 from broker.region.message import MessageReference
 from broker.region.subscription import Subscription
+from pyjms import _wakeup
 from pyjms.wire.openwire.commands import AckType, MessageAck
 
 __all__ = ["QueueBrowserSubscription"]
 
 _OPENS_WINDOW = (AckType.STANDARD, AckType.INDIVIDUAL, AckType.DELIVERED, AckType.EXPIRED)
+_AT_ONCE: Final = 5000
+"""How many messages are looked at before the others of the broker have their turn."""
 
 
 class QueueBrowserSubscription(Subscription):
     """Gets the messages that are there when it comes, each once, and then a dispatch without one.
 
-    Acknowledgements only make room for more.
+    They are read as there is room for them. Acknowledgements only make room for more.
     """
 
-    _left_to_show: deque[MessageReference]
+    _left_to_look_at: Iterator[MessageReference | None]
 
     def begin(self, queues: list[BrokerDestination]) -> None:
-        """Take the snapshot and start showing it."""
-        limit = self.policy.max_browse_page_size
+        """Start showing what the queues have."""
         self._in_flight = 0
         self._has_ended = False
-        self._left_to_show = deque()
-        for queue in queues:
-            matching = [r for r in queue.browse() if self.matches(r)]
-            self._left_to_show.extend(matching if limit is None else matching[:limit])
+        self._next: MessageReference | None = None
+        self._turn: _wakeup.BackgroundTask | None = None
+        self._left_to_look_at = chain.from_iterable(self._shown_of(queue) for queue in queues)
         self.window_freed()
+
+    def _shown_of(self, queue: BrokerDestination) -> Iterator[MessageReference | None]:
+        """Go through what is shown of a queue; None stands for a message that is not."""
+        matching = (r if self.matches(r) else None for r in queue.messages())
+        limit = self.policy.max_browse_page_size
+        return matching if limit is None else _limited(matching, limit)
 
     def is_full(self) -> bool:
         if self.context.congested:
@@ -53,21 +64,54 @@ class QueueBrowserSubscription(Subscription):
 
     @property
     def pending_count(self) -> int:
-        return len(self._left_to_show)
+        """0 or 1: what comes after the next message is not known before."""
+        return 0 if self._next is None else 1
 
     def window_freed(self) -> None:
-        left = self._left_to_show
-        while left and not self.is_full():
-            reference = left.popleft()
-            if reference.dropped or reference.acked:
+        if self._has_ended:
+            return
+        for _ in range(_AT_ONCE):
+            if self._next is None and not self._look_further():
+                return
+            reference = self._next
+            if reference is None:
                 continue
+            if self.is_full():
+                return
+            self._next = None
             self._in_flight += 1
             self.enqueue_count += 1
             self.transmit(reference, reference.redelivery_counter)
-        if not left and not self._has_ended and (self.prefetch_size or self._pulls):
-            self._has_ended = True
-            self._pulls = 0
-            self.dispatch_nothing()
+        self._go_on_soon()
+
+    def _look_further(self) -> bool:
+        """Look at one more message; False at the end, which is told where it may be."""
+        try:
+            reference = next(self._left_to_look_at)
+        except StopIteration:
+            if self.prefetch_size or self._pulls:
+                self._has_ended = True
+                self._pulls = 0
+                self.dispatch_nothing()
+            return False
+        if reference is not None and not (reference.dropped or reference.acked):
+            self._next = reference
+        return True
+
+    def _go_on_soon(self) -> None:
+        if self._turn is None or self._turn.done:
+            self._turn = _wakeup.spawn(self._go_on, name=f"browser {self.consumer_id}")
+
+    async def _go_on(self) -> None:
+        await lowlevel.checkpoint()
+        self._turn = None
+        self.window_freed()
+
+    def close(self) -> None:
+        super().close()
+        self._has_ended = True
+        if self._turn is not None:
+            self._turn.cancel()
 
     def acknowledge(self, context: ConnectionContext, ack: MessageAck) -> Completion | None:
         if ack.ack_type in _OPENS_WINDOW:
@@ -75,3 +119,14 @@ class QueueBrowserSubscription(Subscription):
             self.dequeue_count += ack.message_count
             self.window_freed()
         return None
+
+
+def _limited(
+    messages: Iterator[MessageReference | None], limit: int
+) -> Iterator[MessageReference | None]:
+    for reference in messages:
+        if reference is not None:
+            limit -= 1
+        yield reference
+        if not limit:
+            return

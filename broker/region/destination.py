@@ -6,17 +6,19 @@ kind of destination decides. (ActiveMQ Destination, BaseDestination; Q1, Q4, T5,
 
 from __future__ import annotations
 
+import logging
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from broker.completion import Completion
 from broker.context import ConnectionContext, ProducerExchange
 from broker.policy.entry import PolicyEntry
+from broker.region.disk_usage import DiskUsage
 from broker.region.flow_control import FlowControl
 from broker.region.message import MessageReference
 from broker.region.usage import Usage
-from broker.store.api import SubscriptionKey
+from broker.store.api import Position, StoredMessage, SubscriptionKey
 from pyjms.jms.destination import Destination
 from pyjms.wire.openwire.commands import ActiveMQMessage
 
@@ -25,6 +27,8 @@ if TYPE_CHECKING:
     from broker.region.subscription import Subscription
 
 __all__ = ["BaseDestination", "BrokerDestination", "DestinationFilter", "DestinationStatistics"]
+
+logger = logging.getLogger(__name__)
 
 ADVISORY_PREFIX = "ActiveMQ.Advisory."
 
@@ -105,8 +109,12 @@ class BrokerDestination(ABC):
         """Take a subscription away and its unacknowledged messages back (Q29)."""
 
     @abstractmethod
+    def messages(self) -> Iterator[MessageReference]:
+        """Go through the messages that are here, in order, taking none; read as they are wanted."""
+
     def browse(self) -> list[MessageReference]:
-        """Return the messages that are here, in order, taking none."""
+        """Return the messages that are here, in order, taking none. All are in memory then."""
+        return list(self.messages())
 
     @abstractmethod
     def expire_messages(self) -> None:
@@ -155,8 +163,8 @@ class DestinationFilter(BrokerDestination):
     ) -> None:
         self.next.remove_subscription(context, subscription, last_delivered_sequence_id)
 
-    def browse(self) -> list[MessageReference]:
-        return self.next.browse()
+    def messages(self) -> Iterator[MessageReference]:
+        return self.next.messages()
 
     def expire_messages(self) -> None:
         self.next.expire_messages()
@@ -189,6 +197,10 @@ class BaseDestination(BrokerDestination):
         self.flow_control = FlowControl(self, broker.system_usage)
         self._controls_flow = policy.producer_flow_control and not self.is_advisory
         self._minimum_size = policy.minimum_message_size
+        self.needs_disk = False
+        """Whether messages need room in `store_usage` or, if not persistent, in `temp_usage`."""
+        self.store_usage = broker.system_usage.store
+        self.temp_usage = broker.system_usage.temp
 
     def send(self, exchange: ProducerExchange, message: ActiveMQMessage) -> Completion | None:
         context = exchange.context
@@ -199,13 +211,43 @@ class BaseDestination(BrokerDestination):
         if reference.expiration and reference.is_expired():
             self.expired(context, reference, None)
             return None
-        if self._controls_flow and self.memory.is_full and context.producer_flow_control:
-            return self.flow_control.park(exchange, reference)
+        may_be_full = (self._controls_flow and self.memory.is_full) or self.needs_disk
+        if may_be_full and context.producer_flow_control:
+            full = self.full_usage(reference)
+            if full is not None:
+                return self.flow_control.park(exchange, reference, full)
         return self.accept(context, reference)
+
+    def full_usage(self, reference: MessageReference) -> Usage | DiskUsage | None:
+        """Return what has no room for a message, None if all have. (M2, M3, M4)"""
+        if self._controls_flow and self.memory.is_full:
+            return self.memory
+        if self.needs_disk:
+            disk = self.store_usage if reference.persistent else self.temp_usage
+            if disk.is_full(self.policy.store_usage_high_water_mark):
+                return disk
+        return None
+
+    def is_short(self, reference: MessageReference) -> bool:
+        """Whether a waiting message is better left to a store than kept in memory. (M8)"""
+        if not self.policy.use_cache and reference.position is not None:
+            return True
+        return self.memory.is_above(self.policy.cursor_memory_high_water_mark)
+
+    def reference_to(
+        self, message: ActiveMQMessage, position: Position | None = None
+    ) -> MessageReference:
+        """Return a new reference to a message of this destination that a store gave back."""
+        reference = MessageReference(message, self, self._minimum_size)
+        reference.position = position
+        return reference
 
     @abstractmethod
     def accept(self, context: ConnectionContext, reference: MessageReference) -> Completion | None:
-        """Take a message that has room."""
+        """Take a message that has room.
+
+        Whoever did not ask for an answer does not wait for the store (K13).
+        """
 
     def stop(self) -> None:
         """Stop dispatching and what runs in the background."""
@@ -222,6 +264,39 @@ class BaseDestination(BrokerDestination):
     ) -> Completion | None:
         """Have the store forget a message; None where it is done, or there is no store."""
         return None
+
+    def not_stored(self, reference: MessageReference, error: Exception) -> None:
+        """Say that a message could not be stored, where its sender does not wait to hear it."""
+        if not reference.message.response_required:
+            logger.error("%s: message %s is lost: %s", self, reference.message_id, error)
+
+    def repeated(self, reference: MessageReference) -> None:
+        """Say that the store has a message already: it is dropped, its sender's answer is OK."""
+        logger.warning(
+            "%s has message %s already: it is dropped, as a repetition", self, reference.message_id
+        )
+
+    def publish(self, reference: MessageReference) -> None:
+        """Let in a message of a transaction from before the start, which is committed now (X6)."""
+        raise NotImplementedError
+
+    def hide(self, stored: StoredMessage, key: SubscriptionKey | None) -> MessageReference:
+        """Keep back a message that a prepared transaction from before the start acknowledged.
+
+        `key` names the durable subscription that it was of, None for a queue. (X6, T25)
+        """
+        raise NotImplementedError
+
+    def forget_hidden(self, reference: MessageReference, key: SubscriptionKey | None) -> None:
+        """Be done with a message that `hide` returned: its transaction is committed."""
+        raise NotImplementedError
+
+    def restore(self, reference: MessageReference, key: SubscriptionKey | None) -> None:
+        """Have a message back that `hide` returned: its transaction is rolled back."""
+        raise NotImplementedError
+
+    def put_back(self, reference: MessageReference) -> None:
+        """Have a consumed message again: the store could not forget it."""
 
     def store_subscriber_acknowledgement(
         self, context: ConnectionContext, key: SubscriptionKey, reference: MessageReference

@@ -9,8 +9,10 @@ itself.
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING
 
+from broker.cursor.base import PendingCursor
 from broker.cursor.memory import pending_list
 from broker.policy.entry import PolicyEntry
 from broker.region.copies import copied
@@ -25,6 +27,8 @@ if TYPE_CHECKING:
 
 __all__ = ["QueueDispatcher"]
 
+logger = logging.getLogger(__name__)
+
 _ALWAYS_WINS = 127
 _DEFAULT_START_WAIT = 1.0
 
@@ -32,7 +36,7 @@ _DEFAULT_START_WAIT = 1.0
 class QueueDispatcher:
     """The dispatching side of one queue."""
 
-    def __init__(self, queue: Queue, policy: PolicyEntry) -> None:
+    def __init__(self, queue: Queue, policy: PolicyEntry, cursor: PendingCursor) -> None:
         prioritized = policy.prioritized_messages
         self._queue = queue
         self._policy = policy
@@ -41,7 +45,7 @@ class QueueDispatcher:
         self.ring = ConsumerRing(policy.use_consumer_priority, not policy.strict_order_dispatch)
         self.exclusive: Candidate | None = None
         self.groups = message_group_map(policy.message_group_map_factory_type)
-        self.cursor = pending_list(prioritized)
+        self.cursor = cursor
         self.fresh = pending_list(prioritized)
         self.waiting = pending_list(prioritized)
         self.redelivered = pending_list(prioritized=False)
@@ -270,7 +274,11 @@ class QueueDispatcher:
             room = min(room, sum(c.subscription.room for c in ready) - len(self.fresh))
         cursor, fresh = self.cursor, self.fresh
         while room > 0 and cursor:
-            reference = cursor.take()
+            try:
+                reference = cursor.take()
+            except Exception:
+                logger.exception("No more messages of %s can be read now", self._queue)
+                return
             if reference.expiration and reference.is_expired():
                 self._queue.expire(reference)
                 continue

@@ -5,25 +5,29 @@
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING
 
 from broker.completion import Completion
 from broker.context import ConnectionContext
-from broker.cursor.memory import FifoPendingList
 from broker.policy.audit import MessageAudit
 from broker.policy.entry import PolicyEntry
 from broker.region.message import MessageReference
 from broker.region.prefetch_subscription import PrefetchSubscription
 from broker.region.subscription import LAST_DELIVERED_UNKNOWN
-from broker.store.api import StoredSubscription, SubscriptionKey
+from broker.region.subscription_backlog import SubscriptionBacklog
+from broker.store.api import StoredMessage, StoredSubscription, SubscriptionKey
 from pyjms.errors import JMSException
 from pyjms.wire.openwire.commands import ConsumerInfo, MessageId
 
 if TYPE_CHECKING:
+    from broker.region.destination import BaseDestination
     from broker.region.region_broker import RegionBroker
     from broker.region.topic import Topic
 
 __all__ = ["DurableTopicSubscription"]
+
+logger = logging.getLogger(__name__)
 
 
 class DurableTopicSubscription(PrefetchSubscription):
@@ -41,8 +45,9 @@ class DurableTopicSubscription(PrefetchSubscription):
         super().__init__(broker, context, info, policy, prefetch_size)
         self.key = key
         self.is_active = False
-        self._pending = FifoPendingList()
-        self._topics: dict[Topic, None] = {}
+        self._backlog = SubscriptionBacklog(key, broker, policy)
+        self._pending = self._backlog.pending
+        self._topics: dict[BaseDestination, None] = {}
         self._redeliveries: dict[MessageId, int] = {}
         self._last_delivered = LAST_DELIVERED_UNKNOWN
         self._audit = (
@@ -73,19 +78,19 @@ class DurableTopicSubscription(PrefetchSubscription):
         )
 
     def joined(self, topic: Topic) -> None:
-        """Remember a topic that it gets messages from."""
+        """Remember a topic that it gets messages from, with what its store has for this."""
         self._topics[topic] = None
+        self._backlog.join(topic)
         self.destinations.append(topic)
 
     def left(self, topic: Topic) -> None:
         """Forget a topic that is gone, with what waited from it."""
         self._topics.pop(topic, None)
         self.destination_removed(topic)
-        for reference in [r for r in self._pending if r.destination is topic]:
-            self._pending.remove(reference)
-            topic.drop(reference)
+        self._backlog.leave(topic)
         for reference in self.release(topic):
             topic.drop(reference)
+        self.window_freed()
 
     # active and not
     def activate(self, context: ConnectionContext, info: ConsumerInfo, prefetch_size: int) -> None:
@@ -134,8 +139,9 @@ class DurableTopicSubscription(PrefetchSubscription):
     def add(self, reference: MessageReference) -> None:
         """Take a message that matches: send it, or keep it."""
         if self._audit is not None and self._audit.is_duplicate(reference.message_id):
+            self.store_acknowledgement(self.broker.context, reference)
             return
-        reference.destination.hold(reference)
+        self._backlog.hold(reference)
         if not self._pending and not self.is_full():
             self._send(reference)
         else:
@@ -144,9 +150,14 @@ class DurableTopicSubscription(PrefetchSubscription):
     def window_freed(self) -> None:
         pending = self._pending
         while pending and not self.is_full():
-            reference = pending.take()
+            try:
+                reference = pending.take()
+            except Exception:
+                logger.exception("No more messages for %s can be read now", self)
+                return
             if reference.expiration and reference.is_expired():
                 self._expire(reference)
+                self._forget(reference)
             else:
                 self._send(reference)
 
@@ -157,7 +168,6 @@ class DurableTopicSubscription(PrefetchSubscription):
     def _expire(self, reference: MessageReference) -> None:
         reference.destination.expired(self.context, reference, self)
         self.store_acknowledgement(self.broker.context, reference)
-        self._forget(reference)
 
     def expire_messages(self, limit: int) -> None:
         """Expire what is over among the first `limit` waiting messages, while inactive (T24)."""
@@ -167,6 +177,10 @@ class DurableTopicSubscription(PrefetchSubscription):
         for reference in page:
             if reference.is_expired():
                 self._pending.remove(reference)
+                self._expire(reference)
+                self._forget(reference)
+        for reference in self._backlog.first_outside(limit - len(page)):
+            if reference.is_expired() and self._backlog.take_out(reference):
                 self._expire(reference)
 
     def store_acknowledgement(
@@ -179,6 +193,34 @@ class DurableTopicSubscription(PrefetchSubscription):
         self._forget(reference)
         reference.destination.consumed(self.context, reference)
 
+    def unsettle(self, reference: MessageReference) -> None:
+        if reference.destination not in self._topics:
+            return
+        reference.destination.statistics.dequeues -= 1
+        self._redeliveries[reference.message_id] = self._redelivery(reference) + 1
+        self._come_back(reference)
+
+    def _come_back(self, reference: MessageReference) -> None:
+        self._backlog.hold(reference)
+        self._pending.append_front(reference)
+        self.window_freed()
+
     def _forget(self, reference: MessageReference) -> None:
         self._redeliveries.pop(reference.message_id, None)
-        reference.destination.drop(reference)
+        self._backlog.let_go(reference)
+
+    # prepared transactions from before the start
+    def hide(self, topic: Topic, stored: StoredMessage) -> MessageReference:
+        """Hold a message back that a prepared transaction has acknowledged (T25)."""
+        return self._backlog.hide(topic, stored)
+
+    def forget_hidden(self, reference: MessageReference) -> None:
+        """Be done with a message that `hide` returned."""
+        if reference.destination in self._topics:
+            self.settle(reference)
+
+    def restore(self, reference: MessageReference) -> None:
+        """Have a message back that `hide` returned."""
+        if reference.destination in self._topics:
+            self._backlog.restore(reference)
+            self.window_freed()

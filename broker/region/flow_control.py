@@ -1,6 +1,6 @@
-"""What becomes of a message that comes while memory is full: it waits, or it is refused.
+"""What becomes of a message that comes while memory or a store is full: it waits, or is refused.
 
-Those who wait come in in their order, when memory is freed. (ActiveMQ M2, M5, M7)
+Those who wait come in in their order, when there is room. (ActiveMQ M2, M3, M5, M7)
 """
 
 from __future__ import annotations
@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING
 
 from broker.completion import Completion
 from broker.context import ConnectionContext, ProducerExchange
+from broker.region.disk_usage import DiskUsage
 from broker.region.message import MessageReference
-from broker.region.usage import SystemUsage
+from broker.region.usage import SystemUsage, Usage
 from broker.transaction.local import Transaction, TransactionState
 from pyjms import _clock, _wakeup
 from pyjms.errors import JMSException, ResourceAllocationException
@@ -44,8 +45,10 @@ class FlowControl:
         self._warning_interval = policy.blocked_producer_warning_interval
         self._last_warning: float | None = None
 
-    def park(self, exchange: ProducerExchange, reference: MessageReference) -> Completion:
-        """Let the message wait for room; done when it came in, or never will.
+    def park(
+        self, exchange: ProducerExchange, reference: MessageReference, full: Usage | DiskUsage
+    ) -> Completion:
+        """Let the message wait for room in `full`; done when it came in, or never will.
 
         Raises:
             ResourceAllocationException: the settings say that it shall not wait.
@@ -54,38 +57,46 @@ class FlowControl:
         destination.statistics.blocked_sends += 1
         network = exchange.context.network_connection
         if self._fail_at_once and not network:
-            raise self._no_space(reference)
-        self._warn(reference)
+            raise self._no_space(reference, full)
+        self._warn(reference, full)
         parked = ParkedSend(destination, exchange.context, reference)
-        parked.forget = destination.memory.wait(parked.let_in)
+        parked.wait_for(full)
         exchange.context.parked[parked] = None
         if self._fail_after > 0 and not network:
             parked.timer = _wakeup.spawn(
                 parked.give_up_after,
                 self._fail_after,
-                self._no_space(reference),
+                self._no_space(reference, full),
                 name=f"parked send to {destination}",
             )
         return parked.completion
 
-    def _no_space(self, reference: MessageReference) -> ResourceAllocationException:
+    def _no_space(
+        self, reference: MessageReference, full: Usage | DiskUsage
+    ) -> ResourceAllocationException:
         return ResourceAllocationException(
-            f"Usage Manager Memory Limit reached on {self._destination}. "
-            f"Stopping producer ({reference.message.producer_id}) to prevent flooding it.",
-            hint="consume faster, raise the memory limit, or let senders wait "
-            "(send_fail_if_no_space)",
+            f"{self._what(full)}. "
+            f"Stopping producer ({reference.message.producer_id}) to prevent flooding "
+            f"{self._destination if isinstance(full, DiskUsage) else 'it'}.",
+            hint="consume faster, raise the limit, or let senders wait (send_fail_if_no_space)",
         )
 
-    def _warn(self, reference: MessageReference) -> None:
+    def _what(self, full: Usage | DiskUsage) -> str:
+        if isinstance(full, DiskUsage):
+            return full.trouble(self._destination.policy.store_usage_high_water_mark)
+        return f"Usage Manager Memory Limit reached on {self._destination}"
+
+    def _warn(self, reference: MessageReference, full: Usage | DiskUsage) -> None:
         now = _clock.now()
         last = self._last_warning
         if not self._warning_interval or (last is not None and now - last < self._warning_interval):
             return
         self._last_warning = now
         logger.warning(
-            "Usage Manager Memory Limit reached on %s: producer %s waits for space",
-            self._destination,
+            "%s: producer %s to %s waits for space",
+            self._what(full),
             reference.message.producer_id,
+            self._destination,
         )
 
 
@@ -112,6 +123,14 @@ class ParkedSend:
         self._reference = reference
         self._transaction: Transaction | None = context.transaction
 
+    def wait_for(self, full: Usage | DiskUsage) -> None:
+        """Wait until there is room in `full`."""
+        if isinstance(full, DiskUsage):
+            mark = self._destination.policy.store_usage_high_water_mark
+            self.forget = full.wait(self.let_in, mark)
+        else:
+            self.forget = full.wait(self.let_in)
+
     async def give_up_after(self, seconds: float, error: Exception) -> None:
         """Fail with `error` after `seconds`."""
         await _clock.sleep(seconds)
@@ -132,7 +151,11 @@ class ParkedSend:
             self.timer = None
 
     def let_in(self) -> None:
-        """Come in: there is room."""
+        """Come in: there is room. If there is none elsewhere, wait for that."""
+        full = self._destination.full_usage(self._reference)
+        if full is not None and not self._destination.disposed:
+            self.wait_for(full)
+            return
         self._waits_no_more()
         try:
             stored = self._accept()
@@ -151,7 +174,7 @@ class ParkedSend:
             raise ResourceAllocationException(
                 f"{destination} was removed while a message waited for space"
             )
-        if transaction is not None and transaction.state is TransactionState.FINISHED:
+        if transaction is not None and transaction.state is not TransactionState.IN_USE:
             raise JMSException("Send transaction completed while waiting for space")
         if reference.is_expired():
             destination.expired(context, reference, None)

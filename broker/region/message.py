@@ -23,8 +23,12 @@ from pyjms.wire.openwire.raw import patch_raw
 if TYPE_CHECKING:
     from broker.region.destination import BaseDestination, BrokerDestination
     from broker.region.subscription import Subscription
+    from broker.store.api import Position
 
 __all__ = ["MessageReference"]
+
+_DUPLICATE_ID: Final = "_AMQ_DUPL_ID"
+_DUPLICATE_ID_BYTES: Final = _DUPLICATE_ID.encode()
 
 
 class MessageReference:
@@ -45,6 +49,7 @@ class MessageReference:
         "message_id",
         "owner",
         "persistent",
+        "position",
         "priority",
         "redelivery_counter",
         "reference_count",
@@ -78,6 +83,8 @@ class MessageReference:
         """Acknowledged in a transaction that is still open."""
         self.dropped = False
         """No longer in its destination."""
+        self.position: Position | None = None
+        """Where the store has it, once the store has numbered it."""
         self.reference_count = 0
         self.size = (
             minimum_size
@@ -118,6 +125,15 @@ class MessageReference:
             properties = {} if marshalled is None else dict(decode_map(marshalled))
             self._properties = properties
         return properties
+
+    @property
+    def duplicate_id(self) -> str | None:
+        """The id by which its sender wants repeated messages dropped (`_AMQ_DUPL_ID`)."""
+        marshalled = self.message.marshalled_properties
+        if marshalled is None or _DUPLICATE_ID_BYTES not in marshalled:
+            return None
+        value = self.properties.get(_DUPLICATE_ID)
+        return None if value is None else str(value)
 
     def lookup(self, name: str) -> object:
         """Return a header or a property as selectors see it, None if there is none.

@@ -64,6 +64,10 @@ class PrefetchSubscription(Subscription):
         """Forget the message: it is consumed for good."""
 
     @abstractmethod
+    def unsettle(self, reference: MessageReference) -> None:
+        """Have a settled message again: the store could not forget it. It is redelivered."""
+
+    @abstractmethod
     def settled_after_removal(self) -> None:
         """Return what a gone consumer left behind; no local transaction holds any of it."""
 
@@ -230,26 +234,43 @@ class PrefetchSubscription(Subscription):
     def _complete_one(
         self, context: ConnectionContext, reference: MessageReference
     ) -> Completion | None:
+        try:
+            stored = self.store_acknowledgement(context, reference)
+        except Exception:
+            self.dispatched[reference.message_id] = reference
+            self.dispatched.move_to_end(reference.message_id, last=False)
+            raise
         self.dequeue_count += 1
-        stored = self.store_acknowledgement(context, reference)
         self.settle(reference)
+        if stored is not None:
+            stored.then(lambda done: self._unsettle_if_failed(done, reference))
         if self.prefetch_extension:
             self.prefetch_extension -= 1
         self.window_freed()
         return stored
 
+    def _unsettle_if_failed(self, done: Completion, reference: MessageReference) -> None:
+        if done.error is not None:
+            self.unsettle(reference)
+
     def _complete(
         self, context: ConnectionContext, references: list[MessageReference]
     ) -> Completion | None:
-        stored: list[Completion | None] = []
-        for reference in references:
-            self.undispatch(reference)
-            self.dequeue_count += 1
-            stored.append(self.store_acknowledgement(context, reference))
-            self.settle(reference)
+        stored = [self._complete_in_range(context, reference) for reference in references]
         self._shrink(len(references))
         self.window_freed()
         return all_of(stored)
+
+    def _complete_in_range(
+        self, context: ConnectionContext, reference: MessageReference
+    ) -> Completion | None:
+        stored = self.store_acknowledgement(context, reference)
+        self.undispatch(reference)
+        self.dequeue_count += 1
+        self.settle(reference)
+        if stored is not None:
+            stored.then(lambda done: self._unsettle_if_failed(done, reference))
+        return stored
 
     def _complete_later(
         self, context: ConnectionContext, references: list[MessageReference]

@@ -1,27 +1,31 @@
-"""A queue: what it holds, from a message's arrival to its last acknowledgement.
+"""A queue: what it does with a message from its arrival to its last acknowledgement.
 
-`references` are all messages that it holds, in order of arrival; the dispatcher knows
-which of them wait. A message that a consumer has is locked to it by `owner`.
-(ActiveMQ Queue; Q1-Q4, Q22, Q29-Q33)
+Its contents know where the messages are, in memory or outside; the dispatcher knows which
+of those in memory wait. A message that a consumer has is locked to it by `owner`.
+(ActiveMQ Queue; Q1-Q4, Q22, Q29-Q33; persistence K13, K14, S6)
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from broker.completion import Completion
 from broker.context import ConnectionContext
 from broker.policy.audit import MessageAudit
 from broker.policy.entry import PolicyEntry
+from broker.region.arrival_line import arrival_line
+from broker.region.copies import copied
 from broker.region.destination import BaseDestination
 from broker.region.dispatch import QueueDispatcher
 from broker.region.message import MessageReference
+from broker.region.queue_contents import QueueContents
 from broker.region.queue_subscription import QueueSubscription
 from broker.region.subscription import Subscription
-from broker.store.api import MessageStore
+from broker.store.api import MessageStore, StoredMessage, SubscriptionKey
 from broker.transaction.local import Synchronization
 from pyjms.jms.destination import Destination
-from pyjms.wire.openwire.commands import ActiveMQMessage, MessageId
+from pyjms.wire.openwire.commands import MessageId
 
 if TYPE_CHECKING:
     from broker.region.region_broker import RegionBroker
@@ -39,34 +43,30 @@ class Queue(BaseDestination):
         policy: PolicyEntry,
         store: MessageStore | None,
     ) -> None:
-        """Make an empty queue; `store` None keeps nothing (temporary queues)."""
+        """Make a queue with what `store` has; None keeps nothing (temporary queues)."""
         super().__init__(broker, destination, policy)
         self.store = store
-        self.references: dict[MessageReference, None] = {}
-        self.dispatcher = QueueDispatcher(self, policy)
+        traits = broker.store_traits
+        self._is_paged = store is not None and not traits.is_volatile
+        self.contents = QueueContents(self, store if self._is_paged else None, broker.temp_store)
+        self.references = self.contents.references
+        """The messages in memory."""
+        self._held = self.contents.held
+        self.dispatcher = QueueDispatcher(self, policy, self.contents.cursor)
         self._audit = (
             MessageAudit(policy.max_queue_audit_depth, policy.max_producers_to_audit)
             if policy.enable_audit
             else None
         )
         self._browsers: dict[Subscription, None] = {}
+        self._is_concurrent = traits.concurrent_store_and_dispatch_queues
+        self._line, self._wait_in_line = arrival_line(self._enqueue, self._refused)
+        self._marks_redelivered = policy.persist_jms_redelivered and store is not None
+        self.needs_disk = self._is_paged
 
     @property
     def consumers(self) -> list[Subscription]:
         return [*self.dispatcher.ring.candidates, *self._browsers]
-
-    def recover(self) -> None:
-        """Take in what the store has from before."""
-        if self.store is not None:
-            self.store.recover(self._recovered)
-
-    def _recovered(self, message: ActiveMQMessage) -> bool:
-        reference = MessageReference(message, self, self._minimum_size)
-        self.memory.increase(reference.size)
-        self.statistics.messages += 1
-        self.references[reference] = None
-        self.dispatcher.arrived(reference)
-        return True
 
     # in
     def accept(self, context: ConnectionContext, reference: MessageReference) -> Completion | None:
@@ -75,14 +75,46 @@ class Queue(BaseDestination):
             return None
         self.memory.increase(reference.size)
         stored = None
-        if reference.persistent and self.store is not None:
-            stored = self.store.add_message(context, reference)
-        transaction = context.transaction
-        if transaction is None:
+        store = self.store if reference.persistent else None
+        if store is not None:
+            try:
+                stored = store.add_message(context, reference)
+            except Exception:
+                self._give_up(reference)
+                raise
+        if context.transaction is not None:
+            context.transaction.add(_Send(self, reference))
+            return stored
+        if store is not None and reference.position is None:
+            self._repeated(reference)
+        elif stored is None and not self._line:
+            self._enqueue(reference)
+        elif stored is not None and self._is_concurrent:
+            stored.then(lambda done: self._take_out_unstored(reference, done))
             self._enqueue(reference)
         else:
-            transaction.add(_Send(self, reference))
-        return stored
+            self._wait_in_line(reference, stored)
+        return stored if reference.message.response_required else None
+
+    def _take_out_unstored(self, reference: MessageReference, done: Completion) -> None:
+        """Forget a message that could not be stored, if nobody has it yet."""
+        if done.error is None:
+            return
+        self.not_stored(reference, done.error)
+        self.forget_duplicate(reference)
+        held = None if reference.dropped else self.contents.in_memory(reference)
+        if held is not None and held.owner is None:
+            self.dispatcher.forget(held)
+            self.drop(held)
+
+    def _repeated(self, reference: MessageReference) -> None:
+        self.repeated(reference)
+        self.memory.decrease(reference.size)
+
+    def publish(self, reference: MessageReference) -> None:
+        """Let in a message whose transaction is done; its size counts from now on."""
+        self.memory.increase(reference.size)
+        self._enqueue(reference)
 
     def _enqueue(self, reference: MessageReference) -> None:
         if self.disposed:
@@ -91,12 +123,21 @@ class Queue(BaseDestination):
         statistics = self.statistics
         statistics.enqueues += 1
         statistics.messages += 1
-        self.references[reference] = None
+        if self._is_paged and reference.position is not None:
+            self.contents.shown(reference)
+        if self._held is None:
+            self.references[reference] = None
+        else:
+            self.contents.hold(reference)
         self.dispatcher.arrived(reference)
         if self.watchers:
             self.changed()
 
-    def _rolled_back(self, reference: MessageReference) -> None:
+    def _refused(self, reference: MessageReference, error: Exception) -> None:
+        self.not_stored(reference, error)
+        self._give_up(reference)
+
+    def _give_up(self, reference: MessageReference) -> None:
         self.memory.decrease(reference.size)
         self.forget_duplicate(reference)
 
@@ -105,12 +146,40 @@ class Queue(BaseDestination):
         if self._audit is not None:
             self._audit.rollback(reference.message_id)
 
+    # prepared transactions from before the start
+    def hide(self, stored: StoredMessage, key: SubscriptionKey | None) -> MessageReference:
+        reference = self.reference_to(stored.message, stored.position)
+        self.contents.take_out(reference)
+        self.memory.increase(reference.size)
+        self.contents.hold(reference)
+        reference.acked = True
+        return reference
+
+    def forget_hidden(self, reference: MessageReference, key: SubscriptionKey | None) -> None:
+        self.drop(reference)
+
+    def restore(self, reference: MessageReference, key: SubscriptionKey | None) -> None:
+        reference.acked = False
+        if not reference.dropped:
+            self.contents.shown(reference)
+            self.dispatcher.arrived(reference)
+
     # out
     def count_dispatch(self, reference: MessageReference, owner: Subscription) -> None:
         """Note that `owner` gets the message."""
         reference.owner = owner
         self.statistics.dispatched += 1
         self.statistics.inflight += 1
+        if self._marks_redelivered and not reference.message.redelivery_counter:
+            self._mark_redelivered(reference)
+
+    def _mark_redelivered(self, reference: MessageReference) -> None:
+        """Have the store say that the message may have been seen before (persistJMSRedelivered)."""
+        if self.store is None or reference.position is None:
+            return
+        marked = copied(reference.message)
+        marked.redelivery_counter = 1
+        self.store.update_message(self.reference_to(marked, reference.position))
 
     def store_removal(
         self, context: ConnectionContext, reference: MessageReference
@@ -131,8 +200,25 @@ class Queue(BaseDestination):
             statistics.inflight -= 1
         statistics.dequeues += 1
         statistics.messages -= 1
-        del self.references[reference]
+        if self._held is None:
+            del self.references[reference]
+        else:
+            self.contents.let_go(reference)
         self.memory.decrease(reference.size)
+        if self.watchers:
+            self.changed()
+
+    def put_back(self, reference: MessageReference) -> None:
+        """Have a consumed message again, redelivered: the store could not forget it."""
+        if self.disposed or not reference.dropped:
+            return
+        reference.dropped = False
+        reference.redelivery_counter += 1
+        self.statistics.dequeues -= 1
+        self.statistics.messages += 1
+        self.memory.increase(reference.size)
+        self.contents.hold(reference)
+        self.dispatcher.returned([reference], at_head=False)
         if self.watchers:
             self.changed()
 
@@ -187,33 +273,60 @@ class Queue(BaseDestination):
             subscription.destination_removed(self)
 
     # looking and removing
-    def browse(self) -> list[MessageReference]:
-        return [reference for reference in self.references if not reference.acked]
+    def messages(self) -> Iterator[MessageReference]:
+        return (reference for reference in self.contents if not reference.acked)
 
     def get_message(self, message_id: MessageId) -> MessageReference | None:
         """Return the message with that id, None if it is not here."""
-        return next((r for r in self.references if r.message_id == message_id), None)
+        return self.contents.find(message_id)
 
     def remove_message(self, context: ConnectionContext, reference: MessageReference) -> bool:
         """Take out a message that no consumer has; return whether it was."""
-        if reference.dropped or reference.owner is not None:
+        held = self.contents.in_memory(reference)
+        if held is None:
+            return self._remove_outside(context, reference)
+        if held.owner is not None or held.acked:
             return False
-        self.dispatcher.forget(reference)
+        self.dispatcher.forget(held)
+        self.store_removal(context, held)
+        self.drop(held)
+        return True
+
+    def _remove_outside(self, context: ConnectionContext, reference: MessageReference) -> bool:
+        if reference.dropped or not self.contents.is_outside(reference):
+            return False
         self.store_removal(context, reference)
-        self.drop(reference)
+        return self.contents.take_out(reference) and self._removed(reference)
+
+    def _removed(self, reference: MessageReference) -> bool:
+        reference.dropped = True
+        self.statistics.dequeues += 1
+        self.statistics.messages -= 1
+        if self.watchers:
+            self.changed()
         return True
 
     def purge(self, context: ConnectionContext) -> int:
         """Remove all messages that no consumer has; return how many they were."""
-        return sum(self.remove_message(context, reference) for reference in tuple(self.references))
+        removed = sum(self.remove_message(context, r) for r in tuple(self.references))
+        page = self.policy.max_page_size
+        while gone := sum(
+            self._remove_outside(context, r) for r in self.contents.first_stored(page)
+        ):
+            removed += gone
+        while spooled := self.contents.take_spooled(page):
+            removed += sum(map(self._removed, spooled))
+        return removed
 
     def expire(self, reference: MessageReference) -> None:
         """Expire a message that no consumer has and that waits nowhere (any more)."""
-        context = self.broker.context
-        self.expired(context, reference, None)
-        self.forget_duplicate(reference)
-        self.store_removal(context, reference)
+        self._count_expired(reference)
+        self.store_removal(self.broker.context, reference)
         self.drop(reference)
+
+    def _count_expired(self, reference: MessageReference) -> None:
+        self.expired(self.broker.context, reference, None)
+        self.forget_duplicate(reference)
 
     def expire_messages(self) -> None:
         """Expire what is over among the first `max_expire_page_size` messages (Q32)."""
@@ -222,9 +335,17 @@ class Queue(BaseDestination):
         page = self.policy.max_expire_page_size
         seen = [reference for reference, _ in zip(self.references, range(page), strict=False)]
         for reference in seen:
-            if reference.owner is None and not reference.dropped and reference.is_expired():
+            if (
+                reference.owner is None
+                and not reference.dropped
+                and not reference.acked
+                and reference.is_expired()
+            ):
                 self.dispatcher.forget(reference)
                 self.expire(reference)
+        for reference in self.contents.first_outside(page - len(seen)):
+            if reference.is_expired() and self._remove_outside(self.broker.context, reference):
+                self._count_expired(reference)
         self.dispatcher.iterate()
 
     def pause(self) -> None:
@@ -243,6 +364,8 @@ class Queue(BaseDestination):
         self.dispatcher.stop()
         for reference in tuple(self.references):
             self.drop(reference)
+        self.statistics.messages -= self.contents.outside_count
+        self.contents.cursor.clear()
         if self.store is not None:
             self.store.remove_all_messages(context)
         self.memory.close()
@@ -256,7 +379,11 @@ class _Send(Synchronization):
         self._reference = reference
 
     def after_commit(self) -> None:
-        self._queue._enqueue(self._reference)
+        reference = self._reference
+        if reference.position is None and reference.persistent and self._queue.store is not None:
+            self._queue._repeated(reference)
+        else:
+            self._queue._enqueue(reference)
 
     def after_rollback(self) -> None:
-        self._queue._rolled_back(self._reference)
+        self._queue._give_up(self._reference)

@@ -82,3 +82,6 @@ class QueueSubscription(PrefetchSubscription):
         destination = reference.destination
         destination.drop(reference)
         destination.consumed(self.context, reference)
+
+    def unsettle(self, reference: MessageReference) -> None:
+        reference.destination.put_back(reference)

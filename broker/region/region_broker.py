@@ -14,24 +14,23 @@ from broker.completion import Completion
 from broker.context import ConnectionContext, ConsumerExchange, ProducerExchange
 from broker.filter import Broker
 from broker.policy.map import PolicyMap
-from broker.policy.wildcard import matches
+from broker.region.clients import ClientIds
 from broker.region.dead_letters import send_to_dead_letter_queue
-from broker.region.destination import ADVISORY_PREFIX, BaseDestination, BrokerDestination
+from broker.region.destination import BrokerDestination
 from broker.region.expiry import ExpiryScanner
+from broker.region.factory import make_destination
 from broker.region.flow_control import abort_parked
 from broker.region.message import MessageReference
-from broker.region.queue import Queue
 from broker.region.registry import DestinationRegistry
+from broker.region.store_traits import StoreTraits
 from broker.region.subscription import LAST_DELIVERED_UNKNOWN, Subscription
 from broker.region.subscriptions import Subscriptions
-from broker.region.topic import Topic
 from broker.region.usage import SystemUsage
 from broker.store.api import PersistenceAdapter
+from broker.store.temp import TempStore
 from pyjms import _clock
 from pyjms.errors import (
     DestinationDoesNotExistException,
-    IllegalStateException,
-    InvalidClientIDException,
     InvalidDestinationException,
     JMSException,
 )
@@ -69,12 +68,20 @@ class RegionBroker(Broker):
         broker_name: str = "localhost",
         *,
         system_usage: SystemUsage | None = None,
+        temp_store: TempStore | None = None,
         allow_temp_auto_creation_on_send: bool = False,
     ) -> None:
+        """Make it over a store; non-persistent messages go to `temp_store` when memory is short.
+
+        What either says of its state is heard, and whoever was told of it before is told still.
+        """
         self.store = store
+        self.store_traits = StoreTraits.of(store)
+        self.temp_store = temp_store
         self.policy_map = policy_map or PolicyMap()
         self.broker_name = broker_name
         self.system_usage = system_usage or SystemUsage()
+        self.system_usage.watch(store, temp_store)
         self.allow_temp_auto_creation_on_send = allow_temp_auto_creation_on_send
         self.root: Broker = self
         """The outer end of the chain; whoever builds the chain sets it."""
@@ -86,16 +93,20 @@ class RegionBroker(Broker):
         self.context.producer_flow_control = False
         self._registry = DestinationRegistry()
         self._subscriptions = Subscriptions(self)
-        self._clients: dict[str, ConnectionContext] = {}
+        self._clients = ClientIds(broker_name)
         self._expiry = ExpiryScanner()
         self._sequence = 0
 
     # life
     async def start(self) -> None:
-        """Make the store's destinations again and start looking for expired messages."""
+        """Have the store's destinations and durable subscriptions again (T23), and begin."""
         self._sequence = self.store.last_broker_sequence_id
         for destination in self.store.destinations():
             self.root.add_destination(self.context, destination)
+        for destination in self._registry.all():
+            if destination.is_topic and not destination.is_temporary:
+                for stored in self.store.topic_message_store(destination).subscriptions():
+                    self._subscriptions.recover(stored)
         self._expiry.start()
 
     async def stop(self) -> None:
@@ -104,31 +115,23 @@ class RegionBroker(Broker):
         for destination in self._registry.all().values():
             destination.stop()
         self._subscriptions.close()
+        await self.system_usage.close()
 
     # connections, sessions, producers
     def add_connection(self, context: ConnectionContext, info: ConnectionInfo) -> None:
         """Note the client's id.
 
         Raises:
-            InvalidClientIDException: it has none, or another connection has it (C1).
+            InvalidClientIDException: it has none, or another connection has it and this one
+                may not take it away (C1).
         """
-        client_id = info.client_id
-        if client_id is None:
-            raise InvalidClientIDException("No clientID specified for connection request")
-        other = self._clients.get(client_id)
-        if other is not None and other is not context:
-            address = other.connection.remote_address if other.connection else "the broker"
-            raise InvalidClientIDException(
-                f"Broker: {self.broker_name} - Client: {client_id} already connected from {address}"
-            )
-        self._clients[client_id] = context
+        self._clients.claim(info.client_id, context)
 
     def remove_connection(
         self, context: ConnectionContext, info: ConnectionInfo, error: Exception | None
     ) -> None:
         abort_parked(context)
-        if info.client_id is not None and self._clients.get(info.client_id) is context:
-            del self._clients[info.client_id]
+        self._clients.release(info.client_id, context)
 
     def add_session(self, context: ConnectionContext, info: SessionInfo) -> None:
         """Nothing to do: sessions are the connector's."""
@@ -192,39 +195,11 @@ class RegionBroker(Broker):
         return self._create(context, destination)
 
     def _create(self, context: ConnectionContext, destination: Destination) -> BrokerDestination:
-        policy = self.policy_map.entry_for(destination)
-        is_advisory = destination.physical_name.startswith(ADVISORY_PREFIX)
-        target = policy.target
-        if policy.max_destinations >= 0 and not is_advisory:
-            existing = sum(target is None or matches(target, d) for d in self._registry.all())
-            if existing >= policy.max_destinations:
-                raise IllegalStateException(
-                    "The maxmimum number of destinations allowed "
-                    f"({policy.max_destinations}) for the policy "
-                    f"{target or destination} has already been reached."
-                )
-        made: BaseDestination
-        lasting = not destination.is_temporary and not is_advisory
-        if destination.is_queue:
-            made = Queue(
-                self,
-                destination,
-                policy,
-                self.store.queue_message_store(destination) if lasting else None,
-            )
-        else:
-            made = Topic(
-                self,
-                destination,
-                policy,
-                self.store.topic_message_store(destination) if lasting else None,
-            )
+        made = make_destination(self, destination)
         entrance: BrokerDestination = made
         if self.destination_interceptor is not None:
             entrance = self.destination_interceptor(made)
         self._registry.add(made, entrance)
-        if isinstance(made, Queue):
-            made.recover()
         self._expiry.add(made)
         for subscription in self._subscriptions.wanting(destination):
             entrance.add_subscription(context, subscription)
@@ -280,8 +255,10 @@ class RegionBroker(Broker):
     ) -> None:
         self._subscriptions.remove(context, info, last_delivered_sequence_id)
 
-    def remove_subscription(self, context: ConnectionContext, info: RemoveSubscriptionInfo) -> None:
-        self._subscriptions.unsubscribe(context, info)
+    def remove_subscription(
+        self, context: ConnectionContext, info: RemoveSubscriptionInfo
+    ) -> Completion | None:
+        return self._subscriptions.unsubscribe(context, info)
 
     # messages
     def send(self, exchange: ProducerExchange, message: ActiveMQMessage) -> Completion | None:

@@ -63,6 +63,8 @@ class Subscription(ABC):
         self.wanted: Destination = info.destination
         self.prefetch_size = prefetch_size
         self.destinations: list[BrokerDestination] = []
+        self.saved: Completion | None = None
+        """Done when the stores have the subscription, or have forgotten it. None: at once."""
         self.enqueue_count = 0
         self.dequeue_count = 0
         self.dispatched_count = 0

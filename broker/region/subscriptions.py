@@ -8,7 +8,9 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
+from broker.completion import Completion
 from broker.context import ConnectionContext
+from broker.policy.entry import PolicyEntry
 from broker.region.browser import QueueBrowserSubscription
 from broker.region.destination import ADVISORY_PREFIX
 from broker.region.durable_subscription import DurableTopicSubscription
@@ -20,7 +22,7 @@ from broker.region.subscription import (
     Subscription,
 )
 from broker.region.topic_subscription import TopicSubscription
-from broker.store.api import SubscriptionKey
+from broker.store.api import StoredSubscription, SubscriptionKey
 from pyjms.errors import InvalidDestinationException, JMSException
 from pyjms.jms.destination import Destination
 from pyjms.wire.openwire.commands import ConsumerId, ConsumerInfo, RemoveSubscriptionInfo
@@ -148,16 +150,40 @@ class Subscriptions:
             self._forget_durable(context, subscription)
             subscription = None
         if subscription is None:
-            subscription = DurableTopicSubscription(
-                self._broker, context, info, policy, prefetch, key
-            )
-            self._durables[key] = subscription
-            self._index.add(subscription)
-            for entrance in self._broker.destinations_matching(destination):
-                entrance.add_subscription(context, subscription)
+            subscription = self._make_durable(context, info, policy, prefetch, key)
         subscription.activate(context, info, prefetch)
         self._by_consumer[info.consumer_id] = subscription
         return subscription
+
+    def _make_durable(
+        self,
+        context: ConnectionContext,
+        info: ConsumerInfo,
+        policy: PolicyEntry,
+        prefetch: int,
+        key: SubscriptionKey,
+    ) -> DurableTopicSubscription:
+        subscription = DurableTopicSubscription(self._broker, context, info, policy, prefetch, key)
+        self._durables[key] = subscription
+        self._index.add(subscription)
+        for entrance in self._broker.destinations_matching(subscription.wanted):
+            entrance.add_subscription(context, subscription)
+        return subscription
+
+    def recover(self, stored: StoredSubscription) -> None:
+        """Have a durable subscription again that a store knows, without a consumer (T23)."""
+        if stored.key in self._durables:
+            return  # to a pattern: another topic's store knows it, too
+        info = ConsumerInfo(
+            destination=stored.destination,
+            selector=stored.selector,
+            no_local=stored.no_local,
+            client_id=stored.key.client_id,
+            subscription_name=stored.key.subscription_name,
+        )
+        policy = self._broker.policy_map.entry_for(stored.destination)
+        prefetch = policy.durable_prefetch_for(info.prefetch_size)
+        self._make_durable(self._broker.context, info, policy, prefetch, stored.key)
 
     def _key(
         self, context: ConnectionContext, client_id: str | None, name: str | None
@@ -177,8 +203,12 @@ class Subscriptions:
         self._index.remove(subscription)
         self._detach(context, subscription, LAST_DELIVERED_UNKNOWN)
 
-    def unsubscribe(self, context: ConnectionContext, info: RemoveSubscriptionInfo) -> None:
+    def unsubscribe(
+        self, context: ConnectionContext, info: RemoveSubscriptionInfo
+    ) -> Completion | None:
         """End a durable subscription and drop what it has not delivered.
+
+        The answer is done when the stores have forgotten it.
 
         Raises:
             InvalidDestinationException: there is none of that name.
@@ -194,6 +224,7 @@ class Subscriptions:
         if subscription.is_active:
             raise JMSException("Durable consumer is in use")
         self._forget_durable(context, subscription)
+        return subscription.saved
 
     def durable_subscriptions(self) -> list[DurableTopicSubscription]:
         """Return all durable subscriptions, active or not."""

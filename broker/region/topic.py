@@ -5,18 +5,19 @@ Memory counts a message while any subscription holds it. (ActiveMQ Topic; T1-T6,
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Final
 
-from broker.completion import Completion
+from broker.completion import Completion, all_of
 from broker.context import ConnectionContext
 from broker.policy.entry import PolicyEntry
+from broker.region.arrival_line import arrival_line
 from broker.region.destination import BaseDestination
 from broker.region.durable_subscription import DurableTopicSubscription
 from broker.region.message import MessageReference
 from broker.region.subscription import Subscription
 from broker.region.topic_subscription import TopicSubscription
-from broker.store.api import SubscriptionKey, TopicMessageStore
+from broker.store.api import StoredMessage, SubscriptionKey, TopicMessageStore
 from broker.transaction.local import Synchronization
 from pyjms.jms.destination import Destination
 
@@ -45,6 +46,9 @@ class Topic(BaseDestination):
         """
         super().__init__(broker, destination, policy)
         self.store = store
+        traits = broker.store_traits
+        self._is_concurrent = traits.concurrent_store_and_dispatch_topics
+        self._line, self._wait_in_line = arrival_line(self._publish_held, self._refused)
         self._subscribers: _Subscribers = []
         self._durables = 0
         if policy.dispatch_policy not in _DISPATCH_POLICIES:
@@ -61,18 +65,44 @@ class Topic(BaseDestination):
     # in
     def accept(self, context: ConnectionContext, reference: MessageReference) -> Completion | None:
         stored = None
-        if self._durables and reference.persistent and self.store is not None:
-            stored = self.store.add_message(context, reference)
+        store = self.store if self._durables and reference.persistent else None
+        if store is not None:
+            stored = store.add_message(context, reference)
         transaction = context.transaction
-        if transaction is None:
-            self._publish(reference)
-        else:
+        if transaction is not None:
             self.hold(reference)  # what a transaction keeps is memory, too
-            transaction.add(_Send(self, reference))
-        return stored
+            transaction.add(_Send(self, reference, is_stored=store is not None))
+            return stored
+        if store is not None and reference.position is None:
+            self.repeated(reference)
+        elif self._line or (stored is not None and not self._is_concurrent):
+            self.hold(reference)
+            self._wait_in_line(reference, stored)
+        else:
+            if stored is not None:
+                stored.then(lambda done: self._tell_if_failed(reference, done))
+            self._publish(reference)
+        return stored if reference.message.response_required else None
+
+    def _tell_if_failed(self, reference: MessageReference, done: Completion) -> None:
+        if done.error is not None:
+            self.not_stored(reference, done.error)
+
+    def _refused(self, reference: MessageReference, error: Exception) -> None:
+        self.not_stored(reference, error)
+        self.drop(reference)
+
+    def _publish_held(self, reference: MessageReference) -> None:
+        self._publish(reference)
+        self.drop(reference)
+
+    def publish(self, reference: MessageReference) -> None:
+        self._publish(reference)
 
     def _publish(self, reference: MessageReference) -> None:
         self.statistics.enqueues += 1
+        if reference.position is not None and self.store is not None:
+            self.store.shown(reference)
         subscribers = self._subscribers
         if not subscribers:
             return
@@ -105,7 +135,34 @@ class Topic(BaseDestination):
     ) -> Completion | None:
         if self.store is None or not reference.persistent:
             return None
-        return self.store.acknowledge(context, key, reference.message_id)
+        return self.store.acknowledge(context, key, reference)
+
+    # prepared transactions from before the start
+    def hide(self, stored: StoredMessage, key: SubscriptionKey | None) -> MessageReference:
+        subscription = self._durable(key)
+        if subscription is None:
+            return self.reference_to(stored.message, stored.position)
+        return subscription.hide(self, stored)
+
+    def forget_hidden(self, reference: MessageReference, key: SubscriptionKey | None) -> None:
+        subscription = self._durable(key)
+        if subscription is not None:
+            subscription.forget_hidden(reference)
+
+    def restore(self, reference: MessageReference, key: SubscriptionKey | None) -> None:
+        subscription = self._durable(key)
+        if subscription is not None:
+            subscription.restore(reference)
+
+    def _durable(self, key: SubscriptionKey | None) -> DurableTopicSubscription | None:
+        return next(
+            (
+                subscriber
+                for subscriber in self._subscribers
+                if isinstance(subscriber, DurableTopicSubscription) and subscriber.key == key
+            ),
+            None,
+        )
 
     # subscribers
     def add_subscription(self, context: ConnectionContext, subscription: Subscription) -> None:
@@ -116,10 +173,12 @@ class Topic(BaseDestination):
         if self.policy.dispatch_policy == "priority":
             self._subscribers.sort(key=lambda subscriber: -subscriber.info.priority)
         if isinstance(subscription, DurableTopicSubscription):
-            self._durables += 1
+            self._count_durable(1)
+            store = self.store
+            if store is not None and store.lookup_subscription(subscription.key) is None:
+                saved = store.add_subscription(subscription.stored, retroactive=False)
+                subscription.saved = all_of([subscription.saved, saved])
             subscription.joined(self)
-            if self.store is not None:
-                self.store.add_subscription(subscription.stored, retroactive=False)
         else:
             subscription.destinations.append(self)
 
@@ -137,16 +196,23 @@ class Topic(BaseDestination):
         self.statistics.consumers -= 1
         self._subscribers.remove(subscription)
         if isinstance(subscription, DurableTopicSubscription):
-            self._durables -= 1
+            self._count_durable(-1)
             subscription.left(self)
             if self.store is not None:
-                self.store.delete_subscription(subscription.key)
+                forgotten = self.store.delete_subscription(subscription.key)
+                subscription.saved = all_of([subscription.saved, forgotten])
         else:
             subscription.destination_removed(self)
 
-    def browse(self) -> list[MessageReference]:
-        """Return nothing: a topic keeps nothing itself."""
-        return []
+    def _count_durable(self, change: int) -> None:
+        """Count durable subscriptions: with one, messages need room in the stores (M3, T6)."""
+        self._durables += change
+        is_kept = self.store is not None and not self.broker.store_traits.is_volatile
+        self.needs_disk = is_kept and self._durables > 0
+
+    def messages(self) -> Iterator[MessageReference]:
+        """Go through nothing: a topic keeps nothing itself."""
+        return iter(())
 
     def expire_messages(self) -> None:
         for subscriber in tuple(self._subscribers):
@@ -161,15 +227,19 @@ class Topic(BaseDestination):
 
 
 class _Send(Synchronization):
-    __slots__ = ("_reference", "_topic")
+    __slots__ = ("_is_stored", "_reference", "_topic")
 
-    def __init__(self, topic: Topic, reference: MessageReference) -> None:
+    def __init__(self, topic: Topic, reference: MessageReference, *, is_stored: bool) -> None:
         self._topic = topic
         self._reference = reference
+        self._is_stored = is_stored
 
     def after_commit(self) -> None:
-        self._topic._publish(self._reference)
-        self._topic.drop(self._reference)
+        if self._is_stored and self._reference.position is None:
+            self._topic.repeated(self._reference)
+            self._topic.drop(self._reference)
+        else:
+            self._topic._publish_held(self._reference)
 
     def after_rollback(self) -> None:
         self._topic.drop(self._reference)

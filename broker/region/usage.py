@@ -8,11 +8,23 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from typing import Final
 
-__all__ = ["MAIN_MEMORY_LIMIT", "SystemUsage", "Usage"]
+from broker.region.disk_usage import DiskUsage
+from broker.store.api import PersistenceAdapter, StoreState
+from broker.store.temp import TempStore
 
-MAIN_MEMORY_LIMIT = 1024 * 1024 * 1024
+__all__ = ["MAIN_MEMORY_LIMIT", "STORE_LIMIT", "TEMP_LIMIT", "SystemUsage", "Usage"]
+
+MAIN_MEMORY_LIMIT: Final = 1024 * 1024 * 1024
 """ActiveMQ's memory limit of an embedded broker: 1 GiB."""
+STORE_LIMIT: Final = 100 * 1024 * 1024 * 1024
+"""ActiveMQ's limit of what the store takes: 100 GiB."""
+TEMP_LIMIT: Final = 50 * 1024 * 1024 * 1024
+"""ActiveMQ's limit of what the temp store takes: 50 GiB."""
+
+
+_OnState = Callable[[StoreState, Exception | None], None]
 
 
 class Usage:
@@ -34,6 +46,15 @@ class Usage:
         usage: Usage | None = self
         while usage is not None:
             if usage.limit and usage.used >= usage.limit:
+                return True
+            usage = usage.parent
+        return False
+
+    def is_above(self, percent: int) -> bool:
+        """Whether this usage, or one above it, has reached `percent` of its limit."""
+        usage: Usage | None = self
+        while usage is not None:
+            if usage.limit and usage.used * 100 >= usage.limit * percent:
                 return True
             usage = usage.parent
         return False
@@ -104,7 +125,7 @@ class Usage:
 
 
 class SystemUsage:
-    """The broker's limits and what happens at them.
+    """The broker's limits and what happens at them. Limits in bytes, 0: none.
 
     Source: ActiveMQ SystemUsage. `send_fail_if_no_space_after_timeout` in seconds, 0: off.
     """
@@ -114,7 +135,35 @@ class SystemUsage:
         memory_limit: int = MAIN_MEMORY_LIMIT,
         send_fail_if_no_space: bool = False,
         send_fail_if_no_space_after_timeout: float = 0,
+        *,
+        store_limit: int = STORE_LIMIT,
+        temp_limit: int = TEMP_LIMIT,
     ) -> None:
         self.memory = Usage("Main:memory", memory_limit)
+        self.store = DiskUsage("Persistent store", store_limit)
+        self.temp = DiskUsage("Temp Store", temp_limit)
         self.send_fail_if_no_space = send_fail_if_no_space
         self.send_fail_if_no_space_after_timeout = send_fail_if_no_space_after_timeout
+
+    def watch(self, store: PersistenceAdapter, temp_store: TempStore | None) -> None:
+        """Measure these two from now on, and hear of their states."""
+        self.store.store = store
+        store.on_state = _told_too(store.on_state, self.store)
+        if temp_store is not None:
+            self.temp.store = temp_store
+            temp_store.on_state = _told_too(temp_store.on_state, self.temp)
+            temp_store.on_space = self.temp.changed
+
+    async def close(self) -> None:
+        """Stop what looks at the stores."""
+        await self.store.close()
+        await self.temp.close()
+
+
+def _told_too(other: _OnState | None, usage: DiskUsage) -> _OnState:
+    def on_state(state: StoreState, error: Exception | None) -> None:
+        if other is not None:
+            other(state, error)
+        usage.changed()
+
+    return on_state

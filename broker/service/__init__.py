@@ -7,8 +7,11 @@ from __future__ import annotations
 
 from broker.connector import vm_registry
 from broker.service.embedded import create_for_vm
-from broker.service.service import BrokerPlugin, BrokerService
+from broker.service.io_errors import IOExceptionHandler
+from broker.service.links import BrokerPlugin
+from broker.service.persistence import PersistenceFactory
+from broker.service.service import BrokerService
 
-__all__ = ["BrokerPlugin", "BrokerService"]
+__all__ = ["BrokerPlugin", "BrokerService", "IOExceptionHandler", "PersistenceFactory"]
 
 vm_registry.set_factory(create_for_vm)

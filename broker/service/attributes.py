@@ -31,6 +31,8 @@ def _milliseconds(text: str) -> float:
 ATTRIBUTES: dict[str, tuple[str, Callable[[str], object]]] = {
     "brokerName": ("broker_name", str),
     "persistent": ("persistent", _boolean),
+    "dataDirectory": ("data_directory", str),
+    "deleteAllMessagesOnStartup": ("delete_all_messages_on_startup", _boolean),
     "advisorySupport": ("advisory_support", _boolean),
     "anonymousProducerAdvisorySupport": ("anonymous_producer_advisory_support", _boolean),
     "useVirtualTopics": ("use_virtual_topics", _boolean),
@@ -41,6 +43,8 @@ ATTRIBUTES: dict[str, tuple[str, Callable[[str], object]]] = {
     "rollbackOnlyOnAsyncException": ("rollback_only_on_async_exception", _boolean),
     "restartAllowed": ("restart_allowed", _boolean),
     "systemUsage.memoryUsage.limit": ("memory_limit", int),
+    "systemUsage.storeUsage.limit": ("store_limit", int),
+    "systemUsage.tempUsage.limit": ("temp_limit", int),
     "systemUsage.sendFailIfNoSpace": ("send_fail_if_no_space", _boolean),
     "systemUsage.sendFailIfNoSpaceAfterTimeout": (
         "send_fail_if_no_space_after_timeout",

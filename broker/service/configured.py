@@ -17,6 +17,9 @@ class ConnectorConfiguration(Protocol):
     @property
     def uri(self) -> str: ...
 
+    @property
+    def allow_link_stealing(self) -> bool: ...
+
 
 class ServiceConfiguration(Protocol):
     """A whole broker as broker.yaml has it."""

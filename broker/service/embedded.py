@@ -21,7 +21,7 @@ async def create_for_vm(
     `options` are the URL's `broker.<attribute>`; they win over the URI's.
 
     Raises:
-        ConfigurationException: an option or the URI is wrong, or it asks for persistence.
+        ConfigurationException: an option or the URI is wrong.
         JMSException: the broker cannot start.
 
     """

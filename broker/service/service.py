@@ -8,17 +8,13 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 import anyio
 
-from broker.advisory.filter import AdvisoryBroker
-from broker.advisory.messages import AdvisoryProducer
-from broker.chain.composite import CompositeDestinationBroker
-from broker.chain.stop_guard import StopGuard
-from broker.chain.user_id import UserIDBroker
 from broker.connector import vm_registry
 from broker.connector.base import ConnectionRegistry, TransportConnector
 from broker.connector.registry import create_connector
@@ -26,27 +22,30 @@ from broker.context import ConnectionContext
 from broker.filter import Broker
 from broker.policy.map import PolicyMap
 from broker.region.region_broker import RegionBroker
-from broker.region.usage import MAIN_MEMORY_LIMIT, SystemUsage
+from broker.region.usage import MAIN_MEMORY_LIMIT, STORE_LIMIT, TEMP_LIMIT, SystemUsage
 from broker.service.configured import ServiceConfiguration
+from broker.service.io_errors import IOExceptionHandler
+from broker.service.links import BrokerPlugin, chain_around, virtual_destinations_of
+from broker.service.persistence import (
+    DEFAULT_DATA_DIRECTORY,
+    KahaDBPersistenceFactory,
+    PersistenceFactory,
+)
+from broker.service.store_keeper import StoreKeeper
 from broker.service.uri import read_broker_uri
-from broker.store.memory import MemoryPersistenceAdapter
-from broker.transaction.filter import TransactionBroker
+from broker.store.api import PersistenceAdapter
 from broker.virtual.interceptor import VirtualDestination, VirtualDestinationInterceptor
-from broker.virtual.mirrored import MirroredQueue
-from broker.virtual.topic import VirtualTopic
 from pyjms import _clock
 from pyjms._ids import IdGenerator
-from pyjms.errors import ConfigurationException, IllegalStateException
+from pyjms._wakeup import spawn
+from pyjms.errors import IllegalStateException
 from pyjms.jms.destination import Destination
 from pyjms.transport.uri import TransportURI
-from pyjms.wire.openwire.commands import BrokerId
+from pyjms.wire.openwire.commands import BrokerId, ProducerId
 
 __all__ = ["BrokerPlugin", "BrokerService"]
 
 logger = logging.getLogger(__name__)
-
-BrokerPlugin = Callable[[Broker], Broker]
-"""Puts a filter around the rest of the chain; the last one listed is the outermost (B1)."""
 
 _NO_NAME_CHARACTER = re.compile(r"[^a-zA-Z0-9._:-]")
 
@@ -56,7 +55,14 @@ class BrokerService:
 
     Args:
         broker_name: unique in the process; characters outside `[a-zA-Z0-9._:-]` become `_`.
-        persistent: whether messages outlive the process. Refused at start for now: give False.
+        persistent: whether messages outlive the process, in a store on the disk.
+        data_directory: where brokers keep what they keep, each in a folder of its name.
+        store_directory: where this one's store lies; None: in its folder, such as
+            `activemq-data/localhost/KahaDB`.
+        persistence: makes the store; None: KahaDB with its defaults.
+        persistence_adapter: a store of your own instead; `persistent` does not matter then.
+        delete_all_messages_on_startup: begin with an empty store.
+        io_exception_handler: what an error of the store leads to.
         advisory_support: tell clients of connections, destinations, consumers and producers;
             Java clients send to no temporary destination without it.
         anonymous_producer_advisory_support: tell of producers without a destination, too.
@@ -69,13 +75,14 @@ class BrokerService:
         rollback_only_on_async_exception: a oneway command that fails in a transaction makes
             its commit fail.
         memory_limit: bytes of messages held in all; senders wait above it.
+        store_limit: bytes on the disk; senders of persistent messages wait above it; 0: none.
+        temp_limit: the same for other messages that memory has no room for.
         send_fail_if_no_space: let them fail instead of wait.
         send_fail_if_no_space_after_timeout: seconds to wait before they fail; 0: for ever.
         restart_allowed: whether `start` may follow `stop`.
         policies: what destinations do, by name.
         plugins: filters of your own.
         destinations: made at start.
-
     """
 
     def __init__(
@@ -83,6 +90,12 @@ class BrokerService:
         broker_name: str = "localhost",
         *,
         persistent: bool = True,
+        data_directory: Path | str = DEFAULT_DATA_DIRECTORY,
+        store_directory: Path | str | None = None,
+        persistence: PersistenceFactory | None = None,
+        persistence_adapter: PersistenceAdapter | None = None,
+        delete_all_messages_on_startup: bool = False,
+        io_exception_handler: IOExceptionHandler | None = None,
         advisory_support: bool = True,
         anonymous_producer_advisory_support: bool = False,
         use_virtual_topics: bool = True,
@@ -93,6 +106,8 @@ class BrokerService:
         allow_temp_auto_creation_on_send: bool = False,
         rollback_only_on_async_exception: bool = True,
         memory_limit: int = MAIN_MEMORY_LIMIT,
+        store_limit: int = STORE_LIMIT,
+        temp_limit: int = TEMP_LIMIT,
         send_fail_if_no_space: bool = False,
         send_fail_if_no_space_after_timeout: float = 0,
         restart_allowed: bool = True,
@@ -102,6 +117,11 @@ class BrokerService:
     ) -> None:
         self.broker_name = broker_name
         self.persistent = persistent
+        self.data_directory = Path(data_directory)
+        self.store_directory = None if store_directory is None else Path(store_directory)
+        self.persistence: PersistenceFactory = persistence or KahaDBPersistenceFactory()
+        self.delete_all_messages_on_startup = delete_all_messages_on_startup
+        self.io_exception_handler = io_exception_handler or IOExceptionHandler()
         self.advisory_support = advisory_support
         self.anonymous_producer_advisory_support = anonymous_producer_advisory_support
         self.use_virtual_topics = use_virtual_topics
@@ -116,15 +136,20 @@ class BrokerService:
         self.plugins = tuple(plugins)
         self.destinations = tuple(destinations)
         self.system_usage = SystemUsage(
-            memory_limit, send_fail_if_no_space, send_fail_if_no_space_after_timeout
+            memory_limit,
+            send_fail_if_no_space,
+            send_fail_if_no_space_after_timeout,
+            store_limit=store_limit,
+            temp_limit=temp_limit,
         )
         self.broker_id = BrokerId(IdGenerator().generate())
         self.connections = ConnectionRegistry()
         self.connectors: list[TransportConnector] = []
         self._broker: Broker | None = None
         self._region: RegionBroker | None = None
-        self._store: MemoryPersistenceAdapter | None = None
+        self.store_keeper = StoreKeeper(self, persistence_adapter)
         self._started_before = False
+        self._opening: anyio.CancelScope | None = None
         self._stopped: anyio.Event | None = None
         self._stopping = False
 
@@ -134,7 +159,6 @@ class BrokerService:
 
         Raises:
             ConfigurationException: the URI cannot be read, or asks for what is not built.
-
         """
         wanted = read_broker_uri(uri)
         keywords: dict[str, Any] = dict(wanted.keywords)
@@ -149,11 +173,11 @@ class BrokerService:
 
         Raises:
             ConfigurationException: nothing serves a connector's scheme.
-
         """
         service = cls(**settings.keywords())
         for connector in settings.connectors:
-            service.add_connector(connector.uri, name=connector.name)
+            made = service.add_connector(connector.uri, name=connector.name)
+            made.allow_link_stealing = connector.allow_link_stealing
         return service
 
     @property
@@ -171,7 +195,6 @@ class BrokerService:
 
         Raises:
             IllegalStateException: the broker has not been started.
-
         """
         if self._broker is None:
             raise IllegalStateException("Broker has not been started", hint="await broker.start()")
@@ -183,16 +206,29 @@ class BrokerService:
 
         Raises:
             IllegalStateException: the broker has not been started.
-
         """
         if self._region is None:
             raise IllegalStateException("Broker has not been started", hint="await broker.start()")
         return self._region
 
     @property
+    def store_failed(self) -> bool:
+        """Whether the store can promise nothing more. (K24)"""
+        return self.store_keeper.failed
+
+    def last_producer_sequence_id(self, producer_id: ProducerId) -> int:
+        """Return the highest sequence number stored of a producer, -1 if unknown. (T27)"""
+        return self.store_keeper.store.last_producer_sequence_id(producer_id)
+
+    @property
+    def slave(self) -> bool:
+        """Whether the broker waits for another one's lock on the store (H3, H4)."""
+        return self.store_keeper.is_slave
+
+    @property
     def started(self) -> bool:
         """Whether the broker takes connections."""
-        return self._stopped is not None and not self._stopped.is_set()
+        return self._stopped is not None and not self._stopped.is_set() and self._opening is None
 
     @property
     def vm_uri(self) -> str:
@@ -201,7 +237,7 @@ class BrokerService:
 
     @property
     def connect_uri(self) -> str:
-        """Where clients connect to: the first connector, or `vm://` if there is none."""
+        """Where clients connect to: the first connector, else `vm://`."""
         return self.connectors[0].connect_uri if self.connectors else self.vm_uri
 
     def add_connector(
@@ -213,7 +249,6 @@ class BrokerService:
 
         Raises:
             ConfigurationException: the URI cannot be read, or nothing serves its scheme.
-
         """
         parsed = TransportURI.parse(uri) if isinstance(uri, str) else uri
         connector = create_connector(self, parsed, name)
@@ -223,43 +258,49 @@ class BrokerService:
     async def start(self) -> None:
         """Open the broker: store, regions, destinations, then the connectors (B7).
 
-        A second call is ignored. A failure stops everything and is raised.
+        Waits while another broker has the store's lock; nothing is open meanwhile, and `stop`
+        ends the wait (H3, H4). A second call is ignored. A failure stops everything and is raised.
 
         Raises:
-            ConfigurationException: `persistent` is set, or a connector's option is wrong.
+            ConfigurationException: an option of the store or of a connector is wrong.
             IllegalStateException: a broker of that name runs in this process already, or this
-                one was stopped and may not be restarted.
+                one was stopped meanwhile, or was stopped before and may not be restarted.
             ResourceAllocationException: an address cannot be bound.
-
+            JMSException: the store cannot be opened.
         """
-        if self.started:
+        if self._stopped is not None and not self._stopped.is_set():
             return
-        if self.persistent:
-            raise ConfigurationException(
-                f"Broker '{self.broker_name}' was to be persistent, and this version keeps "
-                "messages in memory only",
-                hint="start with persistent=False, vm://name?broker.persistent=false, "
-                "or --ephemeral on the command line",
-            )
         if self._started_before and not self.restart_allowed:
             raise IllegalStateException(f"Restart of broker '{self.broker_name}' is not allowed")
         self._started_before = True
         self._stopped = anyio.Event()
+        self._region = None
+        self._opening = opening = anyio.CancelScope()
         try:
-            await self._open()
+            with opening:
+                await self._open()
+            if opening.cancel_called:
+                raise IllegalStateException(
+                    f"Broker '{self.broker_name}' was stopped while it was starting"
+                )
+            self._opening = None
         except BaseException:
+            self._opening = None
             await self.stop()
             raise
 
     async def stop(self, timeout: float | None = 10) -> None:
         """Close connectors, then regions and store (B9). Idempotent; not cancellable.
 
-        Connections get `timeout` seconds to take what is queued for them.
+        Connections get `timeout` seconds in all to take what is queued for them. A start that
+        is still going on is given up.
         """
         stopped = self._stopped
         if stopped is None or stopped.is_set():
             return
-        if self._stopping:
+        if self._opening is not None:
+            self._opening.cancel()
+        if self._stopping or self._opening is not None:
             await stopped.wait()
             return
         self._stopping = True
@@ -289,21 +330,22 @@ class BrokerService:
         await self.stop()
 
     async def _open(self) -> None:
-        self._store = store = MemoryPersistenceAdapter()
-        await store.start()
+        store = await self.store_keeper.open()
         self._region = region = RegionBroker(
             store,
             self.policies,
             self.broker_name,
             system_usage=self.system_usage,
             allow_temp_auto_creation_on_send=self.allow_temp_auto_creation_on_send,
+            temp_store=self.store_keeper.temp_store,
         )
-        virtual = self._virtual_destinations()
+        virtual = virtual_destinations_of(self)
         if virtual:
             region.destination_interceptor = VirtualDestinationInterceptor(region, virtual)
-        self._broker = broker = self._chain(region, store)
+        self._broker = broker = chain_around(region, self)
         region.root = broker
         await broker.start()
+        self.store_keeper.say_what_is_stored(region)
         context = ConnectionContext()
         context.is_broker = True
         for destination in self.destinations:
@@ -314,47 +356,11 @@ class BrokerService:
             logger.info("Connector %s started: %s", connector.name, connector.connect_uri)
         logger.info("Broker %s started, at %s", self.broker_name, self.connect_uri)
 
-    def _chain(self, region: RegionBroker, store: MemoryPersistenceAdapter) -> Broker:
-        """Put the filters around the region; the last one here sees every call first (B1)."""
-        advisories = AdvisoryProducer(self.broker_name, self.broker_id, lambda: self.connect_uri)
-        links: list[tuple[bool, BrokerPlugin]] = [
-            (
-                self.advisory_support,
-                lambda inner: AdvisoryBroker(
-                    inner,
-                    advisories,
-                    region,
-                    anonymous_producers=self.anonymous_producer_advisory_support,
-                ),
-            ),
-            (True, CompositeDestinationBroker),
-            (True, lambda inner: TransactionBroker(inner, store.transaction_store())),
-            (self.populate_jmsx_user_id, UserIDBroker),
-            *((True, plugin) for plugin in self.plugins),
-            (True, StopGuard),
-        ]
-        broker: Broker = region
-        for enabled, link in links:
-            if enabled:
-                broker = link(broker)
-        return broker
-
-    def _virtual_destinations(self) -> list[VirtualDestination]:
-        virtual = self.virtual_destinations
-        if virtual is None:
-            virtual = (VirtualTopic(),) if self.use_virtual_topics else ()
-        mirrored = (
-            (MirroredQueue(temporary=self.use_temp_mirrored_queues),)
-            if self.use_mirrored_queues
-            else ()
-        )
-        return [*mirrored, *virtual]
-
     async def _close(self, timeout: float | None) -> None:
         try:
             with _clock.timeout(timeout) as scope:
-                for connector in reversed(self.connectors):
-                    await connector.stop()
+                await self.store_keeper.leave_connectors_alone()
+                await self._stop_connectors()
                 await vm_registry.unregister(self.broker_name, self)
             if scope.cancelled_caught:
                 logger.warning(
@@ -363,9 +369,26 @@ class BrokerService:
         finally:
             await self._close_broker()
 
+    async def _stop_connectors(self) -> None:
+        """Stop all at once: one whose clients do not read must not use up the others' time."""
+        failures: list[BaseException] = []
+        stopping = [
+            spawn(connector.stop, name=f"connector {connector.name} stop", on_error=failures.append)
+            for connector in reversed(self.connectors)
+        ]
+        try:
+            for task in stopping:
+                await task.wait()
+        finally:
+            for task in stopping:
+                task.cancel()
+        if failures:
+            raise failures[0]
+
     async def _close_broker(self) -> None:
         await vm_registry.unregister(self.broker_name, self)
-        if self._broker is not None:
-            await self._broker.stop()
-        if self._store is not None:
-            await self._store.stop()
+        try:
+            if self._broker is not None:
+                await self._broker.stop()
+        finally:
+            await self.store_keeper.close()

@@ -6,18 +6,27 @@ sizes bytes. (ActiveMQ 1.2)
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any, Self
 
 from pydantic import model_validator
 
 from broker.policy.map import PolicyMap
-from broker.region.usage import MAIN_MEMORY_LIMIT
+from broker.region.usage import MAIN_MEMORY_LIMIT, STORE_LIMIT, TEMP_LIMIT
+from broker.service.io_errors import IOExceptionHandler
+from broker.service.persistence import DEFAULT_DATA_DIRECTORY
+from broker.settings.persistence import PersistenceSettings
 from broker.settings.policies import PolicySettings
 from broker.settings.values import Bytes, DestinationName, Section
 from broker.settings.virtual import VirtualDestinationSettings
 from pyjms._yaml import Duration
 
-__all__ = ["BrokerSettings", "ConnectorSettings", "SystemUsageSettings"]
+__all__ = [
+    "BrokerSettings",
+    "ConnectorSettings",
+    "IOExceptionHandlerSettings",
+    "SystemUsageSettings",
+]
 
 
 class ConnectorSettings(Section):
@@ -27,6 +36,8 @@ class ConnectorSettings(Section):
     """Such as tcp://127.0.0.1:61616; 0.0.0.0 lets other machines in, port 0 takes a free one."""
     name: str | None = None
     """What it is called in logs; not set is its URI."""
+    allow_link_stealing: bool = False
+    """Whether a new client takes its client id away from a connection that has it."""
 
 
 class SystemUsageSettings(Section):
@@ -34,10 +45,25 @@ class SystemUsageSettings(Section):
 
     memory_limit: Bytes = MAIN_MEMORY_LIMIT
     """Bytes of messages held in all; senders wait above it."""
+    store_limit: Bytes = STORE_LIMIT
+    """Bytes on the disk; senders of persistent messages wait above it. 0 none."""
+    temp_limit: Bytes = TEMP_LIMIT
+    """The same for other messages that memory has no room for."""
     send_fail_if_no_space: bool = False
     """Whether their sends fail instead."""
     send_fail_if_no_space_after_timeout: Duration = 0.0
     """Whether they fail after that time; 0 never."""
+
+
+class IOExceptionHandlerSettings(Section):
+    """What an error of the store leads to (`io_exception_handler`)."""
+
+    ignore_all_errors: bool = False
+    """Whether the broker goes on without its store."""
+    stop_start_connectors: bool = False
+    """Whether clients are sent away while the store can take nothing."""
+    system_exit_on_shutdown: bool = False
+    """Whether the process ends when the broker had to stop."""
 
 
 class BrokerSettings(Section):
@@ -46,7 +72,14 @@ class BrokerSettings(Section):
     broker_name: str = "localhost"
     """Unique in the process; characters outside [a-zA-Z0-9._:-] become _."""
     persistent: bool = True
-    """Whether messages outlive the process. This version refuses true at start."""
+    """Whether messages outlive the process."""
+    data_directory: Path = DEFAULT_DATA_DIRECTORY
+    """Where brokers keep what they keep, each in a folder of its name."""
+    persistence: PersistenceSettings | None = None
+    """The store; not set is KahaDB with its defaults."""
+    delete_all_messages_on_startup: bool = False
+    """Whether the broker begins with an empty store."""
+    io_exception_handler: IOExceptionHandlerSettings = IOExceptionHandlerSettings()
     advisory_support: bool = True
     """Whether clients are told of connections, destinations, consumers and producers."""
     anonymous_producer_advisory_support: bool = False
@@ -85,10 +118,17 @@ class BrokerSettings(Section):
         """Return the keyword arguments of BrokerService; `connectors` are not among them."""
         virtual = self.virtual_destinations
         usage = self.system_usage
+        handler = self.io_exception_handler
         plain = {name: getattr(self, name) for name in _PLAIN}
         return {
             **plain,
             **{name: getattr(usage, name) for name in type(usage).model_fields},
+            "store_directory": None if self.persistence is None else self.persistence.directory,
+            "io_exception_handler": IOExceptionHandler(
+                handler.ignore_all_errors,
+                handler.stop_start_connectors,
+                handler.system_exit_on_shutdown,
+            ),
             "policies": PolicyMap(policy.build() for policy in self.policies),
             "virtual_destinations": (
                 None if virtual is None else tuple(item.build() for item in virtual)
@@ -99,5 +139,12 @@ class BrokerSettings(Section):
 _PLAIN = tuple(
     name
     for name in BrokerSettings.model_fields
-    if name not in {"connectors", "policies", "system_usage", "virtual_destinations"}
+    if name
+    not in {
+        "connectors",
+        "io_exception_handler",
+        "policies",
+        "system_usage",
+        "virtual_destinations",
+    }
 )

@@ -192,6 +192,14 @@ class PolicySettings(Section):
     """Least time between two warnings about waiting senders; 0 no warnings."""
     minimum_message_size: Bytes = 1024
     """What a message counts beside body and properties."""
+    use_cache: bool = True
+    """Whether stored messages stay in memory, too, while there is room."""
+    cursor_memory_high_water_mark: int = Field(default=70, ge=0, le=100)
+    """Percent of the memory limits at which waiting messages are left to the stores."""
+    store_usage_high_water_mark: int = Field(default=100, ge=1, le=100)
+    """Percent of the store's limit at which senders wait."""
+    persist_jms_redelivered: bool = False
+    """Whether the store notes that a queue's message was dispatched, before it is."""
 
     max_page_size: int = Field(default=200, ge=1)
     """Undispatched messages of a queue that are offered to its consumers."""

@@ -23,8 +23,6 @@ ENVIRONMENT_PREFIX: Final = "PYJMS_BROKER__"
 """`PYJMS_BROKER__SYSTEM_USAGE__MEMORY_LIMIT` is `system_usage.memory_limit`."""
 
 _ABSENT: Final = {
-    "persistence": "messages are kept in memory only by this version",
-    "data_directory": "messages are kept in memory only by this version",
     "plugins": "give filters of your own to BrokerService(plugins=...)",
 }
 

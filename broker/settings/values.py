@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, Final, TypeAlias
+from collections.abc import Callable
+from dataclasses import fields
+from typing import Annotated, Any, Final, TypeAlias
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, PlainSerializer, WithJsonSchema
 
-from pyjms.errors import InvalidDestinationException
+from pyjms.errors import ConfigurationException, InvalidDestinationException
 from pyjms.jms.destination import Destination, parse_destination
 
-__all__ = ["Bytes", "DestinationName", "Section"]
+__all__ = ["Bytes", "DestinationName", "Section", "arguments_of", "check_by"]
 
 _FACTORS: Final = {"": 1, "b": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
 _SIZE: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*(b|([kmgt])b?)?", re.IGNORECASE)
@@ -59,3 +61,21 @@ DestinationName: TypeAlias = Annotated[
     WithJsonSchema({"type": "string"}),
 ]
 """A name or pattern: `orders.>` or `queue://orders.>` is queues, `topic://news.*` topics."""
+
+
+def arguments_of(settings: type[Any], section: Section) -> dict[str, Any]:
+    """Return what `section` says of the fields of the dataclass `settings`."""
+    names = {field.name for field in fields(settings)}
+    return {name: getattr(section, name) for name in names & set(type(section).model_fields)}
+
+
+def check_by(build: Callable[[], object]) -> None:
+    """Have what is built check what it is given, so that the error names the line.
+
+    Raises:
+        ValueError: it was refused.
+    """
+    try:
+        build()
+    except ConfigurationException as error:
+        raise ValueError(str(error)) from None

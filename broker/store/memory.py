@@ -1,13 +1,23 @@
-"""The store of a broker without persistence: everything is gone when it stops."""
+"""The store of a broker without persistence: everything is gone when it stops. (E1)"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from collections import OrderedDict
+from collections.abc import Callable, Container, Iterable
+from itertools import islice
+from operator import attrgetter
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from broker.completion import Completion
 from broker.context import ConnectionContext
-from broker.store.api import StoredSubscription, SubscriptionKey
+from broker.store.api import (
+    Position,
+    RecoveredTransaction,
+    StoredMessage,
+    StoredSubscription,
+    StoreState,
+    SubscriptionKey,
+)
 from pyjms.jms.destination import Destination
 from pyjms.wire.openwire.commands import ActiveMQMessage, MessageId, ProducerId, TransactionId
 
@@ -21,38 +31,81 @@ __all__ = [
     "MemoryTransactionStore",
 ]
 
+_DUPLICATE_IDS: Final = 20_000
+_HIGHEST_PRIORITY: Final = 9
+
+
+class _Entry:
+    __slots__ = ("hidden_from", "is_shown", "message", "position", "size")
+
+    def __init__(self, position: Position, message: ActiveMQMessage, size: int) -> None:
+        self.position = position
+        self.message = message
+        self.size = size
+        self.is_shown = False
+        self.hidden_from: frozenset[SubscriptionKey | None] = frozenset()
+        """Whose prepared acknowledgement it waits for: a subscription's, the queue's is None's."""
+
+
+_Removal: TypeAlias = tuple[_Entry, SubscriptionKey | None]
+_position = attrgetter("position")
+
 
 class MemoryTransactionStore:
     """Holds what transactions will do, as calls."""
 
     def __init__(self) -> None:
         self._work: dict[TransactionId, list[Callable[[], None]]] = {}
+        self._removals: dict[TransactionId, list[_Removal]] = {}
 
-    def add(self, xid: TransactionId, operation: Callable[[], None]) -> None:
-        """Have `operation` done at the commit of `xid`."""
+    def add(
+        self, xid: TransactionId, operation: Callable[[], None], removal: _Removal | None = None
+    ) -> None:
+        """Have `operation` done at the commit of `xid`; it may be the removal of a message."""
         self._work.setdefault(xid, []).append(operation)
+        if removal is not None:
+            self._removals.setdefault(xid, []).append(removal)
 
     def prepare(self, xid: TransactionId) -> Completion | None:
-        """Nothing to do: memory is as safe as it will be."""
+        """Hide what is acknowledged; memory is as safe as it will be."""
+        for entry, key in self._removals.get(xid, ()):
+            entry.hidden_from |= {key}
+        return None
 
     def commit(self, xid: TransactionId, prepared: bool) -> Completion | None:
+        self._removals.pop(xid, None)
         for operation in self._work.pop(xid, ()):
             operation()
         return None
 
-    def rollback(self, xid: TransactionId) -> None:
+    def rollback(self, xid: TransactionId) -> Completion | None:
         self._work.pop(xid, None)
+        for entry, key in self._removals.pop(xid, ()):
+            entry.hidden_from -= {key}
+        return None
+
+    def recovered(self) -> list[RecoveredTransaction]:
+        """Return nothing: a restart forgets all."""
+        return []
+
+    def position_of(self, destination: Destination, message_id: MessageId) -> Position | None:
+        """Return None: there are no recovered transactions."""
+        return None
 
 
 class MemoryMessageStore:
-    """The messages of one destination, in order of their storing."""
+    """The messages of one destination."""
 
-    def __init__(self, destination: Destination, adapter: MemoryPersistenceAdapter) -> None:
+    def __init__(
+        self, destination: Destination, adapter: MemoryPersistenceAdapter, prioritized: bool
+    ) -> None:
         self.destination = destination
         self._adapter = adapter
-        self._messages: dict[MessageId, ActiveMQMessage] = {}
-        self._sizes: dict[MessageId, int] = {}
+        self._prioritized = prioritized
+        self._entries: dict[MessageId, _Entry] = {}
+        self._duplicate_ids: OrderedDict[str, None] = OrderedDict()
         self._size = 0
+        self._last_arrival = 0
 
     def add_message(
         self, context: ConnectionContext, reference: MessageReference
@@ -63,6 +116,11 @@ class MemoryMessageStore:
             self._adapter.transactions.add(context.transaction.xid, lambda: self._add(reference))
         return None
 
+    def shown(self, reference: MessageReference) -> None:
+        entry = self._entries.get(reference.message_id)
+        if entry is not None:
+            entry.is_shown = True
+
     def remove_message(
         self, context: ConnectionContext, reference: MessageReference
     ) -> Completion | None:
@@ -70,66 +128,110 @@ class MemoryMessageStore:
         if context.transaction is None:
             self._remove(message_id)
         else:
+            entry = self._entries.get(message_id)
             self._adapter.transactions.add(
-                context.transaction.xid, lambda: self._remove(message_id)
+                context.transaction.xid,
+                lambda: self._remove(message_id),
+                None if entry is None else (entry, None),
             )
         return None
 
-    def update_message(self, reference: MessageReference) -> None:
-        if reference.message_id in self._messages:
-            self._messages[reference.message_id] = reference.message
+    def update_message(self, reference: MessageReference) -> Completion | None:
+        entry = self._entries.get(reference.message_id)
+        if entry is not None:
+            entry.message = reference.message
+            self._size += reference.size - entry.size
+            entry.size = reference.size
+        return None
 
-    def get_message(self, message_id: MessageId) -> ActiveMQMessage | None:
-        return self._messages.get(message_id)
+    def get_message(self, message_id: MessageId) -> StoredMessage | None:
+        entry = self._entries.get(message_id)
+        return None if entry is None else StoredMessage(entry.position, entry.message)
 
-    def recover(self, visitor: Callable[[ActiveMQMessage], bool]) -> None:
-        for message in tuple(self._messages.values()):
-            if not visitor(message):
-                return
+    def next_messages(
+        self, after: Position | None, limit: int, skip: Container[Position] = ()
+    ) -> list[StoredMessage]:
+        return _page(self._entries.values(), after, limit, skip)
 
-    def remove_all_messages(self, context: ConnectionContext) -> None:
-        self._messages.clear()
-        self._sizes.clear()
+    def remove_all_messages(self, context: ConnectionContext) -> Completion | None:
+        self._entries.clear()
         self._size = 0
+        return None
 
     @property
     def message_count(self) -> int:
-        return len(self._messages)
+        return len(self._entries)
 
     @property
     def message_size(self) -> int:
         return self._size
 
+    @property
+    def last_arrival(self) -> int:
+        return self._last_arrival
+
+    @property
+    def epoch(self) -> int:
+        """Always 0: numbers end with the process."""
+        return 0
+
     def _add(self, reference: MessageReference) -> None:
         message_id = reference.message_id
-        self._remove(message_id)
-        self._messages[message_id] = reference.message
-        self._sizes[message_id] = reference.size
+        message = reference.message
+        if message_id in self._entries or (
+            message.marshalled_properties is not None and self._is_repeated(reference.duplicate_id)
+        ):
+            return
+        self._last_arrival += 1
+        level = _level(reference.priority) if self._prioritized else 0
+        reference.position = position = Position(level, self._last_arrival)
+        self._entries[message_id] = _Entry(position, message, reference.size)
         self._size += reference.size
-        self._adapter.note(message_id)
+        adapter = self._adapter
+        adapter.last_broker_sequence_id = max(
+            adapter.last_broker_sequence_id, message_id.broker_sequence_id
+        )
+
+    def _is_repeated(self, duplicate_id: str | None) -> bool:
+        if duplicate_id is None:
+            return False
+        known = self._duplicate_ids
+        if duplicate_id in known:
+            return True
+        known[duplicate_id] = None
+        if len(known) > _DUPLICATE_IDS:
+            known.popitem(last=False)
+        return False
 
     def _remove(self, message_id: MessageId) -> None:
-        if self._messages.pop(message_id, None) is not None:
-            self._size -= self._sizes.pop(message_id)
+        entry = self._entries.pop(message_id, None)
+        if entry is not None:
+            self._size -= entry.size
 
 
 class MemoryTopicMessageStore(MemoryMessageStore):
     """The messages of one topic; a message is gone when nobody is left to acknowledge it."""
 
-    def __init__(self, destination: Destination, adapter: MemoryPersistenceAdapter) -> None:
-        super().__init__(destination, adapter)
+    def __init__(
+        self, destination: Destination, adapter: MemoryPersistenceAdapter, prioritized: bool
+    ) -> None:
+        super().__init__(destination, adapter, prioritized)
         self._subscriptions: dict[SubscriptionKey, StoredSubscription] = {}
-        self._unacknowledged: dict[SubscriptionKey, dict[MessageId, None]] = {}
+        self._unacknowledged: dict[SubscriptionKey, dict[MessageId, _Entry]] = {}
 
-    def add_subscription(self, subscription: StoredSubscription, retroactive: bool) -> None:
+    def add_subscription(
+        self, subscription: StoredSubscription, retroactive: bool
+    ) -> Completion | None:
         key = subscription.key
         self._subscriptions[key] = subscription
-        self._unacknowledged[key] = dict.fromkeys(self._messages) if retroactive else {}
+        self._unacknowledged[key] = dict(self._entries) if retroactive else {}
+        return None
 
-    def delete_subscription(self, key: SubscriptionKey) -> None:
+    def delete_subscription(self, key: SubscriptionKey) -> Completion | None:
         self._subscriptions.pop(key, None)
         for message_id in self._unacknowledged.pop(key, {}):
             self._forget_if_done(message_id)
+        return None
 
     def lookup_subscription(self, key: SubscriptionKey) -> StoredSubscription | None:
         return self._subscriptions.get(key)
@@ -138,39 +240,47 @@ class MemoryTopicMessageStore(MemoryMessageStore):
         return list(self._subscriptions.values())
 
     def acknowledge(
-        self, context: ConnectionContext, key: SubscriptionKey, message_id: MessageId
+        self, context: ConnectionContext, key: SubscriptionKey, reference: MessageReference
     ) -> Completion | None:
+        message_id = reference.message_id
         if context.transaction is None:
             self._acknowledge(key, message_id)
         else:
+            entry = self._entries.get(message_id)
             self._adapter.transactions.add(
-                context.transaction.xid, lambda: self._acknowledge(key, message_id)
+                context.transaction.xid,
+                lambda: self._acknowledge(key, message_id),
+                None if entry is None else (entry, key),
             )
         return None
 
-    def recover_subscription(
-        self, key: SubscriptionKey, visitor: Callable[[ActiveMQMessage], bool]
-    ) -> None:
-        for message_id in tuple(self._unacknowledged.get(key, {})):
-            message = self._messages.get(message_id)
-            if message is not None and not visitor(message):
-                return
+    def next_subscription_messages(
+        self,
+        key: SubscriptionKey,
+        after: Position | None,
+        limit: int,
+        skip: Container[Position] = (),
+    ) -> list[StoredMessage]:
+        return _page(self._unacknowledged.get(key, {}).values(), after, limit, skip, key)
 
     def subscription_message_count(self, key: SubscriptionKey) -> int:
         return len(self._unacknowledged.get(key, {}))
 
-    def remove_all_messages(self, context: ConnectionContext) -> None:
-        super().remove_all_messages(context)
+    def remove_all_messages(self, context: ConnectionContext) -> Completion | None:
         for unacknowledged in self._unacknowledged.values():
             unacknowledged.clear()
+        return super().remove_all_messages(context)
 
     def _add(self, reference: MessageReference) -> None:
-        if not self._unacknowledged:
-            self._adapter.note(reference.message_id)
-            return  # nobody would ever acknowledge it (T6)
         super()._add(reference)
+        message_id = reference.message_id
+        entry = self._entries.get(message_id)
+        if entry is None or entry.position != reference.position:
+            return  # a repeated one
+        if not self._unacknowledged:
+            self._remove(message_id)  # nobody would ever acknowledge it (T6)
         for unacknowledged in self._unacknowledged.values():
-            unacknowledged[reference.message_id] = None
+            unacknowledged[message_id] = entry
 
     def _remove(self, message_id: MessageId) -> None:
         super()._remove(message_id)
@@ -191,11 +301,15 @@ class MemoryTopicMessageStore(MemoryMessageStore):
 class MemoryPersistenceAdapter:
     """Source: ActiveMQ MemoryPersistenceAdapter."""
 
+    is_volatile = True
+    """What it keeps is memory: letting go of a queue's messages would save none."""
+
     def __init__(self) -> None:
         self.transactions = MemoryTransactionStore()
+        self.on_state: Callable[[StoreState, Exception | None], None] | None = None
         self._queues: dict[Destination, MemoryMessageStore] = {}
         self._topics: dict[Destination, MemoryTopicMessageStore] = {}
-        self._last_broker_sequence_id = 0
+        self.last_broker_sequence_id = 0
 
     async def start(self) -> None:
         """Nothing to open."""
@@ -204,19 +318,29 @@ class MemoryPersistenceAdapter:
         self._queues.clear()
         self._topics.clear()
 
+    @property
+    def state(self) -> StoreState:
+        """Always running."""
+        return StoreState.RUNNING
+
     def destinations(self) -> set[Destination]:
         return {*self._queues, *self._topics}
 
-    def queue_message_store(self, destination: Destination) -> MemoryMessageStore:
+    def queue_message_store(
+        self, destination: Destination, prioritized: bool = False
+    ) -> MemoryMessageStore:
         store = self._queues.get(destination)
         if store is None:
-            store = self._queues[destination] = MemoryMessageStore(destination, self)
+            store = self._queues[destination] = MemoryMessageStore(destination, self, prioritized)
         return store
 
-    def topic_message_store(self, destination: Destination) -> MemoryTopicMessageStore:
+    def topic_message_store(
+        self, destination: Destination, prioritized: bool = False
+    ) -> MemoryTopicMessageStore:
         store = self._topics.get(destination)
         if store is None:
-            store = self._topics[destination] = MemoryTopicMessageStore(destination, self)
+            store = MemoryTopicMessageStore(destination, self, prioritized)
+            self._topics[destination] = store
         return store
 
     def remove_message_store(self, destination: Destination) -> None:
@@ -226,15 +350,39 @@ class MemoryPersistenceAdapter:
     def transaction_store(self) -> MemoryTransactionStore:
         return self.transactions
 
+    async def checkpoint(self) -> None:
+        """Nothing to do: there is no journal."""
+
+    async def delete_all_messages(self) -> None:
+        await self.stop()
+
     @property
-    def last_broker_sequence_id(self) -> int:
-        return self._last_broker_sequence_id
+    def size(self) -> int:
+        """0: nothing is on the disk."""
+        return 0
 
     def last_producer_sequence_id(self, producer_id: ProducerId) -> int:
         """Unknown: a restart forgets everything, so no producer can be resumed."""
         return -1
 
-    def note(self, message_id: MessageId) -> None:
-        """Remember the highest broker sequence number."""
-        number = message_id.broker_sequence_id
-        self._last_broker_sequence_id = max(self._last_broker_sequence_id, number)
+
+def _level(priority: int) -> int:
+    return _HIGHEST_PRIORITY - min(max(priority, 0), _HIGHEST_PRIORITY)
+
+
+def _page(
+    entries: Iterable[_Entry],
+    after: Position | None,
+    limit: int,
+    skip: Container[Position],
+    key: SubscriptionKey | None = None,
+) -> list[StoredMessage]:
+    wanted = (
+        entry
+        for entry in sorted(entries, key=_position)
+        if entry.is_shown
+        and key not in entry.hidden_from
+        and (after is None or entry.position > after)
+        and entry.position not in skip
+    )
+    return [StoredMessage(entry.position, entry.message) for entry in islice(wanted, limit)]

@@ -1,18 +1,25 @@
 """The filter that keeps transactions: begins and ends them, and puts a command's into its context.
 
 Local transactions live in their connection's context, XA ones here. What a lost connection
-left open is rolled back, except prepared XA branches. (ActiveMQ B3, X1-X6)
+left open is rolled back, except prepared XA branches and what the store is at. Prepared
+branches from before the start wait for their end as those of now do. (ActiveMQ B3, X1-X6)
 """
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable, Sequence
 
 from broker.completion import Completion
 from broker.context import ConnectionContext, ConsumerExchange, ProducerExchange
 from broker.filter import Broker, BrokerFilter
-from broker.store.api import TransactionStore
-from broker.transaction.local import LocalTransaction, Transaction
+from broker.store.api import RecoveredTransaction, TransactionStore
+from broker.transaction.local import (
+    LocalTransaction,
+    Synchronization,
+    Transaction,
+    TransactionState,
+)
 from broker.transaction.xa import XAER_NOTA, XATransaction, xa_exception
 from pyjms.errors import JMSException
 from pyjms.wire.openwire.commands import (
@@ -28,13 +35,40 @@ __all__ = ["TransactionBroker"]
 logger = logging.getLogger(__name__)
 
 
+RecoveredWork = Callable[[RecoveredTransaction], Sequence[Synchronization]]
+"""Makes the work that a prepared transaction from before the start still has to do."""
+
+
 class TransactionBroker(BrokerFilter):
     """Turns transaction ids into transactions."""
 
-    def __init__(self, next_broker: Broker, store: TransactionStore) -> None:
+    def __init__(
+        self,
+        next_broker: Broker,
+        store: TransactionStore,
+        recovered_work: RecoveredWork | None = None,
+    ) -> None:
+        """Put transactions before `next_broker`, which does `recovered_work` at their end."""
         super().__init__(next_broker)
         self._store = store
+        self._recovered_work = recovered_work
         self._xa: dict[XATransactionId, XATransaction] = {}
+
+    async def start(self) -> None:
+        """Start the rest, then take over what the store had prepared before (X6)."""
+        await self.next.start()
+        for recovered in self._store.recovered():
+            work = () if self._recovered_work is None else self._recovered_work(recovered)
+            self._xa[recovered.xid] = XATransaction.recovered(
+                recovered.xid, self._store, self._forget_xa, work
+            )
+            logger.warning(
+                "Recovered the prepared transaction %s: %d messages sent, %d acknowledged; "
+                "it waits for its commit or rollback",
+                recovered.xid,
+                len(recovered.added),
+                len(recovered.removed),
+            )
 
     def transaction(self, context: ConnectionContext, xid: TransactionId) -> Transaction:
         """Return the open transaction that `xid` names.
@@ -54,13 +88,20 @@ class TransactionBroker(BrokerFilter):
             raise JMSException(f"Transaction '{xid}' has not been started.")
         return found
 
+    def _open(self, context: ConnectionContext, xid: TransactionId) -> Transaction:
+        """Return the transaction, which must not have come to its end yet."""
+        found = self.transaction(context, xid)
+        if found.state is not TransactionState.IN_USE:
+            raise found.busy_error("Work")
+        return found
+
     def send(self, exchange: ProducerExchange, message: ActiveMQMessage) -> Completion | None:
         context = exchange.context
         xid = message.transaction_id
         outer = context.transaction
         if xid is None and outer is None:
             return self.next.send(exchange, message)
-        context.transaction = None if xid is None else self.transaction(context, xid)
+        context.transaction = None if xid is None else self._open(context, xid)
         try:
             return self.next.send(exchange, message)
         finally:
@@ -72,7 +113,7 @@ class TransactionBroker(BrokerFilter):
         outer = context.transaction
         if xid is None and outer is None:
             return self.next.acknowledge(exchange, ack)
-        context.transaction = None if xid is None else self.transaction(context, xid)
+        context.transaction = None if xid is None else self._open(context, xid)
         try:
             return self.next.acknowledge(exchange, ack)
         finally:
@@ -93,7 +134,9 @@ class TransactionBroker(BrokerFilter):
 
         context.transactions[xid] = LocalTransaction(xid, self._store, forget_local)
 
-    def prepare_transaction(self, context: ConnectionContext, xid: TransactionId) -> int:
+    def prepare_transaction(
+        self, context: ConnectionContext, xid: TransactionId
+    ) -> int | Completion:
         return self.transaction(context, xid).prepare()
 
     def commit_transaction(
@@ -101,11 +144,24 @@ class TransactionBroker(BrokerFilter):
     ) -> Completion | None:
         return self.transaction(context, xid).commit(one_phase)
 
-    def rollback_transaction(self, context: ConnectionContext, xid: TransactionId) -> None:
-        self.transaction(context, xid).rollback()
+    def rollback_transaction(
+        self, context: ConnectionContext, xid: TransactionId
+    ) -> Completion | None:
+        return self.transaction(context, xid).rollback()
 
-    def forget_transaction(self, context: ConnectionContext, xid: TransactionId) -> None:
-        self.transaction(context, xid).rollback()
+    def forget_transaction(
+        self, context: ConnectionContext, xid: TransactionId
+    ) -> Completion | None:
+        return self.transaction(context, xid).rollback()
+
+    def set_rollback_only(
+        self, context: ConnectionContext, xid: TransactionId, cause: Exception
+    ) -> None:
+        found = (
+            self._xa.get(xid) if isinstance(xid, XATransactionId) else context.transactions.get(xid)
+        )
+        if found is not None:
+            found.set_rollback_only(cause)
 
     def prepared_transactions(
         self,
@@ -125,6 +181,8 @@ class TransactionBroker(BrokerFilter):
             ),
         ]
         for transaction in left_open:
+            if transaction.is_ending:
+                continue  # the store's answer decides
             try:
                 transaction.rollback()
             except Exception:

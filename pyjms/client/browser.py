@@ -46,7 +46,7 @@ class BrowsingConsumer(ActiveMQMessageConsumer):
             if self._has_seen_all or not self.session.is_started or self.is_closed:
                 self._raise_failure()
                 return None
-            await self._until_woken()
+            await self._until_woken(None)
 
 
 class ActiveMQQueueBrowser(api.QueueBrowser):

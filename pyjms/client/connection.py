@@ -71,6 +71,7 @@ class ActiveMQConnection(api.Connection):
     ) -> None:
         self.transport = transport
         self.oneway = transport.oneway
+        self.send_now = transport.send_now
         self.options = options
         self.connection_id = ConnectionId(connection_id)
         self.exception_listener: ExceptionListener | None = None

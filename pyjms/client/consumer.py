@@ -10,10 +10,10 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-import anyio
 from anyio.lowlevel import checkpoint
 
 from pyjms import _clock
+from pyjms._wakeup import Waiter
 from pyjms.client.acks import HeldLedger, RangeLedger, choose_ledger
 from pyjms.client.audit import MessageAudit
 from pyjms.client.buffer import DispatchBuffer, FifoBuffer, PriorityBuffer
@@ -65,7 +65,7 @@ class ActiveMQMessageConsumer(api.MessageConsumer):
         self._acks = session.acks
         self._acknowledger: Acknowledger = session.acks.acknowledger_for(self)
         self._listener: MessageListener | None = None
-        self._waiter: anyio.Event | None = None
+        self._waiters: list[Waiter] = []
         self._paused = False
         self._flowing = session.is_started
         self._received = 0
@@ -172,7 +172,7 @@ class ActiveMQMessageConsumer(api.MessageConsumer):
             self._pulls.message_came()
         if self._listener is not None:
             self._wake()
-        elif self._waiter is not None:
+        elif self._waiters:
             self._wake_receiver()
 
     async def deliver_one(self) -> bool:
@@ -323,12 +323,14 @@ class ActiveMQMessageConsumer(api.MessageConsumer):
         if timeout is not None and timeout <= 0:
             await checkpoint()
             return self._take()
-        with _clock.timeout(timeout):
-            while not self.is_closed:
-                await self._until_woken()
-                message = self._take()
-                if message is not None:
-                    return message
+        left = timeout
+        deadline = None if timeout is None else _clock.now() + timeout
+        while not self.is_closed and (left is None or left > 0):
+            await self._until_woken(left)
+            message = self._take()
+            if message is not None:
+                return message
+            left = _seconds_left(deadline)
         self._raise_failure()
         return self._take()
 
@@ -342,18 +344,23 @@ class ActiveMQMessageConsumer(api.MessageConsumer):
             if not pulls.is_waiting:  # what came had expired, or was a duplicate
                 pulls.ask(_seconds_left(deadline))
             own_clock = deadline is not None and (stale or bool(self._buffer))
-            with _clock.timeout(_seconds_left(deadline) if own_clock else None) as scope:
-                await self._until_woken()
+            left = _seconds_left(deadline) if own_clock else None
+            if left is None or left > 0:
+                await self._until_woken(left)
             message = self._take()
-            if message is not None or scope.cancelled_caught or pulls.is_over:
+            if message is not None or pulls.is_over or (own_clock and not _seconds_left(deadline)):
                 return message
         self._raise_failure()
         return None
 
-    async def _until_woken(self) -> None:
-        if self._waiter is None:
-            self._waiter = anyio.Event()
-        await self._waiter.wait()
+    async def _until_woken(self, seconds: float | None) -> None:
+        waiter = Waiter()
+        self._waiters.append(waiter)
+        try:
+            await _clock.wait(waiter, seconds)
+        finally:
+            if waiter in self._waiters:
+                self._waiters.remove(waiter)
 
     def _wake(self) -> None:
         if self._flowing and self._buffer:
@@ -362,9 +369,9 @@ class ActiveMQMessageConsumer(api.MessageConsumer):
             self._wake_receiver()
 
     def _wake_receiver(self) -> None:
-        waiter, self._waiter = self._waiter, None
-        if waiter is not None:
-            waiter.set()
+        waiters, self._waiters = self._waiters, []
+        for waiter in waiters:
+            waiter.wake()
 
     def _refuse_receive(self) -> None:
         self._check_open()

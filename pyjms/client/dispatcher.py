@@ -8,16 +8,18 @@ ActiveMQ N8)
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 from contextvars import ContextVar
 from typing import TYPE_CHECKING
 
 import anyio
 from anyio.lowlevel import checkpoint
 
-from pyjms._wakeup import BackgroundTask, spawn
+from pyjms._wakeup import BackgroundTask, Waiter, spawn
 
 if TYPE_CHECKING:
     from pyjms.client.consumer import ActiveMQMessageConsumer
+    from pyjms.wire.openwire.commands import SessionId
 
 __all__ = ["ListenerDispatcher"]
 
@@ -29,10 +31,11 @@ _inside: ContextVar[ListenerDispatcher | None] = ContextVar("pyjms_listener", de
 class ListenerDispatcher:
     """Brings buffered messages to the listeners of one session."""
 
-    def __init__(self, name: str) -> None:
-        self._name = name
+    def __init__(self, session_id: SessionId, send_now: Callable[[], object]) -> None:
+        self._name = f"ActiveMQ Session Task-{session_id}"
+        self._send_now = send_now
         self._ready: deque[ActiveMQMessageConsumer] = deque()
-        self._awake = anyio.Event()
+        self._sleeper: Waiter | None = None
         self._busy: ActiveMQMessageConsumer | None = None
         self._idle: anyio.Event | None = None
         self._stopped = False
@@ -46,7 +49,12 @@ class ListenerDispatcher:
         self._ready.append(consumer)
         if self._task is None:
             self._task = spawn(self._run, name=self._name)
-        self._awake.set()
+        self._wake_task()
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a listener runs; what it sends leaves at the end of its burst, or soon."""
+        return self._busy is not None
 
     @property
     def is_own_call(self) -> bool:
@@ -64,7 +72,7 @@ class ListenerDispatcher:
         """Call no listener any more after the running one."""
         self._stopped = True
         self._ready.clear()
-        self._awake.set()
+        self._wake_task()
 
     async def abort(self) -> None:
         """End the task; a listener that still runs is cancelled, but never the caller's own."""
@@ -92,9 +100,14 @@ class ListenerDispatcher:
                 if left <= 0:
                     left = _BURST
                     await checkpoint()
+            self._send_now()
             if not self._stopped:
-                self._awake = anyio.Event()
-                await self._awake.wait()
+                self._sleeper = Waiter()
+                await self._sleeper.wait()
+
+    def _wake_task(self) -> None:
+        if self._sleeper is not None:
+            self._sleeper.wake()
 
     def _rest(self) -> None:
         self._busy = None

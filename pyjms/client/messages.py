@@ -43,7 +43,7 @@ from pyjms.wire.openwire.primitives import (
     encode_values,
 )
 
-__all__ = ["CommandSource", "from_command", "parse_message_id", "to_command"]
+__all__ = ["CommandSource", "command_of", "from_command", "parse_message_id", "to_command"]
 
 _PERSISTENT: Final = DeliveryMode.PERSISTENT
 _NON_PERSISTENT: Final = DeliveryMode.NON_PERSISTENT
@@ -126,6 +126,18 @@ def from_command(command: ActiveMQMessage, redelivery_counter: int | None = None
     message._acknowledger = None
     message._delivery = None
     return message
+
+
+def command_of(message: Message) -> ActiveMQMessage:
+    """Return the command that a received message was made of. Do not change it.
+
+    Raises:
+        MessageFormatException: the message was made here.
+    """
+    source = message._source
+    if not isinstance(source, CommandSource):
+        raise MessageFormatException("This message was not received")
+    return source.command
 
 
 def to_command(

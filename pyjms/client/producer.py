@@ -167,6 +167,8 @@ class ActiveMQMessageProducer(api.MessageProducer):
             return
         size = _size(command)
         connection.oneway(command)
+        if not session.dispatcher.is_busy:  # else it goes with the acknowledgement
+            connection.send_now()
         if window is not None:
             window.increase(size)
         self._unyielded += size

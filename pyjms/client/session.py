@@ -62,7 +62,7 @@ class ActiveMQSession(api.Session):
         self.connection = connection
         self.session_id = session_id
         self.transaction = LocalTransaction(self)
-        self.dispatcher = ListenerDispatcher(f"ActiveMQ Session Task-{session_id}")
+        self.dispatcher = ListenerDispatcher(session_id, connection.send_now)
         self.is_started = connection.is_started
         self.has_listener = False
         """Whether receive() is refused: some listener is set."""

@@ -74,7 +74,7 @@ def arrow_schema(columns: Columns) -> pa.Schema:
         ConfigurationException: pyarrow is not installed.
     """
     try:
-        import pyarrow as pa  # noqa: PLC0415 - an optional package
+        import pyarrow as pa
     except ImportError as error:
         raise ConfigurationException(
             "The Spark formats need pyarrow, which is not installed",
@@ -95,7 +95,7 @@ def arrow_schema(columns: Columns) -> pa.Schema:
 
 def arrow_batch(rows: Iterable[Sequence[object]], schema: pa.Schema) -> pa.RecordBatch:
     """Return the rows, each in the order of the schema's columns, as one batch."""
-    import pyarrow as pa  # noqa: PLC0415
+    import pyarrow as pa
 
     values = list(zip(*rows, strict=True)) or [()] * len(schema)
     arrays = [pa.array(column, kind) for column, kind in zip(values, schema.types, strict=True)]

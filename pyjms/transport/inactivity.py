@@ -1,6 +1,6 @@
 """Signs of life: a quiet writer sends KeepAliveInfo, a quiet reader ends the connection.
 
-One task a connection looks at a counter and a flag; commands are not timed one by one. The first
+One task a connection looks at two counters; commands are not timed one by one. The first
 look comes after the negotiated initial delay, then each period T: reading every T, writing
 every T/3. (ActiveMQ I2, I3; ENCODING section 16)
 """
@@ -27,6 +27,8 @@ class MonitoredTransport(Protocol):
     @property
     def received_bytes(self) -> int: ...
     @property
+    def sent_commands(self) -> int: ...
+    @property
     def writing(self) -> bool: ...
     @property
     def reading_paused(self) -> bool: ...
@@ -49,11 +51,10 @@ class InactivityMonitor(TransportFilter):
         self._use_keep_alive = use_keep_alive
         self._response_required = keep_alive_response_required
         self._task: BackgroundTask | None = None
-        self._wrote = True  # WireFormatInfo, before the first look
 
-    def oneway(self, command: Command) -> None:
-        self._wrote = True
-        self.next.oneway(command)
+    @property
+    def inner(self) -> Transport:
+        return self.next.inner
 
     def monitor(self, settings: NegotiatedSettings) -> None:
         """Begin, with what was negotiated; a duration of 0 means no monitoring."""
@@ -89,15 +90,15 @@ class InactivityMonitor(TransportFilter):
     async def _watch(self, duration: float, initial_delay: float) -> None:
         write_period = duration / 3 if duration > _SHORTEST_DIVIDED else duration
         monitored = self._monitored
-        received = -1
+        received = sent = -1
         next_write = next_read = _clock.now() + initial_delay
         while True:
             await _clock.sleep(max(0.0, min(next_write, next_read) - _clock.now()))
             now = _clock.now()
             if now >= next_write:
-                if not self._wrote and not monitored.writing:
+                if sent == monitored.sent_commands and not monitored.writing:
                     self._send_keep_alive()
-                self._wrote = False
+                sent = monitored.sent_commands
                 # from now, not from when it was due: after a long halt no two looks come at once
                 next_write = now + write_period
             if now >= next_read:

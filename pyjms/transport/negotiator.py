@@ -69,6 +69,10 @@ class WireFormatNegotiator(TransportFilter):
                 await self.next.stop()
             raise
 
+    @property
+    def inner(self) -> Transport:
+        return self.next.inner if self._ready else self
+
     def oneway(self, command: Command) -> None:
         if self._ready:
             self.next.oneway(command)
@@ -115,6 +119,7 @@ class WireFormatNegotiator(TransportFilter):
             return
         if self.wire_format.negotiated is None:
             self.wire_format.negotiate(info)
+        self.next.listener = self.listener  # nothing more to do on the way up
         settings = self.wire_format.negotiated
         if settings is not None and self._on_negotiated is not None:
             self._on_negotiated(settings)

@@ -6,7 +6,6 @@ elsewhere `TcpTransport` reads through the stream. The reader never reads while 
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Callable
 from functools import partial
 
@@ -34,7 +33,7 @@ def reader_for(
     ahead = getattr(getattr(stream, "_protocol", None), "read_queue", None)
     if ahead is None or ahead or not isinstance(writer, SocketWriter) or not loop.watches:
         return None
-    return SocketReader(loop, writer.socket, take, chunk)
+    return SocketReader(loop, writer, take, chunk)
 
 
 class SocketReader:
@@ -43,13 +42,15 @@ class SocketReader:
     def __init__(
         self,
         loop: LoopHandle,
-        own_socket: socket.socket,
+        writer: SocketWriter,
         take: Callable[[bytes], bool],
         chunk: int,
     ) -> None:
         self._loop = loop
-        self._socket = own_socket
-        self._receive = partial(own_socket.recv, chunk)
+        self._turn = loop.turn
+        self._writer = writer
+        self._socket = writer.socket
+        self._receive = partial(self._socket.recv, chunk)
         self._take = take
         self._ended = anyio.Event()
         self._error: Exception | None = None
@@ -83,6 +84,9 @@ class SocketReader:
         self._ended.set()
 
     def _readable(self) -> None:
+        self._turn.run(self._take_chunk)
+
+    def _take_chunk(self) -> None:
         try:
             data = self._receive()
         except (BlockingIOError, InterruptedError):
@@ -93,6 +97,7 @@ class SocketReader:
         if not data:
             self.end(anyio.EndOfStream())
             return
+        self._writer.may_answer = True
         try:
             if not self._take(data):
                 self.wait()

@@ -1,8 +1,9 @@
-"""Write coalescing straight to the socket: the next turn of the loop sends what this one queued.
+"""Write coalescing straight to the socket: a turn of the loop sends at its end what it queued.
 
-A frame on an idle connection leaves after one turn, without waking a task; a burst leaves
-in one send. Only a socket that takes no more wakes the task, which waits for room. The
-descriptor is our own duplicate, so nobody else's buffer can stand in between.
+What a chunk that came in causes leaves before the loop looks for more; what a task queues,
+in the next pass, or with `send_now`. No task is woken; a burst leaves in one send. Only a
+socket that takes no more wakes the task, which waits for room. The descriptor is our own
+duplicate, so nobody else's buffer can stand in between.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ class SocketWriter(CoalescingWriter):
         super().__init__(stream, high_water, low_water)
         own_socket.setblocking(False)
         self._socket = own_socket
-        self._loop = LoopHandle()
+        self._turn = LoopHandle().turn
         self._scheduled = False
         self._full = False
         self._error: OSError | None = None
@@ -57,18 +58,22 @@ class SocketWriter(CoalescingWriter):
     def wake(self) -> None:
         if not self._scheduled and not self._full:
             self._scheduled = True
-            self._loop.call_next(self._flush)
+            self._turn.send(self._flush)
+
+    def send_now(self) -> None:
+        if self.may_answer:
+            self._send()
 
     async def run(self) -> None:
         while True:
             if self._closing and not self._full:
-                self._flush()
+                self._send()
             if self._error is not None:
                 raise self._error
             if self._full:
                 await anyio.wait_writable(self._socket)
                 self._full = False
-                self._flush()
+                self._send()
                 self._tell_room()
             elif self._closing:
                 return
@@ -84,6 +89,10 @@ class SocketWriter(CoalescingWriter):
 
     def _flush(self) -> None:
         self._scheduled = False
+        self._send()
+
+    def _send(self) -> None:
+        self.may_answer = False
         buffer = self.buffer
         if not buffer or self._dead or self._full:
             return

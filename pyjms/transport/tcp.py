@@ -12,12 +12,13 @@ import os
 import socket
 import struct
 from collections import deque
+from collections.abc import Callable
 
 import anyio
 from anyio.abc import ByteStream, SocketAttribute
 
 from pyjms import _clock
-from pyjms._wakeup import BackgroundTask, LoopHandle, spawn
+from pyjms._wakeup import BackgroundTask, LoopHandle, Turn, spawn
 from pyjms.errors import ConnectionFailedException, ProtocolViolation
 from pyjms.transport.base import Transport
 from pyjms.transport.options import TcpOptions
@@ -86,6 +87,7 @@ class TcpTransport(Transport):
         self.wire_format = wire_format
         self.options = options
         self.received_bytes = 0
+        self.sent_commands = 0
         self._stream = stream
         self._url = url
         self._host = host
@@ -100,6 +102,7 @@ class TcpTransport(Transport):
         self._resumed: anyio.Event | None = None
         self._held: deque[Command] = deque()
         self._reader: SocketReader | None = None
+        self._turn: Turn | None = None
         self._loop: LoopHandle
 
     @property
@@ -164,8 +167,16 @@ class TcpTransport(Transport):
             raise self._unusable()
         idle = not writer.buffer
         self.wire_format.encode_into(writer.buffer, command)
+        self.sent_commands += 1
         if idle:
             writer.wake()
+
+    def send_now(self) -> None:
+        if self._writer is not None:
+            self._writer.send_now()
+
+    def put_off(self, function: Callable[[], object]) -> bool:
+        return self._turn is not None and self._turn.put_off(function)
 
     @property
     def congested(self) -> bool:
@@ -215,6 +226,7 @@ class TcpTransport(Transport):
         while True:
             self._reader = reader_for(stream, self._writer, self._loop, self._take, _CHUNK)
             if self._reader is not None:
+                self._turn = self._loop.turn
                 await self._reader.run()
             going_on = self._take(await stream.receive(_CHUNK))
             while not going_on:

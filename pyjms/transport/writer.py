@@ -24,6 +24,8 @@ class CoalescingWriter:
         self.buffer = bytearray()
         self.sending = 0
         """Bytes that the task is sending now."""
+        self.may_answer = False
+        """Whether the peer has sent something since our last send: it may wait for an answer."""
         self._stream = stream
         self._high_water = high_water
         self._low_water = low_water
@@ -45,6 +47,12 @@ class CoalescingWriter:
     def wake(self) -> None:
         """Have the task send what `buffer` holds. Cheap when it is awake already."""
         self._wake.set()
+
+    def send_now(self) -> None:
+        """Send what `buffer` holds without waiting for more, if the peer may wait for it.
+
+        That is at most one system call for each chunk that came in, however many callers.
+        """
 
     async def run(self) -> None:
         """Send until `finish` was called and all is sent, or the stream breaks.

@@ -30,8 +30,9 @@ class ReceiveBuffer:
 
     def feed(self, data: bytes) -> None:
         """Add bytes at the end."""
-        rest = self._data[self._at :]
-        self._data = rest + data if rest else data
+        if self._at < len(self._data):
+            data = self._data[self._at :] + data
+        self._data = data
         self._at = 0
 
     def next_frame(self, limit: int) -> bytes | None:
@@ -42,14 +43,17 @@ class ReceiveBuffer:
         """
         if self._partial:
             return self._complete(limit)
-        start = self._at + _SIZE_BYTES
-        head = self._data[self._at : start]
-        if len(head) == _SIZE_BYTES:
-            end = start + self._size(head, limit)
-            if end <= len(self._data):
+        data, at = self._data, self._at
+        left = len(data) - at
+        if not left:
+            return None
+        if left >= _SIZE_BYTES:
+            start = at + _SIZE_BYTES
+            end = start + self._size(data[at:start], limit)
+            if end <= len(data):
                 self._at = end
-                return self._data[start:end]
-        self._move(len(self._data))
+                return data[start:end]
+        self._move(left)
         return None
 
     def take_all(self) -> bytes:

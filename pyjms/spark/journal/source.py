@@ -104,7 +104,7 @@ class FilteringReader(RecordsReader):
     A class of its own: Spark refuses readers with this method unless push-down is switched on.
     """
 
-    def pushFilters(self, filters: list[Any]) -> Iterable[Any]:  # noqa: N802 - Spark's name
+    def pushFilters(self, filters: list[Any]) -> Iterable[Any]:
         self._wanted = wanted_from(filters)
         return filters  # Spark checks every one again
 

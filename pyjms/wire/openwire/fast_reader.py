@@ -9,22 +9,18 @@ bytes give the same object. (ENCODING 2)
 from __future__ import annotations
 
 import struct
-from typing import Final, cast
+from typing import Any, Final
 
 from pyjms.errors import RemoteProtocolError
-from pyjms.jms.destination import Destination
 from pyjms.wire.openwire.commands import (
     ActiveMQBlobMessage,
     ActiveMQMessage,
     Command,
-    ConsumerId,
     MessageAck,
     MessageDispatch,
     MessageId,
     ProducerAck,
-    ProducerId,
     Response,
-    TransactionId,
 )
 from pyjms.wire.openwire.memo import (
     CONSUMER_ID,
@@ -33,7 +29,7 @@ from pyjms.wire.openwire.memo import (
     PRODUCER_ID,
     StructureMemo,
 )
-from pyjms.wire.openwire.schema import MESSAGES, Structure
+from pyjms.wire.openwire.schema import MESSAGES
 
 __all__ = ["FastReader"]
 
@@ -46,9 +42,12 @@ _RESPONSE: Final = struct.Struct(">Bi?i")
 # From producerSequenceId to the flag of type; in between flags of strings and nested values.
 _MIDDLE: Final = struct.Struct(">qqBBiB?qbBqB")
 _PERSISTENT: Final = struct.Struct(">?qb")
+_ACK_IDS: Final = struct.Struct(">qq")
 _TIMESTAMP: Final = struct.Struct(">q")
 # From the flag of dataStructure to the end of a message; flags of nullable fields are B.
 _TAIL: Final = struct.Struct(">BB?iBqB??Bqq?")
+
+_LONGEST_PREFIX: Final = 1024  # that is remembered
 
 # transactionId null, originalDestination null, messageId there, its textView null
 _PLAIN_MESSAGE_ID: Final = b"\0\0\1\x6e\0"
@@ -57,7 +56,17 @@ _PLAIN_MESSAGE_ID: Final = b"\0\0\1\x6e\0"
 class FastReader(StructureMemo):
     """One connection's shortcut; it remembers ids and destinations."""
 
-    __slots__ = ()
+    __slots__ = ("_ack_ids", "_ack_key", "_ack_prefix", "_ids", "_prefix")
+
+    def __init__(self) -> None:
+        super().__init__()
+        # What the latest message began with, up to its sequence number: the next one does, too.
+        self._prefix = b""
+        self._ids: tuple[Any, Any, Any] = (None, None, None)
+        # The latest acknowledgement's up to its message's number, and that message's id.
+        self._ack_prefix = b""
+        self._ack_key = b""
+        self._ack_ids: tuple[Any, Any, int, Any] = (None, None, 0, None)
 
     def read_frame(self, frame: bytes) -> Command | None:
         """Return the command, or None if the long way must be taken."""
@@ -91,8 +100,8 @@ class FastReader(StructureMemo):
         if message is None:
             return None
         return MessageDispatch(
-            cast(ConsumerId, consumer_id),
-            cast(Destination, destination),
+            consumer_id,
+            destination,
             message,
             _I32.unpack_from(frame, len(frame) - 4)[0],
             command_id,
@@ -101,10 +110,35 @@ class FastReader(StructureMemo):
 
     def _ack(self, frame: bytes) -> MessageAck | None:
         command_id, response_required = _HEAD.unpack_from(frame, 1)
+        prefix, key = self._ack_prefix, self._ack_key
+        at = 6 + len(prefix)
+        if (
+            prefix
+            and frame.startswith(prefix, 6)
+            and len(frame) == at + len(key) + 37
+            and frame.startswith(key, at + 16)
+            and frame[at : at + 16] == frame[-21:-5]
+            and not frame[-1]
+        ):
+            destination, consumer_id, ack_type, producer_id = self._ack_ids
+            sequence, broker_sequence = _ACK_IDS.unpack_from(frame, at)
+            only = MessageId(None, producer_id, sequence, broker_sequence)
+            return MessageAck(
+                destination,
+                None,
+                consumer_id,
+                ack_type,
+                only,
+                only,
+                _I32.unpack_from(frame, len(frame) - 5)[0],
+                None,
+                command_id,
+                response_required,
+            )
         at = self._end_of_destination(frame, 6)
         destination = self._value(frame, 6, at)
         end = at + 1
-        transaction_id: Structure | None = None
+        transaction_id: Any = None
         if frame[at]:
             end = self._end(frame, at, LOCAL_TRANSACTION_ID)
             transaction_id = self._value(frame, at, end)
@@ -119,14 +153,19 @@ class FastReader(StructureMemo):
         same = frame[at + 1 : after]
         if frame.startswith(same, after):
             last, after = first, after + len(same)
+            usual = transaction_id is None and ack_type <= 127 and after <= _LONGEST_PREFIX
+            if usual and first is not None:
+                self._ack_prefix = frame[6 : after - len(same) - 16]
+                self._ack_key = same[:-16]
+                self._ack_ids = (destination, consumer_id, ack_type, first.producer_id)
         else:
             last, after = self._message_id(frame, after)
         if after + 5 != len(frame) or frame[after + 4] or ack_type > 127:
             return None
         return MessageAck(
-            cast(Destination, destination),
-            cast("TransactionId | None", transaction_id),
-            cast(ConsumerId, consumer_id),
+            destination,
+            transaction_id,
+            consumer_id,
             ack_type,
             first,
             last,
@@ -143,7 +182,7 @@ class FastReader(StructureMemo):
         if producer_id is None or end + 4 != len(frame):
             return None
         size: int = _I32.unpack_from(frame, end)[0]
-        return ProducerAck(cast(ProducerId, producer_id), size, command_id, response_required)
+        return ProducerAck(producer_id, size, command_id, response_required)
 
     def _message(
         self, frame: bytes, start: int, end: int, cls: type[ActiveMQMessage]
@@ -154,30 +193,16 @@ class FastReader(StructureMemo):
         """
         command_id, response_required = _HEAD.unpack_from(frame, start)
         at = start + 5
-        count: int = _U16.unpack_from(frame, at + 3)[0]
-        after = at + 21 + count
-        producer_key = frame[at:after]
-        producer_id = self._memo.get(producer_key) or self._learn(producer_key)
-        if frame[at + 1] != PRODUCER_ID or producer_id is None:
-            return None
-        count = _U16.unpack_from(frame, after + 3)[0]
-        at = after + 5 + count
-        destination_key = frame[after:at]
-        destination = self._memo.get(destination_key) or self._learn(destination_key)
-        if not 100 <= frame[after + 1] <= 103 or destination is None:
-            return None
-        transaction_id: Structure | None = None
-        original_destination: Structure | None = None
-        if frame.startswith(_PLAIN_MESSAGE_ID, at):
-            at += 5
+        transaction_id: Any = None
+        original_destination: Any = None
+        if self._prefix and frame.startswith(self._prefix, at):
+            producer_id, destination, id_producer = self._ids
+            at += len(self._prefix)
         else:
-            transaction_id, original_destination, at = self._rare_ids(frame, at)
-        id_producer: Structure | None = producer_id
-        if frame.startswith(producer_key, at):
-            at += len(producer_key)
-        else:
-            after = self._end(frame, at, PRODUCER_ID)
-            id_producer, at = self._known(frame, at, after), after
+            ids = self._first_ids(frame, at)
+            if ids is None:
+                return None
+            producer_id, destination, transaction_id, original_destination, id_producer, at = ids
         (
             sequence,
             broker_sequence,
@@ -192,10 +217,10 @@ class FastReader(StructureMemo):
             timestamp,
             has_type,
         ) = _MIDDLE.unpack_from(frame, at)
-        original_transaction_id: Structure | None = None
+        original_transaction_id: Any = None
         group_id: str | None = None
         correlation_id: str | None = None
-        reply_to: Structure | None = None
+        reply_to: Any = None
         kind: str | None = None
         if not (
             has_original_transaction or has_group or has_correlation or has_reply_to or has_type
@@ -247,19 +272,19 @@ class FastReader(StructureMemo):
         if has_data_structure or has_target_consumer or has_broker_path or has_user or has_cluster:
             return None
         message = cls(
-            cast(ProducerId, producer_id),
-            cast(Destination, destination),
-            cast("TransactionId | None", transaction_id),
-            cast("Destination | None", original_destination),
-            MessageId(None, cast(ProducerId, id_producer), sequence, broker_sequence),
-            cast("TransactionId | None", original_transaction_id),
+            producer_id,
+            destination,
+            transaction_id,
+            original_destination,
+            MessageId(None, id_producer, sequence, broker_sequence),
+            original_transaction_id,
             group_id,
             group_sequence,
             correlation_id,
             persistent,
             expiration,
             priority,
-            cast("Destination | None", reply_to),
+            reply_to,
             timestamp,
             kind,
             content,
@@ -283,7 +308,40 @@ class FastReader(StructureMemo):
         message.raw = frame[start:end]
         return message
 
-    def _rare_ids(self, frame: bytes, at: int) -> tuple[Structure | None, Structure | None, int]:
+    def _first_ids(self, frame: bytes, start: int) -> tuple[Any, Any, Any, Any, Any, int] | None:
+        """Return the fields from producerId to the producer in messageId, and their end."""
+        at = start
+        count: int = _U16.unpack_from(frame, at + 3)[0]
+        after = at + 21 + count
+        producer_key = frame[at:after]
+        producer_id = self._memo.get(producer_key) or self._learn(producer_key)
+        if frame[at + 1] != PRODUCER_ID or producer_id is None:
+            return None
+        count = _U16.unpack_from(frame, after + 3)[0]
+        at = after + 5 + count
+        destination_key = frame[after:at]
+        destination = self._memo.get(destination_key) or self._learn(destination_key)
+        if not 100 <= frame[after + 1] <= 103 or destination is None:
+            return None
+        transaction_id: Any = None
+        original_destination: Any = None
+        plain = frame.startswith(_PLAIN_MESSAGE_ID, at)
+        if plain:
+            at += 5
+        else:
+            transaction_id, original_destination, at = self._rare_ids(frame, at)
+        id_producer: Any = producer_id
+        if frame.startswith(producer_key, at):
+            at += len(producer_key)
+        else:
+            after = self._end(frame, at, PRODUCER_ID)
+            id_producer, at = self._known(frame, at, after), after
+        if plain and at - start <= _LONGEST_PREFIX:
+            self._prefix = frame[start:at]
+            self._ids = (producer_id, destination, id_producer)
+        return producer_id, destination, transaction_id, original_destination, id_producer, at
+
+    def _rare_ids(self, frame: bytes, at: int) -> tuple[Any, Any, int]:
         """Return transactionId, originalDestination and where messageId's producer begins."""
         transaction_id, at = self._nullable(frame, at, LOCAL_TRANSACTION_ID)
         original_destination, at = self._nullable_destination(frame, at)
@@ -294,14 +352,14 @@ class FastReader(StructureMemo):
     def _headers(
         self, frame: bytes, at: int
     ) -> tuple[
-        Structure | None,
+        Any,
         str | None,
         int,
         str | None,
         bool,
         int,
         int,
-        Structure | None,
+        Any,
         int,
         str | None,
         int,

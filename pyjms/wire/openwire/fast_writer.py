@@ -50,14 +50,21 @@ _MEMO_VALUES: Final = 512
 _MEMO_SIZE: Final = 320
 _ANY: Final = frozenset(STRUCTURES)
 
+_Named = tuple[Structure | None, Structure | None, bytes]
+
 
 class FastWriter:
     """One connection's shortcut; it remembers how ids and destinations are written."""
 
-    __slots__ = ("_memo",)
+    __slots__ = ("_acked", "_dispatched", "_memo", "_producer", "_sent")
 
     def __init__(self) -> None:
         self._memo: dict[Structure, bytes] = {}
+        # What the latest of each kind named, and its bytes: the next one names the same.
+        self._dispatched: _Named = (None, None, _NULL + _NULL)
+        self._acked: _Named = (None, None, _NULL + _NULL + _NULL)
+        self._sent: _Named = (None, None, _NULL + _NULL)
+        self._producer: tuple[Structure | None, bytes] = (None, _NULL)
 
     def write_frame(self, out: bytearray, command: Structure) -> bool:
         """Append type and body of `command`; False, with nothing appended, if it is not hot."""
@@ -98,8 +105,12 @@ class FastWriter:
         if message is not None and message.raw is None and not is_plain(message):
             return False
         out += _HEAD.pack(dispatch.TYPE, dispatch.command_id, dispatch.response_required)
-        out += self._nullable(dispatch.consumer_id)
-        out += self._nullable(dispatch.destination)
+        consumer_id, destination, named = self._dispatched
+        if dispatch.consumer_id is not consumer_id or dispatch.destination is not destination:
+            consumer_id, destination = dispatch.consumer_id, dispatch.destination
+            named = self._nullable(consumer_id) + self._nullable(destination)
+            self._dispatched = (consumer_id, destination, named)
+        out += named
         if message is None:
             out += _NULL
         elif message.raw is not None:
@@ -118,9 +129,17 @@ class FastWriter:
         if ack.poison_cause is not None or not (_is_plain_id(first) and _is_plain_id(last)):
             return False
         out += _HEAD.pack(ack.TYPE, ack.command_id, ack.response_required)
-        out += self._nullable(ack.destination)
-        out += self._nullable(ack.transaction_id)
-        out += self._nullable(ack.consumer_id)
+        if ack.transaction_id is None:
+            destination, consumer_id, named = self._acked
+            if ack.destination is not destination or ack.consumer_id is not consumer_id:
+                destination, consumer_id = ack.destination, ack.consumer_id
+                named = self._nullable(destination) + _NULL + self._nullable(consumer_id)
+                self._acked = (destination, consumer_id, named)
+            out += named
+        else:
+            out += self._nullable(ack.destination)
+            out += self._nullable(ack.transaction_id)
+            out += self._nullable(ack.consumer_id)
         out += _I8.pack(ack.ack_type)
         first_bytes = self._message_id(first)
         out += first_bytes
@@ -130,9 +149,12 @@ class FastWriter:
 
     def _message(self, out: bytearray, message: ActiveMQMessage) -> None:
         """Append the fields from producerId on."""
-        producer_id = self._nullable(message.producer_id)
-        out += producer_id
-        out += self._nullable(message.destination)
+        producer_id, destination, named = self._sent
+        if message.producer_id is not producer_id or message.destination is not destination:
+            producer_id, destination = message.producer_id, message.destination
+            named = self._nullable(producer_id) + self._nullable(destination)
+            self._sent = (producer_id, destination, named)
+        out += named
         out += self._nullable(message.transaction_id)
         out += self._nullable(message.original_destination)
         message_id = message.message_id
@@ -145,11 +167,7 @@ class FastWriter:
             and message.type is None
         ):
             out += _MESSAGE_ID
-            out += (
-                producer_id
-                if message_id.producer_id is message.producer_id
-                else self._nullable(message_id.producer_id)
-            )
+            out += self._producer_of(message_id)
             out += _MIDDLE.pack(
                 message_id.producer_sequence_id,
                 message_id.broker_sequence_id,
@@ -186,9 +204,17 @@ class FastWriter:
             return _NULL
         return (
             _MESSAGE_ID
-            + self._nullable(value.producer_id)
+            + self._producer_of(value)
             + _IDS.pack(value.producer_sequence_id, value.broker_sequence_id)
         )
+
+    def _producer_of(self, value: MessageId) -> bytes:
+        producer_id, data = self._producer
+        if value.producer_id is not producer_id:
+            producer_id = value.producer_id
+            data = self._nullable(producer_id)
+            self._producer = (producer_id, data)
+        return data
 
     def _bytes(self, out: bytearray, value: bytes | None) -> None:
         if value is None:

@@ -7,9 +7,9 @@ starts anew. IndexError says that the bytes are not of the usual shape.
 from __future__ import annotations
 
 import struct
-from typing import Final, cast
+from typing import Any, Final
 
-from pyjms.wire.openwire.commands import MessageId, ProducerId
+from pyjms.wire.openwire.commands import MessageId
 from pyjms.wire.openwire.mutf8 import decode_mutf8
 from pyjms.wire.openwire.reader import LooseReader
 from pyjms.wire.openwire.schema import CURRENT_VERSION, STRUCTURES, Structure
@@ -46,7 +46,8 @@ class StructureMemo:
     __slots__ = ("_memo",)
 
     def __init__(self) -> None:
-        self._memo: dict[bytes, Structure] = {}
+        # Any: what a key may be is known where it is read, and a cast is a call
+        self._memo: dict[bytes, Any] = {}
 
     def _message_id(self, frame: bytes, at: int) -> tuple[MessageId | None, int]:
         if not frame[at]:
@@ -56,15 +57,15 @@ class StructureMemo:
         end = self._end(frame, at + 3, PRODUCER_ID)
         producer_id = self._known(frame, at + 3, end)
         sequence, broker_sequence = _I64_PAIR.unpack_from(frame, end)
-        return MessageId(None, cast(ProducerId, producer_id), sequence, broker_sequence), end + 16
+        return MessageId(None, producer_id, sequence, broker_sequence), end + 16
 
-    def _nullable(self, frame: bytes, at: int, code: int) -> tuple[Structure | None, int]:
+    def _nullable(self, frame: bytes, at: int, code: int) -> tuple[Any, int]:
         if not frame[at]:
             return None, at + 1
         end = self._end(frame, at, code)
         return self._known(frame, at, end), end
 
-    def _nullable_destination(self, frame: bytes, at: int) -> tuple[Structure | None, int]:
+    def _nullable_destination(self, frame: bytes, at: int) -> tuple[Any, int]:
         if not frame[at]:
             return None, at + 1
         end = self._end_of_destination(frame, at)
@@ -92,13 +93,13 @@ class StructureMemo:
         end: int = at + 5 + _U16.unpack_from(frame, at + 3)[0]
         return end
 
-    def _known(self, frame: bytes, at: int, end: int) -> Structure:
+    def _known(self, frame: bytes, at: int, end: int) -> Any:
         value = self._value(frame, at, end)
         if value is None:
             raise IndexError
         return value
 
-    def _value(self, frame: bytes, at: int, end: int) -> Structure | None:
+    def _value(self, frame: bytes, at: int, end: int) -> Any:
         key = frame[at:end]
         return self._memo.get(key) or self._learn(key)
 

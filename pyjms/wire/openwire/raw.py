@@ -32,6 +32,9 @@ _I64: Final = struct.Struct(">q")
 _TAIL_SIZE: Final = 37
 # commandId and responseRequired, which every message begins with.
 _HEAD_SIZE: Final = 5
+_PRODUCER_ID: Final = b"\1\x7b"
+# transactionId null, originalDestination null, messageId there, its textView null
+_USUAL_MESSAGE_ID: Final = b"\0\0\1\x6e\0"
 
 _writer: Final = FastWriter()
 _local: Final = threading.local()  # a FastReader remembers ids, and is one thread's
@@ -117,6 +120,13 @@ def patch_raw(message: ActiveMQMessage) -> None:
 
 def _broker_sequence_offset(raw: bytes) -> int:
     """Return where brokerSequenceId lies: behind six nullable values."""
+    if raw.startswith(_PRODUCER_ID, _HEAD_SIZE) and raw[_HEAD_SIZE + 2]:
+        at: int = _HEAD_SIZE + 21 + _U16.unpack_from(raw, _HEAD_SIZE + 3)[0]
+        producer_id = raw[_HEAD_SIZE:at]
+        if raw[at] and raw[at + 1] <= 103 and raw[at + 2]:
+            at += 5 + _U16.unpack_from(raw, at + 3)[0]
+            if raw.startswith(_USUAL_MESSAGE_ID, at) and raw.startswith(producer_id, at + 5):
+                return at + 13 + len(producer_id)
     at = _skip(raw, _HEAD_SIZE)  # producerId
     at = _skip(raw, at)  # destination
     if raw[at] or raw[at + 1]:

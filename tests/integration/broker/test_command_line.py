@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
@@ -57,3 +58,50 @@ async def test_it_listens_serves_and_stops_cleanly(
         assert "Broker b1 stopped" in log
         assert "Traceback" not in log
         await client.cut()
+
+
+async def test_messages_outlive_a_kill(tmp_path: Path, raw_client) -> None:
+    arguments = ("start", "--data", str(tmp_path), "--openwire", "127.0.0.1:0")
+    with started(*arguments) as (process, line):
+        client = raw_client(create_transport(line.split()[-1]))
+        await client.open()
+        await client.send(Queue("q"), "1", "2", "3")
+        process.kill()
+        process.wait(20)
+        await client.cut()
+    assert (tmp_path / "kahadb" / "db-1.log").exists()
+    with started(*arguments) as (process, line):
+        assert process.stdout is not None
+        where = process.stdout.readline().strip()
+        assert where == f"broker localhost keeps its messages in {tmp_path / 'kahadb'}"
+        client = raw_client(create_transport(line.split()[-1]))
+        await client.open()
+        await client.consumer(Queue("q"))
+        found = [(await client.message()).content for _ in range(3)]
+        assert [content[4:] for content in found if content] == [b"1", b"2", b"3"]
+        await client.cut()
+        process.terminate()
+        _, log = process.communicate(timeout=20)
+        assert process.returncode == 0, log
+        assert f"keeps its messages in {tmp_path / 'kahadb'}: 3 in 1 destinations" in log
+
+
+@pytest.mark.fact("activemq-persistence H4")
+def test_a_slave_waits_and_stops_on_a_signal(tmp_path: Path) -> None:
+    arguments = ("start", "--data", str(tmp_path), "--openwire", "127.0.0.1:0")
+    with started(*arguments) as (_master, line):
+        assert "accepts connections" in line
+        slave = subprocess.Popen(
+            [sys.executable, "-m", "broker", *arguments],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        assert slave.stderr is not None
+        said = slave.stderr.readline()
+        assert "is locked by another server" in said
+        slave.terminate()
+        output, log = slave.communicate(timeout=20)
+        assert slave.returncode == 0, log
+        assert output == ""
+        assert "Traceback" not in log

@@ -57,16 +57,26 @@ async def test_the_file_says_what_the_broker_does(path: Path, raw_client) -> Non
 
 
 def test_options_of_the_command_line_win(path: Path, tmp_path: Path) -> None:
-    service = make_service(path, ephemeral=False, openwire=None, name=None)
+    service = make_service(path, None, ephemeral=False, openwire=None, name=None)
     assert [connector.name for connector in service.connectors] == ["door"]
-    service = make_service(path, ephemeral=True, openwire="127.0.0.1:0", name="mine")
+    service = make_service(path, None, ephemeral=True, openwire="127.0.0.1:0", name="mine")
     assert service.broker_name == "mine"
     assert [connector.name for connector in service.connectors] == ["openwire"]
     lasting = tmp_path / "lasting.yaml"
-    lasting.write_text("broker_name: kept\n")
-    with pytest.raises(ConfigurationException, match="--ephemeral"):
-        make_service(lasting, ephemeral=False, openwire=None, name=None)
-    assert not make_service(lasting, ephemeral=True, openwire=None, name=None).persistent
+    lasting.write_text("broker_name: kept\npersistence: {type: kahadb, directory: there}\n")
+    service = make_service(lasting, None, ephemeral=False, openwire=None, name=None)
+    assert service.store_keeper.directory == Path("there")
+    service = make_service(lasting, tmp_path, ephemeral=False, openwire=None, name=None)
+    assert service.store_keeper.directory == tmp_path / "kahadb"
+    service = make_service(path, tmp_path, ephemeral=False, openwire=None, name=None)
+    assert service.store_keeper.directory == tmp_path / "kahadb"
+    service = make_service(lasting, None, ephemeral=True, openwire=None, name=None)
+    assert not service.persistent
+    assert service.store_keeper.directory is None
+    service = make_service(None, None, ephemeral=False, openwire=None, name="b")
+    assert service.store_keeper.directory == Path("activemq-data/b/KahaDB")
+    with pytest.raises(ConfigurationException, match="contradict"):
+        make_service(None, tmp_path, ephemeral=True, openwire=None, name=None)
 
 
 def test_a_wrong_key_is_one_line_with_its_place(tmp_path: Path) -> None:

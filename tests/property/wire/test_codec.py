@@ -14,10 +14,16 @@ from pyjms.jms.types import Byte, Char, Float, Long, Short
 from pyjms.wire.openwire.cache import ReadCache, WriteCache
 from pyjms.wire.openwire.commands import (
     TYPES,
+    ActiveMQTextMessage,
     Command,
+    ConnectionId,
+    ConsumerId,
+    LocalTransactionId,
     MessageAck,
     MessageDispatch,
+    MessageId,
     ProducerAck,
+    ProducerId,
     Response,
     StackTraceElement,
     Throwable,
@@ -183,6 +189,55 @@ def test_the_short_way_is_the_long_way(command):
         assert short == long
         assert getattr(short, "raw", None) == getattr(long, "raw", None)
         assert LooseWriter(12, True).frame(short) == frame
+
+
+few_producers = st.builds(ProducerId, st.sampled_from(["a", "b"]), st.integers(1, 2))
+few_destinations = st.sampled_from(["x", "y"]).map(DESTINATIONS[100])
+few_transactions = st.none() | st.builds(
+    LocalTransactionId, st.just(1), st.builds(ConnectionId, st.just("a"))
+)
+few_ids = st.builds(MessageId, st.none(), few_producers, st.integers(1, 3), st.integers(0, 3))
+few_messages = st.builds(
+    ActiveMQTextMessage,
+    few_producers,
+    few_destinations,
+    few_transactions,
+    message_id=few_ids,
+    correlation_id=st.sampled_from([None, "c"]),
+    reply_to=st.none() | few_destinations,
+    content=st.sampled_from([None, b"123"]),
+)
+few_consumers = st.builds(ConsumerId, st.just("a"), st.just(1), st.integers(1, 2))
+few_acks = few_ids.flatmap(
+    lambda last: st.builds(
+        MessageAck,
+        few_destinations,
+        few_transactions,
+        few_consumers,
+        st.sampled_from([0, 2, -1]),
+        st.sampled_from([None, last]) | few_ids,
+        st.just(last),
+        st.integers(1, 2),
+    )
+)
+few_dispatches = st.builds(MessageDispatch, few_consumers, few_destinations, few_messages)
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.lists(few_messages | few_acks | few_dispatches, max_size=12), st.data())
+def test_what_the_short_way_remembers_changes_nothing(commands, data):
+    reader, writer = FastReader(), FastWriter()
+    for command in commands:
+        frame = LooseWriter(12, True).frame(command)
+        out = bytearray()
+        assert writer.write_frame(out, command)
+        assert out == frame
+        if data.draw(st.integers(0, 3)) == 0:  # damaged
+            at = data.draw(st.integers(1, len(frame) - 1))
+            frame = frame[:at] + data.draw(st.binary(max_size=2)) + frame[at + 1 :]
+        again, fresh = reader.read_frame(frame), FastReader().read_frame(frame)
+        assert again == fresh
+        assert getattr(again, "raw", None) == getattr(fresh, "raw", None)
 
 
 @few

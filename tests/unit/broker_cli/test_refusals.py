@@ -15,8 +15,7 @@ from broker.cli.main import app
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        ([], "start with --ephemeral"),
-        (["--ephemeral", "--data", "somewhere"], "--data: this version keeps messages in memory"),
+        (["--ephemeral", "--data", "somewhere"], "--data and --ephemeral contradict each other"),
         (["--ephemeral", "--stomp", "127.0.0.1:61613"], "--stomp: this version speaks OpenWire"),
         (["--ephemeral", "--openwire", "127.0.0.1:http"], "port"),
         (["--ephemeral", "--openwire", "127.0.0.1:0?colour=red"], "colour"),

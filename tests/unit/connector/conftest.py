@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
+from types import SimpleNamespace
 
 import pytest
 
@@ -44,7 +45,7 @@ class RecordingBroker(Broker):
 
     def __init__(self) -> None:
         self.calls: list[tuple[str, tuple[object, ...]]] = []
-        self.answers: dict[str, object] = {}
+        self.answers: dict[str, object] = {"add_consumer": SimpleNamespace(saved=None)}
 
     add_connection = _recorded("add_connection")  # type: ignore[assignment]
     remove_connection = _recorded("remove_connection")  # type: ignore[assignment]
@@ -65,6 +66,7 @@ class RecordingBroker(Broker):
     commit_transaction = _recorded("commit_transaction")  # type: ignore[assignment]
     rollback_transaction = _recorded("rollback_transaction")  # type: ignore[assignment]
     forget_transaction = _recorded("forget_transaction")  # type: ignore[assignment]
+    set_rollback_only = _recorded("set_rollback_only")  # type: ignore[assignment]
     prepared_transactions = _recorded("prepared_transactions")  # type: ignore[assignment]
 
     def send(self, exchange: ProducerExchange, message: object) -> Completion | None:
@@ -88,12 +90,17 @@ class Host:
     broker_name = "recording"
     broker_id = BrokerId("ID:recording:1")
     rollback_only_on_async_exception = True
+    store_failed = False
 
     def __init__(self) -> None:
+        self.stored: dict[ProducerId, int] = {}
         self.recording = RecordingBroker()
         self.broker: Broker = self.recording
         self.connections = ConnectionRegistry()
         self.stops = 0
+
+    def last_producer_sequence_id(self, producer_id: ProducerId) -> int:
+        return self.stored.get(producer_id, -1)
 
     async def stop(self) -> None:
         self.stops += 1

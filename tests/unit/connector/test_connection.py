@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import anyio
 import pytest
 
@@ -44,6 +46,7 @@ from pyjms.wire.openwire.commands import (
     ShutdownInfo,
     TransactionInfo,
     TransactionType,
+    XATransactionId,
 )
 from pyjms.wire.openwire.commands import (
     ConnectionError as ConnectionErrorCommand,
@@ -225,30 +228,24 @@ async def test_oneway_failures_come_as_connection_errors(client, host) -> None:
         await client.ask(message())
 
 
-class OpenTransaction:
-    cause = None
-
-    def set_rollback_only(self, cause: Exception) -> None:
-        self.cause = cause
-
-
-async def test_a_oneway_failure_spoils_its_transaction(client, host) -> None:
+@pytest.mark.parametrize("xid", [LocalTransactionId(1, CONNECTION), XATransactionId(1, b"g", b"b")])
+async def test_a_oneway_failure_spoils_its_transaction(client, host, xid) -> None:
     await client.connect()
     await client.producer()
-    xid = LocalTransactionId(1, CONNECTION)
-    transaction = client.context().transactions[xid] = OpenTransaction()
     host.recording.answers["send"] = refused = JMSException("no room")
     with pytest.raises(JMSException):
         await client.ask(message(transaction_id=xid))
-    assert transaction.cause is None  # the client knows already
+    client.tell(message())
+    await client.heard.next(ConnectionErrorCommand)
+    assert "set_rollback_only" not in host.recording.names  # the client knows already
     client.tell(message(transaction_id=xid))
     await client.heard.next(ConnectionErrorCommand)
-    assert transaction.cause is refused
-    transaction.cause = None
+    assert host.recording.args("set_rollback_only") == (client.context(), xid, refused)
+    host.recording.calls.clear()
     host.rollback_only_on_async_exception = False
     client.tell(message(transaction_id=xid))
     await client.heard.next(ConnectionErrorCommand)
-    assert transaction.cause is None
+    assert "set_rollback_only" not in host.recording.names
 
 
 async def test_a_message_of_nobody_is_refused(client) -> None:
@@ -347,7 +344,7 @@ async def test_a_parked_send_of_a_client_that_left_is_no_trouble(client, host) -
 
 async def test_acks_pulls_and_controls_go_to_their_consumer(client, host, caplog) -> None:
     await client.connect()
-    host.recording.answers["add_consumer"] = subscription = object()
+    host.recording.answers["add_consumer"] = subscription = SimpleNamespace(saved=None)
     consumer = await client.consumer()
     ack, pull = MessageAck(consumer_id=consumer), MessagePull(consumer, timeout=5)
     control = ConsumerControl(consumer_id=consumer, prefetch=3)

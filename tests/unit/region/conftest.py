@@ -17,9 +17,16 @@ from broker.region.region_broker import RegionBroker
 from broker.region.subscription import Subscription
 from broker.region.topic import Topic as BrokerTopic
 from broker.region.usage import SystemUsage
-from broker.store.memory import MemoryPersistenceAdapter
+from broker.store.api import StoreState
+from broker.store.memory import (
+    MemoryMessageStore,
+    MemoryPersistenceAdapter,
+    MemoryTopicMessageStore,
+)
+from broker.store.temp import TempStore
 from broker.transaction.local import LocalTransaction
 from pyjms import _clock
+from pyjms.errors import JMSException
 from pyjms.jms.destination import Destination, Queue
 from pyjms.wire.openwire.commands import (
     AckType,
@@ -145,6 +152,7 @@ class Client:
             marshalled_properties=encode_map(properties) if properties else None,
         )
         message.timestamp = _clock.time_ms()
+        message.response_required = persistent
         return message
 
     def send(
@@ -258,12 +266,114 @@ class Client:
         )
 
 
+class _Controlled:
+    """Store calls that answer later, or fail, as the adapter says."""
+
+    adapter: PagedAdapter
+
+    def add_message(self, context, reference):
+        self.adapter.check("add_message")
+        super().add_message(context, reference)
+        return self.adapter.answer()
+
+    def remove_message(self, context, reference):
+        self.adapter.check("remove_message")
+        super().remove_message(context, reference)
+        return self.adapter.answer()
+
+    def acknowledge(self, context, key, reference):
+        self.adapter.check("acknowledge")
+        super().acknowledge(context, key, reference)
+        return self.adapter.answer()
+
+    def next_messages(self, after, limit, skip=()):
+        self.adapter.check("next_messages")
+        page = super().next_messages(after, limit, skip)
+        self.adapter.paged += len(page)
+        return page
+
+    def next_subscription_messages(self, key, after, limit, skip=()):
+        self.adapter.check("next_messages")
+        return super().next_subscription_messages(key, after, limit, skip)
+
+
+class _QueueStore(_Controlled, MemoryMessageStore):
+    pass
+
+
+class _TopicStore(_Controlled, MemoryTopicMessageStore):
+    pass
+
+
+class PagedAdapter(MemoryPersistenceAdapter):
+    """A store as a disk would be: what it has may leave the broker's memory."""
+
+    is_volatile = False
+    concurrent_store_and_dispatch_queues = True
+    concurrent_store_and_dispatch_topics = False
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.answers_later = False
+        self.unanswered: list[Completion] = []
+        self.broken: set[str] = set()
+        self.paged = 0
+        self.bytes = 0
+        self.current_state = StoreState.RUNNING
+
+    def check(self, call: str) -> None:
+        if call in self.broken:
+            raise JMSException(f"{call} failed")
+
+    def answer(self) -> Completion | None:
+        if not self.answers_later:
+            return None
+        self.unanswered.append(Completion())
+        return self.unanswered[-1]
+
+    def complete(self, error: Exception | None = None) -> None:
+        """Answer the oldest call."""
+        self.unanswered.pop(0).complete(error)
+
+    def change(self, state: StoreState) -> None:
+        self.current_state = state
+        if self.on_state is not None:
+            self.on_state(state, None)
+
+    @property
+    def state(self) -> StoreState:
+        return self.current_state
+
+    @property
+    def size(self) -> int:
+        return self.bytes
+
+    def _made(self, kind, there, destination, prioritized):
+        if destination not in there:
+            there[destination] = kind(destination, self, prioritized)
+            there[destination].adapter = self
+        return there[destination]
+
+    def queue_message_store(self, destination, prioritized=False):
+        return self._made(_QueueStore, self._queues, destination, prioritized)
+
+    def topic_message_store(self, destination, prioritized=False):
+        return self._made(_TopicStore, self._topics, destination, prioritized)
+
+
 class Broker:
     """A region broker and its clients."""
 
-    def __init__(self, *policies: PolicyEntry, usage: SystemUsage | None = None) -> None:
+    def __init__(
+        self,
+        *policies: PolicyEntry,
+        usage: SystemUsage | None = None,
+        store: MemoryPersistenceAdapter | None = None,
+        temp_store: TempStore | None = None,
+    ) -> None:
+        self.store = store or MemoryPersistenceAdapter()
         self.region = RegionBroker(
-            MemoryPersistenceAdapter(), PolicyMap(policies), "b", system_usage=usage
+            self.store, PolicyMap(policies), "b", system_usage=usage, temp_store=temp_store
         )
         self._clients = 0
 
@@ -293,6 +403,12 @@ class Broker:
 @pytest.fixture
 def make_broker() -> type[Broker]:
     return Broker
+
+
+@pytest.fixture
+def paged() -> PagedAdapter:
+    """A store that a broker need not keep in memory."""
+    return PagedAdapter()
 
 
 @pytest.fixture

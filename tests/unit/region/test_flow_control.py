@@ -228,26 +228,23 @@ def test_a_removed_queue_answers_those_who_wait(tight):
     assert tight.region.system_usage.memory.used == 0
 
 
-def test_an_async_store_answers_when_it_has_stored(broker, client):
-    from broker.completion import Completion
-
-    stored = Completion()
-    queue = broker.queue(Q)
-
-    class Slow:
-        def add_message(self, context, reference):
-            return stored
-
-        def remove_message(self, context, reference):
-            return stored
-
-    queue.store = Slow()
+def test_an_async_store_answers_when_it_has_stored(make_broker, paged):
+    paged.answers_later = True
+    client = make_broker(store=paged).client()
     consumer = client.consume(Q)
-    assert client.send(Q, "1", persistent=True) is stored
-    assert client.ack(consumer, 0) is stored
+    first = client.send(Q, "1", persistent=True)
+    assert client.received(consumer) == ["1"]
+    assert not first.done
+    paged.complete()
+    assert first.done
+    acknowledged = client.ack(consumer, 0)
+    paged.complete()
+    assert acknowledged.done
     client.send(Q, "2", persistent=True)
     client.send(Q, "3", persistent=True)
     both = client.ack(consumer, 2, first=1, count=2)
+    for _ in range(3):
+        paged.complete()
     assert not both.done
-    stored.complete()
+    paged.complete()
     assert both.done

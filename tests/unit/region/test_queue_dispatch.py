@@ -35,13 +35,12 @@ def test_messages_are_numbered_broker_wide(broker, client):
     assert broker.region.store.last_broker_sequence_id <= ids[-1]
 
 
-async def test_the_numbers_go_on_from_the_store_at_start(make_broker):
-    first = make_broker()
+async def test_the_numbers_go_on_from_the_store_at_start(make_broker, paged):
+    first = make_broker(store=paged)
     sender = first.client()
     send_all(sender, 3, persistent=True)
     highest = first.region.store.last_broker_sequence_id
-    again = make_broker()
-    again.region.store = first.region.store
+    again = make_broker(store=paged)
     await again.region.start()
     consumer_client = again.client()
     consumer = consumer_client.consume(Q)

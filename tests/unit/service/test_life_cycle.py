@@ -102,18 +102,6 @@ async def test_a_restart_is_a_new_broker_unless_forbidden() -> None:
         await once.start()
 
 
-async def test_persistence_is_refused_with_what_to_do() -> None:
-    with pytest.raises(ConfigurationException) as refused:
-        await BrokerService("kept").start()
-    assert "persistent=False" in str(refused.value)
-    assert "--ephemeral" in str(refused.value)
-    transport = create_transport("vm://kept")
-    transport.listener = Deaf()
-    with pytest.raises(ConfigurationException, match=r"vm://name\?broker.persistent=false"):
-        await transport.start()
-    await transport.stop()
-
-
 async def test_two_brokers_of_one_name_do_not_run_at_once() -> None:
     async with BrokerService("twin", persistent=False):
         second = BrokerService("twin", persistent=False)

@@ -56,6 +56,10 @@ def test_values_are_read_by_type() -> None:
         "memory_limit": 1024,
         "persistent": True,
     }
+    assert keywords_from({"dataDirectory": "data", "deleteAllMessagesOnStartup": "true"}) == {
+        "data_directory": "data",
+        "delete_all_messages_on_startup": True,
+    }
     assert keywords_from({"systemUsage.sendFailIfNoSpaceAfterTimeout": "1500"}) == {
         "send_fail_if_no_space_after_timeout": 1.5
     }
@@ -76,10 +80,14 @@ def test_names_lose_what_names_may_not_have() -> None:
 class Door(NamedTuple):
     name: str | None
     uri: str
+    allow_link_stealing: bool = False
 
 
 class Configuration:
-    connectors = (Door("openwire", "tcp://127.0.0.1:0"), Door(None, "tcp://127.0.0.1:0"))
+    connectors = (
+        Door("openwire", "tcp://127.0.0.1:0"),
+        Door(None, "tcp://127.0.0.1:0", allow_link_stealing=True),
+    )
 
     def keywords(self) -> dict[str, Any]:
         return {"broker_name": "b", "persistent": False, "use_virtual_topics": False}
@@ -93,4 +101,4 @@ def test_a_configuration_makes_a_service() -> None:
         False,
     )
     assert next(c.name for c in service.connectors) == "openwire"
-    assert len(service.connectors) == 2
+    assert [c.allow_link_stealing for c in service.connectors] == [False, True]

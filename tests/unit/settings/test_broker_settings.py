@@ -21,7 +21,7 @@ from broker.policy.eviction import (
     OldestMessageWithLowestPriorityEvictionStrategy,
     UniquePropertyMessageEvictionStrategy,
 )
-from broker.service import BrokerService
+from broker.service import BrokerService, IOExceptionHandler
 from broker.settings import BrokerSettings, PolicySettings, broker_schema, load_broker_settings
 from broker.settings import policies as policy_models
 from broker.settings import virtual as virtual_models
@@ -45,13 +45,14 @@ def load(tmp_path: Path, text: str, **environ: str) -> BrokerSettings:
 def test_the_defaults_are_the_services_own() -> None:
     keywords = BrokerSettings().keywords()
     parameters = inspect.signature(BrokerService).parameters
-    assert set(keywords) == set(parameters) - {"plugins"}
+    assert set(keywords) == set(parameters) - {"plugins", "persistence_adapter"}
     for name, parameter in parameters.items():
-        if name not in {"plugins", "policies"}:
+        if name not in {"plugins", "policies", "persistence_adapter", "io_exception_handler"}:
             assert keywords[name] == parameter.default, name
     service = BrokerService(**keywords)
     assert service.broker_name == "localhost"
     assert service.policies.entries == []
+    assert service.io_exception_handler == IOExceptionHandler()
 
 
 def test_the_defaults_of_a_policy_are_policy_entrys_own() -> None:
@@ -181,7 +182,12 @@ def test_sizes(tmp_path: Path, text: str, bytes_: int) -> None:
 @pytest.mark.parametrize(
     ("text", "line", "reason"),
     [("a: 1\nbrokerName: x", 2, "brokerName: there is no such setting; did you mean broker_name?"),
-     ("data_directory: x", 1, "memory only"), ("persistence: {kaha: 1}", 1, "memory only"),
+     ("persistence: {type: kahadb, kaha: 1}", 1, "there is no such setting"),
+     ("persistence: {type: levelDB}", 1, "levelDB stores were removed from ActiveMQ in 5.17"),
+     ("persistence: {type: replicated_leveldb}", 1, "use type: kahadb"),
+     ("persistence: {type: tape}", 1, "'kahadb', 'multi_kahadb', 'memory', 'jdbc', 'journaled_jdbc'"),
+     ("persistence:\n  type: kahadb\n  lock_acquire_sleep_interval: 0", 1, "must be more than 0"),
+     ("persistence:\n  type: kahadb\n  journal:\n    disk_sync_strategy: seldom", 4, "'periodic'"),
      ("plugins: [x]", 1, "BrokerService(plugins=...)"),
      ("connectors:\n  - url: x", 2, "did you mean connectors[0].uri?"),
      ("connectors:\n  - name: x", 2, "connectors[0].uri: it is missing"),
@@ -211,7 +217,9 @@ def test_the_reference_has_every_key_with_its_default() -> None:
     assert load_broker_settings(ROOT / "config/broker.yaml", environ={}) == BrokerSettings()
     values = parse_yaml(reference(), "x").values
     assert set(values) == set(BrokerSettings.model_fields)
-    assert set(values["system_usage"]) == set(BrokerSettings().system_usage.__class__.model_fields)
+    for section in ("system_usage", "io_exception_handler"):
+        fields = getattr(BrokerSettings(), section).__class__.model_fields
+        assert set(values[section]) == set(fields)
     assert reference().startswith("# yaml-language-server: $schema=../docs/broker.schema.json")
 
 
@@ -224,7 +232,13 @@ def models(module: Any) -> list[type[BaseModel]]:
 
 
 def test_the_examples_of_the_reference_have_every_other_key(tmp_path: Path) -> None:
-    defaults = ("connectors: []", "destinations: []", "policies: []", "virtual_destinations: null")
+    defaults = (
+        "persistence: null",
+        "connectors: []",
+        "destinations: []",
+        "policies: []",
+        "virtual_destinations: null",
+    )
     lines = [line for line in reference().splitlines() if not line.startswith(defaults)]
     text = "\n".join(line.removeprefix("#|") for line in lines)
     settings = load(tmp_path, text)

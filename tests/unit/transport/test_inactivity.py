@@ -19,6 +19,10 @@ class Counted(MockTransport):
     writing = False
     reading_paused = False
 
+    @property
+    def sent_commands(self) -> int:
+        return len(self.sent)
+
     def fail(self, error: BaseException | None = None) -> None:
         assert isinstance(error, Exception)
         self.listener.on_exception(error)

@@ -1,0 +1,192 @@
+"""A cursor with bounded memory: beyond a high water mark its messages wait in their sources.
+
+While memory lasts all messages are in one list, in exact order. From the mark on new ones go
+to the sources, which are drained by turns, a page each, when the list is empty. Once nothing
+is outside, all is as before. (ActiveMQ M8, M9, M11; StoreQueueCursor)
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from itertools import zip_longest
+from typing import TYPE_CHECKING
+
+from broker.cursor.memory import FifoPendingList, PrioritizedPendingList
+from broker.cursor.sources import MessageSource, level_of
+
+if TYPE_CHECKING:
+    from broker.region.message import MessageReference
+
+__all__ = ["PrioritizedSpillingCursor", "SpillingCursor"]
+
+logger = logging.getLogger(__name__)
+
+
+class SpillingCursor:
+    """Messages of one queue or durable subscription in order of arrival."""
+
+    def __init__(
+        self,
+        name: str,
+        source_of: Callable[[MessageReference], MessageSource],
+        is_short: Callable[[MessageReference], bool],
+        spilled: Callable[[MessageReference], None],
+        page_size: int,
+    ) -> None:
+        """Make an empty cursor.
+
+        Args:
+            name: of whose messages they are, for the log.
+            source_of: where a message waits that has no room; a source that was added.
+            is_short: whether memory is short for a message, so that it and what comes next go to
+                their sources.
+            spilled: hears of each message that memory does not hold any more.
+            page_size: how many messages are read from a source at once.
+
+        """
+        self._name = name
+        self._head = self._make_head()
+        self._sources: list[MessageSource] = []
+        self._source_of = source_of
+        self._is_short = is_short
+        self._spilled = spilled
+        self._page_size = page_size
+        self.is_spilling = False
+        """Whether new messages go to their sources."""
+
+    def _make_head(self) -> FifoPendingList | PrioritizedPendingList:
+        return FifoPendingList()
+
+    def add_source(self, source: MessageSource) -> None:
+        """Drain a source, too. It may have messages from before the start."""
+        self._sources.append(source)
+        if len(source) and not self.is_spilling:
+            self.is_spilling = True
+            for other in self._sources[:-1]:
+                other.begin()
+        elif self.is_spilling and not len(source):
+            source.begin()
+
+    def remove_source(self, source: MessageSource) -> None:
+        """Forget a source and what it has."""
+        source.clear()
+        self._sources.remove(source)
+        self.settle()
+
+    # the list
+    @property
+    def outside_count(self) -> int:
+        """How many messages wait in the sources."""
+        return sum(map(len, self._sources)) if self.is_spilling else 0
+
+    def __len__(self) -> int:
+        return len(self._head) + self.outside_count
+
+    def __bool__(self) -> bool:
+        return bool(self._head) or self.outside_count > 0
+
+    def __iter__(self) -> Iterator[MessageReference]:
+        return iter(self._head)
+
+    def __contains__(self, reference: object) -> bool:
+        return reference in self._head
+
+    def append(self, reference: MessageReference) -> None:
+        if not self.is_spilling:
+            if not self._is_short(reference):
+                self._head.append(reference)
+                return
+            self.is_spilling = True
+            for source in self._sources:
+                source.begin()
+        source = self._source_of(reference)
+        try:
+            taken = source.add(reference)
+        except Exception:
+            logger.exception("A message of %s stays in memory", self._name)
+            taken = False
+        if not taken:
+            self._head.append(reference)
+        elif not source.holds_in_memory:
+            self._spilled(reference)
+
+    def append_front(self, reference: MessageReference) -> None:
+        self._head.append_front(reference)
+
+    def take(self) -> MessageReference:
+        if not self.is_spilling:
+            return self._head.take()
+        self._refill()
+        reference = self._head.take()
+        self.settle()
+        return reference
+
+    def remove(self, reference: MessageReference) -> bool:
+        removed = self._head.remove(reference)
+        if self.is_spilling:
+            source = self._source_of(reference)
+            removed = removed or (source.holds_in_memory and source.remove(reference))
+            self.settle()
+        return removed
+
+    def take_out(self, reference: MessageReference) -> bool:
+        """Forget a message that is outside; return whether it was. A store has it still."""
+        if not self.is_spilling:
+            return False
+        removed = self._source_of(reference).remove(reference)
+        self.settle()
+        return removed
+
+    def clear(self) -> None:
+        self._head.clear()
+        for source in self._sources:
+            source.clear()
+        self.is_spilling = False
+
+    # the sources
+    def settle(self) -> None:
+        """Take note that messages were taken: with nothing left, memory has room again."""
+        if self.is_spilling and not self._head and not self.outside_count:
+            self.is_spilling = False
+
+    def _refill(self) -> None:
+        if not self._head:
+            self._read_all()
+
+    def _read_all(self) -> None:
+        """Read a page of each source. One that fails does not keep the others from it."""
+        failure: Exception | None = None
+        pages: list[list[MessageReference]] = []
+        for source in self._sources:
+            try:
+                pages.append(source.read(self._page_size))
+            except Exception as error:
+                logger.exception("Failed to page in more messages of %s", self._name)
+                failure = error
+        for turn in zip_longest(*pages):
+            for reference in turn:
+                if reference is not None:
+                    self._head.append(reference)
+        if failure is not None and not self._head:
+            raise failure
+        if not self.outside_count:
+            self.is_spilling = False
+
+
+class PrioritizedSpillingCursor(SpillingCursor):
+    """Messages by priority: more urgent ones are read from outside as they come (Q19)."""
+
+    def _make_head(self) -> FifoPendingList | PrioritizedPendingList:
+        return PrioritizedPendingList()
+
+    def _refill(self) -> None:
+        first = self._head.first()
+        if first is None:
+            self._read_all()
+            first = self._head.first()
+        for source in self._sources:
+            while first is not None and (urgent := source.count_above(level_of(first.priority))):
+                for reference in source.read(min(urgent, self._page_size)):
+                    self._head.append(reference)
+                first = self._head.first()

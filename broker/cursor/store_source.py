@@ -1,0 +1,154 @@
+"""Messages that a store has and memory has not: they are only counted, and paged in from there.
+
+Reading again after a failure begins where the last good read ended, so nothing is skipped and
+nothing comes twice. (ActiveMQ M8; QueueStorePrefetch, TopicStorePrefetch)
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Container
+from typing import TYPE_CHECKING
+
+from broker.cursor.sources import HIGHEST_PRIORITY, level_of
+from broker.store.api import Position, StoredMessage
+
+if TYPE_CHECKING:
+    from broker.region.message import MessageReference
+
+__all__ = ["NextMessages", "PrioritizedStoreSource", "StoreSource"]
+
+logger = logging.getLogger(__name__)
+
+NextMessages = Callable[[Position | None, int, Container[Position]], list[StoredMessage]]
+"""`next_messages` of a store, or a durable subscription's part of it."""
+
+
+class StoreSource:
+    """In order of arrival: everything up to `paged_to` is or was in memory."""
+
+    holds_in_memory = False
+
+    def __init__(
+        self,
+        next_messages: NextMessages,
+        paged_in: Callable[[StoredMessage], MessageReference],
+        recovered: int = 0,
+    ) -> None:
+        """Page with `next_messages`; `paged_in` makes a reference of what came.
+
+        `recovered` messages are in the store already, and none of them in memory.
+        """
+        self.paged_to: Position | None = None
+        self._shown_to: Position | None = None
+        self._next_messages = next_messages
+        self._paged_in = paged_in
+        self._count = recovered
+
+    def __len__(self) -> int:
+        return self._count
+
+    def shown(self, position: Position) -> None:
+        """Take note that memory has, or had, the message at that position."""
+        if self._shown_to is None or position > self._shown_to:
+            self._shown_to = position
+
+    def begin(self) -> None:
+        self.paged_to = self._shown_to
+
+    def is_outside(self, position: Position) -> bool:
+        """Whether memory never had the message at that position."""
+        return self.paged_to is None or position > self.paged_to
+
+    def add(self, reference: MessageReference) -> bool:
+        position = reference.position
+        if position is None or not self.is_outside(position):
+            return False  # others were shown, or paged in, before it
+        self._count += 1
+        return True
+
+    def read(self, limit: int) -> list[MessageReference]:
+        if not self._count:
+            return []
+        page = self.first_outside(limit)
+        if not page:
+            logger.warning("%d messages are not in the store any more", self._count)
+            self._count = 0
+            return []
+        self._count = max(0, self._count - len(page))
+        self._passed(page)
+        return [self._paged_in(stored) for stored in page]
+
+    def first_outside(self, limit: int) -> list[StoredMessage]:
+        """Return the first `limit` messages that memory has not; they stay."""
+        return self._next_messages(self.first_after, limit, ()) if self._count else []
+
+    @property
+    def first_after(self) -> Position | None:
+        """The position behind which all messages outside are."""
+        return self.paged_to
+
+    def count_above(self, priority: int) -> int:
+        """Return 0: here the priority makes nothing urgent."""
+        return 0
+
+    def remove(self, reference: MessageReference) -> bool:
+        position = reference.position
+        if not self._count or position is None or not self.is_outside(position):
+            return False
+        self._count -= 1
+        return True
+
+    def clear(self) -> None:
+        self._count = 0
+
+    def _passed(self, page: list[StoredMessage]) -> None:
+        self.paged_to = page[-1].position
+        self.shown(self.paged_to)
+
+
+class PrioritizedStoreSource(StoreSource):
+    """In order of priority: a page is read from the beginning, without what memory holds."""
+
+    def __init__(
+        self,
+        next_messages: NextMessages,
+        paged_in: Callable[[StoredMessage], MessageReference],
+        held: Container[Position],
+        recovered: int = 0,
+    ) -> None:
+        """As for all stores; `held` are the positions in memory, whoever has them there."""
+        super().__init__(next_messages, paged_in, recovered)
+        self._held = held
+        self._by_priority = [0] * (HIGHEST_PRIORITY + 1)  # of those that were added
+
+    @property
+    def first_after(self) -> Position | None:
+        return None
+
+    def begin(self) -> None:
+        """Nothing to do: `held` knows what is in memory."""
+
+    def is_outside(self, position: Position) -> bool:
+        return position not in self._held
+
+    def add(self, reference: MessageReference) -> bool:
+        if reference.position is None:
+            return False
+        self._count += 1
+        self._by_priority[level_of(reference.priority)] += 1
+        return True
+
+    def count_above(self, priority: int) -> int:
+        return min(self._count, sum(self._by_priority[priority + 1 :]))
+
+    def first_outside(self, limit: int) -> list[StoredMessage]:
+        return self._next_messages(None, limit, self._held) if self._count else []
+
+    def _passed(self, page: list[StoredMessage]) -> None:
+        counts = self._by_priority
+        for stored in page:
+            level = level_of(stored.message.priority)
+            counts[level] = max(0, counts[level] - 1)
+        for level in range(level_of(page[-1].message.priority) + 1, len(counts)):
+            counts[level] = 0  # what is more urgent than the last one has been read

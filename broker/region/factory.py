@@ -1,0 +1,44 @@
+"""Makes destinations, each with its store where it has one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from broker.policy.wildcard import matches
+from broker.region.destination import ADVISORY_PREFIX, BaseDestination
+from broker.region.queue import Queue
+from broker.region.topic import Topic
+from pyjms.errors import IllegalStateException
+from pyjms.jms.destination import Destination
+
+if TYPE_CHECKING:
+    from broker.region.region_broker import RegionBroker
+
+__all__ = ["make_destination"]
+
+
+def make_destination(broker: RegionBroker, destination: Destination) -> BaseDestination:
+    """Make a queue or a topic with what its store has from before.
+
+    Raises:
+        IllegalStateException: the policy's maximum is reached (D12).
+    """
+    policy = broker.policy_map.entry_for(destination)
+    is_advisory = destination.physical_name.startswith(ADVISORY_PREFIX)
+    target = policy.target
+    if policy.max_destinations >= 0 and not is_advisory:
+        existing = sum(target is None or matches(target, d) for d in broker.destinations())
+        if existing >= policy.max_destinations:
+            raise IllegalStateException(
+                "The maxmimum number of destinations allowed "
+                f"({policy.max_destinations}) for the policy "
+                f"{target or destination} has already been reached."
+            )
+    lasting = not destination.is_temporary and not is_advisory
+    prioritized = policy.prioritized_messages
+    store = broker.store
+    if destination.is_queue:
+        queue_store = store.queue_message_store(destination, prioritized) if lasting else None
+        return Queue(broker, destination, policy, queue_store)
+    topic_store = store.topic_message_store(destination, prioritized) if lasting else None
+    return Topic(broker, destination, policy, topic_store)

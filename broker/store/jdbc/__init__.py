@@ -1,0 +1,1 @@
+"""Messages in a database: ActiveMQ's tables, through SQLAlchemy."""

@@ -1,0 +1,221 @@
+"""One broker at a time writes to a database. (persistence H1, H4, J7)
+
+The row of the lock table is locked by a transaction that stays open, or leased for a time by
+writing into it. SQLite has no locks on rows; there a locked file stands beside the database.
+Methods that block run in a thread.
+"""
+
+from __future__ import annotations
+
+import logging
+from datetime import UTC
+from pathlib import Path
+from typing import Any, Protocol
+
+import anyio.to_thread
+from sqlalchemy import Connection, func, insert, or_, select, update
+from sqlalchemy import exc as sql_errors
+
+from broker.store.jdbc.database import Database
+from broker.store.jdbc.settings import JDBCSettings, Locker
+from broker.store.jdbc.tables import LOCK_ROW
+from broker.store.journal.lock import SharedFileLock
+from pyjms import _clock
+from pyjms.errors import ResourceAllocationException
+
+__all__ = [
+    "DatabaseLocker",
+    "FileLocker",
+    "LeaseDatabaseLocker",
+    "LockerPart",
+    "acquire",
+    "make_locker",
+]
+
+logger = logging.getLogger(__name__)
+
+
+class LockerPart(Protocol):
+    """What all lockers can. All calls block."""
+
+    def try_acquire(self) -> bool:
+        """Take the lock if it is free.
+
+        Raises:
+            SQLAlchemyError: the database does not work.
+        """
+
+    def keep_alive(self) -> bool:
+        """Say that we are alive; False: the lock is no longer ours."""
+
+    def release(self) -> None:
+        """Give the lock up. Idempotent."""
+
+
+def make_locker(database: Database, broker_name: str) -> LockerPart:
+    """Return the locker that the settings and the database ask for."""
+    settings = database.settings
+    if settings.locker is Locker.LEASE:
+        return LeaseDatabaseLocker(database, settings.lease_holder_id or broker_name)
+    if database.is_sqlite:
+        file = Path(str(database.engine.url.database))
+        return FileLocker(file.with_name(f"{file.name}.lock"))
+    return DatabaseLocker(database, broker_name)
+
+
+async def acquire(locker: LockerPart, settings: JDBCSettings) -> None:
+    """Wait until the lock is ours; says once in the log that it waits. Cancellable.
+
+    Raises:
+        ResourceAllocationException: another broker has it and `fail_if_locked` is set.
+    """
+    waiting = False
+    while not await anyio.to_thread.run_sync(locker.try_acquire):
+        if settings.fail_if_locked:
+            raise ResourceAllocationException("The database is locked by another server")
+        if not waiting:
+            waiting = True
+            logger.info(
+                "The database is locked by another server. This broker is now in slave mode"
+                " waiting a lock to be acquired"
+            )
+        await _clock.sleep(settings.lock_acquire_sleep_interval)
+
+
+class FileLocker:
+    """A locked file, for SQLite."""
+
+    def __init__(self, path: Path) -> None:
+        self._lock = SharedFileLock(path)
+
+    def try_acquire(self) -> bool:
+        return self._lock.try_acquire()
+
+    def keep_alive(self) -> bool:
+        return self._lock.keep_alive()
+
+    def release(self) -> None:
+        self._lock.release()
+
+
+class DatabaseLocker:
+    """SELECT ... FOR UPDATE on the row, in a transaction that stays open."""
+
+    def __init__(self, database: Database, broker_name: str) -> None:
+        self._database = database
+        self._broker_name = broker_name
+        self._connection: Connection | None = None
+        lock = database.tables.lock
+        self._row = lock.c.id == LOCK_ROW
+        self._select = select(lock.c.id).where(self._row).with_for_update(nowait=True)
+        self._update: Any = update(lock).where(self._row)
+
+    def try_acquire(self) -> bool:
+        _make_row(self._database)
+        connection = self._database.engine.connect()
+        try:
+            connection.execute(self._select)
+        except sql_errors.OperationalError as error:
+            connection.invalidate()
+            connection.close()
+            if error.connection_invalidated:
+                raise
+            return False
+        self._connection = connection
+        return self.keep_alive()
+
+    def keep_alive(self) -> bool:
+        if self._connection is None:
+            return False
+        values = {"time": _clock.time_ms(), "broker_name": self._broker_name}
+        try:
+            return bool(self._connection.execute(self._update.values(values)).rowcount == 1)
+        except sql_errors.SQLAlchemyError as error:
+            logger.warning("The lock on the database is gone: %s", error)
+            return False
+
+    def release(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            try:
+                connection.rollback()
+            except sql_errors.SQLAlchemyError as error:
+                logger.debug("The lock went with its connection: %s", error)
+                connection.invalidate()
+            connection.close()
+
+
+class LeaseDatabaseLocker:
+    """The row says whose the database is, and until when."""
+
+    def __init__(self, database: Database, holder_id: str) -> None:
+        self._database = database
+        self._holder_id = holder_id
+        self._held = False
+        settings = database.settings
+        self._length = int(settings.lock_acquire_sleep_interval * 1000)
+        self._allowed = int(settings.max_allowable_diff_from_db_time * 1000)
+        if settings.lock_keep_alive_period > settings.lock_acquire_sleep_interval:
+            logger.warning(
+                "lock_keep_alive_period %s s is longer than the lease,"
+                " lock_acquire_sleep_interval %s s: the lease runs out between renewals",
+                settings.lock_keep_alive_period,
+                settings.lock_acquire_sleep_interval,
+            )
+        lock = database.tables.lock
+        self._lock: Any = lock.c
+        self._update: Any = update(lock).where(lock.c.id == LOCK_ROW)
+
+    def try_acquire(self) -> bool:
+        _make_row(self._database)
+        now = self._now()
+        free = or_(self._lock.time.is_(None), self._lock.time < now)
+        self._held = self._write(free, self._holder_id, now + self._length)
+        return self._held
+
+    def keep_alive(self) -> bool:
+        ours = self._lock.broker_name == self._holder_id
+        try:
+            return self._write(ours, self._holder_id, self._now() + self._length)
+        except sql_errors.SQLAlchemyError as error:
+            logger.warning("The lease of the database cannot be renewed: %s", error)
+            return False
+
+    def release(self) -> None:
+        if self._held:
+            self._held = False
+            try:
+                self._write(self._lock.broker_name == self._holder_id, None, None)
+            except sql_errors.SQLAlchemyError as error:
+                logger.warning("The lease of the database runs out by itself: %s", error)
+
+    def _write(self, condition: Any, holder: str | None, until: int | None) -> bool:
+        statement = self._update.where(condition).values(broker_name=holder, time=until)
+        with self._database.engine.begin() as connection:
+            return bool(connection.execute(statement).rowcount == 1)
+
+    def _now(self) -> int:
+        """Milliseconds; by the database's clock where ours is too far from it."""
+        ours = _clock.time_ms()
+        if self._allowed <= 0:
+            return ours
+        with self._database.engine.connect() as connection:
+            clock = func.utc_timestamp() if connection.dialect.name == "mysql" else func.now()
+            found = connection.execute(select(clock)).scalar_one()
+        if found.tzinfo is None:
+            found = found.replace(tzinfo=UTC)
+        theirs = int(found.timestamp() * 1000)
+        if abs(theirs - ours) <= self._allowed:
+            return ours
+        logger.info("Our clock differs from the database's by %d ms", ours - theirs)
+        return theirs
+
+
+def _make_row(database: Database) -> None:
+    lock = database.tables.lock
+    try:
+        with database.engine.begin() as connection:
+            if connection.execute(select(lock.c.id).where(lock.c.id == LOCK_ROW)).first() is None:
+                connection.execute(insert(lock).values(id=LOCK_ROW))
+    except sql_errors.IntegrityError:
+        logger.debug("Another broker made the lock row at the same time")

@@ -1,0 +1,249 @@
+"""Which jobs there are, by the time at which they are due: a sqlite file beside the journal.
+
+It holds no messages, only where they lie, and can be made again from the journal at any time.
+Changes wait in one open transaction until `commit` says how far into the journal they reach,
+so a crash leaves an index that fits some place in the journal exactly. Not safe for threads at
+the same time; it may go from one to another.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from broker.store.jobs.api import ScheduledJob
+from pyjms.wire.kahadb.journal import Location
+
+__all__ = ["Covered", "JobIndex", "JobPlace"]
+
+_VERSION: Final = 1
+_PAGE: Final = 500
+_NUMBER: Final = 32
+_CREATE: Final = (
+    """CREATE TABLE jobs (
+        scheduler TEXT NOT NULL, job_id TEXT NOT NULL, next_time INTEGER NOT NULL,
+        number INTEGER NOT NULL, start_time INTEGER NOT NULL, cron_entry TEXT NOT NULL,
+        delay INTEGER NOT NULL, period INTEGER NOT NULL, repeat INTEGER NOT NULL,
+        execution_count INTEGER NOT NULL, file_id INTEGER NOT NULL, file_offset INTEGER NOT NULL,
+        size INTEGER NOT NULL, PRIMARY KEY (scheduler, job_id)) WITHOUT ROWID""",
+    "CREATE INDEX jobs_due ON jobs (scheduler, next_time, number)",
+    "CREATE INDEX jobs_file ON jobs (file_id, file_offset, size)",
+    """CREATE TABLE covered (
+        file_id INTEGER NOT NULL, file_offset INTEGER NOT NULL, last_file_id INTEGER NOT NULL,
+        last_offset INTEGER NOT NULL, last_digest INTEGER NOT NULL)""",
+    f"PRAGMA user_version = {_VERSION}",
+)
+_JOB: Final = (
+    "SELECT job_id, start_time, next_time, cron_entry, delay, period, repeat, execution_count"
+)
+
+_OUTSIDE: Final = "FROM jobs WHERE file_id NOT IN (SELECT value FROM json_each(?))"
+
+
+class Covered(NamedTuple):
+    """How far into the journal an index reaches."""
+
+    end: Location
+    """Where the first record lies that is not in it."""
+    last: Location
+    """Where the last one lies that is."""
+    digest: int
+    """The CRC-32 of that one's payload."""
+
+
+class JobPlace(NamedTuple):
+    """A job, its scheduler, and where the record with its message lies."""
+
+    scheduler: str
+    job: ScheduledJob
+    location: Location
+
+
+class JobIndex:
+    """The jobs of all schedulers. All methods raise sqlite3.Error."""
+
+    def __init__(self, path: Path | None) -> None:
+        """Open the index at `path`, made new where it is none of this version; None: in memory."""
+        self._connection = sqlite3.connect(
+            ":memory:" if path is None else path, isolation_level=None, check_same_thread=False
+        )
+        try:
+            self._open()
+        except sqlite3.Error:
+            self._connection.close()
+            raise
+
+    def _open(self) -> None:
+        execute = self._connection.execute
+        execute("PRAGMA journal_mode = WAL")
+        execute("PRAGMA synchronous = NORMAL")
+        if execute("PRAGMA quick_check(1)").fetchone()[0] != "ok":
+            raise sqlite3.DatabaseError("the index is damaged")
+        if execute("PRAGMA user_version").fetchone()[0] != _VERSION:
+            tables = execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
+            for (name,) in tables:
+                execute(f'DROP TABLE "{name}"')
+            for statement in _CREATE:
+                execute(statement)
+        execute("BEGIN")
+
+    @property
+    def in_transaction(self) -> bool:
+        """Whether changes since the last commit are still there."""
+        return self._connection.in_transaction
+
+    def close(self) -> None:
+        """Close it; what was not committed is not kept."""
+        self._connection.close()
+
+    def covered(self) -> Covered | None:
+        """Return how far the index reaches; None: it is new."""
+        row = self._connection.execute("SELECT * FROM covered").fetchone()
+        return None if row is None else Covered(Location(*row[:2]), Location(*row[2:4]), row[4])
+
+    def commit(self, covered: Covered) -> None:
+        """Keep the changes since the last commit, which reach to `covered`."""
+        execute = self._connection.execute
+        execute("DELETE FROM covered")
+        execute(
+            "INSERT INTO covered VALUES (?, ?, ?, ?, ?)",
+            (*covered.end, *covered.last, covered.digest),
+        )
+        execute("COMMIT")
+        execute("BEGIN")
+
+    def clear(self) -> None:
+        """Forget all jobs, and how far the index reached."""
+        self._connection.execute("DELETE FROM jobs")
+        self._connection.execute("DELETE FROM covered")
+
+    def add(self, scheduler: str, job: ScheduledJob, location: Location, size: int) -> None:
+        """Keep a job whose record lies at `location`, instead of one with its id."""
+        self._connection.execute(
+            "INSERT OR REPLACE INTO jobs VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            (
+                *(scheduler, job.job_id, job.next_time, _number(location), job.start_time),
+                *(job.cron_entry, job.delay, job.period, job.repeat, job.execution_count),
+                *(location.file_id, location.offset, size),
+            ),
+        )
+
+    def reschedule(
+        self, scheduler: str, job_id: str, next_time: int, count: int, location: Location
+    ) -> None:
+        """Note that a job has fired, for the `count`th time; one repetition is used up.
+
+        A cron job's repetitions are of the jobs that it starts (S4).
+        """
+        self._connection.execute(
+            "UPDATE jobs SET next_time = ?, number = ?, execution_count = ?,"
+            " repeat = repeat - (repeat > 0 AND cron_entry = '')"
+            " WHERE scheduler = ? AND job_id = ?",
+            (next_time, _number(location), count, scheduler, job_id),
+        )
+
+    def remove(self, scheduler: str, job_id: str) -> None:
+        """Forget a job."""
+        self._connection.execute(
+            "DELETE FROM jobs WHERE scheduler = ? AND job_id = ?", (scheduler, job_id)
+        )
+
+    def remove_range(self, scheduler: str, start: int, end: int) -> None:
+        """Forget the jobs that are due from `start` to `end`, both included."""
+        self._connection.execute(
+            "DELETE FROM jobs WHERE scheduler = ? AND next_time BETWEEN ? AND ?",
+            (scheduler, start, end),
+        )
+
+    def remove_scheduler(self, scheduler: str) -> None:
+        """Forget all jobs of a scheduler."""
+        self._connection.execute("DELETE FROM jobs WHERE scheduler = ?", (scheduler,))
+
+    def get(self, scheduler: str, job_id: str) -> JobPlace | None:
+        """Return a job, None if there is none."""
+        row = self._connection.execute(
+            f"{_JOB}, file_id, file_offset FROM jobs WHERE scheduler = ? AND job_id = ?",
+            (scheduler, job_id),
+        ).fetchone()
+        return None if row is None else _place(scheduler, row)
+
+    def next_time(self, scheduler: str) -> int | None:
+        """Return when the first job is due, None if there is none."""
+        found: int | None = self._connection.execute(
+            "SELECT min(next_time) FROM jobs WHERE scheduler = ?", (scheduler,)
+        ).fetchone()[0]
+        return found
+
+    def due(self, scheduler: str, now: int, limit: int) -> list[ScheduledJob]:
+        """Return at most `limit` jobs that are due, in the order of their times."""
+        rows = self._connection.execute(
+            f"{_JOB} FROM jobs WHERE scheduler = ? AND next_time <= ?"
+            " ORDER BY next_time, number LIMIT ?",
+            (scheduler, now, limit),
+        ).fetchall()
+        return [ScheduledJob(*row) for row in rows]
+
+    def jobs(self, scheduler: str, start: int, end: int) -> Iterator[ScheduledJob]:
+        """Go through the jobs due from `start` to `end`, in order, reading page by page."""
+        at = (start, 0)
+        while True:
+            rows = self._connection.execute(
+                f"{_JOB}, number FROM jobs WHERE scheduler = ? AND next_time <= ?"
+                " AND (next_time, number) >= (?, ?) ORDER BY next_time, number LIMIT ?",
+                (scheduler, end, *at, _PAGE),
+            ).fetchall()
+            for row in rows:
+                yield ScheduledJob(*row[:8])
+            if len(rows) < _PAGE:
+                return
+            at = (rows[-1][2], rows[-1][8] + 1)
+
+    def count(self, scheduler: str) -> int:
+        """Return how many jobs a scheduler has."""
+        found: int = self._connection.execute(
+            "SELECT count(*) FROM jobs WHERE scheduler = ?", (scheduler,)
+        ).fetchone()[0]
+        return found
+
+    def schedulers(self) -> list[str]:
+        """Return the names of the schedulers that have jobs, sorted."""
+        rows = self._connection.execute("SELECT DISTINCT scheduler FROM jobs ORDER BY scheduler")
+        return [row[0] for row in rows]
+
+    def in_files_to(self, file_id: int, limit: int) -> list[JobPlace]:
+        """Return at most `limit` jobs whose records lie in segment `file_id` or before it."""
+        rows = self._connection.execute(
+            f"{_JOB}, file_id, file_offset, scheduler FROM jobs WHERE file_id <= ?"
+            " ORDER BY file_id, file_offset LIMIT ?",
+            (file_id, limit),
+        ).fetchall()
+        return [_place(row[10], row) for row in rows]
+
+    def outside_files(self, file_ids: list[int]) -> int:
+        """Return how many jobs' records lie in other segments than these."""
+        found: int = self._connection.execute(
+            f"SELECT count(*) {_OUTSIDE}", (json.dumps(file_ids),)
+        ).fetchone()[0]
+        return found
+
+    def keep_files(self, file_ids: list[int]) -> None:
+        """Forget the jobs whose records lie in other segments than these."""
+        self._connection.execute(f"DELETE {_OUTSIDE}", (json.dumps(file_ids),))
+
+    def live_size(self) -> int:
+        """Return how many bytes of the journal the jobs' records take."""
+        found: int = self._connection.execute("SELECT total(size) FROM jobs").fetchone()[0]
+        return int(found)
+
+
+def _number(location: Location) -> int:
+    """Return a number that orders jobs with the same time as the journal does."""
+    return location.file_id << _NUMBER | location.offset
+
+
+def _place(scheduler: str, row: tuple[object, ...]) -> JobPlace:
+    job = ScheduledJob(*row[:8])  # type: ignore[arg-type]
+    return JobPlace(scheduler, job, Location(*row[8:10]))  # type: ignore[arg-type]

@@ -1,0 +1,199 @@
+"""One scheduler's jobs: every change is a record first, then a change of the index.
+
+The same records make the index again at a start, so `apply` is the only way into it.
+(persistence K7, K8, E3)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, Final, Protocol
+
+from broker.completion import Completion
+from broker.store.jobs.api import ScheduledJob
+from broker.store.jobs.index import JobIndex, JobPlace
+from pyjms.wire.kahadb.commands import (
+    KahaAddScheduledJobCommand,
+    KahaDestroySchedulerCommand,
+    KahaRemoveScheduledJobCommand,
+    KahaRemoveScheduledJobsCommand,
+    KahaRescheduleJobCommand,
+)
+from pyjms.wire.kahadb.frames import decode_message, encode_message
+from pyjms.wire.kahadb.journal import Location
+from pyjms.wire.kahadb.structures import KahaCommand
+from pyjms.wire.openwire.commands import ActiveMQMessage
+from pyjms.wire.openwire.raw import patch_raw
+
+__all__ = ["JobLog", "JobScheduler", "apply", "as_it_is"]
+
+_EARLIEST: Final = 0
+_LATEST: Final = (1 << 63) - 1
+
+
+class JobLog(Protocol):
+    """Where a scheduler's records go, and its index."""
+
+    @property
+    def index(self) -> JobIndex: ...
+
+    def record(self, command: KahaCommand, *, sync: bool) -> Completion | None:
+        """Keep the command and apply it to the index."""
+
+    def frame(self, location: Location) -> bytes:
+        """Return the message of the job whose record lies there.
+
+        Raises:
+            JMSException: it cannot be read.
+        """
+
+
+class JobScheduler:
+    """The jobs of one name; get it from a JobSchedulerStore.
+
+    Source: ActiveMQ JobScheduler, without its clock.
+    """
+
+    def __init__(self, name: str, log: JobLog) -> None:
+        self.name = name
+        self._log = log
+
+    def __len__(self) -> int:
+        """How many jobs it has."""
+        return self._log.index.count(self.name)
+
+    @property
+    def next_time(self) -> int | None:
+        """When the first job is due, None if there is none."""
+        return self._log.index.next_time(self.name)
+
+    def add(self, job: ScheduledJob, message: ActiveMQMessage) -> Completion | None:
+        """Keep a job, instead of one with the same id. Done when it is on the disk.
+
+        Raises:
+            LocalProtocolError: the message cannot be marshalled, or a number is too large.
+        """
+        patch_raw(message)
+        command = _add_command(self.name, job, encode_message(message))
+        self.remove(job.job_id)
+        return self._log.record(command, sync=True)
+
+    def reschedule(self, job_id: str, next_time: int) -> Completion | None:
+        """Note that a job has fired, and when it is due again; one repetition is used up.
+
+        To be called after its message is safe in its destination: a crash in between repeats
+        the message and loses none. An unknown job is no error.
+        """
+        job = self.get(job_id)
+        if job is None:
+            return None
+        count = job.execution_count + 1
+        return self._log.record(
+            KahaRescheduleJobCommand(self.name, job_id, job.next_time, next_time, count),
+            sync=False,
+        )
+
+    def remove(self, job_id: str) -> Completion | None:
+        """Forget a job; one that is not there is no error."""
+        job = self.get(job_id)
+        if job is None:
+            return None
+        return self._log.record(
+            KahaRemoveScheduledJobCommand(self.name, job_id, job.next_time), sync=False
+        )
+
+    def remove_range(self, start: int = _EARLIEST, end: int = _LATEST) -> Completion | None:
+        """Forget the jobs that are due from `start` to `end`, both included; by default all."""
+        return self._log.record(KahaRemoveScheduledJobsCommand(self.name, start, end), sync=True)
+
+    def get(self, job_id: str) -> ScheduledJob | None:
+        """Return a job, None if there is none."""
+        place = self._log.index.get(self.name, job_id)
+        return None if place is None else place.job
+
+    def message(self, job_id: str) -> ActiveMQMessage | None:
+        """Return a job's message as it was given, None if there is no such job. May read the disk.
+
+        Raises:
+            JMSException: it cannot be read.
+        """
+        place = self._log.index.get(self.name, job_id)
+        return None if place is None else decode_message(self._log.frame(place.location))
+
+    def due(self, now: int, limit: int = 100) -> list[ScheduledJob]:
+        """Return at most `limit` jobs whose time has come, in the order of their times."""
+        return self._log.index.due(self.name, now, limit)
+
+    def jobs(self, start: int = _EARLIEST, end: int = _LATEST) -> Iterator[ScheduledJob]:
+        """Go through the jobs that are due from `start` to `end`, in the order of their times.
+
+        A page is read at a time: jobs that come or go meanwhile may be seen or not.
+        """
+        return self._log.index.jobs(self.name, start, end)
+
+
+def as_it_is(place: JobPlace, frame: bytes) -> list[KahaCommand]:
+    """Return the commands that take a job away and bring it back as it is.
+
+    A job's own record cannot say how often it has fired: one that says so follows, and uses
+    up a repetition.
+    """
+    scheduler, job = place.scheduler, place.job
+    count = job.execution_count
+    counted = count > 0 and job.repeat >= 0 and not job.cron_entry
+    before = job._replace(repeat=job.repeat + 1) if counted else job
+    commands: list[KahaCommand] = [
+        KahaRemoveScheduledJobCommand(scheduler, job.job_id, job.next_time),
+        _add_command(scheduler, before, frame),
+    ]
+    if count:
+        time = job.next_time
+        commands.append(KahaRescheduleJobCommand(scheduler, job.job_id, time, time, count))
+    return commands
+
+
+def _add_command(scheduler: str, job: ScheduledJob, frame: bytes) -> KahaAddScheduledJobCommand:
+    return KahaAddScheduledJobCommand(
+        scheduler=scheduler,
+        job_id=job.job_id,
+        start_time=job.start_time,
+        cron_entry=job.cron_entry,
+        delay=job.delay,
+        period=job.period,
+        repeat=job.repeat,
+        payload=frame,
+        next_execution_time=job.next_time,
+    )
+
+
+def apply(index: JobIndex, command: KahaCommand, location: Location, size: int) -> None:
+    """Do to the index what a record says; records of other kinds say nothing here."""
+    action = _ACTIONS.get(command.CODE)
+    if action is not None:
+        action(index, command, location, size)
+
+
+def _add(index: JobIndex, c: KahaAddScheduledJobCommand, location: Location, size: int) -> None:
+    job = ScheduledJob(
+        job_id=c.job_id,
+        start_time=c.start_time,
+        next_time=c.next_execution_time,
+        cron_entry=c.cron_entry,
+        delay=c.delay,
+        period=c.period,
+        repeat=c.repeat,
+    )
+    index.add(c.scheduler, job, location, size)
+
+
+_ACTIONS: Final[dict[int, Callable[[JobIndex, Any, Location, int], None]]] = {
+    KahaAddScheduledJobCommand.CODE: _add,
+    KahaRescheduleJobCommand.CODE: lambda index, c, location, _: index.reschedule(
+        c.scheduler, c.job_id, c.next_execution_time, c.rescheduled_count, location
+    ),
+    KahaRemoveScheduledJobCommand.CODE: lambda index, c, *_: index.remove(c.scheduler, c.job_id),
+    KahaRemoveScheduledJobsCommand.CODE: lambda index, c, *_: index.remove_range(
+        c.scheduler, c.start_time, c.end_time
+    ),
+    KahaDestroySchedulerCommand.CODE: lambda index, c, *_: index.remove_scheduler(c.scheduler),
+}

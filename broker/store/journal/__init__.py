@@ -1,0 +1,1 @@
+"""The journal: appending, group commit, segments, locks, and what disks do."""

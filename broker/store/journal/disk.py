@@ -1,0 +1,172 @@
+"""The one place that calls the operating system for the journal's files.
+
+All calls block. A write writes everything or raises; what it wrote is safe after `sync`, and
+a file that was made, renamed or removed is so for good after `sync_directory`. Tests put a
+simulated disk in its place.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from pathlib import Path
+from typing import Final, Protocol
+
+__all__ = ["OS_DISK", "Bytes", "Disk"]
+
+Bytes = bytes | bytearray | memoryview
+
+
+class Disk(Protocol):
+    """A disk with folders and files. All methods raise OSError and block."""
+
+    def open(self, path: Path, *, create: bool = False) -> int:
+        """Open a file for reading and writing and return its descriptor."""
+
+    def close(self, fd: int) -> None:
+        """Close a descriptor; its number may come again."""
+
+    def size(self, fd: int) -> int:
+        """Return the length of a file."""
+
+    def read(self, fd: int, size: int, offset: int) -> bytes:
+        """Return `size` bytes, fewer only at the end of the file."""
+
+    def write(self, fd: int, data: Bytes, offset: int) -> None:
+        """Write all of `data`. After an error any part of it may be there."""
+
+    def sync(self, fd: int) -> None:
+        """Return when what was written to this file, and its length, survive a power cut."""
+
+    def truncate(self, fd: int, length: int) -> None:
+        """Cut a file, or lengthen it with zeros that take no space."""
+
+    def allocate(self, fd: int, length: int) -> None:
+        """Reserve the blocks of the first `length` bytes, and make the file that long."""
+
+    def make_directory(self, path: Path) -> None:
+        """Make a folder with its parents; one that is there is no error."""
+
+    def sync_directory(self, path: Path) -> None:
+        """Return when the folder's present names survive a power cut."""
+
+    def names(self, path: Path) -> dict[str, int]:
+        """Return the names of the files in a folder with their lengths."""
+
+    def rename(self, old: Path, new: Path) -> None:
+        """Rename a file, over one that may be there."""
+
+    def remove(self, path: Path) -> None:
+        """Remove a file."""
+
+
+class _OsDisk:
+    """What the operating system does."""
+
+    def __init__(self) -> None:
+        self._seeking = threading.Lock()  # where there is no pread
+
+    def open(self, path: Path, *, create: bool = False) -> int:
+        flags = os.O_RDWR | (os.O_CREAT if create else 0)
+        flags |= getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
+        return os.open(path, flags, 0o644)
+
+    def close(self, fd: int) -> None:
+        os.close(fd)
+
+    def size(self, fd: int) -> int:
+        return os.fstat(fd).st_size
+
+    def read(self, fd: int, size: int, offset: int) -> bytes:
+        data = self._read(fd, size, offset)
+        if len(data) == size or not data:
+            return data
+        parts = [data]  # the kernel may give less than is there
+        got = len(data)
+        while got < size and (data := self._read(fd, size - got, offset + got)):
+            parts.append(data)
+            got += len(data)
+        return b"".join(parts)
+
+    def write(self, fd: int, data: Bytes, offset: int) -> None:
+        written = self._write(fd, data, offset)
+        size = len(data)
+        if written == size:
+            return
+        view = memoryview(data)
+        while written < size:
+            written += self._write(fd, view[written:], offset + written)
+
+    if sys.platform == "win32":
+
+        def _read(self, fd: int, size: int, offset: int) -> bytes:
+            with self._seeking:
+                os.lseek(fd, offset, os.SEEK_SET)
+                return os.read(fd, size)
+
+        def _write(self, fd: int, data: Bytes, offset: int) -> int:
+            with self._seeking:
+                os.lseek(fd, offset, os.SEEK_SET)
+                return os.write(fd, data)
+
+        def sync(self, fd: int) -> None:
+            os.fsync(fd)
+
+        def allocate(self, fd: int, length: int) -> None:
+            os.ftruncate(fd, length)
+
+        def sync_directory(self, path: Path) -> None:
+            """Windows syncs names with the files."""
+
+    else:
+
+        def _read(self, fd: int, size: int, offset: int) -> bytes:
+            return os.pread(fd, size, offset)
+
+        def _write(self, fd: int, data: Bytes, offset: int) -> int:
+            return os.pwrite(fd, data, offset)
+
+        if sys.platform == "darwin":
+
+            def sync(self, fd: int) -> None:
+                import fcntl  # noqa: PLC0415 - not on Windows
+
+                fcntl.fcntl(fd, fcntl.F_FULLFSYNC)  # fsync leaves it in the drive's cache
+
+            def allocate(self, fd: int, length: int) -> None:
+                os.ftruncate(fd, length)
+
+        else:
+
+            def sync(self, fd: int) -> None:
+                os.fdatasync(fd)
+
+            def allocate(self, fd: int, length: int) -> None:
+                os.posix_fallocate(fd, 0, length)
+
+        def sync_directory(self, path: Path) -> None:
+            fd = os.open(path, os.O_RDONLY)
+            try:
+                os.fsync(fd)
+            finally:
+                os.close(fd)
+
+    def truncate(self, fd: int, length: int) -> None:
+        os.ftruncate(fd, length)
+
+    def make_directory(self, path: Path) -> None:
+        path.mkdir(parents=True, exist_ok=True)
+
+    def names(self, path: Path) -> dict[str, int]:
+        with os.scandir(path) as entries:
+            return {e.name: e.stat().st_size for e in entries if e.is_file()}
+
+    def rename(self, old: Path, new: Path) -> None:
+        os.replace(old, new)  # noqa: PTH105 - one way in this module
+
+    def remove(self, path: Path) -> None:
+        os.unlink(path)  # noqa: PTH108
+
+
+OS_DISK: Final[Disk] = _OsDisk()

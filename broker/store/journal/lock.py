@@ -1,0 +1,161 @@
+"""One broker at a time: an exclusive lock on a store's `lock` file. (persistence H1, H2, H4)
+
+The operating system's record lock, which Java sees, keeps other processes out; a set of paths
+keeps out a second holder in this one, for whom the record lock would do nothing. This module
+calls the operating system itself: a lock on a simulated disk would keep nobody out.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import struct
+import sys
+from pathlib import Path
+from typing import Final
+
+from pyjms import _clock
+from pyjms.errors import ResourceAllocationException
+
+if sys.platform == "win32":
+    import msvcrt
+else:
+    import fcntl
+
+__all__ = ["SharedFileLock"]
+
+logger = logging.getLogger(__name__)
+
+_TIME: Final = struct.Struct(">q")
+_held: set[Path] = set()  # by this process; closing any descriptor of a file would drop its lock
+
+
+class SharedFileLock:
+    """The lock of a directory that brokers share. ActiveMQ: SharedFileLocker.
+
+    `slave` says that it is waiting for another broker (H4).
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        *,
+        fail_if_locked: bool = False,
+        lock_acquire_sleep_interval: float = 10.0,
+    ) -> None:
+        """Prepare the lock of file `path`, made when needed; the interval is in seconds."""
+        self.path = path
+        self.slave = False
+        self._fail_if_locked = fail_if_locked
+        self._sleep_interval = lock_acquire_sleep_interval
+        self._key: Path | None = None
+        self._fd = -1
+        self._stamp = 0
+
+    @property
+    def held(self) -> bool:
+        """Whether it was acquired and not released."""
+        return self._key is not None
+
+    async def acquire(self) -> None:
+        """Wait until the lock is ours; says once in the log that it waits. Cancellable.
+
+        Raises:
+            ResourceAllocationException: another holds it and `fail_if_locked` is set, or the
+                file cannot be made.
+        """
+        try:
+            while not self.try_acquire():
+                if self._fail_if_locked:
+                    raise ResourceAllocationException(f"{self.path} is locked by another server")
+                if not self.slave:
+                    self.slave = True
+                    logger.info(
+                        "%s is locked by another server. This broker is now in slave mode"
+                        " waiting a lock to be acquired",
+                        self.path,
+                    )
+                await _clock.sleep(self._sleep_interval)
+        finally:
+            self.slave = False
+
+    def try_acquire(self) -> bool:
+        """Take the lock if it is free; True if it is ours now. Does not wait.
+
+        Raises:
+            ResourceAllocationException: the file cannot be made.
+        """
+        if self.held:
+            return True
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            key = self.path.resolve()
+            fd = -1 if key in _held else _open_locked(self.path)
+            if fd < 0:
+                return False
+            self._stamp = os.fstat(fd).st_mtime_ns
+        except OSError as error:
+            raise ResourceAllocationException(f"Cannot lock {self.path}: {error}") from error
+        _held.add(key)
+        self._key, self._fd = key, fd
+        return True
+
+    def keep_alive(self) -> bool:
+        """Whether the lock is still ours: the file is the same and nobody else wrote to it. (H2)"""
+        if not self.held:
+            return False
+        try:
+            return _is_file(self._fd, self.path) and os.fstat(self._fd).st_mtime_ns == self._stamp
+        except OSError:
+            return False
+
+    def release(self) -> None:
+        """Give the lock up; the file stays. Idempotent."""
+        key, self._key = self._key, None
+        if key is not None:
+            fd, self._fd = self._fd, -1
+            _held.discard(key)
+            os.close(fd)
+
+
+def _open_locked(path: Path) -> int:
+    """Return a descriptor of the file, locked and stamped with the time; -1: another has it."""
+    flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
+    fd = os.open(path, flags, 0o644)
+    try:
+        # a holder that has just gone may have removed the file
+        if _lock(fd) and _is_file(fd, path):
+            os.write(fd, _TIME.pack(_clock.time_ms()))
+            kept, fd = fd, -1
+            return kept
+        return -1
+    finally:
+        if fd >= 0:
+            os.close(fd)
+
+
+def _is_file(fd: int, path: Path) -> bool:
+    """Whether the descriptor's file is the one that has the name."""
+    try:
+        return os.path.samestat(os.fstat(fd), path.stat())
+    except FileNotFoundError:
+        return False
+
+
+if sys.platform == "win32":
+
+    def _lock(fd: int) -> bool:
+        try:
+            msvcrt.locking(fd, msvcrt.LK_NBLCK, 1)
+        except OSError:
+            return False
+        return True
+
+else:
+
+    def _lock(fd: int) -> bool:
+        try:
+            fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except (BlockingIOError, PermissionError):
+            return False
+        return True

@@ -1,0 +1,115 @@
+"""Finds where a journal ends after whatever happened to it, and clears what lies behind.
+
+The last segment ends where its unbroken row of whole batches does: what follows a hole was never
+promised to anybody, and half of a transaction may be missing before it. Nothing of it may stay,
+or a later batch could end just where an old one begins. All of it blocks. (persistence K20)
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Final, NamedTuple
+
+from broker.store.journal.disk import Disk
+from broker.store.journal.files import SegmentFiles
+from broker.store.journal.settings import JournalSettings, PreallocationScope
+from pyjms.wire.kahadb.journal import END_MARKER, Location
+from pyjms.wire.kahadb.reader import SegmentReader, Skipped
+
+__all__ = ["Recovered", "recover"]
+
+logger = logging.getLogger(__name__)
+
+_CHUNK: Final = 1 << 16
+_ZEROS: Final = bytes(_CHUNK)
+
+
+class Recovered(NamedTuple):
+    """What was found: where the next batch goes, and damage before it."""
+
+    end: Location
+    corrupt: tuple[Skipped, ...]
+
+
+def recover(files: SegmentFiles, settings: JournalSettings, disk: Disk) -> Recovered:
+    """Load the folder, scan its last segment (or all of them) and cut its torn end.
+
+    Raises:
+        OSError: the disk does not give or take something.
+    """
+    files.load()
+    segments = sorted(files.lengths)
+    if not segments:
+        return Recovered(Location(1, 0), ())
+    corrupt: list[Skipped] = []
+    if settings.check_for_corrupt_journal_files:
+        for file_id in segments[:-1]:
+            reader = SegmentReader(files.read_segment(file_id), file_id)
+            for _ in reader.batches():
+                pass
+            corrupt += reader.skipped
+    last = segments[-1]
+    data = files.read_segment(last)
+    end = _end(data, last, corrupt, past_damage=settings.check_for_corrupt_journal_files)
+    if not _is_clear(data, end):
+        _cut(files, disk, settings, Location(last, end), data)
+    return Recovered(Location(last, end), tuple(corrupt))
+
+
+def _end(data: bytes, file_id: int, corrupt: list[Skipped], *, past_damage: bool) -> int:
+    """Return where the last batch that counts ends."""
+    reader = SegmentReader(data, file_id)
+    end = 0
+    for batch in reader.batches():
+        if batch.location.offset != end and not past_damage:
+            return end
+        end = batch.end
+    corrupt += [skipped for skipped in reader.skipped if skipped.end <= end]
+    return end
+
+
+def _is_clear(data: bytes, end: int) -> bool:
+    """Whether there are but zeros and end markers behind `end`."""
+    stop = len(data)
+    if data.endswith(END_MARKER) and stop - len(END_MARKER) >= end:
+        stop -= len(END_MARKER)
+    if data[end : end + len(END_MARKER)] == END_MARKER:
+        end += len(END_MARKER)
+    view = memoryview(data)
+    return all(
+        view[at : min(at + _CHUNK, stop)] == _ZEROS[: min(_CHUNK, stop - at)]
+        for at in range(end, stop, _CHUNK)
+    )
+
+
+def _cut(
+    files: SegmentFiles, disk: Disk, settings: JournalSettings, end: Location, data: bytes
+) -> None:
+    """Clear a segment behind `end`, for good; whole batches there are kept in a file beside it."""
+    path = files.path(end.file_id)
+    rest = data[end.offset :].removeprefix(END_MARKER)  # readers stop at the marker
+    behind = SegmentReader(rest, end.file_id)
+    if next(behind.batches(), None) is not None:
+        saved = path.with_name(f"{path.name}.cut-{end.offset}")
+        fd = disk.open(saved, create=True)
+        try:
+            disk.write(fd, data[end.offset :], 0)
+            disk.sync(fd)
+        finally:
+            disk.close(fd)
+        logger.error(
+            "%s is damaged at %d, what follows is put aside in %s", path, end.offset, saved.name
+        )
+    else:
+        logger.warning("%s ends within a write: cut at %d", path, end.offset)
+    fd = files.open(end.file_id)
+    try:
+        disk.truncate(fd, end.offset)
+        if settings.preallocation_scope is PreallocationScope.ENTIRE_JOURNAL:
+            files.preallocate(fd, end.offset)
+        else:
+            disk.write(fd, END_MARKER, end.offset)
+            disk.sync(fd)
+        files.lengths[end.file_id] = disk.size(fd)
+    finally:
+        disk.close(fd)

@@ -1,0 +1,125 @@
+"""Writes batches into segments and syncs them; blocks, one caller at a time.
+
+It knows what is written and what is safe. After an error the same job is done once more: what
+is safe stays, the rest is written again at its place. A sync that failed may have made the
+kernel forget what was written before it, so that is read back, checked and written, too.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Sequence
+
+from broker.store.journal.batch import OpenBatch, WriteJob
+from broker.store.journal.disk import Disk
+from broker.store.journal.files import SegmentFiles
+from broker.store.journal.settings import DiskSyncStrategy, JournalSettings
+from pyjms.wire.kahadb.journal import END_MARKER, Location
+from pyjms.wire.kahadb.reader import SegmentReader
+
+__all__ = ["SegmentWriter"]
+
+
+class SegmentWriter:
+    """The writing end of a journal.
+
+    `written` and `synced` say up to where; with the strategy NEVER the latter only follows
+    the former. `syncs` and `batches` count.
+    """
+
+    def __init__(
+        self, files: SegmentFiles, settings: JournalSettings, disk: Disk, end: Location
+    ) -> None:
+        self.written = end
+        self.synced = end
+        self.syncs = 0
+        self.batches = 0
+        self._files = files
+        self._disk = disk
+        self._checksum = settings.checksum
+        self._never = settings.disk_sync_strategy is DiskSyncStrategy.NEVER
+        self._file_id = end.file_id
+        self._fd = -1
+        self._forgotten = False  # a sync failed: who knows what it has kept
+
+    def open(self) -> None:
+        """Open the segment that is written to, made if there is none."""
+        if self._file_id in self._files.lengths:
+            self._fd = self._files.open(self._file_id)
+        else:
+            self._fd = self._files.create(self._file_id)
+        if not self._never:
+            # What the last process has written may not be on the disk yet.
+            self._disk.sync(self._fd)
+
+    def run(self, job: WriteJob) -> None:
+        """Do a job; after an error call it again with the same one.
+
+        Raises:
+            OSError: it could not be done.
+        """
+        batches = [b for b in job.batches if (b.file_id, b.end) > self.synced]
+        if self._forgotten:
+            self._write_again(batches)
+        disk = self._disk
+        for batch in batches:
+            if batch.file_id != self._file_id:
+                self._roll(batch.file_id)
+            disk.write(self._fd, batch.encode(self._checksum), batch.offset)
+            self.batches += 1
+            self.written = Location(batch.file_id, batch.end)
+        if batches:
+            self._note_length()
+        if job.sync:
+            self.sync()
+
+    def sync(self) -> None:
+        """Make safe what is written."""
+        if self.synced < self.written:
+            if not self._never:
+                try:
+                    self._disk.sync(self._fd)
+                except OSError:
+                    self._forgotten = True
+                    raise
+                self.syncs += 1
+            self.synced = self.written
+
+    def close(self) -> None:
+        """Close the segment; syncs nothing. Idempotent."""
+        fd, self._fd = self._fd, -1
+        if fd >= 0:
+            self._disk.close(fd)
+
+    def _roll(self, file_id: int) -> None:
+        """Go to a new segment. The old one is safe before anything is written to the new one."""
+        self.sync()
+        self._note_length()
+        fd = self._files.create(file_id)
+        self._disk.close(self._fd)
+        self._fd = fd
+        self._file_id = file_id
+
+    def _note_length(self) -> None:
+        """Remember how long the segment has become, where it was not preallocated."""
+        if self.written.file_id == self._file_id:
+            lengths = self._files.lengths
+            end = self.written.offset + len(END_MARKER)
+            lengths[self._file_id] = max(lengths[self._file_id], end)
+
+    def _write_again(self, batches: Sequence[OpenBatch]) -> None:
+        """Write what was written but not synced before `batches`, from what can still be read."""
+        start = self.synced.offset if self.synced.file_id == self._file_id else 0
+        end = self.written.offset
+        if batches and batches[0].file_id == self._file_id:
+            end = min(end, batches[0].offset)
+        size = end - start
+        data = self._disk.read(self._fd, size, start)
+        reader = SegmentReader(data, self._file_id)
+        for _ in reader.batches():
+            pass
+        if size > 0 and (reader.end != size or reader.skipped):
+            raise OSError(errno.EIO, "What was written before a failed sync is lost")
+        if size > 0:
+            self._disk.write(self._fd, data, start)
+        self._forgotten = False

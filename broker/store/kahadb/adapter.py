@@ -1,0 +1,354 @@
+"""KahaDB: a store in ActiveMQ's files, with an index of our own. (persistence 2)
+
+The journal is the only truth: the index can be deleted at any time. Order at the start: lock,
+ActiveMQ's index aside, journal, index, replay, what was open.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
+
+import anyio.to_thread
+
+from broker.completion import Completion
+from broker.store.api import RecoveredTransaction, StoreState
+from broker.store.journal.disk import OS_DISK, Disk
+from broker.store.journal.journal import Journal
+from broker.store.journal.lock import SharedFileLock
+from broker.store.kahadb.cleanup import SegmentReport
+from broker.store.kahadb.core import StoreCore
+from broker.store.kahadb.index import StoreIndex
+from broker.store.kahadb.maintenance import Maintenance
+from broker.store.kahadb.message_store import KahaDBMessageStore
+from broker.store.kahadb.records import RecordFormat
+from broker.store.kahadb.recovery import Progress, Recovered, recover_store
+from broker.store.kahadb.settings import KahaDBSettings, PurgeRecoveredXATransactionStrategy
+from broker.store.kahadb.takeover import OUR_INDEX, delete_files, move_index_aside
+from broker.store.kahadb.topic_store import KahaDBTopicMessageStore
+from broker.store.kahadb.traces import plain_trace
+from broker.store.kahadb.transactions import KahaDBTransactionStore
+from pyjms import _clock
+from pyjms.errors import IllegalStateException, ResourceAllocationException
+from pyjms.jms.destination import Destination
+from pyjms.wire.kahadb.codec import encode_command
+from pyjms.wire.kahadb.commands import KahaRemoveDestinationCommand
+from pyjms.wire.kahadb.frames import from_kaha_destination, to_kaha_destination
+from pyjms.wire.kahadb.journal import Location
+from pyjms.wire.openwire.commands import ProducerId
+
+__all__ = ["KahaDBPersistenceAdapter"]
+
+logger = logging.getLogger(__name__)
+
+_LOCK_NAME: Final = "lock"
+
+
+class KahaDBPersistenceAdapter:
+    """The store in `directory`. Belongs to one loop while it is started.
+
+    ActiveMQ: KahaDBPersistenceAdapter.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        settings: KahaDBSettings | None = None,
+        *,
+        disk: Disk = OS_DISK,
+        on_progress: Progress | None = None,
+    ) -> None:
+        """Name the store; `start` opens it. `on_progress` hears of a long replay."""
+        self.directory = directory
+        self.settings = settings or KahaDBSettings()
+        self.on_state: Callable[[StoreState, Exception | None], None] | None = None
+        self.on_progress = on_progress
+        self.on_lock_lost: Callable[[], None] | None = None
+        """Called when somebody else has taken the lock: the broker must stop. (H2)"""
+        self.concurrent_store_and_dispatch_queues = (
+            self.settings.concurrent_store_and_dispatch_queues
+        )
+        self.concurrent_store_and_dispatch_topics = (
+            self.settings.concurrent_store_and_dispatch_topics
+        )
+        self.rebuilt = False
+        """Whether the last start built the index anew."""
+        self._disk = disk
+        self._delete_all = False
+        self._lock = SharedFileLock(
+            directory / _LOCK_NAME,
+            fail_if_locked=self.settings.fail_if_locked,
+            lock_acquire_sleep_interval=self.settings.lock_acquire_sleep_interval,
+        )
+        self._state = StoreState.RUNNING
+        self._journal: Journal | None = None
+        self._index: StoreIndex | None = None
+        self._core: StoreCore | None = None
+        self._transactions: KahaDBTransactionStore | None = None
+        self._maintenance: Maintenance | None = None
+        self._queues: dict[Destination, KahaDBMessageStore] = {}
+        self._topics: dict[Destination, KahaDBTopicMessageStore] = {}
+
+    # -- opening and closing
+
+    async def start(self) -> None:
+        """Open it; waits for its lock, then replays what the index does not cover.
+
+        Raises:
+            ResourceAllocationException: it cannot be opened, or segments are missing (K23).
+        """
+        if self.settings.use_lock:
+            await self._lock.acquire()
+        try:
+            await self._open()
+        except BaseException as error:
+            await self._close()
+            if isinstance(error, OSError):
+                raise ResourceAllocationException(
+                    f"Cannot open the store in {self.directory}: {error}"
+                ) from error
+            raise
+
+    def start_new(self) -> None:
+        """Open a store of which nothing is there yet, without a lock; blocks the loop for that.
+
+        For stores that come while a broker runs. Call `stop` also when it raises.
+
+        Raises:
+            ResourceAllocationException: it cannot be made, or something is there.
+        """
+        index_directory = self.settings.index_directory or self.directory
+        try:
+            self._prepare_directory(index_directory)
+            core = self._make_core(index_directory)
+            core.journal.open_now()
+            if core.journal.end != Location(1, 0):
+                raise ResourceAllocationException(f"There is a store in {self.directory} already")
+            core.index.delete()
+            core.index.open()
+        except OSError as error:
+            raise ResourceAllocationException(
+                f"Cannot make a store in {self.directory}: {error}"
+            ) from error
+        self._begin(core, Recovered(None, {}, rebuilt=False))
+
+    async def _open(self) -> None:
+        settings = self.settings
+        index_directory = settings.index_directory or self.directory
+        foreign = await anyio.to_thread.run_sync(self._prepare_directory, index_directory)
+        core = self._make_core(index_directory)
+        await core.journal.open()
+        recovered = await recover_store(
+            core,
+            settings,
+            index_directory / OUR_INDEX,
+            forced=foreign or settings.force_recover_index,
+            progress=self.on_progress,
+        )
+        self._begin(core, recovered)
+
+    def _make_core(self, index_directory: Path) -> StoreCore:
+        settings = self.settings
+        self._state = StoreState.RUNNING
+        journal = Journal(self.directory, settings.journal, self._disk, self._state_changed)
+        self._journal = journal
+        index = self._index = StoreIndex(index_directory / OUR_INDEX)
+        index.producers.limit = settings.max_failover_producers_to_track
+        return StoreCore(journal, index, RecordFormat(settings.store_open_wire_version))
+
+    def _begin(self, core: StoreCore, recovered: Recovered) -> None:
+        settings = self.settings
+        self.rebuilt = recovered.rebuilt
+        core.journal.header = core.segment_head
+        self._core = core
+        transactions = self._transactions = KahaDBTransactionStore(core)
+        now = datetime.fromtimestamp(_clock.time_ms() / 1000, UTC)
+        core.append(plain_trace(f"LOADED {now:%Y-%m-%dT%H:%M:%SZ}"), sync=True)
+        transactions.recover(recovered.transactions)
+        self._purge(transactions)
+        self._maintenance = Maintenance(core, transactions, settings, self._lock, self._lost)
+        self._maintenance.start()
+
+    def _prepare_directory(self, index_directory: Path) -> bool:
+        """Make the folders, empty them if asked, and move ActiveMQ's index aside. Blocks."""
+        self._disk.make_directory(self.directory)
+        index_directory.mkdir(parents=True, exist_ok=True)
+        if self._delete_all:
+            delete_files(self.directory, index_directory, self._disk)
+            self._delete_all = False
+        return move_index_aside(self.directory, self._disk, index_directory)
+
+    def _purge(self, transactions: KahaDBTransactionStore) -> None:
+        strategy = self.settings.purge_recovered_xa_transaction_strategy
+        if strategy is PurgeRecoveredXATransactionStrategy.NEVER:
+            return
+        for found in transactions.recovered():
+            logger.warning("Prepared transaction %s: %s", found.xid, strategy.value)
+            if strategy is PurgeRecoveredXATransactionStrategy.COMMIT:
+                self.commit_recovered(found)
+            else:
+                transactions.rollback(found.xid)
+
+    def commit_recovered(self, found: RecoveredTransaction) -> Completion | None:
+        """Commit a prepared transaction from before the start; its messages are seen at once.
+
+        Before any queue knows of the store: no reference of them is handed to one.
+        """
+        answer = self.transaction_store().commit(found.xid, prepared=True)
+        for destination, message in found.added:
+            index = self._opened().index.lookup(to_kaha_destination(destination))
+            entry = None if index is None else index.find(str(message.message_id))
+            if index is not None and entry is not None:
+                index.show(entry.position)
+        return answer
+
+    async def stop(self) -> None:
+        """Write a last checkpoint and close all. Idempotent.
+
+        Raises:
+            ResourceAllocationException: the end of the journal could not be written.
+        """
+        maintenance, self._maintenance = self._maintenance, None
+        try:
+            if maintenance is not None:
+                await maintenance.stop()
+        finally:
+            await self._close()
+
+    async def _close(self) -> None:
+        self._core = self._transactions = None
+        self._queues.clear()
+        self._topics.clear()
+        index, self._index = self._index, None
+        journal, self._journal = self._journal, None
+        try:
+            if index is not None:
+                index.close()
+            if journal is not None:
+                await journal.close()
+        finally:
+            self._lock.release()
+
+    async def delete_all_messages(self) -> None:
+        """Have the next `start` begin with nothing; once it holds the lock.
+
+        Raises:
+            IllegalStateException: it is started.
+        """
+        if self._core is not None:
+            raise IllegalStateException("The store is started: its messages cannot be deleted now")
+        self._delete_all = True
+
+    # -- state
+
+    @property
+    def state(self) -> StoreState:
+        """How the store does."""
+        return self._state
+
+    @property
+    def is_slave(self) -> bool:
+        """Whether it waits for another broker's lock. (H4)"""
+        return self._lock.slave
+
+    def _state_changed(self, state: StoreState, error: Exception | None) -> None:
+        self._state = state
+        if self.on_state is not None:
+            self.on_state(state, error)
+
+    def _lost(self) -> None:
+        if self.on_lock_lost is not None:
+            self.on_lock_lost()
+
+    def _opened(self) -> StoreCore:
+        if self._core is None:
+            raise IllegalStateException("The store is not started")
+        return self._core
+
+    # -- stores
+
+    def destinations(self) -> set[Destination]:
+        """See PersistenceAdapter."""
+        return {from_kaha_destination(d.destination) for d in self._opened().index.destinations()}
+
+    def queue_message_store(
+        self, destination: Destination, prioritized: bool = False
+    ) -> KahaDBMessageStore:
+        """See PersistenceAdapter."""
+        store = self._queues.get(destination)
+        if store is None:
+            store = self._queues[destination] = KahaDBMessageStore(
+                self._opened(), self.transaction_store(), destination, prioritized
+            )
+        return store
+
+    def topic_message_store(
+        self, destination: Destination, prioritized: bool = False
+    ) -> KahaDBTopicMessageStore:
+        """See PersistenceAdapter."""
+        store = self._topics.get(destination)
+        if store is None:
+            store = self._topics[destination] = KahaDBTopicMessageStore(
+                self._opened(), self.transaction_store(), destination, prioritized
+            )
+        return store
+
+    def remove_message_store(self, destination: Destination) -> None:
+        """See PersistenceAdapter."""
+        core, kaha = self._opened(), to_kaha_destination(destination)
+        self._queues.pop(destination, None)
+        self._topics.pop(destination, None)
+        if core.index.lookup(kaha) is not None:
+            payload = encode_command(KahaRemoveDestinationCommand(kaha))
+            location = core.append(payload, sync=True)
+            core.ledger.remove_destination(kaha, location)
+
+    def transaction_store(self) -> KahaDBTransactionStore:
+        """See PersistenceAdapter."""
+        if self._transactions is None:
+            raise IllegalStateException("The store is not started")
+        return self._transactions
+
+    # -- upkeep and figures
+
+    async def checkpoint(self) -> None:
+        """Write a checkpoint and let go of segments that nobody needs.
+
+        Raises:
+            OSError: the index cannot be written.
+            ResourceAllocationException: the journal has failed.
+        """
+        self._opened()
+        if self._maintenance is not None:
+            await self._maintenance.clean_up()
+
+    def segment_report(self) -> list[SegmentReport]:
+        """Return what keeps each segment."""
+        self._opened()
+        return [] if self._maintenance is None else self._maintenance.report()
+
+    @property
+    def journal(self) -> Journal:
+        """The journal, for its figures.
+
+        Raises:
+            IllegalStateException: the store is not started.
+        """
+        return self._opened().journal
+
+    @property
+    def size(self) -> int:
+        """Bytes of the journal on the disk."""
+        return 0 if self._journal is None else self._journal.size
+
+    @property
+    def last_broker_sequence_id(self) -> int:
+        """The highest broker sequence number ever stored; 0 if none (Q3)."""
+        return self._opened().index.last_broker_sequence_id
+
+    def last_producer_sequence_id(self, producer_id: ProducerId) -> int:
+        """Return the highest sequence number stored from that producer, -1 if unknown (T27)."""
+        return self._opened().index.producers.last(str(producer_id))

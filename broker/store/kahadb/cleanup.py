@@ -1,0 +1,192 @@
+"""Lets go of segments that nobody needs. (persistence K17, K18)
+
+A segment goes when it is older than the last one, holds no message that is still here, no
+subscription in use, nothing of an open transaction, and nothing that refers to a segment that
+stays. What newer segments do not say and must not be forgotten is written again before.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Container, Iterable
+from typing import NamedTuple
+
+from broker.store.kahadb.checkpoint import Checkpoint, wait_for
+from broker.store.kahadb.compaction import AckCompaction
+from broker.store.kahadb.core import StoreCore
+from broker.store.kahadb.index import StoreIndex, SubscriptionIndex, TopicIndex
+from broker.store.kahadb.settings import KahaDBSettings
+from broker.store.kahadb.transactions import KahaDBTransactionStore
+from pyjms.wire.kahadb.codec import encode_command
+from pyjms.wire.kahadb.commands import KahaSubscriptionCommand
+
+__all__ = ["Cleanup", "SegmentReport", "segment_reports"]
+
+logger = logging.getLogger(__name__)
+
+
+class SegmentReport(NamedTuple):
+    """Why a segment stays; all empty: it can go."""
+
+    file_id: int
+    current: bool
+    """It is written to, or the index on the disk begins there."""
+    messages: int
+    subscriptions: list[str]
+    transactions: bool
+    refers_to: list[int]
+    """Segments that stay and would not be right without it: it ends what they begin."""
+
+    @property
+    def needed(self) -> bool:
+        """Whether it stays."""
+        return bool(
+            self.current
+            or self.messages
+            or self.subscriptions
+            or self.transactions
+            or self.refers_to
+        )
+
+
+def segment_reports(
+    index: StoreIndex,
+    segments: Iterable[int],
+    last: int,
+    open_files: Container[int],
+    *,
+    idle_subscriptions: bool = True,
+) -> list[SegmentReport]:
+    """Say of each segment what keeps it. `last` is the one that is written to.
+
+    `open_files` have records of transactions that have not ended.
+    """
+    messages = index.segments.messages()
+    subscriptions: dict[int, list[str]] = {}
+    for topic, subscription in _subscriptions(index):
+        if idle_subscriptions or subscription.pending_count:
+            name = f"{topic.destination.name}/{subscription.key}"
+            subscriptions.setdefault(subscription.file_id, []).append(name)
+    reports = [
+        SegmentReport(
+            file_id,
+            file_id >= last,
+            messages.get(file_id, 0),
+            subscriptions.get(file_id, []),
+            file_id in open_files,
+            [],
+        )
+        for file_id in segments
+    ]
+    kept = _spread(index, {r.file_id for r in reports if r.needed}, reports)
+    targets = index.segments.targets
+    return [r._replace(refers_to=sorted(targets(r.file_id) & kept)) for r in reports]
+
+
+def _spread(index: StoreIndex, kept: set[int], reports: list[SegmentReport]) -> set[int]:
+    """Add the segments that refer to kept ones, and those that refer to them."""
+    targets = index.segments.targets
+    rest = [r.file_id for r in reports if r.file_id not in kept]
+    while True:
+        more = {file_id for file_id in rest if not kept.isdisjoint(targets(file_id))}
+        if not more:
+            return kept
+        kept |= more
+        rest = [file_id for file_id in rest if file_id not in more]
+
+
+def _subscriptions(index: StoreIndex) -> list[tuple[TopicIndex, SubscriptionIndex]]:
+    return [
+        (topic, subscription)
+        for topic in index.destinations()
+        if isinstance(topic, TopicIndex)
+        for subscription in topic.subscriptions.values()
+    ]
+
+
+class Cleanup:
+    """Looks through the segments when told to. Belongs to the loop."""
+
+    def __init__(
+        self,
+        core: StoreCore,
+        transactions: KahaDBTransactionStore,
+        checkpoint: Checkpoint,
+        settings: KahaDBSettings,
+    ) -> None:
+        self._core = core
+        self._transactions = transactions
+        self._checkpoint = checkpoint
+        self._compaction = AckCompaction(core, settings)
+
+    async def run(self) -> list[int]:
+        """Let go of what can go; returns the numbers of those segments.
+
+        Raises:
+            OSError: the index cannot be written.
+            ResourceAllocationException: the journal has failed.
+        """
+        await self._checkpoint.reclaim()
+        await self._checkpoint.write(sync=True)
+        self._move_idle_subscriptions()
+        segments = [report.file_id for report in self.report() if not report.needed]
+        if not segments and self._compaction.is_due():
+            moved = await self._compaction.run(self._ack_only())
+            segments = [] if moved is None else [moved]
+        if segments:
+            self._write_again(segments)
+            # What was written again must be safe, and so must an index that needs none of them.
+            await self._checkpoint.write(sync=True)
+            await self._delete(segments)
+        self._compaction.note(freed=bool(segments))
+        return segments
+
+    def report(self, *, idle_subscriptions: bool = True) -> list[SegmentReport]:
+        """Say of each segment, the oldest first, what keeps it."""
+        core = self._core
+        last = core.journal.written.file_id if core.last is None else core.last.file_id
+        return segment_reports(
+            core.index,
+            core.journal.segments(),
+            last,
+            self._transactions.prepared_files(),
+            idle_subscriptions=idle_subscriptions,
+        )
+
+    def _ack_only(self) -> list[int]:
+        """Return the segments that only stay because of what they end in older ones."""
+        return [
+            r.file_id
+            for r in self.report()
+            if r.refers_to
+            and r.refers_to[-1] < r.file_id
+            and not (r.current or r.messages or r.subscriptions or r.transactions)
+        ]
+
+    def _move_idle_subscriptions(self) -> None:
+        """Write subscriptions with nothing to get again if only they keep the oldest segment."""
+        free = [r.file_id for r in self.report(idle_subscriptions=False) if not r.needed]
+        if not free:
+            return
+        core = self._core
+        for topic, subscription in _subscriptions(core.index):
+            if subscription.file_id == free[0]:
+                info = subscription.info
+                command = KahaSubscriptionCommand(
+                    topic.destination, subscription.key, retroactive=False, subscription_info=info
+                )
+                location = core.append(encode_command(command), lazy=True)
+                core.ledger.subscribe(topic, subscription.key, info, False, location)
+
+    def _write_again(self, segments: list[int]) -> None:
+        for destination in self._core.index.destinations():
+            proofs = destination.duplicates.files().keys() & set(segments)
+            for file_id in sorted(proofs):
+                self._core.duplicates(destination, destination.duplicates.proved_by(file_id))
+
+    async def _delete(self, segments: list[int]) -> None:
+        await wait_for(self._core.journal.barrier(sync=True))
+        for file_id in segments:  # the oldest first: what refers to them goes after them
+            await self._core.journal.delete(file_id)
+            self._core.index.segments.forget(file_id)
+        logger.debug("Segments that are not needed any more: %s", segments)

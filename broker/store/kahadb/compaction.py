@@ -1,0 +1,187 @@
+"""Moves acknowledgements out of segments that hold nothing else. (persistence K18)
+
+A segment whose messages are all gone stays as long as older ones do whose messages it
+acknowledges. When nothing could be let go of for a while, the acknowledgements of the oldest
+such segment are written again at the end, and it goes. One is left alone where it also ends
+transactions or destinations that older segments begin, or tells of subscriptions.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from typing import Final
+
+import anyio.to_thread
+
+from broker.store.kahadb.core import StoreCore
+from broker.store.kahadb.index import TopicIndex
+from broker.store.kahadb.records import destination_part, remove_record
+from broker.store.kahadb.settings import KahaDBSettings
+from pyjms.wire.kahadb.codec import decode_command
+from pyjms.wire.kahadb.commands import (
+    KahaAddMessageCommand,
+    KahaCommitCommand,
+    KahaPrepareCommand,
+    KahaRemoveDestinationCommand,
+    KahaRemoveMessageCommand,
+    KahaRollbackCommand,
+    KahaSubscriptionCommand,
+    KahaTraceCommand,
+    KahaUpdateMessageCommand,
+)
+from pyjms.wire.kahadb.journal import Location
+from pyjms.wire.kahadb.structures import KahaCommand, KahaTransactionInfo
+
+from broker.store.kahadb.traces import TRANSACTION, parse_trace  # isort: skip
+
+__all__ = ["AckCompaction", "movable_acks"]
+
+logger = logging.getLogger(__name__)
+
+_MOST_TARGETS: Final = 16
+"""Segments that are read to find out where a transaction began."""
+_NEVER_MOVED: Final = (
+    KahaRemoveDestinationCommand,
+    KahaSubscriptionCommand,
+    KahaUpdateMessageCommand,
+)
+
+
+class AckCompaction:
+    """Counts the cleanups that freed nothing, and moves acknowledgements when it is time."""
+
+    def __init__(self, core: StoreCore, settings: KahaDBSettings) -> None:
+        self._core = core
+        self._settings = settings
+        self._without_gc = 0
+        self._end = 0
+
+    def note(self, *, freed: bool) -> None:
+        """Note how a cleanup went."""
+        end = self._core.journal.segments()[-1:]
+        grown = end != [self._end]
+        self._end = end[0] if end else 0
+        if freed or (grown and not self._settings.compact_acks_ignores_store_growth):
+            self._without_gc = 0
+        else:
+            self._without_gc += 1
+
+    def is_due(self) -> bool:
+        """Whether enough cleanups in a row have freed nothing."""
+        settings = self._settings
+        return (
+            settings.enable_ack_compaction and self._without_gc >= settings.compact_acks_after_no_gc
+        )
+
+    async def run(self, candidates: Iterable[int]) -> int | None:
+        """Move the acknowledgements of the first of the segments where that can be done.
+
+        Returns its number: once what was written is safe it can go. None: there is none.
+        """
+        self._without_gc = 0
+        for file_id in candidates:
+            removes = await anyio.to_thread.run_sync(self._read, file_id)
+            if removes is None or self._are_here_again(removes, file_id):
+                continue
+            for remove in removes:
+                self._move(remove, file_id)
+            logger.info("Moved %d acknowledgements out of segment %d", len(removes), file_id)
+            return file_id
+        return None
+
+    def _move(self, remove: KahaRemoveMessageCommand, file_id: int) -> None:
+        keys = [remove.subscription_key]
+        index = self._core.index.lookup(remove.destination)
+        if isinstance(index, TopicIndex) and index.find(remove.message_id) is None:
+            # A retroactive subscription that came in between did not get it, but would now.
+            keys += [
+                key
+                for key, subscription in index.subscriptions.items()
+                if subscription.file_id >= file_id and key != remove.subscription_key
+            ]
+        part = destination_part(remove.destination)
+        segments = self._core.index.segments
+        for key in keys:
+            payload = remove_record(part, remove.message_id, key, ack=remove.ack)
+            location = self._core.append(payload, lazy=True)
+            for target in segments.targets(file_id):
+                segments.refer(location.file_id, target)
+
+    def _are_here_again(self, removes: list[KahaRemoveMessageCommand], file_id: int) -> bool:
+        """Whether a message with such an id was sent again: a later remove would be its."""
+        for remove in removes:
+            index = self._core.index.lookup(remove.destination)
+            entry = None if index is None else index.find(remove.message_id)
+            if entry is not None and (remove.subscription_key is None or entry.file_id > file_id):
+                return True
+        return False
+
+    def _read(self, file_id: int) -> list[KahaRemoveMessageCommand] | None:
+        targets = sorted(
+            self._core.index.segments.targets(file_id) & set(self._core.journal.segments())
+        )
+        begun: set[KahaTransactionInfo] = set()
+        commands = self._commands(file_id)
+        if any(isinstance(c, KahaCommitCommand | KahaRollbackCommand) for c in commands):
+            if len(targets) > _MOST_TARGETS:
+                return None
+            for target in targets:
+                begun |= {info for c in self._commands(target) if (info := _info(c)) is not None}
+        return movable_acks(commands, begun)
+
+    def _commands(self, file_id: int) -> list[KahaCommand]:
+        found: list[KahaCommand] = []
+        for record in self._core.journal.records_from(Location(file_id, 0)):
+            if record.location.file_id != file_id:
+                break
+            found.append(decode_command(record.payload))
+        return found
+
+
+def movable_acks(
+    commands: Iterable[KahaCommand], begun: set[KahaTransactionInfo]
+) -> list[KahaRemoveMessageCommand] | None:
+    """Return the removes of a segment that count; None: it has more to say than that.
+
+    `begun` are the transactions that older segments have something of.
+    """
+    open_removes: dict[KahaTransactionInfo, list[KahaRemoveMessageCommand]] = {}
+    found: list[KahaRemoveMessageCommand] = []
+    for command in commands:
+        info = _info(command)
+        if info is not None and info in begun:
+            return None
+        if isinstance(command, KahaCommitCommand):
+            found += open_removes.pop(command.transaction_info, [])
+        elif isinstance(command, KahaRollbackCommand):
+            open_removes.pop(command.transaction_info, None)
+        elif info is not None:
+            removes = open_removes.setdefault(info, [])
+            if isinstance(command, KahaRemoveMessageCommand):
+                removes.append(command)
+        elif isinstance(command, KahaRemoveMessageCommand):
+            found.append(command)
+        elif isinstance(command, _NEVER_MOVED) or _is_explanation(command):
+            return None
+    return None if open_removes else found
+
+
+def _info(command: KahaCommand) -> KahaTransactionInfo | None:
+    if isinstance(
+        command,
+        KahaAddMessageCommand
+        | KahaRemoveMessageCommand
+        | KahaPrepareCommand
+        | KahaCommitCommand
+        | KahaRollbackCommand,
+    ):
+        return command.transaction_info
+    return None
+
+
+def _is_explanation(command: KahaCommand) -> bool:
+    if not isinstance(command, KahaTraceCommand):
+        return False
+    trace = parse_trace(command.message)
+    return trace is not None and trace.kind == TRANSACTION

@@ -1,0 +1,276 @@
+"""What the index has of one destination: its messages, how many, and how they are numbered."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterator
+from collections.abc import Set as AbstractSet
+from typing import Final
+
+from broker.store.api import Position
+from broker.store.kahadb.index.duplicates import DuplicateIds
+from broker.store.kahadb.index.entry import IndexEntry
+from broker.store.kahadb.index.frozen import FrozenDestination, FrozenSubscription, Row
+from broker.store.kahadb.index.layers import Layers
+from broker.store.kahadb.index.message_ids import split_id
+from broker.store.kahadb.index.sequence_set import SequenceSet
+from broker.store.kahadb.index.shared import Shared
+from pyjms.wire.kahadb.structures import DestinationType, KahaDestination
+
+__all__ = ["DestinationIndex"]
+
+_LEVELS: Final = range(10)
+_ONE_LEVEL: Final = range(1)
+_CHUNK: Final = 1_000
+_TOPICS: Final = (DestinationType.TOPIC, DestinationType.TEMP_TOPIC)
+
+
+class DestinationIndex:
+    """The messages of a queue; of a topic see TopicIndex. Get one from `StoreIndex`."""
+
+    def __init__(
+        self,
+        shared: Shared,
+        destination: KahaDestination,
+        prioritized: bool,
+        duplicates_limit: int,
+        number: int,
+        contents: int,
+    ) -> None:
+        self.destination = destination
+        self.key = destination.key
+        self.is_topic = destination.type in _TOPICS
+        self.prioritized = prioritized
+        """Whether messages may be in several levels; once so, until there are none."""
+        self.number = number
+        self.epoch = 0
+        self.last_arrival = 0
+        """The number of the last arrival ever; 0 if there was none."""
+        self.count = 0
+        self.size = 0
+        self.files: dict[int, int] = {}
+        """How many messages each segment has for this destination. To be read only."""
+        self.duplicates = DuplicateIds(duplicates_limit, self._changed)
+        self._shared = shared
+        self._layers = Layers(shared, contents)
+        self._written_files: dict[int, int] = {}
+        self._hidden: set[int] = set()
+
+    def load(self, row: tuple[int, int, int, int], files: dict[int, int]) -> None:
+        """Take what the database has: epoch, last arrival, count, size; messages by segment."""
+        self.epoch, self.last_arrival, self.count, self.size = row
+        self._layers.stored = self.count
+        self.files = files
+        self._written_files = dict(files)
+
+    def begin(self, epoch: int, last_arrival: int) -> None:
+        """Number what comes from `last_arrival` + 1 on, in this epoch. Numbers never go down."""
+        self.epoch = epoch
+        self.last_arrival = max(self.last_arrival, last_arrival)
+        self._changed()
+
+    def prioritize(self, prioritized: bool) -> None:
+        """Use levels, or use none any more: the latter begins when there are no messages."""
+        if prioritized != self.prioritized and (prioritized or not self.count):
+            self.prioritized = prioritized
+            self._changed()
+
+    def add(
+        self,
+        message_id: str,
+        level: int,
+        file_id: int,
+        offset: int,
+        size: int,
+        hidden: bool = True,
+        arrival: int | None = None,
+    ) -> IndexEntry | None:
+        """Add a message behind all others; None if its id is here.
+
+        Raises:
+            ValueError: `arrival` is no higher than the last one.
+        """
+        if arrival is None:
+            arrival = self.last_arrival + 1
+        elif arrival <= self.last_arrival:
+            raise ValueError(f"Arrival {arrival} comes after {self.last_arrival} in {self.key}.")
+        name, sequence = split_id(message_id)
+        layers = self._layers
+        producer = layers.producer(name)
+        if sequence > producer.highest:
+            producer.highest = sequence
+        elif layers.find(producer, message_id, sequence) is not None:
+            return None
+        if level and not self.prioritized:
+            self.prioritize(True)
+        entry = IndexEntry(
+            Position(level, arrival), message_id, file_id, offset, size, producer.number, sequence
+        )
+        layers.memory.add(entry, producer)
+        self.last_arrival = arrival
+        self.count += 1
+        self.size += size
+        self.files[file_id] = self.files.get(file_id, 0) + 1
+        if hidden:
+            self._hidden.add(arrival)
+        self._changed()
+        return entry
+
+    def find(self, message_id: str) -> IndexEntry | None:
+        """Return the message with this id, None if there is none. Hidden ones too."""
+        name, sequence = split_id(message_id)
+        producer = self._layers.producer(name, make=False)
+        if sequence > producer.highest:
+            return None
+        return self._layers.find(producer, message_id, sequence)
+
+    def get(self, position: Position) -> IndexEntry | None:
+        """Return the message at this position, None if there is none. Hidden ones too."""
+        return self._layers.get(position)
+
+    def remove(self, position: Position) -> IndexEntry | None:
+        """Remove a message and return what was known of it, None if it was not there."""
+        entry = self._layers.remove(position)
+        if entry is None:
+            return None
+        self.count -= 1
+        self.size -= entry.size
+        self._hidden.discard(position[1])
+        self._leave(entry.file_id)
+        self._changed()
+        return entry
+
+    def relocate(
+        self, position: Position, file_id: int, offset: int, size: int
+    ) -> IndexEntry | None:
+        """Note that a message's bytes are elsewhere now; return the new entry, None without one."""
+        old = self._layers.get(position)
+        if old is None:
+            return None
+        entry = old._replace(file_id=file_id, offset=offset, size=size)
+        self._layers.replace(entry)
+        self.size += size - old.size
+        self._leave(old.file_id)
+        self.files[file_id] = self.files.get(file_id, 0) + 1
+        self._changed()
+        return entry
+
+    def show(self, position: Position) -> None:
+        """Let `page` return a hidden message from now on."""
+        self._hidden.discard(position[1])
+
+    def hide(self, position: Position) -> None:
+        """Keep `page` from returning a message. Lasts until `show`, not beyond a restart."""
+        self._hidden.add(position[1])
+
+    def is_hidden(self, position: Position) -> bool:
+        """Whether `page` leaves it out."""
+        return position[1] in self._hidden
+
+    def page(
+        self, after: Position | None, limit: int, skip: Container[Position] = ()
+    ) -> list[IndexEntry]:
+        """Return at most `limit` visible messages behind a position, in order, none in `skip`."""
+        return self._walk(after, limit, self._hidden, skip)
+
+    def entries(self) -> Iterator[IndexEntry]:
+        """All messages in order, hidden ones too; they may be removed while one goes through."""
+        after: Position | None = None
+        while found := self._walk(after, _CHUNK):
+            yield from found
+            after = found[-1].position
+
+    def clear(self) -> None:
+        """Remove all messages, at once whatever their number. Numbers go on; subscriptions stay."""
+        self._shared.doomed.append(self._layers.contents)
+        self._layers = Layers(self._shared, self._shared.next_number())
+        self.count = self.size = 0
+        self.files = {}
+        self._written_files = {}
+        self._hidden.clear()
+        self._changed()
+
+    def freeze(self) -> FrozenDestination:
+        """Set the changes aside. For StoreIndex."""
+        changed = {
+            file_id: self.files.get(file_id, 0)
+            for file_id in self.files.keys() | self._written_files.keys()
+            if self.files.get(file_id) != self._written_files.get(file_id)
+        }
+        self._written_files = dict(self.files)
+        return FrozenDestination(
+            self,
+            self._row(),
+            self._layers,
+            self._layers.freeze(),
+            changed,
+            self.duplicates.take_changed(),
+            *self._freeze_subscriptions(),
+        )
+
+    def _row(self, reclaim: Position | None = None) -> Row:
+        return (
+            self.number,
+            self._layers.contents,
+            self.destination.type,
+            self.destination.name,
+            self.prioritized,
+            self.epoch,
+            self.last_arrival,
+            self.count,
+            self.size,
+            *(reclaim or (None, None)),
+        )
+
+    def _freeze_subscriptions(self) -> tuple[list[FrozenSubscription], list[int]]:
+        return [], []
+
+    def _changed(self) -> None:
+        shared = self._shared
+        shared.changes += 1
+        shared.dirty[self] = None
+
+    def _leave(self, file_id: int) -> None:
+        count = self.files[file_id] - 1
+        if count:
+            self.files[file_id] = count
+        else:
+            del self.files[file_id]
+
+    def _walk(
+        self,
+        after: Position | None,
+        limit: int,
+        hidden: AbstractSet[int] = frozenset(),
+        skip: Container[Position] = (),
+        acked: SequenceSet | None = None,
+    ) -> list[IndexEntry]:
+        found: list[IndexEntry] = []
+        first, arrival = after or (0, 0)
+        for level in _LEVELS if self.prioritized else _ONE_LEVEL:
+            if level < first or not self.count:
+                continue
+            start: int | None = arrival + 1 if level == first else 1
+            chunk = min(max(limit, 16), _CHUNK)
+            while start is not None and len(found) < limit:
+                if acked is not None:
+                    start = acked.first_missing(start)
+                    if start > self.last_arrival:
+                        break
+                entries, start = self._layers.live(level, start, chunk, self.last_arrival)
+                before = len(found)
+                found += [
+                    entry
+                    for entry in entries
+                    if entry[0][1] not in hidden
+                    and (acked is None or entry[0][1] not in acked)
+                    and (not skip or entry[0] not in skip)
+                ]
+                chunk = _next_chunk(chunk, len(entries), len(found) - before, acked is not None)
+        return found[:limit]
+
+
+def _next_chunk(chunk: int, read: int, wanted: int, jumps: bool) -> int:
+    """Return how many to read next: few where one can jump over the unwanted, else more."""
+    if 2 * wanted >= read:
+        return chunk
+    return max(chunk // 2, 8) if jumps else min(chunk * 2, 4 * _CHUNK)

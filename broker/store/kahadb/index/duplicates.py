@@ -1,0 +1,99 @@
+"""The duplicate ids (`_AMQ_DUPL_ID`) that a queue has seen lately."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
+
+__all__ = ["DuplicateIds", "DuplicateRows"]
+
+
+class DuplicateRows(NamedTuple):
+    """What the database has to learn about a window."""
+
+    first: int
+    """Rows with smaller numbers are to go."""
+    rows: list[tuple[int, str, int]]
+    """New and changed ones: number, id, segment."""
+
+
+class DuplicateIds:
+    """The last `limit` ids of messages stored here, each with the segment that proves it."""
+
+    def __init__(self, limit: int, changed: Callable[[], None]) -> None:
+        self.limit = limit
+        self._on_change = changed
+        self._ids: OrderedDict[str, tuple[int, int]] = OrderedDict()
+        """Number and segment, oldest first."""
+        self._files: dict[int, int] = {}
+        self._next = 1
+        self._changed: set[str] = set()
+
+    def load(self, rows: Iterable[tuple[int, str, int]]) -> None:
+        """Take what the database has: number, id and segment, by number."""
+        for number, duplicate_id, file_id in rows:
+            self._ids[duplicate_id] = (number, file_id)
+            self._count(file_id, 1)
+            self._next = number + 1
+        self._trim()
+
+    def add(self, duplicate_id: str, file_id: int) -> bool:
+        """Note an id and forget the oldest beyond the limit; False if it is here already."""
+        if duplicate_id in self._ids:
+            return False
+        self._ids[duplicate_id] = (self._next, file_id)
+        self._next += 1
+        self._count(file_id, 1)
+        self._changed.add(duplicate_id)
+        self._trim()
+        self._on_change()
+        return True
+
+    def __contains__(self, duplicate_id: object) -> bool:
+        return duplicate_id in self._ids
+
+    def __len__(self) -> int:
+        return len(self._ids)
+
+    def files(self) -> dict[int, int]:
+        """Return how many ids each segment proves."""
+        return dict(self._files)
+
+    def proved_by(self, file_id: int) -> list[str]:
+        """Return the ids that need this segment, oldest first: write them again before it goes."""
+        if file_id not in self._files:
+            return []
+        return [key for key, (_, proof) in self._ids.items() if proof == file_id]
+
+    def relocate(self, ids: Iterable[str], file_id: int) -> None:
+        """Note that another segment proves these ids now. Their age stays."""
+        for duplicate_id in ids:
+            found = self._ids.get(duplicate_id)
+            if found is not None:
+                self._ids[duplicate_id] = (found[0], file_id)
+                self._count(found[1], -1)
+                self._count(file_id, 1)
+                self._changed.add(duplicate_id)
+        self._on_change()
+
+    def take_changed(self) -> DuplicateRows | None:
+        """Return what changed since the last call, None if nothing did."""
+        changed, self._changed = self._changed, set()
+        if not changed:
+            return None
+        first = next(iter(self._ids.values()))[0] if self._ids else self._next
+        rows = [(self._ids[key][0], key, self._ids[key][1]) for key in changed if key in self._ids]
+        return DuplicateRows(first, sorted(rows))
+
+    def _trim(self) -> None:
+        while len(self._ids) > self.limit:
+            _, (_, file_id) = self._ids.popitem(last=False)
+            self._count(file_id, -1)
+
+    def _count(self, file_id: int, change: int) -> None:
+        count = self._files.get(file_id, 0) + change
+        if count:
+            self._files[file_id] = count
+        else:
+            del self._files[file_id]

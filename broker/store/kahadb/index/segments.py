@@ -1,0 +1,101 @@
+"""What keeps journal segments: messages in them, and acknowledgements of messages elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+
+__all__ = ["LastSequences", "SegmentUse"]
+
+
+class SegmentUse:
+    """Who needs which segment. (K17, K18)"""
+
+    def __init__(self, counts: Callable[[], Iterable[Mapping[int, int]]]) -> None:
+        self._counts = counts
+        self._targets: dict[int, set[int]] = {}
+        self._changed: set[int] = set()
+
+    def load(self, rows: Iterable[tuple[int, int]]) -> None:
+        """Have what the database has: pairs of a segment and what it refers to."""
+        self._targets.clear()
+        self._changed.clear()
+        for file_id, target in rows:
+            self._targets.setdefault(file_id, set()).add(target)
+
+    def messages(self) -> dict[int, int]:
+        """Return how many messages each segment holds, all destinations together; never 0."""
+        total: dict[int, int] = {}
+        for files in self._counts():
+            for file_id, count in files.items():
+                total[file_id] = total.get(file_id, 0) + count
+        return total
+
+    def refer(self, file_id: int, target: int) -> None:
+        """Note that `file_id` has an acknowledgement (or a commit) for what is in `target`."""
+        if file_id == target:
+            return
+        targets = self._targets.get(file_id)
+        if targets is None:
+            targets = self._targets[file_id] = set()
+        if target not in targets:
+            targets.add(target)
+            self._changed.add(file_id)
+
+    def targets(self, file_id: int) -> frozenset[int]:
+        """Return the other segments that this one's acknowledgements and commits are about."""
+        return frozenset(self._targets.get(file_id, ()))
+
+    def referring(self) -> list[int]:
+        """Return the segments that have such references, in order."""
+        return sorted(self._targets)
+
+    def forget(self, file_id: int) -> None:
+        """Forget a segment's references and those to it: it is gone."""
+        if self._targets.pop(file_id, None) is not None:
+            self._changed.add(file_id)
+        for other, targets in list(self._targets.items()):
+            if file_id in targets:
+                targets.discard(file_id)
+                self._changed.add(other)
+                if not targets:
+                    del self._targets[other]
+
+    def take_changed(self) -> dict[int, tuple[int, ...]]:
+        """Return the references of the segments that changed since the last call."""
+        changed, self._changed = self._changed, set()
+        return {file_id: tuple(sorted(self._targets.get(file_id, ()))) for file_id in changed}
+
+
+class LastSequences:
+    """The last sequence number of each of the last `limit` producers. (T27)"""
+
+    def __init__(self, limit: int = 64) -> None:
+        self.limit = limit
+        self._last: dict[str, int] = {}
+        self._changed = False
+
+    def load(self, rows: Iterable[tuple[str, int]]) -> None:
+        """Have what the database has, the least recently noted first."""
+        self._last = dict(list(rows)[-self.limit :])
+        self._changed = False
+
+    def note(self, producer_id: str, sequence: int) -> None:
+        """Note a number; one smaller than the last changes nothing but the producer's age."""
+        last = self._last.pop(producer_id, -1)
+        self._last[producer_id] = max(last, sequence)
+        if len(self._last) > self.limit:
+            del self._last[next(iter(self._last))]
+        self._changed = True
+
+    def last(self, producer_id: str) -> int:
+        """Return the highest number of a producer, -1 if it is not known."""
+        return self._last.get(producer_id, -1)
+
+    def items(self) -> list[tuple[str, int]]:
+        """Return all, the least recently noted first."""
+        return list(self._last.items())
+
+    def take_changed(self) -> list[tuple[str, int]] | None:
+        """Return all if something changed since the last call."""
+        changed, self._changed = self._changed, False
+        return self.items() if changed else None

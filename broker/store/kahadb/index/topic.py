@@ -1,0 +1,260 @@
+"""A topic's messages and durable subscriptions.
+
+A message is there until all subscriptions are done with it. What a subscription is done with
+is a set of arrival numbers; a message that goes another way is put into all sets, so that
+in the end each set is one run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterable
+
+from broker.store.api import Position
+from broker.store.kahadb.index.destination import DestinationIndex
+from broker.store.kahadb.index.entry import IndexEntry
+from broker.store.kahadb.index.frozen import FrozenSubscription, Row
+from broker.store.kahadb.index.sequence_set import SequenceSet
+from broker.store.kahadb.index.shared import Shared
+from pyjms.wire.kahadb.structures import KahaDestination
+
+__all__ = ["SubscriptionIndex", "SubscriptionRow", "TopicIndex"]
+
+SubscriptionRow = tuple[int, str, bytes, int, int]
+"""Number, key, info, segment, offset."""
+_FIRST = Position(0, 0)
+
+
+class SubscriptionIndex:
+    """A durable subscription: what it is and what it has acknowledged."""
+
+    __slots__ = ("_topic", "acked", "file_id", "hidden", "info", "key", "number", "offset")
+
+    def __init__(self, topic: TopicIndex, row: SubscriptionRow, acked: SequenceSet) -> None:
+        self._topic = topic
+        self.number, self.key, self.info, self.file_id, self.offset = row
+        self.acked = acked
+        """Arrival numbers it is done with: acknowledged, or from before it began."""
+        self.hidden: set[int] = set()
+
+    @property
+    def pending_count(self) -> int:
+        """How many messages it has not acknowledged."""
+        return self._topic.last_arrival - len(self.acked)
+
+
+class TopicIndex(DestinationIndex):
+    """The messages of a topic; each is kept until its last subscription acknowledged it."""
+
+    def __init__(
+        self,
+        shared: Shared,
+        destination: KahaDestination,
+        prioritized: bool,
+        duplicates_limit: int,
+        number: int,
+        contents: int,
+    ) -> None:
+        super().__init__(shared, destination, prioritized, duplicates_limit, number, contents)
+        self.subscriptions: dict[str, SubscriptionIndex] = {}
+        """By `clientId:name`. To be read only: see `subscribe` and `unsubscribe`."""
+        self._reclaim: Position | None = None
+        self._changed_subscriptions: dict[int, SubscriptionIndex] = {}
+        self._unsubscribed: list[int] = []
+
+    def load_subscriptions(
+        self,
+        subscriptions: Iterable[tuple[SubscriptionRow, SequenceSet]],
+        reclaim: Position | None,
+    ) -> None:
+        """Take what the database has. For StoreIndex."""
+        self._reclaim = reclaim
+        for row, acked in subscriptions:
+            self.subscriptions[row[1]] = SubscriptionIndex(self, row, acked)
+
+    def begin(self, epoch: int, last_arrival: int) -> None:
+        self._settle(self.last_arrival + 1, last_arrival)
+        super().begin(epoch, last_arrival)
+
+    def add(
+        self,
+        message_id: str,
+        level: int,
+        file_id: int,
+        offset: int,
+        size: int,
+        hidden: bool = True,
+        arrival: int | None = None,
+    ) -> IndexEntry | None:
+        """Add a message as a queue does. Without subscriptions it is only numbered: None. (T6)
+
+        So call it for what is in the journal, and not for what nobody will ever read.
+        """
+        if not self.subscriptions:
+            self.begin(self.epoch, arrival or self.last_arrival + 1)
+            return None
+        last = self.last_arrival
+        entry = super().add(message_id, level, file_id, offset, size, hidden, arrival)
+        if entry is not None and arrival is not None:
+            self._settle(last + 1, arrival - 1)
+        return entry
+
+    def remove(self, position: Position) -> IndexEntry | None:
+        entry = super().remove(position)
+        if entry is not None:
+            arrival = position[1]
+            for subscription in self.subscriptions.values():
+                subscription.hidden.discard(arrival)
+                if subscription.acked.add(arrival):
+                    self._changed_subscriptions[subscription.number] = subscription
+        return entry
+
+    def clear(self) -> None:
+        super().clear()
+        self._reclaim = None
+        for subscription in self.subscriptions.values():
+            subscription.hidden.clear()
+        self._settle(1, self.last_arrival)
+
+    def subscribe(
+        self,
+        key: str,
+        info: bytes,
+        file_id: int,
+        offset: int,
+        retroactive: bool = False,
+        start: int | None = None,
+    ) -> SubscriptionIndex:
+        """Add a subscription for what comes behind arrival `start`, or give one a new info.
+
+        `start` None means from now on; `retroactive` also what is there. One that is here
+        already keeps what it has acknowledged.
+        """
+        found = self.subscriptions.get(key)
+        if found is not None:
+            found.info, found.file_id, found.offset = info, file_id, offset
+        else:
+            if start is None:
+                start = 0 if retroactive else self.last_arrival
+            row = (self._shared.next_number(), key, info, file_id, offset)
+            found = SubscriptionIndex(self, row, self._gone(start))
+            self.subscriptions[key] = found
+        self._subscription_changed(found)
+        return found
+
+    def unsubscribe(self, key: str) -> bool:
+        """Forget a subscription; False if there is none.
+
+        Without others the topic is cleared at once. Otherwise what only it still had to get
+        goes piece by piece: call `reclaim` until `reclaiming` is False (also after `open`).
+        """
+        gone = self.subscriptions.pop(key, None)
+        if gone is None:
+            return False
+        self._unsubscribed.append(gone.number)
+        self._changed_subscriptions.pop(gone.number, None)
+        if not self.subscriptions:
+            self.clear()
+        elif gone.pending_count:
+            self._reclaim = _FIRST
+        self._changed()
+        return True
+
+    @property
+    def reclaiming(self) -> bool:
+        """Whether messages may be here that no subscription needs."""
+        return self._reclaim is not None
+
+    def reclaim(self, limit: int = 1000) -> list[IndexEntry]:
+        """Look at the next `limit` messages, remove and return those that nobody needs."""
+        if self._reclaim is None:
+            return []
+        entries = self._walk(self._reclaim, limit)
+        self._reclaim = entries[-1].position if len(entries) == limit else None
+        free = [entry for entry in entries if self._is_free(entry.position.arrival)]
+        for entry in free:
+            self.remove(entry.position)
+        self._changed()
+        return free
+
+    def acknowledge(self, key: str, position: Position) -> bool:
+        """Note an acknowledgement; True if nobody needs the message now: then `remove` it.
+
+        False also where there is no such message or subscription.
+        """
+        subscription = self.subscriptions.get(key)
+        arrival = position[1]
+        if subscription is None or arrival in subscription.acked or self.get(position) is None:
+            return False
+        subscription.hidden.discard(arrival)
+        subscription.acked.add(arrival)
+        self._subscription_changed(subscription)
+        return len(self.subscriptions) == 1 or self._is_free(arrival)
+
+    def is_pending(self, key: str, position: Position) -> bool:
+        """Whether a subscription still has to acknowledge the message."""
+        subscription = self.subscriptions.get(key)
+        arrival = position[1]
+        return (
+            subscription is not None
+            and arrival <= self.last_arrival
+            and arrival not in subscription.acked
+        )
+
+    def hide_for(self, key: str, position: Position) -> None:
+        """Keep a message from a subscription's pages: acknowledged in a prepared transaction."""
+        if key in self.subscriptions:
+            self.subscriptions[key].hidden.add(position[1])
+
+    def show_for(self, key: str, position: Position) -> None:
+        """Undo `hide_for`."""
+        if key in self.subscriptions:
+            self.subscriptions[key].hidden.discard(position[1])
+
+    def page_subscription(
+        self, key: str, after: Position | None, limit: int, skip: Container[Position] = ()
+    ) -> list[IndexEntry]:
+        """`page` without what the subscription acknowledged."""
+        subscription = self.subscriptions.get(key)
+        if subscription is None or not subscription.pending_count:
+            return []
+        hidden = self._hidden | subscription.hidden if subscription.hidden else self._hidden
+        return self._walk(after, limit, hidden, skip, subscription.acked)
+
+    def _gone(self, start: int) -> SequenceSet:
+        """Return what a new subscription never gets: up to `start`, and what is not here any more.
+
+        That is what all others are done with, since a message goes when they are.
+        """
+        others = [other.acked for other in self.subscriptions.values()]
+        if not others:
+            return SequenceSet(self.last_arrival)
+        gone = SequenceSet.common(others)
+        gone.add_range(1, start)
+        return gone
+
+    def _settle(self, first: int, last: int) -> None:
+        """No subscription gets anything from `first` to `last`."""
+        if first <= last:
+            for subscription in self.subscriptions.values():
+                subscription.acked.add_range(first, last)
+                self._changed_subscriptions[subscription.number] = subscription
+
+    def _is_free(self, arrival: int) -> bool:
+        return all(arrival in other.acked for other in self.subscriptions.values())
+
+    def _subscription_changed(self, subscription: SubscriptionIndex) -> None:
+        self._changed_subscriptions[subscription.number] = subscription
+        self._changed()
+
+    def _row(self, reclaim: Position | None = None) -> Row:
+        return super()._row(self._reclaim)
+
+    def _freeze_subscriptions(self) -> tuple[list[FrozenSubscription], list[int]]:
+        changed, self._changed_subscriptions = self._changed_subscriptions, {}
+        unsubscribed, self._unsubscribed = self._unsubscribed, []
+        return [self._freeze_subscription(one) for one in changed.values()], unsubscribed
+
+    def _freeze_subscription(self, one: SubscriptionIndex) -> FrozenSubscription:
+        acked = one.acked
+        row = (one.number, self.number, one.key, one.info, one.file_id, one.offset, acked.floor)
+        return FrozenSubscription(row, acked.first_block, acked.take_changed())

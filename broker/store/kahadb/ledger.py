@@ -1,0 +1,163 @@
+"""What each record does to the index: the same for records just written and for a replay's.
+
+Whoever calls gives the record's place. Every add record of a destination takes a number, so
+that numbers are the records' order whatever else is still in the journal; what takes no number
+is not written, or a trace says so. A segment refers to another one if what the other holds
+would come to life again without it. (persistence K11, K17, K21)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from broker.store.kahadb.index import DestinationIndex, IndexEntry, StoreIndex, TopicIndex
+from broker.store.kahadb.records import MessageFacts
+from pyjms.wire.kahadb.journal import Location
+from pyjms.wire.kahadb.structures import DestinationType, KahaDestination
+
+__all__ = ["TOPIC_TYPES", "Ledger"]
+
+TOPIC_TYPES: Final = (DestinationType.TOPIC, DestinationType.TEMP_TOPIC)
+
+
+class Ledger:
+    """Applies records to `index`, in the order of the journal."""
+
+    def __init__(self, index: StoreIndex) -> None:
+        self.index = index
+
+    # -- messages
+
+    def add(
+        self,
+        destination: DestinationIndex,
+        facts: MessageFacts,
+        location: Location,
+        *,
+        hidden: bool,
+        arrival: int | None = None,
+    ) -> IndexEntry | None:
+        """A destination has got a message. None where nobody needs it: it took a number only."""
+        file_id, offset = location
+        row = (facts.message_id, facts.level, file_id, offset, facts.size, hidden, arrival)
+        unneeded = isinstance(destination, TopicIndex) and not destination.subscriptions
+        entry = destination.add(*row)
+        if entry is None and not unneeded:
+            # The remove between the two is gone with the segments that it was for.
+            self._replace(destination, facts.message_id, file_id)
+            entry = destination.add(*row)
+        if facts.duplicate_id is not None:
+            destination.duplicates.add(facts.duplicate_id, file_id)
+        self._note_sequences(facts)
+        return entry
+
+    def is_duplicate(self, destination: DestinationIndex, facts: MessageFacts) -> bool:
+        """Whether the message is here, or one with its duplicate id was lately. (S6)"""
+        duplicate_id = facts.duplicate_id
+        if duplicate_id is not None and duplicate_id in destination.duplicates:
+            return True
+        return destination.find(facts.message_id) is not None
+
+    def update(
+        self, destination: DestinationIndex, facts: MessageFacts, location: Location
+    ) -> IndexEntry | None:
+        """A message has other bytes now; None: it is not here."""
+        entry = destination.find(facts.message_id)
+        if entry is None:
+            return None
+        # Neither record stays without the other: the old one has the message's number, and
+        # what removes the message will refer to the new one.
+        self._refer(location.file_id, entry.file_id)
+        self._refer(entry.file_id, location.file_id)
+        return destination.relocate(entry.position, *location, facts.size)
+
+    def remove(
+        self, destination: DestinationIndex, message_id: str, location: Location
+    ) -> IndexEntry | None:
+        """A queue's message is done, or a topic's for all; None: it is not here."""
+        entry = destination.find(message_id)
+        if entry is None:
+            return None
+        self._refer(location.file_id, entry.file_id)
+        return destination.remove(entry.position)
+
+    def acknowledge(
+        self, topic: TopicIndex, key: str, entry: IndexEntry, location: Location
+    ) -> IndexEntry | None:
+        """A subscription is done with a message; the entry where it was the last one."""
+        self._refer(location.file_id, entry.file_id)
+        topic.show_for(key, entry.position)
+        return topic.remove(entry.position) if topic.acknowledge(key, entry.position) else None
+
+    # -- subscriptions and destinations
+
+    def subscribe(
+        self, topic: TopicIndex, key: str, info: bytes, retroactive: bool, location: Location
+    ) -> None:
+        """A durable subscription begins, or has another info."""
+        known = topic.subscriptions.get(key)
+        if known is not None:
+            self._refer(location.file_id, known.file_id)
+        if retroactive:
+            self._keep_for_others(topic)
+        topic.subscribe(key, info, *location, retroactive)
+
+    def _keep_for_others(self, topic: TopicIndex) -> None:
+        """Have a retroactive subscription get what is here, and nothing else, also in a replay.
+
+        There a message is kept only if somebody had subscribed to it by then: as long as it is
+        here the records of those stay for whom it was kept so far.
+        """
+        while topic.reclaiming:
+            topic.reclaim()
+        for other in topic.subscriptions.values():
+            if other.pending_count:
+                for file_id in topic.files:
+                    self._refer(other.file_id, file_id)
+
+    def unsubscribe(self, topic: TopicIndex, key: str, location: Location) -> None:
+        """A durable subscription ends; much that only it had to get goes later (`reclaiming`)."""
+        known = topic.subscriptions.get(key)
+        if known is not None:
+            self._refer(location.file_id, known.file_id)
+            topic.unsubscribe(key)
+            if topic.reclaiming:
+                topic.reclaim()
+
+    def remove_destination(self, destination: KahaDestination, location: Location) -> None:
+        """A destination is gone with all it has."""
+        known = self.index.lookup(destination)
+        if known is None:
+            return
+        for file_id in known.files:
+            self._refer(location.file_id, file_id)
+        if isinstance(known, TopicIndex):
+            for subscription in known.subscriptions.values():
+                self._refer(location.file_id, subscription.file_id)
+        self.index.remove_destination(destination)
+
+    # -- transactions
+
+    def ended(self, location: Location, files: Iterable[int]) -> None:
+        """A transaction with records in these segments has its end at `location`."""
+        for file_id in files:
+            self._refer(location.file_id, file_id)
+
+    # -- what else
+
+    def _note_sequences(self, facts: MessageFacts) -> None:
+        index = self.index
+        index.last_broker_sequence_id = max(index.last_broker_sequence_id, facts.broker_sequence)
+        if facts.producer is not None:
+            index.producers.note(facts.producer, facts.producer_sequence)
+
+    def _replace(self, destination: DestinationIndex, message_id: str, file_id: int) -> None:
+        old = destination.find(message_id)
+        if old is not None:
+            self._refer(file_id, old.file_id)
+            destination.remove(old.position)
+
+    def _refer(self, file_id: int, target: int) -> None:
+        if file_id != target:
+            self.index.segments.refer(file_id, target)

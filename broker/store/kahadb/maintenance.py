@@ -1,0 +1,127 @@
+"""What a running store does by itself: checkpoints, cleanups, looking after its lock.
+
+(persistence K16, H2)
+"""
+
+from __future__ import annotations
+
+import logging
+import sqlite3
+from collections.abc import Awaitable, Callable
+
+import anyio
+
+from broker.store.api import StoreState
+from broker.store.journal.lock import SharedFileLock
+from broker.store.kahadb.checkpoint import Checkpoint
+from broker.store.kahadb.cleanup import Cleanup, SegmentReport
+from broker.store.kahadb.core import StoreCore
+from broker.store.kahadb.settings import KahaDBSettings
+from broker.store.kahadb.transactions import KahaDBTransactionStore
+from pyjms import _clock
+from pyjms._wakeup import BackgroundTask, spawn
+from pyjms.errors import JMSException
+
+__all__ = ["Maintenance"]
+
+logger = logging.getLogger(__name__)
+
+_FAILURES = (OSError, sqlite3.Error, JMSException)
+
+
+class Maintenance:
+    """The tasks of an open store."""
+
+    def __init__(
+        self,
+        core: StoreCore,
+        transactions: KahaDBTransactionStore,
+        settings: KahaDBSettings,
+        lock: SharedFileLock,
+        on_lock_lost: Callable[[], None],
+    ) -> None:
+        self._core = core
+        self._settings = settings
+        self._store_lock = lock
+        self._on_lock_lost = on_lock_lost
+        self._checkpoint = Checkpoint(core)
+        self._cleanup = Cleanup(core, transactions, self._checkpoint, settings)
+        self._cleaning = anyio.Lock()
+        self._tasks: list[BackgroundTask] = []
+        self._dirty = anyio.Event()
+
+    def start(self) -> None:
+        """Begin. On the loop."""
+        settings = self._settings
+        self._core.on_dirty = self._note_dirty
+        self._spawn(self._when_dirty, "dirty")
+        if settings.checkpoint_interval:
+            self._spawn(self._checkpoints, "checkpoint")
+        if settings.cleanup_interval:
+            self._spawn(self._cleanups, "cleanup")
+        if settings.use_lock and settings.lock_keep_alive_period:
+            self._spawn(self._keep_alive, "lock")
+
+    async def stop(self) -> None:
+        """End the tasks, then write the last checkpoint (with a cleanup, if set so)."""
+        self._core.on_dirty = None
+        for task in self._tasks:
+            task.cancel()
+        for task in self._tasks:
+            await task.wait()
+        if self._core.journal.state is StoreState.RUNNING:
+            with anyio.CancelScope(shield=True):
+                await self._attempt(
+                    self.clean_up if self._settings.cleanup_on_stop else self._checkpoint.write
+                )
+
+    async def clean_up(self) -> None:
+        """Write a checkpoint and let go of segments that nobody needs.
+
+        Raises:
+            OSError: the index cannot be written.
+            ResourceAllocationException: the journal has failed.
+        """
+        async with self._cleaning:
+            await self._cleanup.run()
+
+    def report(self) -> list[SegmentReport]:
+        """Return what keeps each segment."""
+        return self._cleanup.report()
+
+    def _spawn(self, function: Callable[[], Awaitable[None]], name: str) -> None:
+        self._tasks.append(spawn(function, name=f"pyjms kahadb {name}"))
+
+    def _note_dirty(self) -> None:
+        self._dirty.set()
+
+    async def _when_dirty(self) -> None:
+        while True:
+            await self._dirty.wait()
+            self._dirty = anyio.Event()
+            await self._attempt(self._checkpoint.write)
+
+    async def _checkpoints(self) -> None:
+        while True:
+            await _clock.sleep(self._settings.checkpoint_interval)
+            await self._attempt(self._checkpoint.write)
+
+    async def _cleanups(self) -> None:
+        while True:
+            await _clock.sleep(self._settings.cleanup_interval)
+            await self._attempt(self.clean_up)
+
+    async def _keep_alive(self) -> None:
+        while self._store_lock.keep_alive():
+            await _clock.sleep(self._settings.lock_keep_alive_period)
+        logger.error("%s is not ours any more", self._store_lock.path)
+        self._on_lock_lost()
+
+    async def _attempt(self, work: Callable[[], Awaitable[None]]) -> None:
+        """Do it; a failure is told, and the next time comes: the journal has everything."""
+        if self._core.journal.state is StoreState.FAILED:
+            return
+        try:
+            await work()
+        except _FAILURES as error:
+            logger.warning("A checkpoint of %s failed: %s", self._core.journal.directory, error)

@@ -1,0 +1,179 @@
+"""The messages of one queue in the journal. (persistence S2, K13)"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Sequence
+from typing import TYPE_CHECKING
+
+from broker.completion import Completion
+from broker.context import ConnectionContext
+from broker.store.api import Position, StoredMessage
+from broker.store.kahadb.core import StoreCore
+from broker.store.kahadb.index import DestinationIndex, IndexEntry
+from broker.store.kahadb.operations import Operation, OperationKind
+from broker.store.kahadb.records import (
+    add_record,
+    destination_part,
+    facts_of_reference,
+    remove_record,
+)
+from broker.store.kahadb.transactions import KahaDBTransactionStore
+from pyjms.jms.destination import Destination
+from pyjms.wire.kahadb.codec import encode_command
+from pyjms.wire.kahadb.commands import KahaRemoveDestinationCommand
+from pyjms.wire.kahadb.frames import to_kaha_destination
+from pyjms.wire.openwire.commands import MessageId
+
+if TYPE_CHECKING:
+    from broker.region.message import MessageReference
+
+__all__ = ["KahaDBMessageStore"]
+
+
+class KahaDBMessageStore:
+    """A queue's store; what a topic's has more is in `KahaDBTopicMessageStore`."""
+
+    def __init__(
+        self,
+        core: StoreCore,
+        transactions: KahaDBTransactionStore,
+        destination: Destination,
+        prioritized: bool,
+    ) -> None:
+        self.destination = destination
+        self._core = core
+        self._transactions = transactions
+        self._kaha = to_kaha_destination(destination)
+        self._part = destination_part(self._kaha)
+        self._prioritized = prioritized
+        self._index: DestinationIndex = core.destination(self._kaha, prioritized)
+
+    # -- writing
+
+    def add_message(
+        self, context: ConnectionContext, reference: MessageReference
+    ) -> Completion | None:
+        """See MessageStore. Always answered by the journal, except duplicates."""
+        facts = facts_of_reference(reference, self._prioritized)
+        reference.position = None
+        if context.transaction is not None:
+            operation = Operation(
+                OperationKind.ADD,
+                self._kaha,
+                facts.message_id,
+                facts=facts,
+                prioritized=self._prioritized,
+                reference=reference,
+            )
+            self._transactions.add(context.transaction.xid, operation)
+            return None
+        core = self._core
+        if core.ledger.is_duplicate(self._index, facts):
+            return None
+        message = reference.message
+        frame = core.format.message_frame(message)
+        payload = add_record(
+            self._part, facts.message_id, frame, message.priority, self._prioritized
+        )
+        waiter = Completion()
+        location = core.append(payload, waiter, sync=message.response_required)
+        entry = core.ledger.add(self._index, facts, location, hidden=True)
+        reference.position = Position(facts.level, 0) if entry is None else entry.position
+        return waiter
+
+    def shown(self, reference: MessageReference) -> None:
+        """See MessageStore."""
+        if reference.position is not None:
+            self._index.show(reference.position)
+
+    def remove_message(
+        self, context: ConnectionContext, reference: MessageReference
+    ) -> Completion | None:
+        """See MessageStore."""
+        message_id = str(reference.message_id)
+        if context.transaction is not None:
+            operation = Operation(OperationKind.REMOVE, self._kaha, message_id, reference=reference)
+            self._transactions.add(context.transaction.xid, operation)
+            return None
+        index, position = self._index, reference.position
+        if position is None:
+            known = index.find(message_id)
+            position = None if known is None else known.position
+        entry = None if position is None else index.remove(position)
+        if entry is None:
+            return None
+        core = self._core
+        waiter = Completion() if context.wants_answer else None
+        payload = remove_record(self._part, message_id)
+        location = core.append(payload, waiter, sync=waiter is not None)
+        core.index.segments.refer(location.file_id, entry.file_id)
+        return waiter
+
+    def update_message(self, reference: MessageReference) -> Completion | None:
+        """See MessageStore. The message keeps its place."""
+        core, index = self._core, self._index
+        message = reference.message
+        facts = facts_of_reference(reference, self._prioritized)
+        if index.find(facts.message_id) is None:
+            return None
+        payload = core.format.update(self._kaha, message, self._prioritized)
+        waiter = Completion()
+        location = core.append(payload, waiter)
+        core.ledger.update(index, facts, location)
+        return waiter
+
+    def remove_all_messages(self, context: ConnectionContext) -> Completion | None:
+        """See MessageStore. The numbers go on."""
+        core, index = self._core, self._index
+        if not index.count:
+            return None
+        epoch, last = index.epoch, index.last_arrival
+        window = index.duplicates
+        duplicate_ids = [each for f in sorted(window.files()) for each in window.proved_by(f)]
+        waiter = Completion()
+        payload = encode_command(KahaRemoveDestinationCommand(self._kaha))
+        location = core.append(payload, waiter, sync=True)
+        core.ledger.remove_destination(self._kaha, location)
+        self._index = index = core.index.destination(self._kaha, self._prioritized)
+        index.begin(epoch, last)
+        core.arrivals([index])
+        core.duplicates(index, duplicate_ids)
+        return waiter
+
+    # -- reading
+
+    def get_message(self, message_id: MessageId) -> StoredMessage | None:
+        """See MessageStore. Reads from the disk."""
+        entry = self._index.find(str(message_id))
+        return None if entry is None else self._read([entry])[0]
+
+    def next_messages(
+        self, after: Position | None, limit: int, skip: Container[Position] = ()
+    ) -> list[StoredMessage]:
+        """See MessageStore."""
+        return self._read(self._index.page(after, limit, skip))
+
+    def _read(self, entries: Sequence[IndexEntry]) -> list[StoredMessage]:
+        messages = self._core.read_all([entry.location for entry in entries])
+        return [StoredMessage(e.position, m) for e, m in zip(entries, messages, strict=True)]
+
+    # -- figures
+
+    @property
+    def message_count(self) -> int:
+        return self._index.count
+
+    @property
+    def message_size(self) -> int:
+        """Bytes of all messages, as memory counts them."""
+        return self._index.size
+
+    @property
+    def last_arrival(self) -> int:
+        """The number of the last arrival ever; 0 if there was none."""
+        return self._index.last_arrival
+
+    @property
+    def epoch(self) -> int:
+        """When the destination was made, in milliseconds; of ActiveMQ's a place in the journal."""
+        return self._index.epoch

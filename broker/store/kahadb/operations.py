@@ -1,0 +1,197 @@
+"""A transaction's work: what each of its records will do at the commit.
+
+Operations are kept in memory and journalled when there are many of them, at the prepare or at
+the commit, whichever comes first; a rollback of what was not journalled leaves no trace.
+(persistence K15)
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import TYPE_CHECKING
+
+from broker.store.api import Position
+from broker.store.kahadb.index import DestinationIndex, TopicIndex
+from broker.store.kahadb.ledger import Ledger
+from broker.store.kahadb.records import (
+    MessageFacts,
+    RecordFormat,
+    add_record,
+    destination_part,
+    remove_record,
+)
+from pyjms.wire.kahadb.journal import Location
+from pyjms.wire.kahadb.structures import KahaDestination
+from pyjms.wire.openwire.commands import XATransactionId
+
+if TYPE_CHECKING:
+    from broker.region.message import MessageReference
+
+__all__ = ["OpenTransaction", "Operation", "OperationKind", "apply_operations"]
+
+
+class OperationKind(Enum):
+    """What an operation does."""
+
+    ADD = "add"
+    REMOVE = "remove"
+    ACKNOWLEDGE = "acknowledge"
+
+
+class Operation:
+    """One addition, removal or acknowledgement; `location` is None until it is journalled."""
+
+    __slots__ = (
+        "destination",
+        "dropped",
+        "facts",
+        "key",
+        "kind",
+        "location",
+        "message_id",
+        "prioritized",
+        "reference",
+    )
+
+    def __init__(
+        self,
+        kind: OperationKind,
+        destination: KahaDestination,
+        message_id: str,
+        *,
+        facts: MessageFacts | None = None,
+        key: str | None = None,
+        prioritized: bool = False,
+        reference: MessageReference | None = None,
+        location: Location | None = None,
+    ) -> None:
+        self.kind = kind
+        self.destination = destination
+        self.message_id = message_id
+        self.facts = facts
+        self.key = key
+        self.prioritized = prioritized
+        self.reference = reference
+        self.location = location
+        self.dropped = False
+        """It turned out to be a duplicate and does nothing."""
+
+    def encode(
+        self, record_format: RecordFormat, transaction: bytes, xid: XATransactionId | None
+    ) -> bytes:
+        """Return its record's payload; `xid` where ActiveMQ wants an acknowledgement in it."""
+        part = destination_part(self.destination)
+        reference = self.reference
+        assert reference is not None, "only what was not journalled is encoded"
+        if self.kind is OperationKind.ADD:
+            message = reference.message
+            frame = record_format.message_frame(message)
+            return add_record(
+                part, self.message_id, frame, message.priority, self.prioritized, transaction
+            )
+        ack = None
+        if xid is not None:
+            where = reference.destination.destination
+            ack = record_format.prepared_ack(where, reference.message, xid)
+        return remove_record(part, self.message_id, self.key, transaction, ack)
+
+
+class OpenTransaction:
+    """A transaction that has not ended."""
+
+    __slots__ = (
+        "counts",
+        "files",
+        "first",
+        "journalled",
+        "last",
+        "operations",
+        "prepared",
+        "size",
+    )
+
+    def __init__(self) -> None:
+        self.operations: list[Operation] = []
+        self.journalled = 0
+        """How many of the operations, from the first on, have their record."""
+        self.size = 0
+        """Bytes of messages that are not journalled."""
+        self.files: set[int] = set()
+        """The segments with its records."""
+        self.first: Location | None = None
+        self.last: Location | None = None
+        self.prepared = False
+        self.counts: dict[str, list[list[int]]] = {}
+        """How many messages of a destination are in which segment; for a replay."""
+
+    def noted(self, location: Location) -> None:
+        """Note where a record of it is."""
+        self.files.add(location.file_id)
+        if self.first is None:
+            self.first = location
+        self.last = location
+
+
+def apply_operations(
+    ledger: Ledger, transaction: OpenTransaction, end: Location, *, hidden: bool
+) -> None:
+    """Do all that a transaction holds: its commit is at `end`."""
+    ledger.ended(end, transaction.files)
+    numbers = _Numbers(ledger, transaction.counts)
+    for operation in transaction.operations:
+        if not operation.dropped:
+            _apply(ledger, operation, numbers, hidden)
+    numbers.finish()
+
+
+def _apply(ledger: Ledger, operation: Operation, numbers: _Numbers, hidden: bool) -> None:
+    location = operation.location
+    assert location is not None, "what is applied was journalled"
+    destination = ledger.index.destination(operation.destination, operation.prioritized)
+    if operation.kind is OperationKind.ADD:
+        facts = operation.facts
+        assert facts is not None, "an addition has facts"
+        arrival = numbers.next(destination, location.file_id)
+        entry = ledger.add(destination, facts, location, hidden=hidden, arrival=arrival)
+        if operation.reference is not None:
+            unneeded = Position(facts.level, 0)
+            operation.reference.position = unneeded if entry is None else entry.position
+    elif operation.key is None:
+        ledger.remove(destination, operation.message_id, location)
+    else:
+        assert isinstance(destination, TopicIndex), "only topics have subscriptions"
+        known = destination.find(operation.message_id)
+        if known is not None:
+            ledger.acknowledge(destination, operation.key, known, location)
+
+
+class _Numbers:
+    """Arrival numbers of a transaction some of whose segments may be gone."""
+
+    def __init__(self, ledger: Ledger, counts: dict[str, list[list[int]]]) -> None:
+        self._starts: dict[tuple[str, int], int] = {}
+        self._ends: list[tuple[DestinationIndex, int]] = []
+        by_key = {d.key: d for d in ledger.index.destinations()} if counts else {}
+        for key, files in counts.items():
+            destination = by_key.get(key)
+            if destination is None:
+                continue
+            number = destination.last_arrival + 1
+            for file_id, count in files:
+                self._starts[key, file_id] = number
+                number += count
+            self._ends.append((destination, number - 1))
+
+    def next(self, destination: DestinationIndex, file_id: int) -> int | None:
+        """Return the number of the next message from this segment; None: the next of all."""
+        place = (destination.key, file_id)
+        number = self._starts.get(place)
+        if number is not None:
+            self._starts[place] = number + 1
+        return number
+
+    def finish(self) -> None:
+        """Have the numbers go on behind those of the whole transaction."""
+        for destination, last in self._ends:
+            if last > destination.last_arrival:
+                destination.begin(destination.epoch, last)

@@ -1,0 +1,290 @@
+"""Records of messages, to bytes and back, and what the index wants to know of a message.
+
+Adds and removes are most of a journal, so they are put together here from ready parts; the
+bytes are `encode_command`'s. Stored messages are read in the version that the store has;
+where that does not fit, in the one that does. (persistence S5, K30)
+"""
+
+from __future__ import annotations
+
+import logging
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from pyjms.errors import JMSException, RemoteProtocolError
+from pyjms.jms.destination import Destination
+from pyjms.wire.kahadb.codec import decode_command, encode_command
+from pyjms.wire.kahadb.commands import (
+    KahaAddMessageCommand,
+    KahaCommitCommand,
+    KahaPrepareCommand,
+    KahaRollbackCommand,
+    KahaUpdateMessageCommand,
+)
+from pyjms.wire.kahadb.errors import KahaDBFormatError
+from pyjms.wire.kahadb.frames import (
+    decode_message,
+    encode_frame,
+    encode_message,
+    from_kaha_destination,
+    to_transaction_info,
+)
+from pyjms.wire.kahadb.protobuf import encode_varint, read_varint
+from pyjms.wire.kahadb.structures import KahaDestination, KahaTransactionInfo
+from pyjms.wire.openwire.commands import (
+    ActiveMQMessage,
+    ConsumerId,
+    MessageAck,
+    TransactionId,
+    XATransactionId,
+)
+from pyjms.wire.openwire.primitives import decode_map
+from pyjms.wire.openwire.raw import patch_raw
+
+if TYPE_CHECKING:
+    from broker.region.message import MessageReference
+
+__all__ = [
+    "MessageFacts",
+    "RecordFormat",
+    "add_record",
+    "destination_part",
+    "facts_of_message",
+    "facts_of_reference",
+    "is_our_update",
+    "kaha_destination",
+    "remove_record",
+    "transaction_part",
+]
+
+logger = logging.getLogger(__name__)
+
+_SMALLEST_SIZE: Final = 1024
+_HIGHEST_PRIORITY: Final = 9
+_DUPLICATE_ID: Final = "_AMQ_DUPL_ID"
+_DUPLICATE_ID_BYTES: Final = _DUPLICATE_ID.encode()
+# Newest first; what came before version 1 was never in a journal.
+_VERSIONS: Final = (11, 12, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1)
+_STANDARD_ACK: Final = 2
+_CACHED: Final = 4096
+# Field 15, which nobody else has and everybody skips. ActiveMQ's end with the add's last field.
+_OUR_UPDATE: Final = b"\x78\x01"
+
+
+class MessageFacts(NamedTuple):
+    """What the index keeps of a message, and what the store's audits want."""
+
+    message_id: str
+    level: int
+    """0, or 9 minus the priority where priorities count."""
+    size: int
+    """Bytes as memory counts them."""
+    duplicate_id: str | None
+    producer: str | None
+    producer_sequence: int
+    broker_sequence: int
+
+
+def facts_of_message(
+    message: ActiveMQMessage, message_id: str, *, prioritized: bool, size: int | None = None
+) -> MessageFacts:
+    """Return the facts of a message that was read."""
+    own = message.message_id
+    producer = None if own is None or own.producer_id is None else str(own.producer_id)
+    content, properties = message.content, message.marshalled_properties
+    if size is None:
+        size = _SMALLEST_SIZE + len(content or b"") + len(properties or b"")
+    duplicate_id = None
+    if properties is not None and _DUPLICATE_ID_BYTES in properties:
+        value: Any = decode_map(properties).get(_DUPLICATE_ID)
+        duplicate_id = None if value is None else str(value)
+    return MessageFacts(
+        message_id,
+        _HIGHEST_PRIORITY - min(max(message.priority, 0), _HIGHEST_PRIORITY) if prioritized else 0,
+        size,
+        duplicate_id,
+        producer,
+        0 if own is None else own.producer_sequence_id,
+        0 if own is None else own.broker_sequence_id,
+    )
+
+
+def facts_of_reference(reference: MessageReference, prioritized: bool) -> MessageFacts:
+    """Return the facts of a message that is being sent."""
+    return facts_of_message(
+        reference.message, str(reference.message_id), prioritized=prioritized, size=reference.size
+    )
+
+
+@lru_cache(_CACHED)
+def kaha_destination(key: str) -> KahaDestination:
+    """Return the destination with this key, `<type>:<name>` (K10)."""
+    kind, _, name = key.partition(":")
+    return KahaDestination(int(kind), name)
+
+
+@lru_cache(_CACHED)
+def destination_part(destination: KahaDestination) -> bytes:
+    """Return the destination as adds and removes have it: field 2."""
+    name = destination.name.encode()
+    body = b"".join((b"\x08", encode_varint(destination.type), _counted(0x12, name)))
+    return _counted(0x12, body)
+
+
+@lru_cache(_CACHED)
+def transaction_part(info: KahaTransactionInfo) -> bytes:
+    """Return the transaction as the records in it have it: field 1."""
+    payload = encode_command(KahaCommitCommand(info))
+    return payload[read_varint(payload, 1, len(payload))[1] :]
+
+
+def add_record(
+    destination: bytes,
+    message_id: str,
+    frame: bytes,
+    priority: int,
+    prioritized: bool,
+    transaction: bytes = b"",
+) -> bytes:
+    """Return an add's payload; `destination` and `transaction` are the parts from above."""
+    body = b"".join(
+        (
+            transaction,
+            destination,
+            _counted(0x1A, message_id.encode()),
+            _counted(0x22, frame),
+            bytes((0x28, min(max(priority, 0), 127), 0x30, prioritized)),
+        )
+    )
+    return b"".join((b"\x01", encode_varint(len(body)), body))
+
+
+def remove_record(
+    destination: bytes,
+    message_id: str,
+    subscription_key: str | None = None,
+    transaction: bytes = b"",
+    ack: bytes | None = None,
+) -> bytes:
+    """Return a remove's payload; with a key it is a durable subscription's acknowledgement."""
+    parts = [transaction, destination, _counted(0x1A, message_id.encode())]
+    if ack is not None:
+        parts.append(_counted(0x22, ack))
+    if subscription_key is not None:
+        parts.append(_counted(0x2A, subscription_key.encode()))
+    body = b"".join(parts)
+    return b"".join((b"\x02", encode_varint(len(body)), body))
+
+
+def is_our_update(payload: bytes) -> bool:
+    """Whether an update is one of ours: we keep the add's record as long as the message is here,
+    so such an update without it is of a message that is long gone.
+    """
+    return payload[0] == KahaUpdateMessageCommand.CODE and payload.endswith(_OUR_UPDATE)
+
+
+def _counted(tag: int, value: bytes) -> bytes:
+    return b"".join((bytes((tag,)), encode_varint(len(value)), value))
+
+
+class RecordFormat:
+    """A store's way of writing OpenWire's commands into records: its version of them."""
+
+    def __init__(self, version: int) -> None:
+        self.version = version
+
+    def message_frame(self, message: ActiveMQMessage) -> bytes:
+        """Return the message as it is now, with what the broker has set in it."""
+        if message.raw is not None:
+            patch_raw(message)
+        return encode_message(message, self.version)
+
+    def update(
+        self, destination: KahaDestination, message: ActiveMQMessage, prioritized: bool
+    ) -> bytes:
+        """Return an update's payload, with our mark."""
+        frame = self.message_frame(message)
+        add = KahaAddMessageCommand(
+            destination, str(message.message_id), frame, message.priority, prioritized
+        )
+        payload = encode_command(KahaUpdateMessageCommand(add))
+        body = payload[read_varint(payload, 1, len(payload))[1] :] + _OUR_UPDATE
+        return b"".join((payload[:1], encode_varint(len(body)), body))
+
+    def prepared_ack(
+        self, destination: Destination, message: ActiveMQMessage, xid: XATransactionId
+    ) -> bytes:
+        """Return an acknowledgement's frame: ActiveMQ wants one in prepared transactions."""
+        message_id = message.message_id
+        ack = MessageAck(
+            destination=destination,
+            transaction_id=xid,
+            consumer_id=ConsumerId("pyjms", -1, 1),
+            ack_type=_STANDARD_ACK,
+            first_message_id=message_id,
+            last_message_id=message_id,
+            message_count=1,
+        )
+        return encode_frame(ack, self.version)
+
+    def decode(self, frame: bytes) -> ActiveMQMessage:
+        """Return the message of a frame.
+
+        The first frame of another version than expected makes that one the store's, since
+        ActiveMQ writes all of a store in one.
+
+        Raises:
+            RemoteProtocolError: it fits no version.
+        """
+        try:
+            return decode_message(frame, self.version)
+        except RemoteProtocolError:
+            for version in _VERSIONS:
+                try:
+                    message = decode_message(frame, version)
+                except RemoteProtocolError:
+                    continue
+                logger.info("The store has its messages in OpenWire version %d", version)
+                self.version = version
+                return message
+            raise
+
+    def stored_message(self, payload: bytes) -> ActiveMQMessage:
+        """Return the message of an add's or update's payload.
+
+        Raises:
+            RemoteProtocolError: the payload is another record's, or damaged.
+        """
+        command = decode_command(payload)
+        if isinstance(command, KahaUpdateMessageCommand):
+            command = command.message
+        if not isinstance(command, KahaAddMessageCommand):
+            raise KahaDBFormatError(f"{type(command).__name__} where a message belongs")
+        return self.decode(command.message)
+
+    @staticmethod
+    def prepare(xid: TransactionId) -> bytes:
+        """Return a prepare's payload."""
+        return encode_command(KahaPrepareCommand(to_transaction_info(xid)))
+
+    @staticmethod
+    def commit(xid: TransactionId) -> bytes:
+        """Return a commit's payload."""
+        return encode_command(KahaCommitCommand(to_transaction_info(xid)))
+
+    @staticmethod
+    def rollback(xid: TransactionId) -> bytes:
+        """Return a rollback's payload."""
+        return encode_command(KahaRollbackCommand(to_transaction_info(xid)))
+
+
+def destination_of(key: str) -> Destination:
+    """Return the destination with this key.
+
+    Raises:
+        JMSException: the key is no destination's.
+    """
+    try:
+        return from_kaha_destination(kaha_destination(key))
+    except ValueError as error:
+        raise JMSException(f"{key!r} is no destination of the store") from error

@@ -1,0 +1,302 @@
+"""Applies a journal's records to an index, one after the other, whoever wrote them.
+
+Records that the index covers are looked at only for transactions that were still open there.
+Where segments are missing and what follows does not say the arrival numbers (ActiveMQ's does
+not), those begin anew, in another epoch. (persistence K21, K22)
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Any, Final
+
+from broker.store.kahadb.index import DestinationIndex, TopicIndex
+from broker.store.kahadb.ledger import Ledger
+from broker.store.kahadb.operations import (
+    OpenTransaction,
+    Operation,
+    OperationKind,
+    apply_operations,
+)
+from broker.store.kahadb.records import RecordFormat, facts_of_message, is_our_update
+from broker.store.kahadb.traces import (
+    ARRIVALS,
+    AUDIT,
+    DUPLICATES,
+    TRANSACTION,
+    parse_trace,
+)
+from pyjms.wire.kahadb.codec import decode_command
+from pyjms.wire.kahadb.commands import (
+    KahaAddMessageCommand,
+    KahaCommitCommand,
+    KahaPrepareCommand,
+    KahaRemoveDestinationCommand,
+    KahaRemoveMessageCommand,
+    KahaRollbackCommand,
+    KahaSubscriptionCommand,
+    KahaTraceCommand,
+    KahaUpdateMessageCommand,
+)
+from pyjms.wire.kahadb.frames import from_transaction_info
+from pyjms.wire.kahadb.journal import Location
+from pyjms.wire.kahadb.structures import KahaCommand, KahaDestination, KahaTransactionInfo
+from pyjms.wire.openwire.commands import TransactionId
+
+__all__ = ["Replay"]
+
+logger = logging.getLogger(__name__)
+
+_NOWHERE: Final = Location(0, -1)
+
+
+class Replay:
+    """One pass over a journal. `transactions` are those still open where it has come to."""
+
+    def __init__(
+        self, ledger: Ledger, record_format: RecordFormat, covered: Location | None = None
+    ) -> None:
+        """Go on behind `covered`; None: the index is new and the pass begins at the beginning."""
+        self.transactions: dict[TransactionId, OpenTransaction] = {}
+        self.applied = 0
+        self._ledger = ledger
+        self._index = ledger.index
+        self._format = record_format
+        self._new = covered is None
+        self._covered = covered or _NOWHERE
+        self._file_id = 0
+        self._unnumbered = False
+        self._renumbered: set[str] = set()
+        self._ours = False
+
+    def apply(self, location: Location, payload: bytes) -> None:
+        """Apply the next record.
+
+        Raises:
+            RemoteProtocolError: it is damaged, though its batch is not.
+        """
+        command = decode_command(payload)
+        if location.file_id != self._file_id:
+            if self._new:
+                self._enter(location.file_id, command)
+            self._file_id = location.file_id
+        apply = _APPLY.get(type(command))
+        if apply is not None:
+            self._ours = is_our_update(payload)
+            apply(self, command, location)
+            self.applied += 1
+
+    def oldest(self) -> Location | None:
+        """Return where the oldest open transaction begins."""
+        return min((t.first for t in self.transactions.values() if t.first), default=None)
+
+    # -- segments and destinations
+
+    def _enter(self, file_id: int, first: KahaCommand) -> None:
+        if file_id == self._file_id + 1:
+            return
+        trace = parse_trace(first.message) if isinstance(first, KahaTraceCommand) else None
+        if trace is not None and trace.kind in {ARRIVALS, AUDIT}:
+            return
+        self._unnumbered = True
+        for destination in self._index.destinations():
+            destination.begin(file_id << 32, destination.last_arrival)
+            self._renumbered.add(destination.key)
+
+    def _destination(
+        self, destination: KahaDestination, location: Location, prioritized: bool = False
+    ) -> DestinationIndex:
+        known = self._index.lookup(destination)
+        if known is None:
+            known = self._index.destination(destination, prioritized)
+            known.begin(location.file_id << 32 | location.offset, 0)
+            if self._unnumbered:
+                self._renumbered.add(known.key)
+        return known
+
+    # -- messages
+
+    def _add(self, command: KahaAddMessageCommand, location: Location) -> None:
+        if command.transaction_info is not None:
+            self._operation(OperationKind.ADD, command, location, command.transaction_info)
+        elif location > self._covered:
+            prioritized = bool(command.priority_supported)
+            destination = self._destination(command.destination, location, prioritized)
+            message = self._format.decode(command.message)
+            facts = facts_of_message(message, command.message_id, prioritized=prioritized)
+            self._ledger.add(destination, facts, location, hidden=False)
+
+    def _update(self, command: KahaUpdateMessageCommand, location: Location) -> None:
+        if location <= self._covered:
+            return
+        add = command.message
+        prioritized = bool(add.priority_supported)
+        destination = self._destination(add.destination, location, prioritized)
+        message = self._format.decode(add.message)
+        facts = facts_of_message(message, add.message_id, prioritized=prioritized)
+        if self._ledger.update(destination, facts, location) is not None:
+            return
+        if not self._ours:  # ActiveMQ does not keep the addition
+            self._ledger.add(destination, facts, location, hidden=False)
+
+    def _remove(self, command: KahaRemoveMessageCommand, location: Location) -> None:
+        key = command.subscription_key
+        if command.transaction_info is not None:
+            kind = OperationKind.REMOVE if key is None else OperationKind.ACKNOWLEDGE
+            self._operation(kind, command, location, command.transaction_info)
+        elif location > self._covered:
+            destination = self._index.lookup(command.destination)
+            if destination is None:
+                return
+            if key is None:
+                self._ledger.remove(destination, command.message_id, location)
+            elif isinstance(destination, TopicIndex):
+                entry = destination.find(command.message_id)
+                if entry is not None:
+                    self._ledger.acknowledge(destination, key, entry, location)
+
+    def _subscription(self, command: KahaSubscriptionCommand, location: Location) -> None:
+        if location <= self._covered:
+            return
+        topic = self._destination(command.destination, location)
+        if not isinstance(topic, TopicIndex):
+            logger.warning("A subscription of %s, which is no topic, is left out", topic.key)
+            return
+        key, info = command.subscription_key, command.subscription_info
+        if info is None:
+            self._ledger.unsubscribe(topic, key, location)
+        else:
+            self._ledger.subscribe(topic, key, info, bool(command.retroactive), location)
+
+    def _remove_destination(
+        self, command: KahaRemoveDestinationCommand, location: Location
+    ) -> None:
+        if location > self._covered:
+            self._ledger.remove_destination(command.destination, location)
+
+    # -- transactions
+
+    def _operation(
+        self,
+        kind: OperationKind,
+        command: KahaAddMessageCommand | KahaRemoveMessageCommand,
+        location: Location,
+        info: KahaTransactionInfo,
+    ) -> None:
+        facts = None
+        prioritized = False
+        if isinstance(command, KahaAddMessageCommand):
+            prioritized = bool(command.priority_supported)
+            message = self._format.decode(command.message)
+            facts = facts_of_message(message, command.message_id, prioritized=prioritized)
+        operation = Operation(
+            kind,
+            command.destination,
+            command.message_id,
+            facts=facts,
+            key=command.subscription_key if isinstance(command, KahaRemoveMessageCommand) else None,
+            prioritized=prioritized,
+            location=location,
+        )
+        transaction = self._transaction(info, location)
+        transaction.operations.append(operation)
+        transaction.journalled += 1
+
+    def _transaction(self, info: KahaTransactionInfo, location: Location) -> OpenTransaction:
+        xid = from_transaction_info(info)
+        transaction = self.transactions.get(xid)
+        if transaction is None:
+            transaction = self.transactions[xid] = OpenTransaction()
+        transaction.noted(location)
+        return transaction
+
+    def _prepare(self, command: KahaPrepareCommand, location: Location) -> None:
+        self._transaction(command.transaction_info, location).prepared = True
+
+    def _commit(self, command: KahaCommitCommand, location: Location) -> None:
+        transaction = self.transactions.pop(from_transaction_info(command.transaction_info), None)
+        if transaction is None or location <= self._covered:
+            return
+        for operation in transaction.operations:
+            if operation.kind is OperationKind.ADD and not operation.dropped:
+                self._destination(operation.destination, location, operation.prioritized)
+        apply_operations(self._ledger, transaction, location, hidden=False)
+
+    def _rollback(self, command: KahaRollbackCommand, location: Location) -> None:
+        transaction = self.transactions.pop(from_transaction_info(command.transaction_info), None)
+        if transaction is not None and location > self._covered:
+            self._ledger.ended(location, transaction.files)
+
+    # -- traces
+
+    def _trace(self, command: KahaTraceCommand, location: Location) -> None:
+        trace = parse_trace(command.message)
+        if trace is None:
+            return
+        if trace.kind == TRANSACTION:
+            self._explanation(trace.value, location)
+        elif location > self._covered:
+            _TRACES[trace.kind](self, trace.value, location)
+
+    def _explanation(self, value: Any, location: Location) -> None:
+        name, dropped, counts = value
+        transaction = next((t for xid, t in self.transactions.items() if str(xid) == name), None)
+        if transaction is None:
+            return
+        places = {(file_id, offset) for file_id, offset in dropped}
+        for operation in transaction.operations:
+            operation.dropped = operation.location in places
+        transaction.counts = counts
+        if location > self._covered:
+            self._ledger.ended(location, transaction.files)
+        transaction.noted(location)
+
+    def _arrivals(self, value: Any, location: Location) -> None:
+        for key, (epoch, following) in value.items():
+            kind, _, name = key.partition(":")
+            destination = self._destination(KahaDestination(int(kind), name), location)
+            last = following - 1
+            if key in self._renumbered and destination.count:
+                # Messages from where the numbers were not known are here: they stay the epoch's.
+                destination.begin(destination.epoch, max(last, destination.last_arrival))
+                continue
+            self._renumbered.discard(key)
+            if destination.epoch == epoch:
+                last = max(last, destination.last_arrival)
+            destination.begin(epoch, last)
+
+    def _audit(self, value: Any, location: Location) -> None:
+        index = self._index
+        index.last_broker_sequence_id = max(index.last_broker_sequence_id, value["last"])
+        for producer, sequence in value["producers"].items():
+            index.producers.note(producer, sequence)
+        self._format.version = value["openwire"]
+
+    def _duplicates(self, value: Any, location: Location) -> None:
+        for key, ids in value.items():
+            kind, _, name = key.partition(":")
+            window = self._destination(KahaDestination(int(kind), name), location).duplicates
+            known = [each for each in ids if each in window]
+            window.relocate(known, location.file_id)
+            for each in ids:
+                window.add(each, location.file_id)
+
+
+_APPLY: Final[dict[type[KahaCommand], Callable[[Replay, Any, Location], None]]] = {
+    KahaTraceCommand: Replay._trace,
+    KahaAddMessageCommand: Replay._add,
+    KahaRemoveMessageCommand: Replay._remove,
+    KahaPrepareCommand: Replay._prepare,
+    KahaCommitCommand: Replay._commit,
+    KahaRollbackCommand: Replay._rollback,
+    KahaRemoveDestinationCommand: Replay._remove_destination,
+    KahaSubscriptionCommand: Replay._subscription,
+    KahaUpdateMessageCommand: Replay._update,
+}
+
+_TRACES: Final[dict[str, Callable[[Replay, Any, Location], None]]] = {
+    ARRIVALS: Replay._arrivals,
+    AUDIT: Replay._audit,
+    DUPLICATES: Replay._duplicates,
+}

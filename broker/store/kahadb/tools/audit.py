@@ -1,0 +1,108 @@
+"""Which segment is kept alive by what: the question that every full disk asks. (K17, K18)"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import NamedTuple
+
+from broker.store.kahadb.cleanup import SegmentReport, segment_reports
+from broker.store.kahadb.index import DestinationIndex, TopicIndex
+from broker.store.kahadb.tools.folder import file_sizes
+from broker.store.kahadb.tools.snapshot import Snapshot
+from pyjms.jms.destination import Destination
+from pyjms.wire.kahadb.frames import from_kaha_destination
+
+__all__ = ["DestinationAudit", "JournalAudit", "SegmentAudit", "TransactionAudit", "audit_journal"]
+
+
+class SegmentAudit(NamedTuple):
+    """A segment, its length in bytes, and what keeps it."""
+
+    report: SegmentReport
+    size: int
+    messages: dict[Destination, int]
+    """How many messages of which destination are in it."""
+
+
+class DestinationAudit(NamedTuple):
+    """A destination with messages, and what they keep."""
+
+    destination: Destination
+    messages: int
+    segments: list[int]
+    """Those that its messages are in."""
+    kept: list[int]
+    """Those and all that stay because of them."""
+    waiting_for: dict[str, int]
+    """Of a topic: durable subscriptions that have something to get, and how much."""
+
+
+class TransactionAudit(NamedTuple):
+    """A transaction that has not ended."""
+
+    name: str
+    prepared: bool
+    segments: list[int]
+
+
+class JournalAudit(NamedTuple):
+    """What keeps a journal's segments."""
+
+    segments: list[SegmentAudit]
+    destinations: list[DestinationAudit]
+    """Those that keep most come first."""
+    transactions: list[TransactionAudit]
+
+
+def audit_journal(folder: Path, snapshot: Snapshot) -> JournalAudit:
+    """Say of each segment what keeps it, and of each destination which segments it keeps.
+
+    Raises:
+        OSError: the folder cannot be read.
+    """
+    index = snapshot.index
+    sizes = file_sizes(folder)
+    last = max(sizes, default=0) if snapshot.last is None else snapshot.last.file_id
+    reports = segment_reports(index, sizes, last, snapshot.open_files())
+    destinations = [d for d in index.destinations() if d.count]
+    segments = [
+        SegmentAudit(
+            report,
+            sizes[report.file_id],
+            {_named(d): d.files[report.file_id] for d in destinations if report.file_id in d.files},
+        )
+        for report in reports
+    ]
+    audits = [_destination_audit(destination, reports) for destination in destinations]
+    audits.sort(key=lambda audit: (-len(audit.kept), -audit.messages, str(audit.destination)))
+    transactions = [
+        TransactionAudit(str(xid), transaction.prepared, sorted(transaction.files))
+        for xid, transaction in snapshot.replay.transactions.items()
+    ]
+    return JournalAudit(segments, audits, transactions)
+
+
+def _destination_audit(
+    destination: DestinationIndex, reports: Iterable[SegmentReport]
+) -> DestinationAudit:
+    waiting = {}
+    if isinstance(destination, TopicIndex):
+        waiting = {
+            key: subscription.pending_count
+            for key, subscription in sorted(destination.subscriptions.items())
+            if subscription.pending_count
+        }
+    kept = set(destination.files)
+    grown = True
+    while grown:
+        more = {r.file_id for r in reports if not kept.isdisjoint(r.refers_to)} - kept
+        kept |= more
+        grown = bool(more)
+    return DestinationAudit(
+        _named(destination), destination.count, sorted(destination.files), sorted(kept), waiting
+    )
+
+
+def _named(destination: DestinationIndex) -> Destination:
+    return from_kaha_destination(destination.destination)

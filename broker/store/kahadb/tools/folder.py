@@ -1,0 +1,157 @@
+"""From what somebody names on a command line to a journal's folder, and its segments' bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from broker.store.journal.lock import SharedFileLock
+from broker.store.kahadb.takeover import INDEX_FILES
+from pyjms.errors import ConfigurationException
+from pyjms.wire.kahadb.commands import KahaTraceCommand
+from pyjms.wire.kahadb.files import JournalFiles
+from pyjms.wire.kahadb.journal import Location, segment_name, segment_number
+from pyjms.wire.kahadb.reader import SegmentReader
+
+__all__ = [
+    "Segment",
+    "file_sizes",
+    "find_journal",
+    "has_activemq_index",
+    "holds_jobs",
+    "is_journal",
+    "lock_journal",
+    "read_segments",
+    "refuse_jobs",
+]
+
+_USUAL_NAME: Final = "kahadb"
+_JOB_CODES: Final = range(11, 16)
+# Journals that lie in a data folder, too, and hold no messages of a store.
+_OTHERS: Final = frozenset({"scheduler", "tmp_storage", "txstore", "data-archive"})
+
+
+class Segment(NamedTuple):
+    """One segment as it was when it was read; `data` is None if it was deleted before."""
+
+    file_id: int
+    data: bytes | None
+
+    def reader(self, start: int = 0) -> SegmentReader:
+        """Return what reads its bytes."""
+        return SegmentReader(self.data or b"", self.file_id, start=start)
+
+
+def find_journal(path: Path) -> Path:
+    """Return the journal's folder: `path` itself, or the only one below it.
+
+    In a data folder that is `kahadb`, or `<broker>/KahaDB`.
+
+    Raises:
+        ConfigurationException: there is no such folder, no journal in it, or several.
+    """
+    if not path.is_dir():
+        raise ConfigurationException(f"There is no folder {path}")
+    try:
+        if is_journal(path):
+            return path
+        found = [
+            folder
+            for pattern in ("*", "*/*")
+            for folder in sorted(path.glob(pattern))
+            if folder.is_dir() and folder.name.lower() not in _OTHERS and is_journal(folder)
+        ]
+    except OSError as error:
+        raise ConfigurationException(f"{path} cannot be read: {error}") from error
+    usual = [folder for folder in found if folder.name.lower() == _USUAL_NAME]
+    if len(found) != 1 and len(usual) == 1:
+        found = usual
+    if not found:
+        raise ConfigurationException(f"There is no journal in {path}: no file db-1.log or alike")
+    if len(found) > 1:
+        names = ", ".join(str(folder) for folder in found)
+        raise ConfigurationException(f"{path} has several journals", hint=f"name one of {names}")
+    return found[0]
+
+
+def is_journal(path: Path) -> bool:
+    """Whether there are segments in the folder."""
+    return any(segment_number(entry.name) is not None for entry in path.iterdir())
+
+
+def holds_jobs(folder: Path) -> bool:
+    """Whether the journal is a job scheduler's: its first record that is no remark tells.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    for record in JournalFiles(folder).records():
+        code = record.payload[0]
+        if code != KahaTraceCommand.CODE:
+            return code in _JOB_CODES
+    return False
+
+
+def refuse_jobs(folder: Path) -> None:
+    """Make sure that the journal holds messages and not a scheduler's jobs.
+
+    Raises:
+        ConfigurationException: it holds jobs.
+        OSError: it cannot be read.
+    """
+    if holds_jobs(folder):
+        raise ConfigurationException(
+            f"The journal in {folder} is a job scheduler's, not a message store's"
+        )
+
+
+def lock_journal(folder: Path) -> SharedFileLock:
+    """Take the store's lock, so that no broker uses it meanwhile. `release` it.
+
+    Raises:
+        ConfigurationException: a running broker has it.
+        ResourceAllocationException: the file cannot be made.
+    """
+    lock = SharedFileLock(folder / "lock")
+    if not lock.try_acquire():
+        raise ConfigurationException(f"{folder} is locked by a running broker", hint="stop it")
+    return lock
+
+
+def has_activemq_index(folder: Path, index_directory: Path | None = None) -> bool:
+    """Whether ActiveMQ has used the store since we did: what our index says is old then."""
+    folders = {folder, index_directory or folder}
+    return any((place / name).exists() for place in folders for name in INDEX_FILES)
+
+
+def file_sizes(folder: Path) -> dict[int, int]:
+    """Return the lengths of the segments by their numbers, ascending; empty ones are none. (K27)
+
+    Raises:
+        OSError: the folder cannot be read.
+    """
+    sizes: dict[int, int] = {}
+    for file_id in JournalFiles(folder).segments():
+        try:
+            sizes[file_id] = (folder / segment_name(file_id)).stat().st_size
+        except FileNotFoundError:  # a running broker has deleted it meanwhile
+            continue
+    return sizes
+
+
+def read_segments(folder: Path, start: Location | None = None) -> Iterator[Segment]:
+    """Yield the segments from `start` on, the oldest first; each is in memory while it is read.
+
+    Raises:
+        OSError: one cannot be read.
+    """
+    for file_id in JournalFiles(folder).segments():
+        if start is not None and file_id < start.file_id:
+            continue
+        try:
+            data = (folder / segment_name(file_id)).read_bytes()
+        except FileNotFoundError:
+            yield Segment(file_id, None)
+            continue
+        yield Segment(file_id, data)

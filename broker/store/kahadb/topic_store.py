@@ -1,0 +1,156 @@
+"""The messages of one topic in the journal, and its durable subscriptions. (persistence S3, K31)"""
+
+from __future__ import annotations
+
+from collections.abc import Container
+from typing import TYPE_CHECKING
+
+from broker.completion import Completion
+from broker.context import ConnectionContext
+from broker.store.api import Position, StoredMessage, StoredSubscription, SubscriptionKey
+from broker.store.kahadb.core import StoreCore
+from broker.store.kahadb.index import TopicIndex
+from broker.store.kahadb.message_store import KahaDBMessageStore
+from broker.store.kahadb.operations import Operation, OperationKind
+from broker.store.kahadb.records import facts_of_reference, remove_record
+from broker.store.kahadb.transactions import KahaDBTransactionStore
+from pyjms.jms.destination import Destination
+from pyjms.wire.kahadb.codec import encode_command
+from pyjms.wire.kahadb.commands import KahaSubscriptionCommand
+from pyjms.wire.kahadb.frames import decode_subscription_info, encode_frame, subscription_key
+from pyjms.wire.openwire.commands import SubscriptionInfo
+
+if TYPE_CHECKING:
+    from broker.region.message import MessageReference
+
+__all__ = ["KahaDBTopicMessageStore"]
+
+
+class KahaDBTopicMessageStore(KahaDBMessageStore):
+    """A topic's store. Without durable subscriptions it keeps nothing. (K11)"""
+
+    _index: TopicIndex
+
+    def __init__(
+        self,
+        core: StoreCore,
+        transactions: KahaDBTransactionStore,
+        destination: Destination,
+        prioritized: bool,
+    ) -> None:
+        super().__init__(core, transactions, destination, prioritized)
+
+    def add_message(
+        self, context: ConnectionContext, reference: MessageReference
+    ) -> Completion | None:
+        """See MessageStore. What nobody will need gets no number and position 0."""
+        if context.transaction is None and not self._index.subscriptions:
+            facts = facts_of_reference(reference, self._prioritized)
+            reference.position = Position(facts.level, 0)
+            return None
+        return super().add_message(context, reference)
+
+    def remove_all_messages(self, context: ConnectionContext) -> Completion | None:
+        """See MessageStore. Each message is removed, since the subscriptions stay."""
+        core = self._core
+        waiter = None
+        for entry in self._index.entries():
+            waiter = Completion()
+            payload = remove_record(self._part, entry.message_id)
+            location = core.append(payload, waiter, sync=True)
+            core.ledger.remove(self._index, entry.message_id, location)
+        return waiter
+
+    def add_subscription(
+        self, subscription: StoredSubscription, retroactive: bool
+    ) -> Completion | None:
+        """See TopicMessageStore. One that is there already begins anew."""
+        core = self._core
+        name = subscription.key
+        info = encode_frame(
+            SubscriptionInfo(
+                client_id=name.client_id,
+                destination=self.destination,
+                selector=subscription.selector,
+                subscription_name=name.subscription_name,
+                subscribed_destination=subscription.destination,
+                no_local=subscription.no_local,
+            ),
+            core.format.version,
+        )
+        key = subscription_key(*name)
+        self.delete_subscription(name)
+        command = KahaSubscriptionCommand(self._kaha, key, retroactive, info)
+        waiter = Completion()
+        location = core.append(encode_command(command), waiter, sync=True)
+        core.ledger.subscribe(self._index, key, info, retroactive, location)
+        return waiter
+
+    def delete_subscription(self, key: SubscriptionKey) -> Completion | None:
+        """See TopicMessageStore."""
+        core, text = self._core, subscription_key(*key)
+        if text not in self._index.subscriptions:
+            return None
+        waiter = Completion()
+        command = KahaSubscriptionCommand(self._kaha, text)
+        location = core.append(encode_command(command), waiter, sync=True)
+        core.ledger.unsubscribe(self._index, text, location)
+        return waiter
+
+    def lookup_subscription(self, key: SubscriptionKey) -> StoredSubscription | None:
+        """See TopicMessageStore."""
+        known = self._index.subscriptions.get(subscription_key(*key))
+        return None if known is None else self._stored(known.info)
+
+    def subscriptions(self) -> list[StoredSubscription]:
+        """See TopicMessageStore."""
+        return [self._stored(known.info) for known in self._index.subscriptions.values()]
+
+    def acknowledge(
+        self, context: ConnectionContext, key: SubscriptionKey, reference: MessageReference
+    ) -> Completion | None:
+        """See TopicMessageStore."""
+        core, index = self._core, self._index
+        text, message_id = subscription_key(*key), str(reference.message_id)
+        if context.transaction is not None:
+            operation = Operation(
+                OperationKind.ACKNOWLEDGE, self._kaha, message_id, key=text, reference=reference
+            )
+            self._transactions.add(context.transaction.xid, operation)
+            return None
+        position = reference.position
+        entry = index.find(message_id) if position is None else index.get(position)
+        if entry is None or not index.is_pending(text, entry.position):
+            return None
+        waiter = Completion() if context.wants_answer else None
+        payload = remove_record(self._part, message_id, text, ack=b"")
+        location = core.append(payload, waiter, sync=waiter is not None)
+        core.ledger.acknowledge(index, text, entry, location)
+        return waiter
+
+    def next_subscription_messages(
+        self,
+        key: SubscriptionKey,
+        after: Position | None,
+        limit: int,
+        skip: Container[Position] = (),
+    ) -> list[StoredMessage]:
+        """See TopicMessageStore."""
+        text = subscription_key(*key)
+        if text not in self._index.subscriptions:
+            return []
+        return self._read(self._index.page_subscription(text, after, limit, skip))
+
+    def subscription_message_count(self, key: SubscriptionKey) -> int:
+        """See TopicMessageStore."""
+        known = self._index.subscriptions.get(subscription_key(*key))
+        return 0 if known is None else known.pending_count
+
+    def _stored(self, frame: bytes) -> StoredSubscription:
+        info = decode_subscription_info(frame, self._core.format.version)
+        return StoredSubscription(
+            SubscriptionKey(info.client_id or "", info.subscription_name or ""),
+            info.subscribed_destination or info.destination or self.destination,
+            info.selector,
+            info.no_local,
+        )

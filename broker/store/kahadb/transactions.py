@@ -1,0 +1,296 @@
+"""The open transactions of a store, and their ends.
+
+A commit numbers the messages in the order of the operations. Duplicates are found then: what is
+not journalled yet is left out, of the rest a trace before the commit says so. (persistence K13,
+K15, K22, S6)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from broker.completion import Completion
+from broker.store.api import Position, RecoveredTransaction, StoredMessage, SubscriptionKey
+from broker.store.kahadb.core import StoreCore
+from broker.store.kahadb.index import DestinationIndex, TopicIndex
+from broker.store.kahadb.operations import (
+    OpenTransaction,
+    Operation,
+    OperationKind,
+    apply_operations,
+)
+from broker.store.kahadb.records import transaction_part
+from broker.store.kahadb.traces import TRANSACTION, trace_record
+from pyjms.jms.destination import Destination
+from pyjms.wire.kahadb.frames import (
+    decode_subscription_info,
+    from_kaha_destination,
+    to_kaha_destination,
+    to_transaction_info,
+)
+from pyjms.wire.kahadb.journal import Location
+from pyjms.wire.openwire.commands import MessageId, TransactionId, XATransactionId
+
+__all__ = ["KahaDBTransactionStore"]
+
+_SPILL: Final = 4 << 20
+"""Bytes of a transaction's messages above which they go to the journal before its end."""
+
+
+class KahaDBTransactionStore:
+    """The one transaction store of an adapter. Belongs to the loop."""
+
+    def __init__(self, core: StoreCore) -> None:
+        self._core = core
+        self._open: dict[TransactionId, OpenTransaction] = {}
+        self._recovered: dict[TransactionId, OpenTransaction] = {}
+
+    # -- TransactionStore
+
+    def prepare(self, xid: TransactionId) -> Completion | None:
+        """Write all of it and the prepare, synced."""
+        transaction = self._open.get(xid)
+        if transaction is None:
+            return None
+        self._find_duplicates(transaction)
+        self._journal(xid, transaction)
+        waiter = Completion()
+        transaction.noted(self._core.append(self._core.format.prepare(xid), waiter, sync=True))
+        transaction.prepared = True
+        self._note_oldest()
+        self.hide(transaction)
+        return waiter
+
+    def commit(self, xid: TransactionId, prepared: bool) -> Completion | None:
+        """Write what is left of it and the commit, synced; its messages get their numbers."""
+        transaction = self._open.pop(xid, None)
+        self._recovered.pop(xid, None)
+        if transaction is None:
+            return None
+        core = self._core
+        self._find_duplicates(transaction)
+        self._journal(xid, transaction)
+        if not transaction.files:
+            return None
+        self._make_destinations(transaction)
+        self._explain(xid, transaction)
+        waiter = Completion()
+        end = core.append(core.format.commit(xid), waiter, sync=True)
+        if transaction.prepared:
+            self._show(transaction)
+        apply_operations(core.ledger, transaction, end, hidden=True)
+        if transaction.files != {end.file_id}:
+            # Its additions may be gone before this segment, and their numbers with them.
+            core.arrivals(_added_to(core, transaction))
+        self._note_oldest()
+        return waiter
+
+    def rollback(self, xid: TransactionId) -> Completion | None:
+        """Forget it; the journal hears of it only if it has something of it."""
+        transaction = self._open.pop(xid, None)
+        self._recovered.pop(xid, None)
+        if transaction is None or not transaction.files:
+            return None
+        core = self._core
+        waiter = Completion() if transaction.prepared else None
+        end = core.append(
+            core.format.rollback(xid), waiter, sync=transaction.prepared, lazy=waiter is None
+        )
+        core.ledger.ended(end, transaction.files)
+        if transaction.prepared:
+            self._show(transaction)
+        self._note_oldest()
+        return waiter
+
+    def recovered(self) -> list[RecoveredTransaction]:
+        """Return the prepared transactions of the last start. Reads from the disk."""
+        return [
+            self._describe(xid, transaction)
+            for xid, transaction in self._recovered.items()
+            if isinstance(xid, XATransactionId)
+        ]
+
+    def position_of(self, destination: Destination, message_id: MessageId) -> Position | None:
+        """Return where a message stands, None if it is not here."""
+        index = self._core.index.lookup(to_kaha_destination(destination))
+        entry = None if index is None else index.find(str(message_id))
+        return None if entry is None else entry.position
+
+    # -- for the store
+
+    def add(self, xid: TransactionId, operation: Operation) -> None:
+        """Have an operation done at the commit of `xid`."""
+        transaction = self._open.get(xid)
+        if transaction is None:
+            transaction = self._open[xid] = OpenTransaction()
+        transaction.operations.append(operation)
+        if operation.facts is not None:
+            transaction.size += operation.facts.size
+            if transaction.size > _SPILL:
+                self._journal(xid, transaction)
+                self._note_oldest()
+
+    def recover(self, found: dict[TransactionId, OpenTransaction]) -> None:
+        """Take over what a replay found open: prepared ones wait, others are rolled back. (K22)"""
+        for xid, transaction in found.items():
+            self._open[xid] = transaction
+            if transaction.prepared:
+                self._recovered[xid] = transaction
+                self.hide(transaction)
+        for xid in [xid for xid in found if xid not in self._recovered]:
+            self.rollback(xid)
+        self._note_oldest()
+
+    def prepared_files(self) -> set[int]:
+        """Return the segments from the first to the last of each open transaction. (K17)"""
+        files: set[int] = set()
+        for transaction in self._open.values():
+            if transaction.first is not None and transaction.last is not None:
+                files.update(range(transaction.first.file_id, transaction.last.file_id + 1))
+        return files
+
+    def hide(self, transaction: OpenTransaction) -> None:
+        """Keep what a prepared transaction acknowledged from being read."""
+        for index, position, key in self._acknowledged(transaction):
+            if key is None:
+                index.hide(position)
+            elif isinstance(index, TopicIndex):
+                index.hide_for(key, position)
+
+    def _show(self, transaction: OpenTransaction) -> None:
+        for index, position, key in self._acknowledged(transaction):
+            if key is None:
+                index.show(position)
+            elif isinstance(index, TopicIndex):
+                index.show_for(key, position)
+
+    def _acknowledged(
+        self, transaction: OpenTransaction
+    ) -> Iterable[tuple[DestinationIndex, Position, str | None]]:
+        for operation in transaction.operations:
+            if operation.kind is not OperationKind.ADD:
+                index = self._core.index.lookup(operation.destination)
+                entry = None if index is None else index.find(operation.message_id)
+                if index is not None and entry is not None:
+                    yield index, entry.position, operation.key
+
+    def _journal(self, xid: TransactionId, transaction: OpenTransaction) -> None:
+        operations = transaction.operations
+        if transaction.journalled == len(operations):
+            return
+        core = self._core
+        part = transaction_part(to_transaction_info(xid))
+        branch = xid if isinstance(xid, XATransactionId) else None
+        for operation in operations[transaction.journalled :]:
+            payload = operation.encode(core.format, part, branch)
+            operation.location = core.append(payload, lazy=True)
+            transaction.noted(operation.location)
+        transaction.journalled = len(operations)
+        transaction.size = 0
+
+    def _find_duplicates(self, transaction: OpenTransaction) -> None:
+        """Drop additions that are here already, and take out those that nobody needs."""
+        core = self._core
+        seen: set[tuple[str, str]] = set()
+        kept: list[Operation] = []
+        for number, operation in enumerate(transaction.operations):
+            journalled = number < transaction.journalled
+            if operation.kind is OperationKind.ADD:
+                index = core.index.lookup(operation.destination)
+                operation.dropped = self._is_duplicate(operation, index, seen)
+                if operation.dropped and not journalled:
+                    continue
+                if not journalled and isinstance(index, TopicIndex) and not index.subscriptions:
+                    _unneeded(operation)
+                    continue
+            kept.append(operation)
+        transaction.operations = kept
+
+    def _is_duplicate(
+        self, operation: Operation, index: DestinationIndex | None, seen: set[tuple[str, str]]
+    ) -> bool:
+        facts = operation.facts
+        assert facts is not None, "an addition has facts"
+        if index is not None and self._core.ledger.is_duplicate(index, facts):
+            return True
+        key = operation.destination.key
+        names = {(key, "id:" + facts.message_id)}
+        if facts.duplicate_id is not None:
+            names.add((key, "duplicate:" + facts.duplicate_id))
+        found = not names.isdisjoint(seen)
+        if not found:
+            seen |= names
+        return found
+
+    def _make_destinations(self, transaction: OpenTransaction) -> None:
+        for operation in transaction.operations:
+            if operation.kind is OperationKind.ADD:
+                self._core.destination(operation.destination, operation.prioritized)
+
+    def _explain(self, xid: TransactionId, transaction: OpenTransaction) -> None:
+        """Write down what the records alone do not say: what is dropped, numbers by segment."""
+        dropped = []
+        counts: dict[str, dict[int, int]] = {}
+        for operation in transaction.operations:
+            key, location = operation.destination.key, operation.location
+            if operation.dropped and location is not None:
+                dropped.append([*location])
+            elif operation.kind is OperationKind.ADD and location is not None:
+                files = counts.setdefault(key, {})
+                files[location.file_id] = files.get(location.file_id, 0) + 1
+        if not dropped and all(len(files) < 2 for files in counts.values()):
+            return
+        rows = {key: [[f, n] for f, n in files.items()] for key, files in counts.items()}
+        trace = trace_record(TRANSACTION, [str(xid), dropped, rows])
+        location = self._core.append(trace, lazy=True)
+        self._core.ledger.ended(location, transaction.files)
+        transaction.noted(location)
+
+    def _note_oldest(self) -> None:
+        """Tell the index from where on a replay must read."""
+        first = [t.first for t in self._open.values() if t.first is not None]
+        self._core.index.open_transactions = min(first, default=None)
+
+    def _describe(self, xid: XATransactionId, transaction: OpenTransaction) -> RecoveredTransaction:
+        core = self._core
+        added: list[tuple[Destination, Location]] = []
+        removed: list[tuple[Destination, SubscriptionKey | None, StoredMessage]] = []
+        for operation in transaction.operations:
+            destination = from_kaha_destination(operation.destination)
+            if operation.kind is OperationKind.ADD:
+                assert operation.location is not None, "it was read from there"
+                added.append((destination, operation.location))
+        for index, position, key in self._acknowledged(transaction):
+            entry = index.get(position)
+            if entry is not None:
+                stored = StoredMessage(position, core.read(entry.location))
+                who = None if key is None else self._subscription(index, key)
+                removed.append((from_kaha_destination(index.destination), who, stored))
+        messages = core.read_all([location for _, location in added])
+        pairs = list(zip([destination for destination, _ in added], messages, strict=True))
+        return RecoveredTransaction(xid, pairs, removed)
+
+    def _subscription(self, index: DestinationIndex, key: str) -> SubscriptionKey:
+        known = index.subscriptions.get(key) if isinstance(index, TopicIndex) else None
+        if known is not None:
+            info = decode_subscription_info(known.info, self._core.format.version)
+            return SubscriptionKey(info.client_id or "", info.subscription_name or "")
+        client_id, _, name = key.rpartition(":")
+        return SubscriptionKey(client_id, name)
+
+
+def _unneeded(operation: Operation) -> None:
+    """A topic without durable subscriptions keeps nothing. (K11)"""
+    facts, reference = operation.facts, operation.reference
+    if facts is not None and reference is not None:
+        reference.position = Position(facts.level, 0)
+
+
+def _added_to(core: StoreCore, transaction: OpenTransaction) -> list[DestinationIndex]:
+    found = {
+        operation.destination: core.index.lookup(operation.destination)
+        for operation in transaction.operations
+        if operation.kind is OperationKind.ADD
+    }
+    return [index for index in found.values() if index is not None]

@@ -1,0 +1,83 @@
+"""The temp store's files: whole blocks, written once, read in pieces, deleted. These calls block.
+
+Nothing is synced: what is here does not outlive the broker.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+from pathlib import Path
+from typing import Final
+
+__all__ = ["SpoolFiles"]
+
+_OURS: Final = re.compile(r"[0-9]+\.spool", re.ASCII)
+_ACTIVEMQ_INDEX: Final = ("tmpDB.data", "tmpDB.redo", "tmpDB.free")
+_ACTIVEMQ_SEGMENT: Final = re.compile(r"db-[0-9]+\.log", re.ASCII)
+_BINARY: Final = getattr(os, "O_BINARY", 0)
+
+
+class SpoolFiles:
+    """The files of a temp store's folder, by number."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+
+    def wipe(self) -> None:
+        """Make the folder if there is none; delete what a broker has left in it. (K2)
+
+        Only files that are a temp store's are touched, ours and ActiveMQ's: a folder named
+        by mistake loses nothing.
+
+        Raises:
+            OSError: it cannot be made or emptied.
+        """
+        self.directory.mkdir(parents=True, exist_ok=True)
+        names = [path.name for path in self.directory.iterdir()]
+        of_activemq = any(name in _ACTIVEMQ_INDEX for name in names)
+        for name in names:
+            if (
+                _OURS.fullmatch(name)
+                or name in _ACTIVEMQ_INDEX
+                or (of_activemq and _ACTIVEMQ_SEGMENT.fullmatch(name))
+            ):
+                (self.directory / name).unlink(missing_ok=True)
+
+    def write(self, number: int, data: bytes | bytearray) -> None:
+        """Write file `number`, in place of one that is there.
+
+        Raises:
+            OSError: the disk does not take it.
+        """
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | _BINARY
+        fd = os.open(self._path(number), flags, 0o600)
+        try:
+            rest = memoryview(data)
+            while rest:
+                rest = rest[os.write(fd, rest) :]
+        finally:
+            os.close(fd)
+
+    def read(self, number: int, offset: int, size: int) -> bytes:
+        """Return at most `size` bytes of file `number`; fewer at its end only.
+
+        Raises:
+            OSError: it cannot be read.
+        """
+        with self._path(number).open("rb") as file:
+            file.seek(offset)
+            return file.read(size)
+
+    def delete(self, number: int) -> None:
+        """Delete file `number`; one that is not there is no error.
+
+        Raises:
+            OSError: it cannot be deleted.
+        """
+        with contextlib.suppress(FileNotFoundError):
+            self._path(number).unlink()
+
+    def _path(self, number: int) -> Path:
+        return self.directory / f"{number}.spool"

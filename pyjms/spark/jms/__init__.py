@@ -1,0 +1,1 @@
+"""The format `jms`: destinations as stream and batch sources, and as sinks."""

@@ -1,0 +1,211 @@
+"""The options of the format `jms`, read from the texts that Spark hands on.
+
+Spark lower-cases their names. A value is never in an error: it may be a password.
+(spark-pipeline 3.4, 6.1)
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
+from difflib import get_close_matches
+from typing import Any, Final
+
+from pyjms.errors import ConfigurationException
+from pyjms.jms.destination import Destination, Queue, Topic
+
+__all__ = ["JmsOptions", "read_options"]
+
+_SOURCE_ONLY: Final = "source"
+_SINK_ONLY: Final = "sink"
+_BOTH: Final = "source and sink"
+_SPARKS_OWN: Final = frozenset(("queryname",))
+_TRUE: Final = {"true": True, "false": False}
+
+
+@dataclass(frozen=True)
+class JmsOptions:
+    """What a source or a sink was told. Pickled into plans, so the password may stay outside."""
+
+    url: str
+    destination: str | None = None
+    user: str | None = None
+    password: str | None = None
+    password_env: str | None = None
+    selector: str | None = None
+    partitions: int = 2
+    max_messages_per_trigger: int = 10_000
+    max_bytes_per_trigger: int = 64 * 1024 * 1024
+    starting_offset: str = "earliest"
+    poll_timeout: float = 0.25
+    ack_on: str = "finished"
+    fail_on_data_loss: bool = True
+    mode: str = "auto"
+    spool: str | None = None
+    owner: str | None = None
+    client_id: str | None = None
+    subscription: str | None = None
+    exactly_once: str = "off"
+    id_column: str | None = None
+    map_only: bool = False
+    query_id: str | None = None
+    batch_id: int | None = None
+    checkpoint_location: str | None = None
+
+    def __repr__(self) -> str:
+        return f"JmsOptions({self.destination})"
+
+    def secret(self) -> str | None:
+        """Return the password: given, or from the environment of this process.
+
+        Raises:
+            ConfigurationException: the variable is not set here.
+        """
+        if self.password_env is None:
+            return self.password
+        value = os.environ.get(self.password_env)
+        if value is None:
+            raise ConfigurationException(
+                f"jms: passwordEnv names {self.password_env}, which is not set on this machine",
+                hint="set it for the driver and for the executors",
+            )
+        return value
+
+    @property
+    def target(self) -> Destination:
+        """The destination: `queue://a`, `topic://a`, or a queue's name.
+
+        Raises:
+            ConfigurationException: none was given.
+        """
+        if not self.destination:
+            raise ConfigurationException(
+                "jms: option destination is missing", hint='load("queue://orders")'
+            )
+        return read_destination(self.destination)
+
+
+def read_destination(text: str) -> Destination:
+    """Return the destination that a text names; without a prefix it is a queue."""
+    if text.startswith("topic://"):
+        return Topic(text.removeprefix("topic://"))
+    return Queue(text.removeprefix("queue://"))
+
+
+def read_options(options: Mapping[str, str], role: str) -> JmsOptions:
+    """Read the options of a `source` or a `sink`.
+
+    Raises:
+        ConfigurationException: one is unknown, missing, of the other role, or cannot be read.
+    """
+    given: dict[str, Any] = {}
+    for name, text in options.items():
+        option = _OPTIONS.get(name.lower())
+        if name.lower() in _SPARKS_OWN:
+            continue
+        if option is None:
+            near = get_close_matches(name.lower(), _OPTIONS, 1)
+            raise ConfigurationException(
+                f"jms: unknown option {name}",
+                hint=f"did you mean {_OPTIONS[near[0]].spelling}?" if near else
+                "known are " + ", ".join(o.spelling for o in _OPTIONS.values()),
+            )  # fmt: skip
+        if option.role not in (role, _BOTH):
+            raise ConfigurationException(
+                f"jms: option {option.spelling} is for a {option.role}, and this is a {role}"
+            )
+        try:
+            given[option.field] = option.read(text)
+        except ValueError as error:
+            raise ConfigurationException(f"jms: option {option.spelling} {error}") from None
+    if not given.get("url"):
+        raise ConfigurationException(
+            "jms: option url is missing", hint='option("url", "tcp://localhost:61616")'
+        )
+    if given["url"].startswith("vm:"):
+        raise ConfigurationException(
+            "jms: vm:// is one process, and Spark's readers are others",
+            hint="give the broker a tcp:// connector and its URL here",
+        )
+    return JmsOptions(**given)
+
+
+@dataclass(frozen=True)
+class _Option:
+    spelling: str
+    field: str
+    read: Callable[[str], object]
+    role: str
+
+
+def _number(least: int) -> Callable[[str], int]:
+    def read(text: str) -> int:
+        if not text.isascii() or not text.isdigit() or int(text) < least:
+            raise ValueError(f"is no number from {least} on")
+        return int(text)
+
+    return read
+
+
+def _seconds(text: str) -> float:
+    units = (("ms", 0.001), ("s", 1.0), ("m", 60.0))
+    for unit, factor in units:
+        number = text.removesuffix(unit).strip()
+        if text.endswith(unit) and number.replace(".", "", 1).isdigit():
+            return float(number) * factor
+    raise ValueError("is no duration such as 250ms or 2s")
+
+
+def _choice(*known: str) -> Callable[[str], str]:
+    def read(text: str) -> str:
+        if text.lower() not in known:
+            raise ValueError(f"is none of {', '.join(known)}")
+        return text.lower()
+
+    return read
+
+
+def _boolean(text: str) -> bool:
+    if text.lower() not in _TRUE:
+        raise ValueError("is neither true nor false")
+    return _TRUE[text.lower()]
+
+
+def _offset(text: str) -> str:
+    if text.lower() not in {"earliest", "latest"} and not text.isdigit():
+        raise ValueError("is neither earliest, latest nor a sequence number")
+    return text.lower()
+
+
+_OPTIONS: Final[dict[str, _Option]] = {
+    option.spelling.lower(): option
+    for option in (
+        _Option("url", "url", str, _BOTH),
+        _Option("destination", "destination", str, _BOTH),
+        _Option("path", "destination", str, _BOTH),  # what load("NAME") and save("NAME") give
+        _Option("user", "user", str, _BOTH),
+        _Option("password", "password", str, _BOTH),
+        _Option("passwordEnv", "password_env", str, _BOTH),
+        _Option("selector", "selector", str, _SOURCE_ONLY),
+        _Option("partitions", "partitions", _number(1), _SOURCE_ONLY),
+        _Option("maxMessagesPerTrigger", "max_messages_per_trigger", _number(1), _SOURCE_ONLY),
+        _Option("maxBytesPerTrigger", "max_bytes_per_trigger", _number(1), _SOURCE_ONLY),
+        _Option("startingOffset", "starting_offset", _offset, _SOURCE_ONLY),
+        _Option("pollTimeout", "poll_timeout", _seconds, _SOURCE_ONLY),
+        _Option("ackOn", "ack_on", _choice("finished", "commit"), _SOURCE_ONLY),
+        _Option("failOnDataLoss", "fail_on_data_loss", _boolean, _SOURCE_ONLY),
+        _Option("mode", "mode", _choice("auto", "ranges", "spool"), _SOURCE_ONLY),
+        _Option("spool", "spool", str, _SOURCE_ONLY),
+        _Option("owner", "owner", str, _SOURCE_ONLY),
+        _Option("clientId", "client_id", str, _SOURCE_ONLY),
+        _Option("subscription", "subscription", str, _SOURCE_ONLY),
+        _Option("exactlyOnce", "exactly_once", _choice("off", "ids", "epoch"), _SINK_ONLY),
+        _Option("idColumn", "id_column", str, _SINK_ONLY),
+        _Option("mapOnly", "map_only", _boolean, _SINK_ONLY),
+        _Option("queryId", "query_id", str, _SINK_ONLY),
+        _Option("batchId", "batch_id", _number(0), _SINK_ONLY),
+        _Option("checkpointLocation", "checkpoint_location", str, _SINK_ONLY),
+    )
+}
+assert {option.field for option in _OPTIONS.values()} == {f.name for f in fields(JmsOptions)}

@@ -1,0 +1,1 @@
+"""Rows to messages, and three promises about how often each arrives."""

@@ -1,0 +1,174 @@
+"""Exactly once by batch: tasks stage their rows at the broker, one transaction publishes them all.
+
+`PyJMS.Stage.<query>` holds what tasks sent, `PyJMS.Epoch.<query>` one message that names the last
+batch published. The transaction that moves a batch to its destinations replaces that message too,
+so a batch that comes again is known and dropped. Plain JMS: it works with every broker. A rolled
+back checkpoint repeats old batch ids, which are dropped as well. (spark-pipeline 5 D)
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping
+from functools import partial
+from typing import Any, Final
+
+from pyjms.client.producer import ActiveMQMessageProducer
+from pyjms.client.session import ActiveMQSession
+from pyjms.enums import DeliveryMode
+from pyjms.errors import JMSException, ResourceAllocationException
+from pyjms.jms.bodies import TextMessage
+from pyjms.jms.destination import Queue
+from pyjms.jms.message import Message
+from pyjms.spark.jms.client import in_session
+from pyjms.spark.jms.options import JmsOptions, read_destination
+from pyjms.spark.jms.sink.rows import Outgoing, to_message
+from pyjms.spark.jms.sink.sending import send_rows
+
+__all__ = ["discard", "epoch_queue", "publish", "stage_queue", "stage_rows"]
+
+logger = logging.getLogger(__name__)
+
+_BATCH: Final = "PyJMSBatch"
+_STAGE: Final = "PyJMSStage"
+_WHERE: Final = "PyJMSDestination"
+_PRIORITY: Final = "PyJMSPriority"
+_MODE: Final = "PyJMSDeliveryMode"
+_TIME_TO_LIVE: Final = "PyJMSTimeToLive"
+_OURS: Final = frozenset((_BATCH, _STAGE, _WHERE, _PRIORITY, _MODE, _TIME_TO_LIVE))
+_STAGED_WITHIN: Final = 30.0
+"""Seconds to wait for the next staged row; the broker has it, or it is lost."""
+
+
+def stage_queue(query: str) -> Queue:
+    """Return the queue that holds a query's staged rows."""
+    return Queue(f"PyJMS.Stage.{query}")
+
+
+def epoch_queue(query: str) -> Queue:
+    """Return the queue whose one message names a query's last published batch."""
+    return Queue(f"PyJMS.Epoch.{query}")
+
+
+def stage_rows(options: JmsOptions, query: str, batch: int, stage: str, rows: Iterator[Any]) -> int:
+    """Send a task's rows to the staging queue in one transaction and return how many. Blocks.
+
+    Raises:
+        JMSException: it failed.
+    """
+    default = options.destination
+    return send_rows(options, rows, partial(_staged, query, batch, stage, default))
+
+
+async def publish(options: JmsOptions, query: str, batch: int, stages: Mapping[str, int]) -> None:
+    """Publish the staged rows of these stages, unless the batch was published before.
+
+    `stages`: how many rows each task that succeeded has staged. What failed tasks have staged
+    is dropped.
+
+    Raises:
+        ResourceAllocationException: staged rows are missing.
+        JMSException: the broker is gone, or refuses; nothing is published.
+    """
+    await in_session(options, _publish, query, batch, stages)
+
+
+async def discard(options: JmsOptions, query: str, batch: int) -> None:
+    """Drop what a failed batch has staged. What stays is dropped by the next one."""
+
+    async def drop(session: ActiveMQSession) -> None:
+        staged = await session.create_consumer(_pulled(stage_queue(query)), f"{_BATCH} = {batch}")
+        while await staged.receive(0) is not None:
+            pass
+        await session.commit()
+
+    await in_session(options, drop)
+
+
+async def _publish(
+    session: ActiveMQSession, query: str, batch: int, stages: Mapping[str, int]
+) -> None:
+    producer = await session.create_producer(None)
+    marker = await session.create_consumer(_pulled(epoch_queue(query)))
+    last = -1
+    while (message := await marker.receive(0)) is not None:
+        last = max(last, _batch_of(message))
+    if batch <= last:
+        logger.warning("Query %s: batch %d was published before; dropped", query, batch)
+    else:
+        await _move(session, producer, query, batch, stages)
+        last = batch
+    await producer.send(TextMessage(str(last)), destination=epoch_queue(query))
+    await session.commit()
+
+
+async def _move(
+    session: ActiveMQSession,
+    producer: ActiveMQMessageProducer,
+    query: str,
+    batch: int,
+    stages: Mapping[str, int],
+) -> None:
+    left = dict(stages)
+    consumer = await session.create_consumer(stage_queue(query))
+    while any(left.values()):
+        message = await consumer.receive(_STAGED_WITHIN)
+        if message is None:
+            await session.rollback()
+            raise ResourceAllocationException(
+                f"Query {query}, batch {batch}: {sum(left.values())} staged rows are missing from "
+                f"{stage_queue(query)}",
+                hint="the query may be started again: its batch is replayed",
+            )
+        stage = str(message.properties.get(_STAGE))
+        if message.properties.get(_BATCH) == batch and stage in left:
+            left[stage] -= 1
+            await _forward(producer, message)
+    await consumer.close()
+
+
+async def _forward(producer: ActiveMQMessageProducer, message: Message) -> None:
+    kept: dict[str, Any] = dict(message.properties)
+    message.properties.clear()
+    for name, value in kept.items():
+        if name not in _OURS:
+            message.properties[name] = value
+    mode = kept.get(_MODE)
+    await producer.send(
+        message,
+        destination=read_destination(str(kept[_WHERE])),
+        delivery_mode=DeliveryMode.PERSISTENT if mode is None else DeliveryMode(mode),
+        priority=kept.get(_PRIORITY),
+        time_to_live=kept.get(_TIME_TO_LIVE),
+    )
+
+
+def _staged(
+    query: str, batch: int, stage: str, default: str | None, _number: int, row: Any
+) -> Outgoing:
+    out = to_message(row)
+    where = default if out.destination is None else out.destination.qualified_name
+    fields = {
+        _BATCH: batch,
+        _STAGE: stage,
+        _WHERE: where,
+        _PRIORITY: out.priority,
+        _MODE: out.delivery_mode,
+        _TIME_TO_LIVE: out.time_to_live,
+    }
+    for name, value in fields.items():
+        if value is not None:
+            out.message.properties[name] = value
+    return Outgoing(out.message, stage_queue(query), None, None, None)
+
+
+def _pulled(queue: Queue) -> Queue:
+    """Return the queue for a consumer that asks for each message: "none" is a certain answer."""
+    return Queue(f"{queue.physical_name}?consumer.prefetchSize=0")
+
+
+def _batch_of(marker: Message) -> int:
+    text = marker.text if isinstance(marker, TextMessage) else None
+    if text is None or not text.isdigit():
+        raise JMSException(f"{marker.destination} has a message that names no batch: {marker}")
+    return int(text)

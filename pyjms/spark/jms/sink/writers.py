@@ -1,0 +1,142 @@
+"""The sinks that Spark calls: `off` and `ids` send at once, `epoch` through a staging queue.
+
+A stream's `commit` and `abort` run in objects made anew for every batch; they share nothing with
+`write` but the messages. (spark-pipeline 3.1, 3.4, 5 D)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from pyspark import TaskContext
+from pyspark.sql.datasource import DataSourceStreamWriter, DataSourceWriter, WriterCommitMessage
+
+from pyjms.errors import ConfigurationException
+from pyjms.spark.jms.client import run
+from pyjms.spark.jms.options import JmsOptions
+from pyjms.spark.jms.sink.epoch import discard, publish, stage_rows
+from pyjms.spark.jms.sink.rows import Outgoing, check_columns, to_message
+from pyjms.spark.jms.sink.sending import ToOutgoing, send_rows
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
+
+__all__ = ["JmsBatchWriter", "JmsStreamWriter", "check_sink"]
+
+Messages = list[WriterCommitMessage | None]
+
+_BATCH_ID = "streaming.sql.batchId"
+_QUERY_ID = "sql.streaming.queryId"
+
+
+@dataclass
+class SentRows(WriterCommitMessage):
+    """What a task did: how many rows, and where they are staged."""
+
+    rows: int
+    query: str = ""
+    stage: str = ""
+
+
+def check_sink(options: JmsOptions, schema: StructType, *, streaming: bool) -> None:
+    """Check what can be checked before anything runs.
+
+    Raises:
+        ConfigurationException: a column or an option does not fit, or a promise cannot be kept.
+    """
+    check_columns(schema.names, options.id_column, routed=options.destination is not None)
+    if options.exactly_once == "ids" and options.id_column is None and not options.map_only:
+        raise ConfigurationException(
+            "jms: exactlyOnce=ids without idColumn numbers the rows, and after a shuffle a "
+            "replayed batch numbers them otherwise: a different row would be dropped",
+            hint="set idColumn to a column made from the row itself; or mapOnly=true for a query "
+            "without a shuffle (pyjms pipelines check that); or exactlyOnce=epoch",
+        )
+    named = options.query_id is not None and options.batch_id is not None
+    if options.exactly_once != "off" and options.id_column is None and not (streaming or named):
+        raise ConfigurationException(
+            f"jms: a batch write with exactlyOnce={options.exactly_once} needs the options "
+            "queryId and batchId, by which a repetition is known",
+            hint="inside foreachBatch give the batch id, and a name that stays the same",
+        )
+
+
+class _Writer:
+    """What batch and stream writers share."""
+
+    def __init__(self, options: JmsOptions) -> None:
+        self.options = options
+
+    def write(self, iterator: Iterator[Any]) -> SentRows:
+        context = TaskContext.get()
+        assert context is not None
+        options = self.options
+        query = options.query_id or context.getLocalProperty(_QUERY_ID) or ""
+        batch_text = context.getLocalProperty(_BATCH_ID)
+        batch = options.batch_id if options.batch_id is not None else int(batch_text or -1)
+        if options.exactly_once == "epoch":
+            stage = f"{context.partitionId()}.{context.taskAttemptId()}"
+            return SentRows(stage_rows(options, query, batch, stage, iterator), query, stage)
+        prefix = f"{query}:{batch}:{context.partitionId()}"
+        return SentRows(send_rows(options, iterator, _maker(options, prefix)))
+
+    def _publish(self, messages: Messages, batch: int) -> None:
+        staged = _staged(messages)
+        if staged:
+            run(publish, self.options, staged[0].query, batch, {m.stage: m.rows for m in staged})
+
+    def _discard(self, messages: Messages, batch: int) -> None:
+        staged = _staged(messages)
+        if staged:
+            run(discard, self.options, staged[0].query, batch)
+
+
+class JmsStreamWriter(_Writer, DataSourceStreamWriter):
+    """The sink of a streaming query."""
+
+    def commit(self, messages: Messages, batchId: int) -> None:
+        self._publish(messages, batchId)
+
+    def abort(self, messages: Messages, batchId: int) -> None:
+        self._discard(messages, batchId)
+
+
+class JmsBatchWriter(_Writer, DataSourceWriter):
+    """The sink of a batch query, foreachBatch's too."""
+
+    def commit(self, messages: Messages) -> None:
+        self._publish(messages, self.options.batch_id or 0)
+
+    def abort(self, messages: Messages) -> None:
+        self._discard(messages, self.options.batch_id or 0)
+
+
+def _staged(messages: Messages) -> list[SentRows]:
+    """Return what tasks have staged; a failed task has no message."""
+    return [m for m in messages if isinstance(m, SentRows) and m.stage]
+
+
+def _maker(options: JmsOptions, prefix: str) -> ToOutgoing:
+    if options.exactly_once != "ids":
+        return _plain
+    if options.id_column is not None:
+        return partial(_with_column_id, options.id_column)
+    return partial(_with_row_id, prefix)
+
+
+def _plain(_number: int, row: Any) -> Outgoing:
+    return to_message(row)
+
+
+def _with_column_id(column: str, number: int, row: Any) -> Outgoing:
+    value = row[column]
+    if value is None:
+        raise ConfigurationException(f"jms: idColumn {column} is null in row {number}")
+    return to_message(row, str(value))
+
+
+def _with_row_id(prefix: str, number: int, row: Any) -> Outgoing:
+    return to_message(row, f"{prefix}:{number}")

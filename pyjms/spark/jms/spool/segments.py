@@ -1,0 +1,174 @@
+"""The spool's files: one Arrow file a pull, there whole or not at all.
+
+A file is written aside, synced, renamed, and its folder synced, before anything is acknowledged.
+Names say which rows they hold, so listing the folder is all the recovery there is.
+(spark-pipeline 5 B)
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from pyjms.errors import ConfigurationException
+from pyjms.spark.columns import MESSAGE_COLUMNS, arrow_batch, arrow_schema
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["Segment", "Spool", "read_rows"]
+
+_NAME: Final = re.compile(r"rows-(\d{20})-(\d+)\.arrow")
+_ID_COLUMN: Final = "message_id"
+_ROWS_A_BATCH: Final = 2000
+_ID_FILE: Final = "spool-id"
+
+
+class Segment(NamedTuple):
+    """A file of rows: the number of its first one, how many, and where it is."""
+
+    first: int
+    rows: int
+    path: str
+
+    @property
+    def end(self) -> int:
+        """The number behind its last row."""
+        return self.first + self.rows
+
+
+class Spool:
+    """A folder of segments. One process writes it. Blocks on the disk."""
+
+    def __init__(self, folder: Path) -> None:
+        """Open the folder, made if need be; half-written files go.
+
+        Raises:
+            ConfigurationException: it cannot be written.
+        """
+        self.folder = folder
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            for leftover in folder.glob("*.tmp"):
+                leftover.unlink()
+            self.id = self._read_id()
+        except OSError as error:
+            raise ConfigurationException(
+                f"jms: the spool {folder} cannot be written: {error}",
+                hint="option spool: a folder that the driver and all executors reach",
+            ) from error
+        self._segments = sorted(self._find())
+        self._ids: dict[Segment, frozenset[str]] = {
+            segment: frozenset(_ids(segment)) for segment in self._segments
+        }
+
+    @property
+    def segments(self) -> Sequence[Segment]:
+        """The segments, in order."""
+        return self._segments
+
+    @property
+    def end(self) -> int:
+        """The number of the next row."""
+        return self._segments[-1].end if self._segments else 0
+
+    @property
+    def first(self) -> int:
+        """The number of the first row that is there."""
+        return self._segments[0].first if self._segments else 0
+
+    def has(self, message_id: str) -> bool:
+        """Whether a message is in a segment that is kept."""
+        return any(message_id in ids for ids in self._ids.values())
+
+    def append(self, rows: Sequence[Sequence[object]]) -> Segment:
+        """Write rows as a new segment; it is on the disk when this returns.
+
+        Raises:
+            OSError: the disk does not take it; nothing was added.
+        """
+        first, count = self.end, len(rows)
+        path = self.folder / f"rows-{first:020d}-{count}.arrow"
+        fresh = path.with_suffix(".tmp")
+        _write(fresh, rows)
+        fresh.replace(path)
+        _sync_folder(self.folder)
+        segment = Segment(first, count, str(path))
+        self._segments.append(segment)
+        at = [name for name, _ in MESSAGE_COLUMNS].index(_ID_COLUMN)
+        self._ids[segment] = frozenset(str(row[at]) for row in rows)
+        return segment
+
+    def forget(self, end: int) -> None:
+        """Delete segments that end at `end` or before it; the last one stays.
+
+        It keeps the numbering, and knows the messages that may be delivered again.
+        """
+        while len(self._segments) > 1 and self._segments[0].end <= end:
+            segment = self._segments.pop(0)
+            del self._ids[segment]
+            Path(segment.path).unlink(missing_ok=True)
+
+    def between(self, start: int, end: int) -> list[Segment]:
+        """Return the segments with rows from `start` on, before `end`."""
+        return [s for s in self._segments if s.first < end and s.end > start]
+
+    def _find(self) -> Iterator[Segment]:
+        for path in self.folder.iterdir():
+            found = _NAME.fullmatch(path.name)
+            if found:
+                yield Segment(int(found[1]), int(found[2]), str(path))
+
+    def _read_id(self) -> int:
+        """Return what tells this spool from another one in the same place."""
+        path = self.folder / _ID_FILE
+        if not path.exists():
+            fresh = path.with_suffix(".tmp")
+            fresh.write_text(str(int.from_bytes(os.urandom(6))))
+            fresh.replace(path)
+            _sync_folder(self.folder)
+        return int(path.read_text())
+
+
+def read_rows(path: str, start: int, stop: int) -> Iterator[pa.RecordBatch]:
+    """Yield the rows `start` to `stop` of a segment, counted from its first."""
+    import pyarrow as pa
+
+    at = 0
+    with pa.memory_map(path) as file, pa.ipc.open_file(file) as reader:
+        for index in range(reader.num_record_batches):
+            batch = reader.get_batch(index)
+            low, high = max(start - at, 0), min(stop - at, batch.num_rows)
+            at += batch.num_rows
+            if low < high:
+                yield batch.slice(low, high - low)
+
+
+def _ids(segment: Segment) -> Iterator[str]:
+    for batch in read_rows(segment.path, 0, segment.rows):
+        yield from batch.column(_ID_COLUMN).to_pylist()
+
+
+def _write(path: Path, rows: Sequence[Sequence[object]]) -> None:
+    import pyarrow as pa
+
+    schema = arrow_schema(MESSAGE_COLUMNS)
+    with path.open("wb") as file:
+        with pa.ipc.new_file(file, schema) as writer:
+            for at in range(0, len(rows), _ROWS_A_BATCH):
+                writer.write_batch(arrow_batch(rows[at : at + _ROWS_A_BATCH], schema))
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _sync_folder(folder: Path) -> None:
+    if os.name == "nt":
+        return  # a folder cannot be synced there; renames are journalled
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

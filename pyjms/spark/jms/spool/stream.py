@@ -1,0 +1,157 @@
+"""The stream from any broker: it pulls inside `latestOffset`, and executors read the spool.
+
+Exactly once into the spool, and exact replay from it. What is acknowledged is on the disk; what
+was not is delivered again and told apart by its id. (spark-pipeline 3.2, 3.3, 5 B)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
+
+from pyjms import _clock
+from pyjms.errors import IllegalStateException
+from pyjms.spark.jms.client import run
+from pyjms.spark.jms.drain import is_draining
+from pyjms.spark.jms.limits import Limit, limit_of
+from pyjms.spark.jms.offsets import Offset
+from pyjms.spark.jms.options import JmsOptions
+from pyjms.spark.jms.spool.pulling import Puller
+from pyjms.spark.jms.spool.segments import Segment, Spool, read_rows
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["RowsPartition", "SpoolStreamReader"]
+
+_FIRST_WAIT_NOW: Final = 2.0
+"""Seconds that AvailableNow waits for a first message: a new consumer's are on their way."""
+
+
+class RowsPartition(InputPartition):
+    """A task's share: rows of one segment."""
+
+    def __init__(self, path: str, start: int, stop: int) -> None:
+        super().__init__((path, start, stop))
+        self.path, self.start, self.stop = path, start, stop
+
+
+class SpoolStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Reads a queue or a durable subscription. Connects when first asked for an offset."""
+
+    def __init__(self, options: JmsOptions, folder: str) -> None:
+        self._options = options
+        self._folder = folder
+        self._queue = options.target.qualified_name
+        self._spool: Spool | None = None
+        self._puller: Puller | None = None
+        self._now: int | None = None  # AvailableNow: the time it began, in ms
+        self._done = False
+
+    def initialOffset(self) -> dict[str, Any]:
+        spool = self._open()
+        return Offset(self._queue, spool.id, spool.first).to_json()
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        return ReadMaxRows(self._options.max_messages_per_trigger)
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        self._now = _clock.time_ms()
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+        spool = self._open()
+        begun = self._offset(start)
+        if self._options.ack_on == "finished":
+            self._forget_before(begun.seq)
+        waiting = [segment for segment in spool.segments if segment.end > begun.seq]
+        if waiting:
+            return begun._replace(seq=_end_within(waiting, begun.seq, limit)).to_json()
+        if not self._done and not is_draining(self._options):
+            self._pull(limit)
+        return begun._replace(seq=max(spool.end, begun.seq)).to_json()
+
+    def reportLatestOffset(self) -> dict[str, Any] | None:
+        spool = self._open()
+        return Offset(self._queue, spool.id, spool.end).to_json()
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        spool = self._open()
+        begun, ended = self._offset(start), self._offset(end)
+        if begun.seq < ended.seq and spool.first > begun.seq and self._options.fail_on_data_loss:
+            raise IllegalStateException(
+                f"Rows from {begun.seq} on are wanted, and the spool begins with {spool.first}",
+                hint="the spool was changed by hand; failOnDataLoss=false goes on without them",
+            )
+        found: list[InputPartition] = []
+        for segment in spool.between(begun.seq, ended.seq):
+            low = max(begun.seq, segment.first) - segment.first
+            high = min(ended.seq, segment.end) - segment.first
+            share = -(-(high - low) // self._options.partitions)
+            found += [
+                RowsPartition(segment.path, at, min(at + share, high))
+                for at in range(low, high, share)
+            ]
+        return found
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        assert isinstance(partition, RowsPartition)
+        return read_rows(partition.path, partition.start, partition.stop)
+
+    def commit(self, end: dict[str, Any]) -> None:
+        self._forget_before(self._offset(end).seq)
+
+    def stop(self) -> None:
+        """Nothing to do: Spark kills this process without asking."""
+
+    def _open(self) -> Spool:
+        if self._spool is None:
+            self._spool = Spool(Path(self._folder))
+            self._puller = Puller(self._options, self._spool)
+        return self._spool
+
+    def _forget_before(self, seq: int) -> None:
+        # a batch that failed after its end was committed by name reads its rows again: keep one
+        kept = [segment for segment in self._open().segments if segment.end <= seq]
+        if kept:
+            self._open().forget(kept[-1].first)
+
+    def _offset(self, value: dict[str, Any]) -> Offset:
+        offset = Offset.from_json(value, self._queue)
+        spool = self._open()
+        if offset.epoch != spool.id:
+            raise IllegalStateException(
+                f"The checkpoint goes on with another spool than {self._folder}",
+                hint="give option spool the folder that the query had, or use a new checkpoint",
+            )
+        return offset
+
+    def _pull(self, limit: ReadLimit) -> None:
+        assert self._puller is not None
+        wanted = limit_of(limit)
+        if not isinstance(limit, ReadAllAvailable):
+            wanted = Limit(wanted.rows, min(wanted.size, self._options.max_bytes_per_trigger))
+        first = self._now is not None and not self._open().segments
+        wait = self._options.poll_timeout if self._now is None else 0.3
+        pull = run(self._puller.pull, wanted, _FIRST_WAIT_NOW if first else wait)
+        if self._now is not None:
+            self._done = pull.empty or pull.newest > self._now
+
+
+def _end_within(segments: Sequence[Segment], start: int, limit: ReadLimit) -> int:
+    """Return the end of as many segments as fit the limit from `start` on, or a part of one."""
+    rows = limit_of(limit).rows
+    end = min(segments[0].end, start + rows)
+    for segment in segments[1:]:
+        if segment.end - start > rows:
+            break
+        end = segment.end
+    return end

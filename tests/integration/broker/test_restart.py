@@ -1,0 +1,355 @@
+"""What a broker with the default store has after a stop, and after a crash."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+
+from broker.connector import vm_registry
+from broker.service import BrokerService, PersistenceFactory
+from broker.settings.jdbc import JDBCPersistenceSettings, JournaledJDBCPersistenceSettings
+from broker.settings.kahadb import KahaDBPersistenceSettings, MultiKahaDBPersistenceSettings
+from broker.testing import EmbeddedTestBroker
+from pyjms.errors import XAException
+from pyjms.jms.destination import Queue, Topic
+from pyjms.transport.registry import create_transport
+from pyjms.wire.openwire.commands import (
+    AckType,
+    ActiveMQMessage,
+    ConnectionId,
+    ConnectionInfo,
+    DataArrayResponse,
+    MessageId,
+    ProducerId,
+    ProducerInfo,
+    SessionId,
+    SessionInfo,
+    TransactionType,
+    XATransactionId,
+)
+from pyjms.wire.openwire.primitives import decode_text
+
+Q, OUT, NEWS = Queue("q"), Queue("out"), Topic("news")
+XA = XATransactionId(4660, b"global", b"branch")
+
+
+SMALL = {"max_file_length": "256kb"}
+STORES: dict[str, PersistenceFactory] = {
+    "kahadb": KahaDBPersistenceSettings.model_validate({"journal": SMALL}),
+    "multi_kahadb": MultiKahaDBPersistenceSettings.model_validate(
+        {
+            "type": "multi_kahadb",
+            "filtered_kahadb": [{"queue": "out", "journal": SMALL}, {"journal": SMALL}],
+            "transaction_journal": SMALL,
+        }
+    ),
+    "jdbc": JDBCPersistenceSettings(type="jdbc"),
+    "journaled_jdbc": JournaledJDBCPersistenceSettings(
+        type="journaled_jdbc", journal_log_file_size=256 * 1024
+    ),
+}
+
+
+def text_of(message: ActiveMQMessage) -> str:
+    assert message.content is not None
+    text = decode_text(message.content)
+    assert text is not None
+    return text
+
+
+class Data:
+    """A data directory, and what becomes of it between two runs."""
+
+    def __init__(self, path: Path, raw_client: Any, store: str, *, crash: bool) -> None:
+        self.path = path
+        self.store = store
+        self.raw_client = raw_client
+        self.crash = crash
+        self.runs = 0
+
+    @asynccontextmanager
+    async def broker(self, **attributes: Any) -> AsyncIterator[EmbeddedTestBroker]:
+        """Run it; at the end stop it, or go on with what was written when it "crashed"."""
+        directory = self.path / f"run-{self.runs}"
+        self.runs += 1
+        attributes.setdefault("persistence", STORES[self.store])
+        service = BrokerService(f"kept-{self.runs}", store_directory=directory / "store",
+                                data_directory=directory, **attributes)  # fmt: skip
+        following = self.path / f"run-{self.runs}"
+        async with EmbeddedTestBroker(service) as broker:
+            yield broker
+            if self.crash:
+                shutil.copytree(directory, following)
+        if not self.crash:
+            directory.rename(following)
+
+    @asynccontextmanager
+    async def client(self, broker: EmbeddedTestBroker, client_id: str | None = None) -> Any:
+        client = self.raw_client(create_transport(broker.url))
+        await client.open(client_id)
+        try:
+            yield client
+        finally:
+            await client.close()
+
+
+@pytest.fixture(params=["stop", "crash"])
+def data(request: pytest.FixtureRequest, tmp_path: Path, raw_client: Any) -> Data:
+    return Data(tmp_path, raw_client, "kahadb", crash=request.param == "crash")
+
+
+@pytest.fixture(
+    params=[*((store, "stop") for store in STORES), *((store, "crash") for store in STORES)]
+)
+def any_data(request: pytest.FixtureRequest, tmp_path: Path, raw_client: Any) -> Data:
+    store, end = request.param
+    return Data(tmp_path, raw_client, store, crash=end == "crash")
+
+
+async def received(client: Any, count: int) -> list[str]:
+    texts = []
+    for _ in range(count):
+        dispatch = await client.dispatched()
+        await client.ack(dispatch)
+        texts.append(text_of(dispatch.message))
+    return texts
+
+
+async def test_persistent_messages_and_durable_subscriptions_are_there_again(
+    any_data: Data,
+) -> None:
+    async with any_data.broker() as broker, any_data.client(broker, "reader") as client:
+        durable = await client.consumer(NEWS, subscription_name="all", selector="JMSPriority = 4")
+        await client.remove(durable)
+        await client.send(Q, "1", "2", "3")
+        lost = client.text(await client.producer(), Q, "not persistent")
+        lost.persistent = False
+        await client.request(lost)
+        await client.send(NEWS, "a", "b")
+        await client.consumer(Q)
+        assert await received(client, 1) == ["1"]
+    for _ in range(2):
+        async with any_data.broker() as broker:
+            assert broker.queue_statistics("q").messages == 2
+    async with any_data.broker() as broker, any_data.client(broker, "reader") as client:
+        await client.consumer(Q)
+        assert await received(client, 2) == ["2", "3"]
+        await client.consumer(NEWS, subscription_name="all", selector="JMSPriority = 4")
+        assert await received(client, 2) == ["a", "b"]
+    async with any_data.broker() as broker, any_data.client(broker, "reader") as client:
+        assert broker.queue_statistics("q").messages == 0
+        await client.consumer(NEWS, subscription_name="all", selector="JMSPriority = 4")
+        await client.nothing_dispatched()
+
+
+async def prepared(client: Any) -> None:
+    """Send, and acknowledge on a queue and a durable subscription, in a prepared branch."""
+    await client.consumer(NEWS, subscription_name="all")
+    await client.send(NEWS, "headline")
+    headline = await client.dispatched()
+    await client.send(Q, "taken", "left")
+    await client.consumer(Q, prefetch_size=1)
+    taken = await client.dispatched()
+    await client.transaction(TransactionType.BEGIN, XA)
+    await client.send(OUT, "answer", transaction_id=XA)
+    await client.ack(taken, transaction_id=XA)
+    await client.ack(headline, transaction_id=XA)
+    await client.transaction(TransactionType.END, XA)
+    answer = await client.transaction(TransactionType.PREPARE, XA)
+    assert answer.result == 0
+    begun = XATransactionId(4660, b"global", b"other")
+    await client.transaction(TransactionType.BEGIN, begun)
+    await client.send(OUT, "never", transaction_id=begun)
+    local = client.local(1)
+    await client.transaction(TransactionType.BEGIN, local)
+    await client.send(OUT, "never", transaction_id=local)
+
+
+async def check_hidden(broker: EmbeddedTestBroker, client: Any) -> None:
+    """Of the prepared branch nothing is seen, neither sent nor acknowledged."""
+    answer = await client.transaction(TransactionType.RECOVER, None)
+    assert isinstance(answer, DataArrayResponse)
+    assert answer.data == [XA]
+    assert broker.queue_statistics("out").messages == 0
+    queue = await client.consumer(Q)
+    left = await client.dispatched()
+    assert text_of(left.message) == "left"
+    durable = await client.consumer(NEWS, subscription_name="all")
+    await client.nothing_dispatched()
+    await client.remove(queue)
+    await client.remove(durable)
+
+
+@pytest.mark.fact("activemq-broker X6", "activemq-broker T25")
+@pytest.mark.parametrize("commit", [True, False])
+async def test_a_prepared_branch_waits_for_its_end(any_data: Data, commit: bool) -> None:
+    async with any_data.broker() as broker, any_data.client(broker, "reader") as client:
+        await prepared(client)
+    for _ in range(2):
+        async with any_data.broker() as broker, any_data.client(broker, "reader") as client:
+            await check_hidden(broker, client)
+    async with any_data.broker() as broker, any_data.client(broker, "reader") as client:
+        await check_hidden(broker, client)
+        kind = TransactionType.COMMIT_TWO_PHASE if commit else TransactionType.ROLLBACK
+        await client.transaction(kind, XA)
+        with pytest.raises(XAException, match="has not been started"):
+            await client.transaction(kind, XA)
+        await check_the_end(broker, client, commit)
+    async with any_data.broker() as broker, any_data.client(broker, "reader") as client:
+        await check_the_end(broker, client, commit)
+
+
+async def check_the_end(broker: EmbeddedTestBroker, client: Any, commit: bool) -> None:
+    answer = await client.transaction(TransactionType.RECOVER, None)
+    assert not answer.data
+    assert broker.queue_statistics("out").messages == (1 if commit else 0)
+    assert broker.queue_statistics("q").messages == (1 if commit else 2)
+    queue = await client.consumer(Q)
+    wanted = ["left"] if commit else ["left", "taken"]
+    found = [text_of((await client.dispatched()).message) for _ in wanted]
+    assert sorted(found) == sorted(wanted)
+    durable = await client.consumer(NEWS, subscription_name="all")
+    if not commit:
+        assert text_of((await client.dispatched()).message) == "headline"
+    await client.nothing_dispatched()
+    await client.remove(queue)
+    await client.remove(durable)
+
+
+@pytest.mark.fact("activemq-broker X6")
+@pytest.mark.parametrize(("strategy", "answers"), [("commit", 1), ("rollback", 0)])
+async def test_recovered_branches_may_be_ended_at_the_start(
+    data: Data, strategy: str, answers: int
+) -> None:
+    async with data.broker() as broker, data.client(broker, "reader") as client:
+        await prepared(client)
+    settings = KahaDBPersistenceSettings.model_validate(
+        {"purge_recovered_xa_transaction_strategy": strategy, "journal": SMALL}
+    )
+    async with data.broker(persistence=settings) as broker, data.client(broker) as client:
+        answer = await client.transaction(TransactionType.RECOVER, None)
+        assert not answer.data
+        assert broker.queue_statistics("out").messages == answers
+        assert broker.queue_statistics("q").messages == 2 - answers
+
+
+async def test_what_a_client_had_sent_before_the_restart_is_not_stored_again(
+    any_data: Data,
+) -> None:
+    producer = ProducerId("ID:steady:1", 1, 1)
+
+    async def send(client: Any, *numbers: int, reconnect: bool) -> None:
+        info = ConnectionInfo(ConnectionId("ID:steady:1"), "steady", fault_tolerant=True)
+        info.failover_reconnect = reconnect
+        await client.request(info)
+        client.send_command(SessionInfo(SessionId("ID:steady:1", 1)))
+        await client.request(ProducerInfo(producer))
+        for number in numbers:
+            message = client.text(producer, Q, f"m{number}")
+            message.message_id = MessageId(None, producer, number)
+            await client.request(message)
+
+    async with any_data.broker() as broker:
+        client = any_data.raw_client(create_transport(broker.url))
+        await client.transport.start()
+        await send(client, 1, 2, 3, reconnect=False)
+        await client.cut()
+    async with any_data.broker() as broker:
+        client = any_data.raw_client(create_transport(broker.url))
+        await client.transport.start()
+        await send(client, 2, 3, 4, reconnect=True)
+        assert broker.queue_statistics("q").messages == 4
+        await client.cut()
+
+
+async def test_an_open_transaction_is_replayed_after_a_failover(data: Data) -> None:
+    """What was sent in it before was rolled back, so that its messages are new ones (X9, T27)."""
+    producer = ProducerId("ID:steady:1", 1, 1)
+
+    async def begin_and_send(broker: EmbeddedTestBroker, *, reconnect: bool) -> Any:
+        client = data.raw_client(create_transport(broker.url))
+        await client.transport.start()
+        client.connection_id = ConnectionId("ID:steady:1")
+        info = ConnectionInfo(client.connection_id, "steady", fault_tolerant=True)
+        info.failover_reconnect = reconnect
+        await client.request(info)
+        client.send_command(SessionInfo(SessionId("ID:steady:1", 1)))
+        await client.request(ProducerInfo(producer))
+        await client.transaction(TransactionType.BEGIN, client.local(1))
+        message = client.text(producer, Q, "m", client.local(1))
+        message.message_id = MessageId(None, producer, 1)
+        await client.request(message)
+        return client
+
+    async with data.broker() as broker:
+        await begin_and_send(broker, reconnect=False)
+        again = await begin_and_send(broker, reconnect=True)
+        await again.cut()
+    async with data.broker() as broker:
+        client = await begin_and_send(broker, reconnect=True)
+        await client.transaction(TransactionType.COMMIT_ONE_PHASE, client.local(1))
+        assert broker.queue_statistics("q").messages == 1
+        await client.cut()
+
+
+async def test_everything_may_be_deleted_at_the_start(any_data: Data) -> None:
+    async with any_data.broker() as broker, any_data.client(broker) as client:
+        await client.send(Q, "1")
+    async with any_data.broker(delete_all_messages_on_startup=True) as broker:
+        assert broker.queue_statistics("q").messages == 0
+    async with any_data.broker() as broker:
+        assert broker.queue_statistics("q").messages == 0
+
+
+async def test_vm_makes_a_broker_that_keeps_its_messages(tmp_path: Path, raw_client: Any) -> None:
+    url = f"vm://remembers?broker.dataDirectory={tmp_path}"
+    client = raw_client(create_transport(url))
+    await client.open()
+    await client.send(Q, "1")
+    await client.close()
+    assert vm_registry.find("remembers") is None
+    assert (tmp_path / "remembers" / "KahaDB" / "db-1.log").exists()
+    client = raw_client(create_transport(url))
+    await client.open()
+    await client.consumer(Q)
+    assert text_of(await client.message()) == "1"
+    await client.close()
+
+
+@pytest.mark.fact("activemq-persistence H3")
+async def test_a_slave_takes_over(tmp_path: Path, raw_client: Any) -> None:
+    settings = KahaDBPersistenceSettings.model_validate(
+        {"lock_acquire_sleep_interval": "10ms", "journal": SMALL}
+    )
+    master, slave = (
+        BrokerService(name, store_directory=tmp_path, data_directory=tmp_path, persistence=settings)
+        for name in ("master", "slave")
+    )
+    door = slave.add_connector("tcp://127.0.0.1:0")
+    await master.start()
+    client = raw_client(create_transport(master.vm_uri))
+    await client.open()
+    await client.send(Q, "1")
+    async with anyio.create_task_group() as group:
+        group.start_soon(slave.start)
+        while not slave.slave:
+            await anyio.lowlevel.checkpoint()
+        assert not slave.started
+        assert door.connect_uri.endswith(":0")  # it is not bound
+        await client.cut()
+        await master.stop()
+    assert slave.started
+    client = raw_client(create_transport(door.connect_uri))
+    await client.open()
+    await client.consumer(Q)
+    dispatch = await client.dispatched()
+    assert text_of(dispatch.message) == "1"
+    await client.ack(dispatch, AckType.STANDARD)
+    await client.close()
+    await slave.stop()

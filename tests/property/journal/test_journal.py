@@ -1,0 +1,176 @@
+"""Any use of a journal, cut off anywhere: what is found is a prefix with all that was promised."""
+
+from __future__ import annotations
+
+import errno
+import importlib.util
+import logging
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from broker.completion import Completion
+from broker.store.api import StoreState
+from broker.store.journal.journal import Journal
+from broker.store.journal.settings import JournalSettings, PreallocationScope
+from pyjms.errors import ResourceAllocationException
+from pyjms.wire.kahadb.journal import END_MARKER, Location
+
+FOLDER = Path("/journal")
+UNIT = Path(__file__).resolve().parents[2] / "unit" / "store" / "journal" / "simulated_disk.py"
+
+_SIZES = st.one_of(st.integers(1, 60), st.integers(400, 700), st.just(3000))
+_STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("append"), _SIZES),
+        st.tuples(st.just("lazy"), _SIZES),
+        st.tuples(st.just("send"), _SIZES),
+        st.tuples(st.sampled_from(["write", "sync", "turn", "fail", "reopen"]), st.just(0)),
+    ),
+    max_size=40,
+)
+
+
+def simulated_disk() -> Any:
+    if "simulated_disk" not in sys.modules:
+        spec = importlib.util.spec_from_file_location("simulated_disk", UNIT)
+        assert spec is not None
+        assert spec.loader is not None
+        sys.modules["simulated_disk"] = module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+    return sys.modules["simulated_disk"].SimulatedDisk()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def quiet() -> Iterator[None]:
+    """Hundreds of broken disks need not be told of."""
+    logger = logging.getLogger("broker.store.journal")
+    before = logger.level
+    logger.setLevel(logging.CRITICAL)
+    yield
+    logger.setLevel(before)
+
+
+class Driver:
+    """Uses a journal and remembers what it was promised."""
+
+    def __init__(self, kind: JournalSettings) -> None:
+        self.disk = simulated_disk()
+        self.settings = kind
+        self.sent: list[bytes] = []
+        self.places: list[Location] = []
+        self.promised = 0
+
+    async def run(self, steps: list[tuple[str, int]]) -> None:
+        journal = Journal(FOLDER, self.settings, self.disk)
+        await journal.open()
+        for step, size in steps:
+            if step == "reopen":
+                self.disk.fail = lambda call, count: None
+                await journal.close()
+                self.promised = len(self.sent)
+                journal = Journal(FOLDER, self.settings, self.disk)
+                await journal.open()
+            elif step == "fail":
+                kind = ("write", "sync")[len(self.sent) % 2]
+                self.disk.fail_once(kind, errno.ENOSPC, times=1 + len(self.sent) % 3)
+            elif step == "turn":
+                await anyio.lowlevel.checkpoint()
+            elif step in {"write", "sync"}:
+                await self._wait(journal.barrier(sync=step == "sync"))
+                if step == "sync":
+                    self.promised = len(self.sent)
+            else:
+                await self._append(journal, step, size)
+            assert journal.state in {StoreState.RUNNING, StoreState.SUSPENDED}
+        assert journal.read_run(self.places) == self.sent
+        self.disks = self._crashes()
+        try:
+            await journal.close()
+        except ResourceAllocationException:
+            assert journal.state is StoreState.FAILED
+
+    def _crashes(self) -> list[Any]:
+        """The disk after power cuts at this very moment, in some of the ways there are."""
+        ways = [self.disk.after_crash(), self.disk.after_crash_losing(lambda w, s: False)]
+        for number, write in enumerate(self.disk.unsynced):
+            size = len(write.data or b"")
+            ways += [self.disk.after_crash(number, torn) for torn in (1, size // 2, size - 1)]
+            ways.append(self.disk.after_crash_losing(lambda w, s, n=number: w == n))
+        for modulus in (2, 3, 5):
+            ways.append(self.disk.after_crash_losing(lambda w, s, m=modulus: (w + s) % m == 0))
+            ways.append(self.disk.after_crash_losing(lambda w, s, m=modulus: (w * 7 + s) % m == 1))
+        return ways
+
+    async def _append(self, journal: Journal, step: str, size: int) -> None:
+        payload = (b"%d:" % len(self.sent) * (size // 2 + 1))[: max(size, 4)]
+        self.sent.append(payload)
+        waiter = Completion() if step == "send" else None
+        place = journal.append(payload, waiter, sync=step == "send", lazy=step == "lazy")
+        assert not self.places or place > self.places[-1]
+        self.places.append(place)
+        if waiter is not None:
+            await self._wait(waiter)
+            self.promised = len(self.sent)
+
+    async def _wait(self, waiter: Completion | None) -> None:
+        if waiter is not None:
+            done = anyio.Event()
+            waiter.then(lambda _: done.set())
+            await done.wait()
+            assert waiter.error is None
+
+
+async def goes_on(disk: Any, kind: JournalSettings, lost: list[bytes]) -> int:
+    """Send another record of the size of the first lost one, whose end marker gets lost, too.
+
+    What lies behind it on the disk, of the time before the crash, must not come back. Returns
+    how many records are found before it.
+    """
+    record = b"*" * len(lost[0]) if lost else b"*"
+    async with Journal(FOLDER, kind, disk) as journal:
+        journal.append(record)
+        waiter = journal.barrier(sync=False)
+        assert waiter is not None
+        done = anyio.Event()
+        waiter.then(lambda _: done.set())
+        await done.wait()
+        last = disk.unsynced[-1].data
+        torn = disk.after_crash(len(disk.unsynced) - 1, len(last) - len(END_MARKER))
+    async with Journal(FOLDER, kind, torn) as journal:
+        found = [found.payload for found in journal.records_from()]
+    assert found.pop() == record
+    return len(found)
+
+
+@pytest.mark.parametrize("scope", [PreallocationScope.ENTIRE_JOURNAL, PreallocationScope.NONE])
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(steps=_STEPS)
+def test_a_crash_leaves_a_prefix_with_all_that_was_answered(
+    scope: PreallocationScope, steps: list[tuple[str, int]]
+) -> None:
+    kind = JournalSettings(
+        max_file_length=2048,
+        max_write_batch_size=1024,
+        preallocation_scope=scope,
+        resume_check_sleep_period=0.0005,
+    )
+
+    async def scenario() -> None:
+        driver = Driver(kind)
+        await driver.run(steps)
+        for disk in driver.disks:
+            async with Journal(FOLDER, kind, disk) as journal:
+                found = [(record.location, record.payload) for record in journal.records_from()]
+            known = list(zip(driver.places, driver.sent, strict=True))
+            assert found == known[: len(found)]
+            assert len(found) >= driver.promised
+            assert await goes_on(disk, kind, driver.sent[len(found) :]) == len(found)
+
+    anyio.run(scenario)

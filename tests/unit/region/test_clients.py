@@ -1,0 +1,76 @@
+"""One connection for each client id, and who may take it away."""
+
+from __future__ import annotations
+
+import pytest
+
+from broker.context import ConnectionContext
+from broker.region.clients import ClientIds
+from pyjms.errors import InvalidClientIDException
+from pyjms.wire.openwire.commands import Command, MessageDispatch
+
+
+class Connection:
+    """A connection that leaves when it is told to."""
+
+    remote_address = "tcp://10.0.0.1:5"
+
+    def __init__(self) -> None:
+        self.errors: list[Exception] = []
+
+    def give_way(self, error: Exception) -> None:
+        self.errors.append(error)
+
+    def dispatch(self, dispatch: MessageDispatch) -> None:
+        raise AssertionError(dispatch)
+
+    def send_command(self, command: Command) -> None:
+        raise AssertionError(command)
+
+    def service_exception(self, error: Exception) -> None:
+        raise AssertionError(error)
+
+    def stop_soon(self, error: Exception | None = None) -> None:
+        raise AssertionError(error)
+
+
+@pytest.mark.fact("activemq-broker C1")
+def test_an_id_is_one_connections_unless_links_may_be_stolen() -> None:
+    clients = ClientIds("b")
+    connection = Connection()
+    first, second = ConnectionContext(connection), ConnectionContext(Connection())
+    with pytest.raises(
+        InvalidClientIDException, match=r"^No clientID specified for connection request$"
+    ):
+        clients.claim(None, first)
+    clients.claim("c", first)
+    clients.claim("c", first)
+    clients.claim("other", second)
+    with pytest.raises(
+        InvalidClientIDException,
+        match=r"^Broker: b - Client: c already connected from tcp://10\.0\.0\.1:5$",
+    ):
+        clients.claim("c", second)
+    assert connection.errors == []
+
+    second.allow_link_stealing = True
+    clients.claim("c", second)
+    assert [str(error) for error in connection.errors] == [
+        "Stealing link for clientId c From Connection tcp://10.0.0.1:5"
+    ]
+    clients.release("c", first)  # it is no longer its own
+    first.allow_link_stealing = False
+    with pytest.raises(InvalidClientIDException):
+        clients.claim("c", first)
+    clients.release("c", second)
+    clients.release(None, second)
+    clients.claim("c", first)
+
+
+def test_the_brokers_own_id_cannot_be_stolen() -> None:
+    clients = ClientIds("b")
+    clients.claim("c", ConnectionContext())
+    thief = ConnectionContext(Connection())
+    thief.allow_link_stealing = True
+    with pytest.raises(InvalidClientIDException, match="already connected from the broker"):
+        clients.claim("c", thief)

@@ -1,0 +1,347 @@
+"""Non-persistent messages that memory has no room for, and full disks."""
+
+from __future__ import annotations
+
+import anyio
+import pytest
+
+from broker.policy.entry import PolicyEntry
+from broker.region.usage import SystemUsage
+from broker.store.api import StoreState
+from broker.store.temp import TempStore
+from pyjms.errors import ResourceAllocationException
+from pyjms.jms.destination import Queue, TemporaryQueue, Topic
+from pyjms.wire.openwire.commands import ConnectionInfo
+
+Q, T = Queue("Q"), Topic("T")
+SIZE = 1100
+
+
+@pytest.fixture
+async def temp_store(tmp_path):
+    store = TempStore(tmp_path / "tmp_storage")
+    await store.start()
+    yield store
+    await store.stop()
+
+
+@pytest.fixture
+def tight(make_broker, paged, temp_store):
+    policy = PolicyEntry(memory_limit=20 * SIZE, max_page_size=5)
+    return make_broker(policy, store=paged, temp_store=temp_store)
+
+
+def texts(first, last):
+    return [str(n) for n in range(first, last + 1)]
+
+
+def drain(client, consumer, done=0):
+    while done < len(client.received(consumer)):
+        client.ack(consumer, done)
+        done += 1
+    return client.received(consumer)
+
+
+async def test_non_persistent_messages_go_to_the_temp_store(tight, temp_store):
+    client = tight.client()
+    for n in range(1, 301):
+        client.send(Q, str(n))
+    queue = tight.queue(Q)
+    assert queue.memory.used < 20 * SIZE
+    assert temp_store.size > 0
+    assert queue.statistics.messages == 300
+    assert [r.message.type for r in queue.browse()] == texts(1, 300)
+    assert drain(client, client.consume(Q, prefetch=3)) == texts(1, 300)
+    assert (queue.statistics.messages, queue.memory.used, temp_store.size) == (0, 0, 0)
+
+
+@pytest.mark.fact("activemq-broker M9")
+async def test_both_kinds_are_drained_by_turns(tight):
+    client = tight.client()
+    for n in range(200):
+        client.send(Q, f"{n}", persistent=n < 100)
+    got = drain(client, client.consume(Q, prefetch=1))
+    assert sorted(got, key=int) == [str(n) for n in range(200)]
+    kinds = [int(t) >= 100 for t in got]
+    assert kinds.index(True) < 60  # not behind all persistent ones
+    for kind in (True, False):
+        same = [int(t) for t in got if (int(t) >= 100) is kind]
+        assert same == sorted(same)
+
+
+async def test_priorities_in_the_spool(make_broker, paged, temp_store):
+    policy = PolicyEntry(memory_limit=20 * SIZE, max_page_size=5, prioritized_messages=True)
+    broker = make_broker(policy, store=paged, temp_store=temp_store)
+    client = broker.client()
+    for n in range(100):
+        client.send(Q, str(n), priority=n % 10)
+    got = [int(t) for t in drain(client, client.consume(Q, prefetch=1))]
+    assert got[6:] == sorted(got[6:], key=lambda n: (-(n % 10), n))
+    assert sorted(got) == list(range(100))
+
+
+async def test_without_a_temp_store_they_stay_in_memory(make_broker, paged):
+    policy = PolicyEntry(memory_limit=20 * SIZE, max_page_size=5, producer_flow_control=False)
+    broker = make_broker(policy, store=paged)
+    client = broker.client()
+    for n in range(1, 101):
+        client.send(Q, str(n))
+    queue = broker.queue(Q)
+    assert len(queue.references) == 100
+    assert queue.remove_message(client.context, queue.browse()[49])
+    consumer = client.consume(Q, prefetch=1)
+    assert drain(client, consumer) == [t for t in texts(1, 100) if t != "50"]
+    assert queue.memory.used == 0
+
+
+async def test_temporary_queues_keep_all_in_memory(tight, temp_store):
+    client = tight.client()
+    mine = TemporaryQueue("c1:1")
+    tight.region.add_destination(client.context, mine, True)
+    for n in range(1, 16):
+        client.send(mine, str(n), persistent=True)
+    assert temp_store.size == 0
+    assert len(client.received(client.consume(mine))) == 15
+
+
+async def test_removing_and_purging_spooled_messages(tight, temp_store):
+    client = tight.client()
+    for n in range(1, 101):
+        client.send(Q, str(n))
+    queue = tight.queue(Q)
+    far = queue.browse()[80]
+    found = queue.get_message(far.message_id)
+    assert found is not None
+    assert queue.remove_message(client.context, found)
+    assert not queue.remove_message(client.context, found)
+    assert queue.get_message(far.message_id) is None
+    assert queue.statistics.messages == 99
+    assert queue.purge(client.context) == 99
+    assert (queue.statistics.messages, queue.memory.used, temp_store.size) == (0, 0, 0)
+
+
+async def test_expiry_in_the_spool(clock, tight):
+    client = tight.client()
+    for n in range(1, 101):
+        client.send(Q, str(n), expiration=clock.time_ms() + 1000)
+    clock.seconds += 2
+    queue = tight.queue(Q)
+    queue.expire_messages()
+    assert (queue.statistics.expired, queue.statistics.messages) == (100, 0)
+
+
+async def test_redelivery_counters_survive_the_spool(tight):
+    client = tight.client()
+    for n in range(1, 41):
+        message = client.message(Q, str(n))
+        message.redelivery_counter = n
+        client.send(Q, str(n), message=message)
+    drain(client, client.consume(Q, prefetch=1))
+    assert [d.redelivery_counter for d in client.dispatches] == list(range(1, 41))
+
+
+async def test_durable_subscriptions_spool_too(tight, temp_store):
+    client, sender = tight.client("me"), tight.client()
+    client.close(client.consume(T, subscription_name="s"))
+    for n in range(1, 101):
+        sender.send(T, str(n))
+    assert temp_store.size > 0
+    consumer = client.consume(T, subscription_name="s", prefetch=2)
+    assert drain(client, consumer) == texts(1, 100)
+    client.close(consumer)
+    for n in range(101, 201):
+        sender.send(T, str(n))
+    client.unsubscribe("s")
+    assert (tight.topic(T).memory.used, temp_store.size) == (0, 0)
+
+
+# full disks
+@pytest.mark.fact("activemq-broker M3")
+@pytest.mark.parametrize("what", ["size", "state"])
+async def test_a_full_store_makes_persistent_sends_wait(clock, make_broker, paged, what):
+    usage = SystemUsage(store_limit=1000)
+    broker = make_broker(usage=usage, store=paged)
+    client = broker.client()
+    consumer = client.consume(Q)
+    if what == "size":
+        paged.bytes = 1000
+    else:
+        paged.change(StoreState.CONGESTED)
+    first = client.send(Q, "1", persistent=True)
+    second = client.send(Q, "2", persistent=True)
+    client.send(Q, "np")
+    assert client.received(consumer) == ["np"]
+    assert not first.done
+    assert broker.queue(Q).statistics.blocked_sends == 2
+    if what == "size":
+        paged.bytes = 999
+        await clock.advance(1)  # it is looked at each second
+    else:
+        paged.change(StoreState.RUNNING)  # it is heard of
+    assert first.done
+    assert second.error is None
+    assert client.received(consumer) == ["np", "1", "2"]
+    await broker.region.stop()
+
+
+@pytest.mark.fact("activemq-broker M3")
+@pytest.mark.parametrize("persistent", [True, False])
+async def test_full_disks_fail_sends_at_once_or_after_a_time(
+    clock, make_broker, paged, temp_store, persistent
+):
+    usage = SystemUsage(store_limit=1000, temp_limit=1)
+    at_once = PolicyEntry(destination=Queue("fast"), send_fail_if_no_space=True)
+    later = PolicyEntry(destination=Q, send_fail_if_no_space_after_timeout=5)
+    broker = make_broker(at_once, later, usage=usage, store=paged, temp_store=temp_store)
+    client = broker.client()
+    paged.bytes = 2000
+    spool = temp_store.spool("other")
+    spool.append(broker.queue(Q).reference_to(client.message(Q, "x")))
+    expected = (
+        r"^Persistent store is Full, 100% of 1000\. Stopping producer \(c1:1:1\) to prevent "
+        if persistent
+        else r"^Temp Store is Full, 100% of 1\. Stopping producer \(c1:1:1\) to prevent "
+    )
+    with pytest.raises(ResourceAllocationException, match=expected + "flooding queue://fast"):
+        client.send(Queue("fast"), "1", persistent=persistent)
+    waiting = client.send(Q, "2", persistent=persistent)
+    await clock.advance(4)
+    assert not waiting.done
+    await clock.advance(2)
+    assert isinstance(waiting.error, ResourceAllocationException)
+    spool.clear()
+    paged.bytes = 0
+    assert client.send(Q, "3", persistent=persistent) is None
+    await broker.region.stop()
+
+
+async def test_room_in_the_temp_store_is_heard_of(make_broker, paged, temp_store):
+    usage = SystemUsage(temp_limit=1)
+    broker = make_broker(usage=usage, store=paged, temp_store=temp_store)
+    client = broker.client()
+    consumer = client.consume(Q)
+    spool = temp_store.spool("other")
+    spool.append(broker.queue(Q).reference_to(client.message(Q, "x")))
+    client.send(Q, "1")
+    assert client.received(consumer) == []
+    spool.take(1)
+    assert client.received(consumer) == ["1"]
+    await broker.region.stop()
+
+
+@pytest.mark.fact("activemq-broker M4")
+async def test_without_flow_control_memory_never_blocks_but_disks_do(
+    make_broker, paged, temp_store
+):
+    policy = PolicyEntry(memory_limit=5 * SIZE, producer_flow_control=False, max_page_size=5)
+    usage = SystemUsage(store_limit=1000)
+    broker = make_broker(policy, usage=usage, store=paged, temp_store=temp_store)
+    client = broker.client()
+    for n in range(1, 101):
+        assert client.send(Q, str(n)) is None
+    for n in range(101, 201):
+        assert client.send(Q, str(n), persistent=True) is None
+    queue = broker.queue(Q)
+    assert queue.memory.used < 10 * SIZE
+    assert temp_store.size > 0
+    assert queue.store.message_count == 100
+    paged.bytes = 1000
+    waiting = client.send(Q, "201", persistent=True)
+    assert not waiting.done
+    assert sorted(drain(client, client.consume(Q)), key=int) == texts(1, 200)
+    paged.bytes = 0
+    usage.store.changed()
+    assert waiting.done
+    await broker.region.stop()
+
+
+async def test_the_high_water_mark_of_a_policy(make_broker, paged):
+    usage = SystemUsage(store_limit=1000)
+    policy = PolicyEntry(destination=Q, store_usage_high_water_mark=80)
+    broker = make_broker(policy, usage=usage, store=paged)
+    client = broker.client()
+    paged.bytes = 800
+    waiting = client.send(Q, "1", persistent=True)
+    assert client.send(Queue("other"), "1", persistent=True) is None
+    assert (usage.store.percent, usage.store.used) == (80, 800)
+    assert not waiting.done
+    paged.bytes = 799
+    usage.store.changed()
+    assert waiting.done
+    await broker.region.stop()
+
+
+async def test_who_waits_for_memory_may_wait_for_the_store_next(make_broker, paged):
+    usage = SystemUsage(store_limit=1000)
+    policy = PolicyEntry(memory_limit=1)
+    broker = make_broker(policy, usage=usage, store=paged)
+    client = broker.client()
+    consumer = client.consume(Q)
+    client.send(Q, "1")
+    waiting = client.send(Q, "2", persistent=True)
+    paged.bytes = 1000
+    client.ack(consumer)
+    assert not waiting.done
+    paged.bytes = 0
+    usage.store.changed()
+    assert waiting.done
+    assert client.received(consumer) == ["1", "2"]
+    await broker.region.stop()
+
+
+async def test_a_topic_needs_the_store_for_durable_subscriptions_only(make_broker, paged):
+    usage = SystemUsage(store_limit=1000)
+    broker = make_broker(usage=usage, store=paged)
+    client, sender = broker.client("me"), broker.client()
+    paged.bytes = 1000
+    assert sender.send(T, "1", persistent=True) is None
+    consumer = client.consume(T, subscription_name="s")
+    waiting = sender.send(T, "2", persistent=True)
+    assert client.received(consumer) == []
+    client.close(consumer)
+    client.unsubscribe("s")
+    usage.store.changed()
+    assert not waiting.done  # it waits for the store that it needed when it came
+    paged.bytes = 0
+    usage.store.changed()
+    assert waiting.done
+    assert sender.send(T, "3", persistent=True) is None
+    await broker.region.stop()
+
+
+async def test_a_connection_that_goes_waits_no_longer(make_broker, paged):
+    usage = SystemUsage(store_limit=1000)
+    broker = make_broker(usage=usage, store=paged)
+    client = broker.client()
+    paged.bytes = 1000
+    waiting = client.send(Q, "1", persistent=True)
+    broker.region.remove_connection(client.context, ConnectionInfo(), None)
+    assert str(waiting.error) == "Connection closed, send aborted."
+    paged.bytes = 0
+    usage.store.changed()
+    assert broker.texts(Q) == []
+    await anyio.lowlevel.checkpoint()
+    await broker.region.stop()
+
+
+async def test_a_failed_store_makes_nobody_wait(make_broker, paged):
+    policy = PolicyEntry(destination=Queue("fast"), send_fail_if_no_space=True)
+    broker = make_broker(policy, store=paged)
+    client = broker.client()
+    paged.change(StoreState.SUSPENDED)
+    with pytest.raises(ResourceAllocationException, match=r"^Persistent store is suspended\."):
+        client.send(Queue("fast"), "1", persistent=True)
+    waiting = client.send(Q, "1", persistent=True)
+    paged.broken.add("add_message")
+    paged.change(StoreState.FAILED)
+    assert str(waiting.error) == "add_message failed"
+    await broker.region.stop()
+
+
+async def test_the_state_is_told_to_who_listened_before(make_broker, paged, temp_store):
+    heard = []
+    paged.on_state = lambda state, error: heard.append(state)
+    broker = make_broker(store=paged, temp_store=temp_store)
+    paged.change(StoreState.CONGESTED)
+    assert heard == [StoreState.CONGESTED]
+    assert broker.region.system_usage.store.is_full()

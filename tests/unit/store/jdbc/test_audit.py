@@ -1,0 +1,65 @@
+"""Ids that came before."""
+
+from __future__ import annotations
+
+from broker.context import ConnectionContext
+from broker.store.jdbc.audit import MessageAudit
+from pyjms.jms.destination import Queue
+
+
+def test_a_window_for_each_producer():
+    audit = MessageAudit(depth=3, producers=2)
+    assert not audit.seen("q", "p", 5)
+    assert audit.seen("q", "p", 5)
+    assert not audit.seen("other", "p", 5)
+    assert not audit.seen("q", "p", 4)
+    assert audit.seen("q", "p", 4)
+    assert not audit.seen("q", "p", 7)
+    assert audit.seen("q", "p", 5)
+    assert not audit.seen("q", "p", 4)  # too long ago
+    assert not audit.seen("q", "p", 100)
+    assert not audit.seen("q", "p", 99)
+
+
+def test_what_was_not_stored_is_forgotten():
+    audit = MessageAudit(depth=10, producers=2)
+    audit.seen("q", "p", 1)
+    audit.forget("q", "p", 1)
+    audit.forget("q", "none", 1)
+    assert not audit.seen("q", "p", 1)
+
+
+def test_the_producer_that_was_silent_longest_makes_room():
+    audit = MessageAudit(depth=10, producers=2)
+    for producer in ("a", "b", "a", "c"):
+        audit.seen("q", producer, 1)
+    assert audit.seen("q", "a", 1)
+    assert not audit.seen("q", "b", 1)
+
+
+async def test_a_store_with_an_audit_knows_what_is_gone(open_store):
+    settings = {"enable_audit": True, "audit_recovery_depth": 1}
+    store = await open_store(**settings)
+    queue = store.queue()
+    first, _, third = await store.send(queue, 1, 2, 3)
+    await store.remove(queue, first)
+    again = store.reference(1)
+    await store.done(queue.add_message(ConnectionContext(), again))
+    assert again.position is None
+    await store.send(store.queue("OTHER"), 1)
+    await store.restart()
+    queue = store.adapter.queue_message_store(Queue("Q"))
+    await store.remove(queue, third)
+    recovered = store.reference(1, Queue("OTHER"))
+    other = store.adapter.queue_message_store(Queue("OTHER"))
+    await store.done(other.add_message(ConnectionContext(), recovered))
+    assert recovered.position is None
+
+
+async def test_without_an_audit_it_does_not(open_store):
+    store = await open_store()
+    queue = store.queue()
+    (first,) = await store.send(queue, 1)
+    await store.remove(queue, first)
+    (again,) = await store.send(queue, 1)
+    assert again.position.arrival == 2

@@ -1,0 +1,277 @@
+"""A journal in front of the database. (J9)"""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import fields, is_dataclass
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from broker.context import ConnectionContext
+from broker.store.api import StoredSubscription, StoreState, SubscriptionKey
+from broker.store.jdbc import operations as ops
+from broker.store.jdbc.codec import _CLASSES, decode_operations, encode_operations
+from broker.store.jdbc.compaction import compact
+from broker.store.jdbc.journaled import JournaledJDBCPersistenceAdapter
+from broker.store.jdbc.settings import JDBCSettings, JournalSettingsJDBC
+from pyjms.errors import JMSException
+from pyjms.jms.destination import Topic
+
+T = Topic("T")
+KEY = SubscriptionKey("me", "s")
+
+
+def journaled(**settings: Any) -> Any:
+    journal = {"journal_log_file_size": 64 * 1024, **settings}
+
+    def make(directory):
+        return JournaledJDBCPersistenceAdapter(
+            directory, JDBCSettings(), journal_settings=JournalSettingsJDBC(**journal)
+        )
+
+    return make
+
+
+async def crashed(store, open_store, tmp_path, name="copy"):
+    """What a broker finds after the first one died at this instant."""
+    shutil.copytree(tmp_path / "store", tmp_path / name)
+    return await open_store(journaled(), directory=tmp_path / name)
+
+
+def rows(sql, directory=None):
+    return sql("SELECT MSGID_SEQ FROM ACTIVEMQ_MSGS ORDER BY ID", directory=directory)
+
+
+@pytest.mark.fact("activemq-persistence J9")
+async def test_what_is_consumed_soon_never_touches_the_database(open_store, sql):
+    defaults = JournalSettingsJDBC()
+    assert (defaults.journal_log_files, defaults.journal_log_file_size) == (2, 20 * 1024 * 1024)
+    assert (defaults.checkpoint_interval, defaults.use_journal) == (300, True)
+    assert JDBCSettings().lock_acquire_sleep_interval == 10
+    store = await open_store(journaled())
+    queue = store.queue()
+    references = await store.send(queue, *range(1, 6))
+    assert rows(sql) == []
+    await store.remove(queue, *references[:4])
+    sql("CREATE TABLE SEEN (SEQ)")
+    sql(
+        "CREATE TRIGGER seen AFTER INSERT ON ACTIVEMQ_MSGS"
+        " BEGIN INSERT INTO SEEN VALUES (NEW.MSGID_SEQ); END"
+    )
+    await store.adapter.checkpoint()
+    assert rows(sql) == [(5,)]
+    assert sql("SELECT SEQ FROM SEEN") == [(5,)]
+    await store.remove(queue, references[4])
+    await store.restart()
+    assert store.queue().last_arrival == 5
+    assert rows(sql) == []
+
+
+async def test_a_topics_messages_too(open_store, sql):
+    store = await open_store(journaled())
+    topic = store.adapter.topic_message_store(T)
+    await store.done(topic.add_subscription(StoredSubscription(KEY, T), False))
+    first, _ = await store.send(topic, 1, 2)
+    await store.done(topic.acknowledge(store.answering(), KEY, first))
+    await store.adapter.checkpoint()
+    assert rows(sql) == [(2,)]
+    assert topic.message_count == 1
+
+
+async def test_a_crash_loses_nothing_that_was_answered(open_store, sql, tmp_path):
+    store = await open_store(journaled())
+    queue = store.queue()
+    first, second = await store.send(queue, 1, 2)
+    await store.adapter.checkpoint()
+    await store.send(queue, 3, properties={"_AMQ_DUPL_ID": "d"})
+    await store.remove(queue, first)
+    xid = store.xa()
+    queue.add_message(store.within(xid), store.reference(4))
+    queue.remove_message(store.within(xid), second)
+    await store.done(store.adapter.transaction_store().prepare(xid))
+    assert rows(sql) == [(1,), (2,)]
+    copy = await crashed(store, open_store, tmp_path)
+    found = copy.queue()
+    assert copy.texts(found) == ["3"]
+    (recovered,) = copy.adapter.transaction_store().recovered()
+    assert recovered.xid == xid
+    again = copy.reference(9, properties={"_AMQ_DUPL_ID": "d"})
+    await copy.done(found.add_message(ConnectionContext(), again))
+    assert again.position is None
+    await copy.done(copy.adapter.transaction_store().commit(xid, True))
+    position = copy.adapter.transaction_store().position_of(
+        found.destination, recovered.added[0][1].message_id
+    )
+    assert position.arrival == 4
+    # once more: what was replayed is not done again
+    last = await crashed(copy, open_store, tmp_path, "third")
+    assert last.texts(last.queue()) == ["3"]
+
+
+async def test_a_replay_that_is_cut_short_goes_on(open_store, sql, tmp_path):
+    store = await open_store(journaled())
+    queue = store.queue()
+    references = await store.send(queue, 1, 2, 3)
+    await store.remove(queue, references[0])
+    for number in range(2):
+        copy = await crashed(store, open_store, tmp_path, f"copy{number}")
+        assert copy.texts(copy.queue()) == ["2", "3"]
+        await copy.adapter.stop()
+        assert rows(sql, tmp_path / f"copy{number}") == [(2,), (3,)]
+
+
+async def test_checkpoints_let_go_of_the_journal(open_store, tmp_path):
+    store = await open_store(journaled(journal_log_files=1000))
+    queue = store.queue()
+    references = await store.send(queue, *range(1, 41), body=bytes(10_000))
+    segments = tmp_path / "store" / "journal"
+    assert len(list(segments.glob("db-*.log"))) > 4
+    await store.remove(queue, *references[1:])
+    await store.adapter.checkpoint()
+    assert len(list(segments.glob("db-*.log"))) <= 2
+    assert store.texts(queue) == ["1"]
+    await store.restart()
+    assert store.texts(store.queue()) == ["1"]
+
+
+async def test_a_full_journal_asks_for_a_checkpoint(open_store, sql):
+    store = await open_store(journaled(journal_log_files=1))
+    queue = store.queue()
+    await store.send(queue, *range(1, 11), body=bytes(10_000))
+    while not rows(sql):
+        await store.adapter.writer.drain()
+    assert store.texts(queue) == [str(n) for n in range(1, 11)]
+
+
+async def test_the_database_may_be_away_as_long_as_the_journal_has_room(open_store, sql, tmp_path):
+    import sqlite3
+
+    def make(directory):
+        settings = JDBCSettings(network_timeout=0.01, resume_check_sleep_period=0.01)
+        journal = JournalSettingsJDBC(journal_log_file_size=64 * 1024)
+        return JournaledJDBCPersistenceAdapter(directory, settings, journal_settings=journal)
+
+    store = await open_store(make)
+    queue = store.queue()
+    await store.send(queue, 1)
+    busy = sqlite3.connect(tmp_path / "store" / "activemq.db", isolation_level=None)
+    busy.execute("BEGIN IMMEDIATE")
+    store.adapter.writer._hand_over()
+    await store.send(queue, 2)
+    assert store.adapter.state is StoreState.RUNNING
+    states = []
+    store.adapter.on_state = lambda state, _: states.append(state)
+    answers = [
+        queue.add_message(ConnectionContext(), store.reference(n, body=bytes(40_000)))
+        for n in (3, 4, 5, 6)
+    ]
+    for answer in answers:
+        await store.done(answer)
+    assert states == [StoreState.CONGESTED]
+    busy.execute("ROLLBACK")
+    busy.close()
+    await store.adapter.writer.drain()
+    assert states == [StoreState.CONGESTED, StoreState.RUNNING]
+    assert [n for (n,) in rows(sql)] == [1, 2, 3, 4, 5, 6]
+
+
+async def test_without_the_journal_it_is_the_database_alone(open_store, sql, tmp_path):
+    store = await open_store(journaled(use_journal=False))
+    await store.send(store.queue(), 1)
+    assert rows(sql) == [(1,)]
+    await store.adapter.checkpoint()
+    assert not (tmp_path / "store" / "journal").exists()
+    assert store.adapter.state is StoreState.RUNNING
+
+
+async def test_it_begins_with_nothing_where_told(open_store, tmp_path):
+    store = await open_store(journaled())
+    await store.send(store.queue(), 1)
+    shutil.copytree(tmp_path / "store", tmp_path / "copy")
+    adapter = journaled()(tmp_path / "copy")
+    await adapter.delete_all_messages()
+    await adapter.start()
+    assert adapter.destinations() == set()
+    await adapter.stop()
+    again = await open_store(journaled(), directory=tmp_path / "copy")
+    assert again.adapter.destinations() == set()
+
+
+# -- the record
+
+
+def values(cls: type) -> st.SearchStrategy[Any]:
+    kinds = {
+        "int": st.integers(-(2**63), 2**63 - 1),
+        "str": st.text(),
+        "str | None": st.none() | st.text(),
+        "int | None": st.none() | st.integers(0, 2**40),
+        "bool": st.booleans(),
+        "bytes": st.binary(),
+    }
+    arguments = {}
+    for field in fields(cls):
+        kind = kinds.get(str(field.type))
+        arguments[field.name] = values(getattr(ops, str(field.type))) if kind is None else kind
+    return st.builds(cls, **arguments)
+
+
+def plain(value: Any) -> Any:
+    if not is_dataclass(value):
+        return value
+    return type(value), [plain(getattr(value, f.name)) for f in fields(value)]
+
+
+@given(st.lists(st.one_of(*map(values, _CLASSES)), max_size=5))
+def test_operations_come_back_from_the_journal(units):
+    assert [plain(op) for op in decode_operations(encode_operations(units))] == [
+        plain(op) for op in units
+    ]
+
+
+def test_all_operations_that_last_have_a_number():
+    passing = {*ops.PASSING, ops.NoteMessage, ops.JournalMark}
+    assert {*_CLASSES} | passing == {*ops.Operation.__args__}
+
+
+@given(st.data())
+def test_damaged_records_are_told(data):
+    record = encode_operations([ops.RemoveContainer("queue://Q")])
+    cut = data.draw(st.integers(0, len(record) - 1))
+    if cut == 1:
+        assert decode_operations(record[:cut]) == []
+    else:
+        with pytest.raises(JMSException):
+            decode_operations(record[:cut])
+
+
+def test_other_versions_are_refused():
+    with pytest.raises(JMSException, match="version"):
+        decode_operations(b"\xff")
+
+
+def test_only_what_both_comes_and_goes_is_left_out():
+    def added(number, subscribers=0):
+        return ops.AddMessage("c", number, "p", number, 0, 4, 1, number, subscribers, None, b"x")
+
+    def acked(number, name):
+        return ops.AcknowledgeMessage("c", "me", name, number, 4, 1, False)
+
+    units = [
+        [added(1), added(2)],
+        [ops.RemoveMessage("c", 1, 1), ops.RemoveMessage("c", 0, 1)],
+        [added(3, 2), added(4, 2)],
+        [acked(3, "s"), acked(4, "s")],
+        [acked(3, "t")],
+    ]
+    names = [[type(op).__name__ for op in unit] for unit in compact(units)]
+    assert names == [
+        ["NoteMessage", "AddMessage"],
+        ["RemoveMessage"],
+        ["NoteMessage", "AddMessage"],
+        ["AcknowledgeMessage"],
+        [],
+    ]

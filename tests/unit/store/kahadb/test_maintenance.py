@@ -1,0 +1,154 @@
+"""What the store does by itself, and what a start makes of what the last end left."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import anyio
+import anyio.to_thread
+import pytest
+
+from broker.store.kahadb.takeover import OUR_INDEX
+from pyjms.jms.destination import Queue
+from pyjms.testing.clock import VirtualClock
+from pyjms.wire.kahadb.commands import KahaRollbackCommand
+from pyjms.wire.kahadb.files import JournalFiles
+from pyjms.wire.openwire.commands import ConnectionId, LocalTransactionId, XATransactionId
+
+Q = Queue("Q")
+
+
+@pytest.fixture
+async def clock() -> AsyncIterator[VirtualClock]:
+    async with VirtualClock() as clock:
+        yield clock
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Wait for the store's tasks and their threads."""
+    while not condition():
+        await anyio.to_thread.run_sync(lambda: None)
+
+
+@pytest.mark.fact("activemq-persistence K16")
+async def test_checkpoints_and_cleanups_come_by_themselves(home: Any, clock: Any) -> None:
+    await home.open(checkpoint_interval=5.0, cleanup_interval=30.0)
+    core = home.adapter._opened()
+    store = home.adapter.queue_message_store(Q)
+    references = await home.send(store, *range(1, 21), content=bytes(900))
+    await clock.advance(4.9)
+    assert core.index.covered() is None
+    await clock.advance(0.2)
+    await until(lambda: core.index.covered() is not None)
+    assert core.index.covered()[0] == core.last
+    await home.remove(store, *references)
+    segments = home.adapter.journal.segments()
+    await clock.advance(6)
+    await until(lambda: core.index.covered()[0] == core.last)
+    assert home.adapter.journal.segments() == segments
+    await clock.advance(30)
+    await until(lambda: len(home.adapter.journal.segments()) < len(segments))
+
+
+async def test_the_loss_of_the_lock_is_told(home: Any, clock: Any) -> None:
+    adapter = await home.open(lock_keep_alive_period=1.0)
+    lost = anyio.Event()
+    adapter.on_lock_lost = lost.set
+    await clock.advance(3)
+    await clock.settle()
+    assert not lost.is_set()
+    (home.directory / "lock").unlink()
+    (home.directory / "lock").write_bytes(b"another")
+    await clock.advance(1.1)
+    await clock.settle()
+    assert lost.is_set()
+
+
+@pytest.mark.fact("activemq-persistence K22")
+async def test_what_was_open_at_the_end(home: Any, tmp_path: Any) -> None:
+    journal = {"max_file_length": 32 << 20}
+    adapter = await home.open(journal=journal)
+    store, transactions = adapter.queue_message_store(Q), adapter.transaction_store()
+    (old,) = await home.send(store, 1)
+    local, lost, kept = (
+        LocalTransactionId(1, ConnectionId("ID:c")),
+        XATransactionId(7, b"lost", b"b"),
+        XATransactionId(7, b"kept", b"b"),
+    )
+    for number, xid in enumerate((local, lost)):
+        for i in range(60):  # so much that it is written before its end
+            reference = home.message(100 * (number + 1) + i, Q, content=bytes(100_000))
+            store.add_message(home.within(xid), reference)
+    store.remove_message(home.within(local), old)
+    store.add_message(home.within(kept), home.message(2, Q))
+    await home.done(transactions.prepare(kept))
+    copy = type(home)(tmp_path / "copy")
+    shutil.copytree(home.directory, copy.directory)
+    await copy.open(journal=journal)
+    store = copy.adapter.queue_message_store(Q)
+    assert [m.message.type for m in store.next_messages(None, 5)] == ["1"]
+    assert [r.xid for r in copy.adapter.transaction_store().recovered()] == [kept]
+    await copy.close()
+    records = [r.command() for r in JournalFiles(copy.directory).records()]
+    ended = [
+        c.transaction_info.local_transaction_id or c.transaction_info.xa_transaction_id
+        for c in records
+        if isinstance(c, KahaRollbackCommand)
+    ]
+    assert len(ended) == 2
+    await copy.rebuild(journal=journal)
+    assert [r.xid for r in copy.adapter.transaction_store().recovered()] == [kept]
+    await copy.close()
+    # An index that knows more than the journal has is not believed.
+    index = (copy.directory / OUR_INDEX).read_bytes()
+    copy.delete_index()
+    for path in copy.directory.glob("db-*.log"):
+        path.unlink()
+    shutil.copy(home.directory / "db-1.log", copy.directory)
+    (copy.directory / OUR_INDEX).write_bytes(index)
+    await copy.open(journal=journal)
+    store = copy.adapter.queue_message_store(Q)
+    assert [m.message.type for m in store.next_messages(None, 5)] == ["1"]
+    await copy.close()
+
+
+async def test_replays_begin_where_the_oldest_open_transaction_does(
+    home: Any, tmp_path: Any
+) -> None:
+    adapter = await home.open()
+    store, transactions = adapter.queue_message_store(Q), adapter.transaction_store()
+    xid = XATransactionId(7, b"g", b"b")
+    store.add_message(home.within(xid), home.message(1, Q))
+    await home.done(transactions.prepare(xid))
+    await home.send(store, *range(2, 20), content=bytes(900))
+    await adapter.checkpoint()
+    first = adapter._opened().index.open_transactions
+    assert first is not None
+    assert first < adapter._opened().index.covered()[0]
+    await home.send(store, 20)
+    copy = type(home)(tmp_path / "copy")
+    shutil.copytree(home.directory, copy.directory)
+    await copy.open()
+    assert not copy.adapter.rebuilt
+    (found,) = copy.adapter.transaction_store().recovered()
+    assert [m.type for _, m in found.added] == ["1"]
+    assert copy.adapter.queue_message_store(Q).message_count == 19
+    await copy.done(copy.adapter.transaction_store().commit(xid, True))
+    position = copy.adapter.transaction_store().position_of(Q, home.message(1, Q).message_id)
+    assert position.arrival == 20
+    await copy.close()
+
+
+async def test_without_intervals_nothing_comes_before_the_stop(home: Any, clock: Any) -> None:
+    await home.open(cleanup_on_stop=True)
+    core = home.adapter._opened()
+    store = home.adapter.queue_message_store(Q)
+    await home.remove(store, *await home.send(store, *range(1, 21), content=bytes(900)))
+    await clock.advance(1000)
+    await clock.settle()
+    assert core.index.covered() is None
+    before = len(home.adapter.journal.segments())
+    await home.close()
+    assert len(JournalFiles(home.directory).segments()) < before

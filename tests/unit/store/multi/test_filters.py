@@ -1,0 +1,73 @@
+"""Which filter fits a destination best, and what folders are called."""
+
+from __future__ import annotations
+
+import pytest
+
+from broker.store.multi.filters import FilteredKahaDB, best_filter, safe_name
+from broker.store.multi.folders import likely_destination
+from pyjms.errors import ConfigurationException
+from pyjms.jms.destination import Destination, Queue, Topic
+
+
+@pytest.mark.parametrize(
+    ("destination", "wanted"),
+    [
+        (Queue("orders.eu.new"), "orders.eu.*"),
+        (Queue("orders.eu.new.fast"), "orders.>"),
+        (Queue("orders.us"), "orders.*"),
+        (Queue("orders"), "orders.>"),
+        (Queue("orders.us.x"), "orders.>"),
+        (Queue("a"), "a,b.>"),
+        (Queue("b.c.d"), "a,b.>"),
+        (Queue("anything"), None),
+        (Topic("orders.us"), None),
+        (Topic("news.sport"), "news.*"),
+        (Topic("news"), None),
+    ],
+)
+def test_the_most_specific_filter_wins(destination: Destination, wanted: str | None) -> None:
+    filters = [
+        FilteredKahaDB(),
+        FilteredKahaDB(queue="orders.>"),
+        FilteredKahaDB(queue="orders.*"),
+        FilteredKahaDB(queue="orders.eu.*"),
+        FilteredKahaDB(queue="a,b.>"),
+        FilteredKahaDB(topic="news.*"),
+    ]
+    found = best_filter(filters, destination)
+    assert found is not None
+    assert (found.queue or found.topic) == wanted
+    assert best_filter(reversed(filters), destination) is found
+
+
+def test_a_pattern_for_all_queues_is_better_than_everything() -> None:
+    everything, queues = FilteredKahaDB(), FilteredKahaDB(queue=">")
+    assert best_filter([everything, queues], Queue("a.b")) is queues
+    assert best_filter([everything, queues], Topic("a.b")) is everything
+    assert best_filter([queues], Topic("a.b")) is None
+
+
+def test_of_equal_filters_the_first_wins() -> None:
+    one, other = FilteredKahaDB(queue="a.*", store_limit=1), FilteredKahaDB(queue="a.*")
+    assert best_filter([one, other], Queue("a.b")) is one
+
+
+def test_a_filter_is_for_queues_or_topics() -> None:
+    with pytest.raises(ConfigurationException, match="not both"):
+        FilteredKahaDB(queue="a", topic="b")
+
+
+def test_folder_names_are_activemq_s() -> None:
+    assert FilteredKahaDB(queue="orders.>").directory_name == "queue#3a#2f#2forders.#3e"
+    assert FilteredKahaDB(topic="news.*").directory_name == "topic#3a#2f#2fnews.#2a"
+    assert FilteredKahaDB().directory_name == "#210"
+    assert safe_name(Queue("a b/\u00e9#")) == "queue#3a#2f#2fa#20b#2f#e9#"
+    long = safe_name(Queue("x" * 100 + "end"))
+    assert len(long) == 64 and long.endswith("xend")
+    assert likely_destination("topic#3a#2f#2fnews.x") == Topic("news.x")
+
+
+def test_filters_say_what_they_are() -> None:
+    assert str(FilteredKahaDB()) == "everything"
+    assert str(FilteredKahaDB(queue="a.>", per_destination=True)) == "queue://a.> (per destination)"

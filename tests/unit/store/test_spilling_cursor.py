@@ -1,0 +1,199 @@
+"""The cursor over stores against a simple model: nothing lost, nothing twice, the right order."""
+
+from __future__ import annotations
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from broker.cursor.sources import MemorySource
+from broker.cursor.spilling import PrioritizedSpillingCursor, SpillingCursor
+from broker.cursor.store_source import PrioritizedStoreSource, StoreSource
+from broker.store.api import Position, StoredMessage
+
+
+class Waiting:
+    def __init__(self, position: Position | None, priority: int, number: int) -> None:
+        self.position = position
+        self.priority = priority
+        self.number = number
+
+
+class Model:
+    """A store, a cursor over it, and what a consumer has in flight."""
+
+    def __init__(self, prioritized: bool, room: int, page: int, recovered: int) -> None:
+        self.prioritized = prioritized
+        self.room = room
+        self.stored: dict[Position, Waiting] = {}
+        self.hidden: list[Waiting] = []
+        self.memory: set[int] = set()
+        self.held: set[Position] = set()
+        self.last_arrival = 0
+        self.numbers = 0
+        for _ in range(recovered):
+            reference = self.new(priority=self.numbers % 10)
+            self.stored[reference.position] = reference
+        if prioritized:
+            self.source = PrioritizedStoreSource(
+                self.next_messages, self.paged_in, self.held, recovered
+            )
+        else:
+            self.source = StoreSource(self.next_messages, self.paged_in, recovered)
+        self.others = MemorySource(prioritized)
+        kind = PrioritizedSpillingCursor if prioritized else SpillingCursor
+        self.cursor = kind(
+            "test",
+            lambda r: self.others if r.position is None else self.source,
+            lambda r: len(self.memory) >= self.room,
+            self.spilled,
+            page,
+        )
+        self.cursor.add_source(self.source)
+        self.cursor.add_source(self.others)
+
+    def new(self, priority: int, persistent: bool = True) -> Waiting:
+        self.numbers += 1
+        position = None
+        if persistent:
+            self.last_arrival += 1
+            position = Position(9 - priority if self.prioritized else 0, self.last_arrival)
+        return Waiting(position, priority, self.numbers)
+
+    def next_messages(self, after, limit, skip):
+        found = sorted(p for p in self.stored if (after is None or p > after) and p not in skip)
+        return [StoredMessage(p, self.stored[p]) for p in found[:limit]]
+
+    def hold(self, reference):
+        assert reference.number not in self.memory, "handed out twice"
+        self.memory.add(reference.number)
+        if reference.position is not None:
+            self.held.add(reference.position)
+
+    def let_go(self, reference):
+        self.memory.remove(reference.number)
+        self.held.discard(reference.position)
+
+    def paged_in(self, stored):
+        reference = Waiting(stored.position, stored.message.priority, stored.message.number)
+        self.hold(reference)
+        return reference
+
+    def spilled(self, reference):
+        self.let_go(reference)
+
+    def shown(self, reference):
+        if reference.position is not None:
+            self.stored[reference.position] = reference
+            self.source.shown(reference.position)
+        self.hold(reference)
+        self.cursor.append(reference)
+
+    def done(self, reference):
+        self.let_go(reference)
+        self.stored.pop(reference.position, None)
+
+
+steps = st.lists(
+    st.one_of(
+        st.tuples(st.just("send"), st.integers(0, 9)),
+        st.tuples(st.just("number"), st.integers(0, 9)),
+        st.tuples(st.just("show"), st.integers(0, 3)),
+        st.tuples(st.just("other"), st.integers(0, 9)),
+        st.tuples(st.just("take"), st.integers(1, 6)),
+        st.tuples(st.just("acknowledge"), st.integers(1, 6)),
+        st.tuples(st.just("remove"), st.integers(0, 5)),
+    ),
+    max_size=80,
+)
+
+
+def run(model: Model, work: list[tuple[str, int]]) -> list[Waiting]:
+    taken: list[Waiting] = []
+    flying: list[Waiting] = []
+    removed = 0
+    for step, value in work:
+        if step == "send":
+            model.shown(model.new(value))
+        elif step == "number":
+            model.hidden.append(model.new(value))
+        elif step == "show" and model.hidden:
+            model.shown(model.hidden.pop(value % len(model.hidden)))
+        elif step == "other":
+            model.shown(model.new(value, persistent=False))
+        elif step == "take":
+            for _ in range(value):
+                if model.cursor:
+                    flying.append(model.cursor.take())
+                    taken.append(flying[-1])
+        elif step == "acknowledge":
+            for reference in flying[:value]:
+                model.done(reference)
+            del flying[:value]
+        elif step == "remove":
+            outside = [p for p in sorted(model.stored) if p not in model.held]
+            if outside:
+                reference = model.stored[outside[value % len(outside)]]
+                assert model.cursor.take_out(reference)
+                del model.stored[reference.position]
+                removed += 1
+        waiting = model.numbers - len(model.hidden) - len(taken) - removed
+        assert len(model.cursor) == waiting
+        assert bool(model.cursor) is (waiting > 0)
+    while model.cursor:
+        taken.append(model.cursor.take())
+    assert len({reference.number for reference in taken}) == len(taken)
+    assert len(taken) + len(model.hidden) + removed == model.numbers
+    assert not model.cursor.is_spilling
+    return taken
+
+
+bounds = {"room": st.integers(0, 6), "page": st.integers(1, 4), "recovered": st.integers(0, 8)}
+
+
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(**bounds, work=steps)
+def test_in_order_of_arrival(room, page, recovered, work):
+    model = Model(False, room, page, recovered)
+    late = {step for step, _ in work} & {"number", "show"}
+    taken = run(model, work)
+    if not late:
+        for persistent in (True, False):
+            numbers = [r.number for r in taken if (r.position is not None) is persistent]
+            assert numbers == sorted(numbers)
+
+
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(**bounds, work=steps)
+def test_in_order_of_priority(room, page, recovered, work):
+    model = Model(True, room, page, recovered)
+    run(model, work)
+
+
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(**bounds, priorities=st.lists(st.integers(0, 9), max_size=40), taken=st.integers(0, 10))
+def test_the_most_urgent_one_is_always_next(room, page, recovered, priorities, taken):
+    model = Model(True, room, page, recovered)
+    for index, priority in enumerate(priorities):
+        model.shown(model.new(priority))
+        if index % 11 < taken and model.cursor:
+            first = model.cursor.take()
+            assert first.position == min(model.stored)
+            model.done(first)
+    rest = []
+    while model.cursor:
+        rest.append(model.cursor.take().position)
+    assert rest == sorted(rest)
+
+
+def test_what_its_source_cannot_take_stays_in_memory(caplog):
+    model = Model(False, 0, 2, 0)
+
+    def refuse(reference):
+        raise ValueError("cannot be marshalled")
+
+    model.others.add = refuse
+    odd = model.new(4, persistent=False)
+    model.shown(odd)
+    model.shown(model.new(4))
+    assert model.cursor.take() is odd
+    assert "stays in memory" in caplog.text

@@ -1,0 +1,154 @@
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable
+
+import anyio
+import pytest
+import sniffio
+
+from pyjms import _clock
+from pyjms._wakeup import LoopHandle, Turn, Waiter
+from pyjms.testing.clock import VirtualClock
+from pyjms.transport.socket_writer import SocketWriter
+
+
+class Loop:
+    """The passes of a loop, one at a time."""
+
+    def __init__(self) -> None:
+        self.done: list[str] = []
+        self.waiting: list[Callable[[], object]] = []
+        self.turn = Turn(self.waiting.append)
+
+    def does(self, what: str) -> Callable[[], None]:
+        return lambda: self.done.append(what)
+
+    def next_pass(self) -> None:
+        waiting, self.waiting[:] = self.waiting[:], []
+        for function in waiting:
+            function()
+
+
+def test_a_turn_sends_before_it_does_what_was_put_off() -> None:
+    loop = Loop()
+
+    def late() -> None:
+        loop.done.append("late")
+        loop.turn.send(loop.does("late send"))
+
+    def take_in() -> None:
+        loop.turn.send(loop.does("send"))
+        assert loop.turn.put_off(late)
+        loop.done.append("taken in")
+
+    loop.turn.run(take_in)
+    assert loop.done == ["taken in", "send", "late"]
+    loop.next_pass()
+    assert loop.done[3:] == ["late send"]
+    assert not loop.waiting
+
+
+def test_later_turns_of_a_pass_send_together_in_the_next() -> None:
+    loop = Loop()
+    for name in "abc":
+        loop.turn.run(lambda name=name: loop.turn.send(loop.does(name)))
+    assert loop.done == ["a"]
+    assert len(loop.waiting) == 1
+    loop.next_pass()
+    assert loop.done == ["a", "b", "c"]
+    loop.turn.run(lambda: loop.turn.send(loop.does("d")))
+    assert loop.done[3:] == ["d"]
+
+
+def test_outside_a_turn_the_next_pass_sends_and_nothing_is_put_off() -> None:
+    loop = Loop()
+    loop.turn.send(loop.does("a"))
+    loop.turn.send(loop.does("b"))
+    assert not loop.turn.put_off(loop.does("never"))
+    assert len(loop.waiting) == 1
+    loop.next_pass()
+    assert loop.done == ["a", "b"]
+
+
+def test_a_failure_ends_the_turn_and_loses_nothing() -> None:
+    loop = Loop()
+
+    def fail() -> None:
+        loop.turn.send(loop.does("send"))
+        loop.turn.put_off(loop.does("late"))
+        raise ValueError
+
+    with pytest.raises(ValueError):
+        loop.turn.run(fail)
+    loop.next_pass()
+    assert loop.done == ["send"]
+    loop.turn.run(loop.does("next"))
+    assert loop.done == ["send", "next", "late"]
+
+
+async def test_a_loop_has_one_turn() -> None:
+    assert LoopHandle().turn is (turn := LoopHandle().turn)
+    assert isinstance(turn, Turn)
+
+
+async def test_an_answer_is_sent_at_once_but_only_one_for_what_came() -> None:
+    own, peer = socket.socketpair()
+    peer.setblocking(False)
+    writer = SocketWriter(None, own)  # type: ignore[arg-type]
+    try:
+        writer.buffer += b"unasked"
+        writer.wake()
+        writer.send_now()
+        with pytest.raises(BlockingIOError):
+            peer.recv(100)
+        await anyio.lowlevel.checkpoint()
+        await anyio.wait_readable(peer)
+        assert peer.recv(100) == b"unasked"
+
+        writer.may_answer = True
+        writer.buffer += b"answer"
+        writer.send_now()
+        assert peer.recv(100) == b"answer"
+        writer.buffer += b"more"
+        writer.wake()
+        writer.send_now()
+        with pytest.raises(BlockingIOError):
+            peer.recv(100)
+        await anyio.wait_readable(peer)
+        assert peer.recv(100) == b"more"
+    finally:
+        own.close()
+        peer.close()
+
+
+async def test_a_waiter_is_woken_once_even_before_it_waits() -> None:
+    waiter = Waiter()
+    waiter.wake()
+    waiter.wake()
+    await waiter.wait()
+
+
+async def test_a_wait_ends_with_its_time_on_either_clock() -> None:
+    await _clock.wait(Waiter(), 0.001)
+    async with VirtualClock(autojump=True) as clock:
+        start = clock.now()
+        await _clock.wait(Waiter(), 3600)
+        assert clock.now() == start + 3600
+
+
+async def test_a_wait_can_be_cancelled_and_leaves_no_timer() -> None:
+    waiter = Waiter()
+    with anyio.CancelScope() as scope:
+        scope.cancel()
+        await _clock.wait(waiter, 3600)
+    assert scope.cancelled_caught
+    waiter.wake()
+
+
+async def test_only_asyncio_has_a_timer_of_its_own() -> None:
+    waiter = Waiter()
+    call_off = waiter.wake_later(0)
+    assert (call_off is None) == (sniffio.current_async_library() == "trio")
+    if call_off is not None:
+        await waiter.wait()
