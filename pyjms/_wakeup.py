@@ -112,17 +112,18 @@ def spawn(
 class Turn:
     """What a loop does about one socket that can be read, and what waits for the end of that.
 
-    `run` takes the chunk in, sends what was written meanwhile, and then does what was put
-    off, which no peer waits for. Sockets that can be read in the same pass of the loop have
+    `run` takes the chunk in, does what finishes it, sends what was written meanwhile, and then
+    does what was put off, which no peer waits for. Sockets that can be read in the same pass of the loop have
     what they cause sent together, at the start of the next pass. One object a loop.
     """
 
-    __slots__ = ("__weakref__", "_call_next", "_has_sent", "_is_open", "_late", "_sends")
+    __slots__ = ("__weakref__", "_call_next", "_early", "_has_sent", "_is_open", "_late", "_sends")
 
     def __init__(self, call_next: Callable[[Callable[[], object]], object]) -> None:
         self._call_next = call_next
         self._sends: list[Callable[[], object]] = []
         self._late: deque[Callable[[], object]] = deque()
+        self._early: list[Callable[[], object]] = []
         self._is_open = False
         self._has_sent = False  # in this pass of the loop; `_next_pass` is under way
 
@@ -131,6 +132,8 @@ class Turn:
         self._is_open = True
         try:
             take_in()
+            if self._early:
+                self._finish_early()
             if self._sends and not self._has_sent:
                 self._await_next_pass()
                 self._send()
@@ -138,6 +141,8 @@ class Turn:
                 self._late.popleft()()
         finally:
             self._is_open = False
+            if self._early:
+                self._finish_early()
             if self._sends and not self._has_sent:
                 self._await_next_pass()
 
@@ -146,6 +151,16 @@ class Turn:
         self._sends.append(flush)
         if not self._is_open and not self._has_sent:
             self._await_next_pass()
+
+    def finish_with(self, function: Callable[[], object]) -> bool:
+        """Call `function()` before this turn's sends, when all of the chunk was taken in.
+
+        False, and no call: there is no turn, or others had theirs in this pass of the loop.
+        """
+        if not self._is_open or self._has_sent:
+            return False
+        self._early.append(function)
+        return True
 
     def put_off(self, function: Callable[[], object]) -> bool:
         """Call `function()` after this turn's sends; False, and no call: there is no turn."""
@@ -160,6 +175,11 @@ class Turn:
     def _next_pass(self) -> None:
         self._has_sent = False
         self._send()
+
+    def _finish_early(self) -> None:
+        early, self._early = self._early, []
+        for function in early:
+            function()
 
     def _send(self) -> None:
         sends, self._sends = self._sends, []

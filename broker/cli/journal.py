@@ -73,7 +73,7 @@ def inspect(
         else:
             with progress("reading", sum(file_sizes(folder).values()), bytes_=True) as advance:
                 summary = inspect_journal(
-                    folder, place, wanted=wanted, limit=limit, on_segment=advance
+                    folder, place, wanted=wanted, limit=limit, on_bytes=advance
                 )
         reports.show_summary(folder, summary)
 
@@ -96,7 +96,7 @@ def verify(directory: Directory, index_directory: IndexDirectory = None) -> None
                 folder,
                 index_directory=index_directory,
                 with_index=not holds_jobs(folder),
-                on_segment=advance,
+                on_bytes=advance,
             )
         reports.show_verification(folder, found)
         if found.problems:
@@ -174,7 +174,7 @@ def audit(directory: Directory, index_directory: IndexDirectory = None) -> None:
         with tempfile.TemporaryDirectory(prefix="pyjms-audit-") as room:
             with progress("reading", sum(file_sizes(folder).values()), bytes_=True) as advance:
                 snapshot = open_snapshot(
-                    folder, Path(room), index_directory=index_directory, on_segment=advance
+                    folder, Path(room), index_directory=index_directory, on_bytes=advance
                 )
             try:
                 reports.show_audit(folder, audit_journal(folder, snapshot))

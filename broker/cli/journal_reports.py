@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Final
 
 import typer
 
@@ -15,6 +16,9 @@ from broker.store.kahadb.tools.verification import Verification
 from pyjms.wire.kahadb.journal import segment_name
 
 __all__ = ["show_audit", "show_record", "show_summary", "show_verification"]
+
+_NAMED: Final = 4
+"""Destinations that are named beside each segment; the table below has them all."""
 
 
 def show_record(view: RecordView) -> None:
@@ -95,8 +99,9 @@ def show_verification(folder: Path, found: Verification) -> None:
     for note in found.notes:
         typer.echo(f"note: {note}")
     messages = "" if found.messages is None else f", {plural(found.messages, 'message')} are there"
+    batches = "1 batch" if found.batches == 1 else f"{found.batches} batches"
     typer.echo(
-        f"{folder}: {plural(found.segments, 'segment')}, {found.batches} batches,"
+        f"{folder}: {plural(found.segments, 'segment')}, {batches},"
         f" {plural(found.records, 'record')}{messages};"
         f" {plural(len(found.problems), 'problem') if found.problems else 'all is well'}"
     )
@@ -138,12 +143,14 @@ def show_audit(folder: Path, found: JournalAudit) -> None:
 
 def _reasons(segment: SegmentAudit) -> list[str]:
     report = segment.report
-    reasons = [
-        f"{plural(count, 'message')} of {destination}"
-        for destination, count in sorted(
-            segment.messages.items(), key=lambda item: (-item[1], str(item[0]))
+    by_count = sorted(segment.messages.items(), key=lambda item: (-item[1], str(item[0])))
+    reasons = [f"{plural(count, 'message')} of {where}" for where, count in by_count[:_NAMED]]
+    if len(by_count) > _NAMED:
+        rest = by_count[_NAMED:]
+        reasons.append(
+            f"{plural(sum(count for _, count in rest), 'message')} of"
+            f" {plural(len(rest), 'other destination')}"
         )
-    ]
     if report.subscriptions:
         names = ", ".join(report.subscriptions)
         reasons.append(f"durable subscription {names}")

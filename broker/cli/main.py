@@ -10,12 +10,14 @@ from typing import Annotated
 
 import typer
 
-from broker.cli import journal
+from broker.cli import journal, transfer
 
 __all__ = ["app", "start"]
 
 app = typer.Typer(name="broker", help="The bundled message broker.", no_args_is_help=True)
 app.add_typer(journal.app)
+app.command("export")(transfer.export_messages)
+app.command("import")(transfer.import_messages)
 
 
 @app.callback()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import signal
 import sys
@@ -18,6 +19,10 @@ __all__ = ["run", "serve"]
 logger = logging.getLogger(__name__)
 
 DEFAULT_OPENWIRE = "127.0.0.1:61616"
+
+# Objects between two looks at the young, looks at the young between two at the middle-aged,
+# and those between two at all.
+_COLLECTOR = (10_000, 20, 100)
 
 CLEAN, FAILED, REFUSED = 0, 1, 2
 
@@ -38,6 +43,7 @@ def run(
         service = make_service(config, data, ephemeral, openwire, name)
     except ConfigurationException as error:
         return _complain(error, REFUSED)
+    _look_for_garbage_seldom()
     try:
         anyio.run(serve, service, backend_options=loop_options())
     except ConfigurationException as error:
@@ -45,6 +51,13 @@ def run(
     except JMSException as error:
         return _complain(error, FAILED)
     return FAILED if service.store_failed else CLEAN
+
+
+def _look_for_garbage_seldom() -> None:
+    """Have Python's collector leave a backlog alone: very many objects, none of them garbage."""
+    gc.collect()
+    gc.freeze()  # the modules
+    gc.set_threshold(*_COLLECTOR)
 
 
 def refuse_what_is_not_built(stomp: str | None) -> None:
@@ -101,7 +114,8 @@ def make_service(
 async def serve(service: BrokerService) -> None:
     """Run `service` until SIGTERM or SIGINT, or until it is stopped from inside.
 
-    A signal also ends the wait for another broker's lock.
+    A signal also ends the wait for another broker's lock. One that loses its lock begins
+    anew, as a slave, where `restart_allowed` says so. (persistence H2)
     """
     stopping = False
     with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
@@ -116,9 +130,12 @@ async def serve(service: BrokerService) -> None:
 
         waiter = spawn(stop_on_signal, name="broker stop on signal")
         try:
-            async with service:
-                _say_what_runs(service)
-                await service.wait_until_stopped()
+            wanted = True
+            while wanted:
+                async with service:
+                    _say_what_runs(service)
+                    await service.wait_until_stopped()
+                wanted = service.restart_requested and not stopping
         except IllegalStateException:
             if not stopping:
                 raise

@@ -35,6 +35,8 @@ def one_sentence(command: str) -> Iterator[None]:
         yield
     except ConfigurationException as error:
         code, text = REFUSED, str(error)
+    except BrokenPipeError:  # the reader had enough: typer knows what to do
+        raise
     except (JMSException, OSError) as error:
         code, text = FAILED, str(error)
     else:
@@ -97,17 +99,18 @@ def _bar(what: str, total: int | None, *, bytes_: bool) -> Iterator[Callable[[in
         DownloadColumn,
         MofNCompleteColumn,
         Progress,
+        ProgressColumn,
         TextColumn,
         TimeElapsedColumn,
         TimeRemainingColumn,
     )
 
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        DownloadColumn(binary_units=True) if bytes_ else MofNCompleteColumn(),
-        TimeElapsedColumn() if total is None else TimeRemainingColumn(),
-    )
+    columns: tuple[ProgressColumn, ...]
+    if total is None:
+        columns = (TextColumn("{task.description} {task.completed}"), TimeElapsedColumn())
+    else:
+        done = DownloadColumn(binary_units=True) if bytes_ else MofNCompleteColumn()
+        columns = (TextColumn("{task.description}"), BarColumn(), done, TimeRemainingColumn())
     # Standard output is left alone: it may go elsewhere.
     with Progress(
         *columns,

@@ -18,6 +18,10 @@ class PendingCursor(Protocol):
     is about those in memory. Source: ActiveMQ PendingMessageCursor and PendingList.
     """
 
+    @property
+    def must_read(self) -> bool:
+        """Whether `take` would read messages into memory."""
+
     def __len__(self) -> int: ...
 
     def __iter__(self) -> Iterator[MessageReference]:

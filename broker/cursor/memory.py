@@ -22,6 +22,10 @@ class FifoPendingList:
     def __init__(self) -> None:
         self._references: OrderedDict[MessageReference, None] = OrderedDict()
 
+    @property
+    def must_read(self) -> bool:
+        return False
+
     def __len__(self) -> int:
         return len(self._references)
 
@@ -66,6 +70,10 @@ class PrioritizedPendingList:
     def __init__(self) -> None:
         self._levels = tuple(FifoPendingList() for _ in range(_LEVELS))
         self._size = 0
+
+    @property
+    def must_read(self) -> bool:
+        return False
 
     def __len__(self) -> int:
         return self._size

@@ -80,6 +80,10 @@ class SpillingCursor:
         """How many messages wait in the sources."""
         return sum(map(len, self._sources)) if self.is_spilling else 0
 
+    @property
+    def must_read(self) -> bool:
+        return self.is_spilling and not self._head and self.outside_count > 0
+
     def __len__(self) -> int:
         return len(self._head) + self.outside_count
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING, Final
 
 from broker.context import ProducerExchange
@@ -9,6 +10,7 @@ from broker.region.copies import copied
 from broker.region.message import MessageReference
 from broker.region.subscription import Subscription
 from pyjms import _clock
+from pyjms.errors import JMSException
 from pyjms.jms.destination import Destination
 from pyjms.jms.types import Long
 from pyjms.wire.openwire.commands import ActiveMQMessage, MessageId, Throwable
@@ -18,6 +20,8 @@ if TYPE_CHECKING:
     from broker.region.region_broker import RegionBroker
 
 __all__ = ["dead_letter", "send_to_dead_letter_queue", "throwable_text"]
+
+logger = logging.getLogger(__name__)
 
 FAILURE_CAUSE: Final = "dlqDeliveryFailureCause"
 ORIGINAL_EXPIRATION: Final = "originalExpiration"
@@ -49,7 +53,11 @@ def dead_letter(
     """Return the copy for `target`; it lives `expiration` seconds, with 0 for ever (L5)."""
     message = reference.message
     message_id = reference.message_id
-    properties = dict(reference.properties)
+    try:
+        properties = dict(reference.properties)
+    except JMSException:
+        logger.warning("The properties of %s cannot be read: its dead letter has none", message_id)
+        properties = {}
     properties.setdefault(ORIGINAL_EXPIRATION, Long(message.expiration))
     if not message.persistent:
         properties[ORIGINAL_DELIVERY_MODE] = "NON_PERSISTENT"

@@ -18,7 +18,7 @@ from broker.region.disk_usage import DiskUsage
 from broker.region.flow_control import FlowControl
 from broker.region.message import MessageReference
 from broker.region.usage import Usage
-from broker.store.api import Position, StoredMessage, SubscriptionKey
+from broker.store.api import Position, StoredMessage, StoreState, SubscriptionKey
 from pyjms.jms.destination import Destination
 from pyjms.wire.openwire.commands import ActiveMQMessage
 
@@ -199,7 +199,7 @@ class BaseDestination(BrokerDestination):
         self._minimum_size = policy.minimum_message_size
         self.needs_disk = False
         """Whether messages need room in `store_usage` or, if not persistent, in `temp_usage`."""
-        self.store_usage = broker.system_usage.store
+        self.store_usage = broker.system_usage.store_of(destination)
         self.temp_usage = broker.system_usage.temp
 
     def send(self, exchange: ProducerExchange, message: ActiveMQMessage) -> Completion | None:
@@ -224,8 +224,7 @@ class BaseDestination(BrokerDestination):
             return self.memory
         if self.needs_disk:
             disk = self.store_usage if reference.persistent else self.temp_usage
-            if disk.is_full(self.policy.store_usage_high_water_mark):
-                return disk
+            return disk.full(self.policy.store_usage_high_water_mark)
         return None
 
     def is_short(self, reference: MessageReference) -> bool:
@@ -240,6 +239,8 @@ class BaseDestination(BrokerDestination):
         """Return a new reference to a message of this destination that a store gave back."""
         reference = MessageReference(message, self, self._minimum_size)
         reference.position = position
+        if position is not None:
+            reference.persistent = True  # it is in the store, whatever its sender asked for
         return reference
 
     @abstractmethod
@@ -265,10 +266,19 @@ class BaseDestination(BrokerDestination):
         """Have the store forget a message; None where it is done, or there is no store."""
         return None
 
-    def not_stored(self, reference: MessageReference, error: Exception) -> None:
-        """Say that a message could not be stored, where its sender does not wait to hear it."""
-        if not reference.message.response_required:
-            logger.error("%s: message %s is lost: %s", self, reference.message_id, error)
+    def tell_if_lost(
+        self, context: ConnectionContext, reference: MessageReference, done: Completion
+    ) -> None:
+        """Say that a message could not be stored, where its sender does not wait to hear it. (C5)
+
+        Of a store that has failed altogether the client hears by the end of its connection.
+        """
+        error = done.error
+        if error is None or reference.message.response_required:
+            return
+        logger.error("%s: message %s is lost: %s", self, reference.message_id, error)
+        if context.connection is not None and self.broker.store.state is not StoreState.FAILED:
+            context.connection.service_exception(error)
 
     def repeated(self, reference: MessageReference) -> None:
         """Say that the store has a message already: it is dropped, its sender's answer is OK."""

@@ -31,12 +31,22 @@ class Measured(Protocol):
 
 
 class DiskUsage:
-    """What a store takes, with a limit in bytes (0: none). Of no store until it has one."""
+    """What a store takes, with a limit in bytes (0: none). Of no store until it has one.
 
-    def __init__(self, name: str, limit: int = 0) -> None:
+    A part of a store with a limit of its own has the store's usage as its `parent`.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        limit: int = 0,
+        store: Measured | None = None,
+        parent: DiskUsage | None = None,
+    ) -> None:
         self.name = name
         self.limit = limit
-        self.store: Measured | None = None
+        self.store = store
+        self.parent = parent
         self._waiting: deque[tuple[Callable[[], None], int]] = deque()
         self._watch: _wakeup.BackgroundTask | None = None
 
@@ -61,6 +71,16 @@ class DiskUsage:
         if self.limit and store.size * 100 >= self.limit * high_water_mark:
             return True
         return store.state not in _TAKES_MORE
+
+    def full(self, high_water_mark: int = 100) -> DiskUsage | None:
+        """Return which has no room, the parent or this one; None if both have.
+
+        The parent first: it hears of its store's state at once.
+        """
+        above = None if self.parent is None else self.parent.full(high_water_mark)
+        if above is not None:
+            return above
+        return self if self.is_full(high_water_mark) else None
 
     def trouble(self, high_water_mark: int = 100) -> str:
         """Say why there is no room."""

@@ -12,6 +12,8 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
+from anyio import lowlevel
+
 from broker.cursor.base import PendingCursor
 from broker.cursor.memory import pending_list
 from broker.policy.entry import PolicyEntry
@@ -19,6 +21,7 @@ from broker.region.copies import copied
 from broker.region.groups import message_group_map
 from broker.region.message import MessageReference
 from broker.region.ring import Candidate, ConsumerRing
+from broker.store.api import StoreState
 from pyjms import _clock, _wakeup
 
 if TYPE_CHECKING:
@@ -30,6 +33,9 @@ __all__ = ["QueueDispatcher"]
 logger = logging.getLogger(__name__)
 
 _ALWAYS_WINS = 127
+_EXPIRED_AT_ONCE = 500  # before the others of the broker have their turn
+_STORE_CHECK = 1.0  # seconds
+_RETRY = 5.0  # seconds until a store that failed to give messages back is asked again
 _DEFAULT_START_WAIT = 1.0
 
 
@@ -55,6 +61,8 @@ class QueueDispatcher:
         self._iterating = False
         self._again = False
         self._rescan = False
+        self._expired_left = _EXPIRED_AT_ONCE
+        self._turn: _wakeup.BackgroundTask | None = None
 
     # consumers come and go
     def add_consumer(self, subscription: QueueSubscription) -> Candidate:
@@ -148,6 +156,8 @@ class QueueDispatcher:
     def stop(self) -> None:
         """Stop for good."""
         self._end_gate()
+        if self._turn is not None:
+            self._turn.cancel()
         self.pause()
 
     def _update_open(self) -> None:
@@ -218,6 +228,7 @@ class QueueDispatcher:
         if not self._is_open:
             return
         self._iterating = True
+        self._expired_left = _EXPIRED_AT_ONCE
         try:
             self._again = True
             while self._again and self._is_open:
@@ -273,17 +284,45 @@ class QueueDispatcher:
             ready = self.ring.ready
             room = min(room, sum(c.subscription.room for c in ready) - len(self.fresh))
         cursor, fresh = self.cursor, self.fresh
-        while room > 0 and cursor:
+        while room > 0 and cursor and not (cursor.must_read and self._is_to_wait()):
             try:
                 reference = cursor.take()
             except Exception:
                 logger.exception("No more messages of %s can be read now", self._queue)
+                self._go_on_soon(_RETRY)
                 return
             if reference.expiration and reference.is_expired():
                 self._queue.expire(reference)
+                self._expired_left -= 1
+                if not self._expired_left:
+                    self._go_on_soon()
+                    return
                 continue
             fresh.append(reference)
             room -= 1
+
+    def _is_to_wait(self) -> bool:
+        """Whether nothing is to be read now: there are messages to be done with first. (M8)"""
+        queue = self._queue
+        if self._expired_left <= 0:
+            return True
+        if queue.broker.store.state is StoreState.SUSPENDED:
+            # what is done with these could not be written, and would have to be kept
+            self._go_on_soon()
+            return True
+        mark = self._policy.cursor_memory_high_water_mark
+        return queue.statistics.inflight > 0 and queue.memory.is_above(mark)
+
+    def _go_on_soon(self, seconds: float = 0) -> None:
+        if self._turn is None or self._turn.done:
+            self._turn = _wakeup.spawn(self._go_on, seconds, name=f"dispatch of {self._queue}")
+
+    async def _go_on(self, seconds: float) -> None:
+        await (_clock.sleep(seconds) if seconds else lowlevel.checkpoint())
+        while self._queue.broker.store.state is StoreState.SUSPENDED:
+            await _clock.sleep(_STORE_CHECK)
+        self._turn = None
+        self.iterate()
 
     def _has_ready(self) -> bool:
         if self.exclusive is None:

@@ -6,7 +6,9 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
+
+from anyio import lowlevel
 
 from broker.completion import Completion
 from broker.context import ConnectionContext
@@ -16,7 +18,8 @@ from broker.region.message import MessageReference
 from broker.region.prefetch_subscription import PrefetchSubscription
 from broker.region.subscription import LAST_DELIVERED_UNKNOWN
 from broker.region.subscription_backlog import SubscriptionBacklog
-from broker.store.api import StoredMessage, StoredSubscription, SubscriptionKey
+from broker.store.api import StoredMessage, StoredSubscription, StoreState, SubscriptionKey
+from pyjms import _clock, _wakeup
 from pyjms.errors import JMSException
 from pyjms.wire.openwire.commands import ConsumerInfo, MessageId
 
@@ -28,6 +31,13 @@ if TYPE_CHECKING:
 __all__ = ["DurableTopicSubscription"]
 
 logger = logging.getLogger(__name__)
+
+_EXPIRED_AT_ONCE: Final = 500
+"""How many expired messages are done with before the others of the broker have their turn."""
+_LOOK_AGAIN: Final = 1.0
+"""Seconds until messages are read for whom there was no room."""
+_RETRY: Final = 5.0
+"""Seconds until a store that failed to give messages back is asked again."""
 
 
 class DurableTopicSubscription(PrefetchSubscription):
@@ -50,6 +60,7 @@ class DurableTopicSubscription(PrefetchSubscription):
         self._topics: dict[BaseDestination, None] = {}
         self._redeliveries: dict[MessageId, int] = {}
         self._last_delivered = LAST_DELIVERED_UNKNOWN
+        self._turn: _wakeup.BackgroundTask | None = None
         self._audit = (
             MessageAudit(policy.max_audit_depth, policy.max_producers_to_audit)
             if policy.enable_audit
@@ -149,17 +160,47 @@ class DurableTopicSubscription(PrefetchSubscription):
 
     def window_freed(self) -> None:
         pending = self._pending
+        expired = 0
         while pending and not self.is_full():
+            if expired == _EXPIRED_AT_ONCE or (pending.must_read and self._is_to_wait()):
+                self._go_on_soon()
+                return
             try:
                 reference = pending.take()
             except Exception:
                 logger.exception("No more messages for %s can be read now", self)
+                self._go_on_soon(_RETRY)
                 return
             if reference.expiration and reference.is_expired():
                 self._expire(reference)
                 self._forget(reference)
+                expired += 1
             else:
                 self._send(reference)
+
+    def _is_to_wait(self) -> bool:
+        """Whether nothing is to be read now: there are messages to be done with first. (M8)"""
+        if self.broker.store.state is StoreState.SUSPENDED:
+            return True
+        mark = self.policy.cursor_memory_high_water_mark
+        return bool(self.dispatched) and any(t.memory.is_above(mark) for t in self._topics)
+
+    def _go_on_soon(self, seconds: float = 0) -> None:
+        if self._turn is None or self._turn.done:
+            self._turn = _wakeup.spawn(self._go_on, seconds, name=f"dispatch to {self}")
+
+    def close(self) -> None:
+        super().close()
+        turn, self._turn = self._turn, None
+        if turn is not None:
+            turn.cancel()
+
+    async def _go_on(self, seconds: float) -> None:
+        await (_clock.sleep(seconds) if seconds else lowlevel.checkpoint())
+        while self._pending.must_read and self._is_to_wait():
+            await _clock.sleep(_LOOK_AGAIN)
+        self._turn = None
+        self.window_freed()
 
     def _send(self, reference: MessageReference) -> None:
         reference.destination.statistics.dispatched += 1

@@ -8,7 +8,8 @@ from broker.policy.wildcard import matches
 from broker.region.destination import ADVISORY_PREFIX, BaseDestination
 from broker.region.queue import Queue
 from broker.region.topic import Topic
-from pyjms.errors import IllegalStateException
+from broker.texts import can_be_written
+from pyjms.errors import IllegalStateException, InvalidDestinationException
 from pyjms.jms.destination import Destination
 
 if TYPE_CHECKING:
@@ -22,7 +23,10 @@ def make_destination(broker: RegionBroker, destination: Destination) -> BaseDest
 
     Raises:
         IllegalStateException: the policy's maximum is reached (D12).
+        InvalidDestinationException: no store could keep the name.
     """
+    if not can_be_written(destination.physical_name):
+        raise InvalidDestinationException(f"{destination!r} cannot be written as UTF-8")
     policy = broker.policy_map.entry_for(destination)
     is_advisory = destination.physical_name.startswith(ADVISORY_PREFIX)
     target = policy.target

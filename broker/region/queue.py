@@ -20,10 +20,11 @@ from broker.region.destination import BaseDestination
 from broker.region.dispatch import QueueDispatcher
 from broker.region.message import MessageReference
 from broker.region.queue_contents import QueueContents
+from broker.region.queue_reader import QueueReader
 from broker.region.queue_subscription import QueueSubscription
 from broker.region.subscription import Subscription
+from broker.region.transacted_send import TransactedSend
 from broker.store.api import MessageStore, StoredMessage, SubscriptionKey
-from broker.transaction.local import Synchronization
 from pyjms.jms.destination import Destination
 from pyjms.wire.openwire.commands import MessageId
 
@@ -63,6 +64,8 @@ class Queue(BaseDestination):
         self._line, self._wait_in_line = arrival_line(self._enqueue, self._refused)
         self._marks_redelivered = policy.persist_jms_redelivered and store is not None
         self.needs_disk = self._is_paged
+        self.reader: QueueReader | None = None
+        """Who reads it by its numbers (`broker.ranges`), or did and may come again."""
 
     @property
     def consumers(self) -> list[Subscription]:
@@ -75,6 +78,10 @@ class Queue(BaseDestination):
             return None
         self.memory.increase(reference.size)
         stored = None
+        reader = self.reader
+        is_leased = reader is not None and reader.is_leased
+        if is_leased:
+            reference.persistent = True
         store = self.store if reference.persistent else None
         if store is not None:
             try:
@@ -83,29 +90,39 @@ class Queue(BaseDestination):
                 self._give_up(reference)
                 raise
         if context.transaction is not None:
-            context.transaction.add(_Send(self, reference))
+            context.transaction.add(TransactedSend(reference, self._committed, self._give_up))
             return stored
         if store is not None and reference.position is None:
             self._repeated(reference)
         elif stored is None and not self._line:
             self._enqueue(reference)
-        elif stored is not None and self._is_concurrent:
-            stored.then(lambda done: self._take_out_unstored(reference, done))
+        elif stored is not None and self._is_concurrent and not is_leased:
+            stored.then(lambda done: self._take_out_unstored(context, reference, done))
             self._enqueue(reference)
         else:
+            if stored is not None:
+                stored.then(lambda done: self.tell_if_lost(context, reference, done))
             self._wait_in_line(reference, stored)
         return stored if reference.message.response_required else None
 
-    def _take_out_unstored(self, reference: MessageReference, done: Completion) -> None:
+    def _take_out_unstored(
+        self, context: ConnectionContext, reference: MessageReference, done: Completion
+    ) -> None:
         """Forget a message that could not be stored, if nobody has it yet."""
         if done.error is None:
             return
-        self.not_stored(reference, done.error)
+        self.tell_if_lost(context, reference, done)
         self.forget_duplicate(reference)
         held = None if reference.dropped else self.contents.in_memory(reference)
         if held is not None and held.owner is None:
             self.dispatcher.forget(held)
             self.drop(held)
+
+    def _committed(self, reference: MessageReference) -> None:
+        if reference.position is None and reference.persistent and self.store is not None:
+            self._repeated(reference)
+        else:
+            self._enqueue(reference)
 
     def _repeated(self, reference: MessageReference) -> None:
         self.repeated(reference)
@@ -130,11 +147,12 @@ class Queue(BaseDestination):
         else:
             self.contents.hold(reference)
         self.dispatcher.arrived(reference)
+        if self.reader is not None:
+            self.reader.arrived(reference)
         if self.watchers:
             self.changed()
 
     def _refused(self, reference: MessageReference, error: Exception) -> None:
-        self.not_stored(reference, error)
         self._give_up(reference)
 
     def _give_up(self, reference: MessageReference) -> None:
@@ -281,10 +299,12 @@ class Queue(BaseDestination):
         return self.contents.find(message_id)
 
     def remove_message(self, context: ConnectionContext, reference: MessageReference) -> bool:
-        """Take out a message that no consumer has; return whether it was."""
+        """Take out a message that nobody has; return whether it was. Not of a leased queue."""
+        if self.reader is not None and self.reader.is_leased:
+            return False
         held = self.contents.in_memory(reference)
         if held is None:
-            return self._remove_outside(context, reference)
+            return self.remove_outside(context, reference)
         if held.owner is not None or held.acked:
             return False
         self.dispatcher.forget(held)
@@ -292,7 +312,7 @@ class Queue(BaseDestination):
         self.drop(held)
         return True
 
-    def _remove_outside(self, context: ConnectionContext, reference: MessageReference) -> bool:
+    def remove_outside(self, context: ConnectionContext, reference: MessageReference) -> bool:
         if reference.dropped or not self.contents.is_outside(reference):
             return False
         self.store_removal(context, reference)
@@ -308,10 +328,12 @@ class Queue(BaseDestination):
 
     def purge(self, context: ConnectionContext) -> int:
         """Remove all messages that no consumer has; return how many they were."""
+        if self.reader is not None and not self.reader.may_purge():
+            return 0
         removed = sum(self.remove_message(context, r) for r in tuple(self.references))
         page = self.policy.max_page_size
         while gone := sum(
-            self._remove_outside(context, r) for r in self.contents.first_stored(page)
+            self.remove_outside(context, r) for r in self.contents.first_stored(page)
         ):
             removed += gone
         while spooled := self.contents.take_spooled(page):
@@ -339,14 +361,19 @@ class Queue(BaseDestination):
                 reference.owner is None
                 and not reference.dropped
                 and not reference.acked
-                and reference.is_expired()
+                and self._may_expire(reference)
             ):
                 self.dispatcher.forget(reference)
                 self.expire(reference)
         for reference in self.contents.first_outside(page - len(seen)):
-            if reference.is_expired() and self._remove_outside(self.broker.context, reference):
+            if self._may_expire(reference) and self.remove_outside(self.broker.context, reference):
                 self._count_expired(reference)
         self.dispatcher.iterate()
+
+    def _may_expire(self, reference: MessageReference) -> bool:
+        return reference.is_expired() and not (
+            self.reader is not None and self.reader.keeps(reference)
+        )
 
     def pause(self) -> None:
         """Stop dispatching and scanning; messages are still accepted (Q22)."""
@@ -369,21 +396,3 @@ class Queue(BaseDestination):
         if self.store is not None:
             self.store.remove_all_messages(context)
         self.memory.close()
-
-
-class _Send(Synchronization):
-    __slots__ = ("_queue", "_reference")
-
-    def __init__(self, queue: Queue, reference: MessageReference) -> None:
-        self._queue = queue
-        self._reference = reference
-
-    def after_commit(self) -> None:
-        reference = self._reference
-        if reference.position is None and reference.persistent and self._queue.store is not None:
-            self._queue._repeated(reference)
-        else:
-            self._queue._enqueue(reference)
-
-    def after_rollback(self) -> None:
-        self._queue._give_up(self._reference)

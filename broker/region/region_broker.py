@@ -202,7 +202,10 @@ class RegionBroker(Broker):
         self._registry.add(made, entrance)
         self._expiry.add(made)
         for subscription in self._subscriptions.wanting(destination):
-            entrance.add_subscription(context, subscription)
+            try:
+                entrance.add_subscription(context, subscription)
+            except JMSException as error:  # the others, and the destination, can do without it
+                logger.warning("%s has no part in %s: %s", subscription, destination, error)
         return entrance
 
     def remove_destination(
@@ -321,7 +324,10 @@ class RegionBroker(Broker):
         cause = Throwable(
             "java.lang.Throwable", f"Message Expired. Expiration:{reference.expiration}"
         )
-        self.root.send_to_dead_letter_queue(context, reference, subscription, cause)
+        try:
+            self.root.send_to_dead_letter_queue(context, reference, subscription, cause)
+        except JMSException as error:  # its time is over whatever becomes of the dead letter
+            logger.warning("No dead letter of the expired %s: %s", reference.message_id, error)
 
     def send_to_dead_letter_queue(
         self,

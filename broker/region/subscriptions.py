@@ -23,6 +23,7 @@ from broker.region.subscription import (
 )
 from broker.region.topic_subscription import TopicSubscription
 from broker.store.api import StoredSubscription, SubscriptionKey
+from broker.texts import can_be_written
 from pyjms.errors import InvalidDestinationException, JMSException
 from pyjms.jms.destination import Destination
 from pyjms.wire.openwire.commands import ConsumerId, ConsumerInfo, RemoveSubscriptionInfo
@@ -166,8 +167,12 @@ class Subscriptions:
         subscription = DurableTopicSubscription(self._broker, context, info, policy, prefetch, key)
         self._durables[key] = subscription
         self._index.add(subscription)
-        for entrance in self._broker.destinations_matching(subscription.wanted):
-            entrance.add_subscription(context, subscription)
+        try:
+            for entrance in self._broker.destinations_matching(subscription.wanted):
+                entrance.add_subscription(context, subscription)
+        except Exception:
+            self._forget_durable(context, subscription)
+            raise
         return subscription
 
     def recover(self, stored: StoredSubscription) -> None:
@@ -194,6 +199,8 @@ class Subscriptions:
                 "A durable subscription needs a client id and a name",
                 hint="set the connection's client id before anything else",
             )
+        if not can_be_written(client_id + name):
+            raise JMSException(f"{client_id!r} and {name!r} cannot name a durable subscription")
         return SubscriptionKey(client_id, name)
 
     def _forget_durable(

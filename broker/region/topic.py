@@ -75,21 +75,17 @@ class Topic(BaseDestination):
             return stored
         if store is not None and reference.position is None:
             self.repeated(reference)
-        elif self._line or (stored is not None and not self._is_concurrent):
-            self.hold(reference)
-            self._wait_in_line(reference, stored)
         else:
             if stored is not None:
-                stored.then(lambda done: self._tell_if_failed(reference, done))
-            self._publish(reference)
+                stored.then(lambda done: self.tell_if_lost(context, reference, done))
+            if self._line or (stored is not None and not self._is_concurrent):
+                self.hold(reference)
+                self._wait_in_line(reference, stored)
+            else:
+                self._publish(reference)
         return stored if reference.message.response_required else None
 
-    def _tell_if_failed(self, reference: MessageReference, done: Completion) -> None:
-        if done.error is not None:
-            self.not_stored(reference, done.error)
-
     def _refused(self, reference: MessageReference, error: Exception) -> None:
-        self.not_stored(reference, error)
         self.drop(reference)
 
     def _publish_held(self, reference: MessageReference) -> None:
@@ -168,19 +164,23 @@ class Topic(BaseDestination):
     def add_subscription(self, context: ConnectionContext, subscription: Subscription) -> None:
         if not isinstance(subscription, TopicSubscription | DurableTopicSubscription):
             raise TypeError(f"{subscription} cannot subscribe to a topic")
+        if isinstance(subscription, DurableTopicSubscription):
+            self._save(subscription)  # first: one that the store refuses has no part in the topic
         self.statistics.consumers += 1
         self._subscribers.append(subscription)
         if self.policy.dispatch_policy == "priority":
             self._subscribers.sort(key=lambda subscriber: -subscriber.info.priority)
         if isinstance(subscription, DurableTopicSubscription):
             self._count_durable(1)
-            store = self.store
-            if store is not None and store.lookup_subscription(subscription.key) is None:
-                saved = store.add_subscription(subscription.stored, retroactive=False)
-                subscription.saved = all_of([subscription.saved, saved])
             subscription.joined(self)
         else:
             subscription.destinations.append(self)
+
+    def _save(self, subscription: DurableTopicSubscription) -> None:
+        store = self.store
+        if store is not None and store.lookup_subscription(subscription.key) is None:
+            saved = store.add_subscription(subscription.stored, retroactive=False)
+            subscription.saved = all_of([subscription.saved, saved])
 
     def remove_subscription(
         self,

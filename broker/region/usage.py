@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from typing import Final
+from typing import Final, Protocol, runtime_checkable
 
-from broker.region.disk_usage import DiskUsage
+from broker.region.disk_usage import DiskUsage, Measured
 from broker.store.api import PersistenceAdapter, StoreState
 from broker.store.temp import TempStore
+from pyjms.jms.destination import Destination
 
 __all__ = ["MAIN_MEMORY_LIMIT", "STORE_LIMIT", "TEMP_LIMIT", "SystemUsage", "Usage"]
 
@@ -124,6 +125,20 @@ class Usage:
                 self._blocked.pop(usage, None)
 
 
+class Share(Measured, Protocol):
+    """A part of a store that some destinations are in. (persistence K25)"""
+
+    @property
+    def limit(self) -> int: ...
+
+
+@runtime_checkable
+class SharedStore(Protocol):
+    """A store of parts with limits of their own."""
+
+    def share_of(self, destination: Destination) -> Share | None: ...
+
+
 class SystemUsage:
     """The broker's limits and what happens at them. Limits in bytes, 0: none.
 
@@ -144,6 +159,19 @@ class SystemUsage:
         self.temp = DiskUsage("Temp Store", temp_limit)
         self.send_fail_if_no_space = send_fail_if_no_space
         self.send_fail_if_no_space_after_timeout = send_fail_if_no_space_after_timeout
+        self._shares: dict[Share, DiskUsage] = {}
+
+    def store_of(self, destination: Destination) -> DiskUsage:
+        """Return what a destination's persistent messages need room in."""
+        store: object = self.store.store
+        share = store.share_of(destination) if isinstance(store, SharedStore) else None
+        if share is None or not share.limit:
+            return self.store
+        usage = self._shares.get(share)
+        if usage is None:
+            name = f"{self.store.name} of {share}"
+            usage = self._shares[share] = DiskUsage(name, share.limit, share, self.store)
+        return usage
 
     def watch(self, store: PersistenceAdapter, temp_store: TempStore | None) -> None:
         """Measure these two from now on, and hear of their states."""
@@ -156,7 +184,9 @@ class SystemUsage:
 
     async def close(self) -> None:
         """Stop what looks at the stores."""
-        await self.store.close()
+        for usage in (self.store, *self._shares.values()):
+            await usage.close()
+        self._shares.clear()
         await self.temp.close()
 
 

@@ -11,6 +11,7 @@ from broker.chain.composite import CompositeDestinationBroker
 from broker.chain.stop_guard import StopGuard
 from broker.chain.user_id import UserIDBroker
 from broker.filter import Broker
+from broker.ranges.filter import RangesBroker
 from broker.region.recovered import recovered_work
 from broker.region.region_broker import RegionBroker
 from broker.transaction.filter import TransactionBroker
@@ -42,6 +43,7 @@ def chain_around(region: RegionBroker, service: BrokerService) -> Broker:
                 anonymous_producers=service.anonymous_producer_advisory_support,
             ),
         ),
+        (True, lambda inner: RangesBroker(inner, region)),
         (True, CompositeDestinationBroker),
         (
             True,

@@ -132,6 +132,8 @@ class BrokerService:
         self.allow_temp_auto_creation_on_send = allow_temp_auto_creation_on_send
         self.rollback_only_on_async_exception = rollback_only_on_async_exception
         self.restart_allowed = restart_allowed
+        self.restart_requested = False
+        """Whether whoever runs it should start it again: it lost its store's lock. (H2)"""
         self.policies = policies or PolicyMap()
         self.plugins = tuple(plugins)
         self.destinations = tuple(destinations)
@@ -273,6 +275,7 @@ class BrokerService:
         if self._started_before and not self.restart_allowed:
             raise IllegalStateException(f"Restart of broker '{self.broker_name}' is not allowed")
         self._started_before = True
+        self.restart_requested = False
         self._stopped = anyio.Event()
         self._region = None
         self._opening = opening = anyio.CancelScope()

@@ -145,6 +145,7 @@ class StoreKeeper:
         name = self._service.broker_name
         logger.error("Broker %s stops: another broker has taken its store", name)
         if self._stop is None or self._stop.done:
+            self._service.restart_requested = self._service.restart_allowed
             self._stop = spawn(self._service.stop, name=f"broker {name} stop without its lock")
 
     def _progress(self, records: int, place: object) -> None:

@@ -5,6 +5,8 @@ Names and defaults are those of the stores' own settings; a test compares them.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Self
 
@@ -13,6 +15,7 @@ from pydantic import Field, model_validator
 from broker.settings.values import Bytes, Section, arguments_of, check_by
 from broker.store.jdbc.settings import JDBCSettings, JournalSettingsJDBC, Locker, Statements
 from pyjms._yaml import Duration
+from pyjms.errors import ConfigurationException
 
 if TYPE_CHECKING:
     from broker.store.api import PersistenceAdapter
@@ -103,10 +106,13 @@ class JDBCPersistenceSettings(_JDBCSettings):
     type: Literal["jdbc"]
 
     def create(self, directory: Path, broker_name: str) -> PersistenceAdapter:
-        """Make the store."""
-        from broker.store.jdbc.adapter import JDBCPersistenceAdapter  # noqa: PLC0415 - heavy
+        """Make the store.
 
-        return JDBCPersistenceAdapter(directory, self.build(), broker_name)
+        Raises:
+            ConfigurationException: SQLAlchemy or the database's driver is not installed.
+        """
+        make = _adapter("adapter", "JDBCPersistenceAdapter")
+        return make(directory, self.build(), broker_name)
 
 
 class JournaledJDBCPersistenceSettings(_JDBCSettings):
@@ -126,11 +132,24 @@ class JournaledJDBCPersistenceSettings(_JDBCSettings):
         return JournalSettingsJDBC(**arguments_of(JournalSettingsJDBC, self))
 
     def create(self, directory: Path, broker_name: str) -> PersistenceAdapter:
-        """Make the store."""
-        from broker.store.jdbc.journaled import (  # noqa: PLC0415 - heavy
-            JournaledJDBCPersistenceAdapter,
-        )
+        """Make the store.
 
-        return JournaledJDBCPersistenceAdapter(
-            directory, self.build(), broker_name, self.build_journal()
-        )
+        Raises:
+            ConfigurationException: SQLAlchemy or the database's driver is not installed.
+        """
+        make = _adapter("journaled", "JournaledJDBCPersistenceAdapter")
+        return make(directory, self.build(), broker_name, self.build_journal())
+
+
+def _adapter(module: str, name: str) -> Callable[..., PersistenceAdapter]:
+    try:
+        found = import_module(f"broker.store.jdbc.{module}")  # heavy, and an extra
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.partition(".")[0] != "sqlalchemy":
+            raise
+        raise ConfigurationException(
+            "A store in a database needs SQLAlchemy, which is not installed",
+            hint="pip install 'pyjms[sql]'",
+        ) from error
+    adapter: Callable[..., PersistenceAdapter] = getattr(found, name)
+    return adapter

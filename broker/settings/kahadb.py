@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Literal, Self
 
 from pydantic import Field, model_validator
 
+from broker.settings.kahadb_attributes import without_meaningless
 from broker.settings.values import Bytes, Section, arguments_of, check_by
 from broker.store.journal.settings import (
     DiskSyncStrategy,
@@ -115,6 +116,11 @@ class _KahaDBSection(Section):
     """Whether the start fails instead."""
     lock_keep_alive_period: Duration = 0.0
     """How often the lock is checked; 0 never."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _leave_out(cls, section: object) -> object:
+        return without_meaningless(section) if isinstance(section, dict) else section
 
     @model_validator(mode="after")
     def _check(self) -> Self:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
+from broker.settings.kahadb_attributes import place_of
 from broker.settings.model import BrokerSettings
 from pyjms._yaml import (
     Document,
@@ -60,4 +61,7 @@ def broker_schema() -> dict[str, Any]:
 
 def _translate(path: tuple[str | int, ...]) -> str | None:
     reason = _ABSENT.get(str(path[0]))
-    return None if reason is None else f"{path[0]} does not exist here: {reason}"
+    if reason is not None:
+        return f"{path[0]} does not exist here: {reason}"
+    place = place_of(str(path[-1])) if path[0] == "persistence" else None
+    return None if place is None else f"there is no such setting; write {place}"

@@ -6,20 +6,20 @@ from collections import OrderedDict
 from collections.abc import Callable, Container, Iterable
 from itertools import islice
 from operator import attrgetter
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Final
 
 from broker.completion import Completion
 from broker.context import ConnectionContext
 from broker.store.api import (
     Position,
-    RecoveredTransaction,
     StoredMessage,
     StoredSubscription,
     StoreState,
     SubscriptionKey,
 )
+from broker.store.memory_transactions import MemoryEntry, MemoryTransactionStore
 from pyjms.jms.destination import Destination
-from pyjms.wire.openwire.commands import ActiveMQMessage, MessageId, ProducerId, TransactionId
+from pyjms.wire.openwire.commands import MessageId, ProducerId
 
 if TYPE_CHECKING:
     from broker.region.message import MessageReference
@@ -35,62 +35,7 @@ _DUPLICATE_IDS: Final = 20_000
 _HIGHEST_PRIORITY: Final = 9
 
 
-class _Entry:
-    __slots__ = ("hidden_from", "is_shown", "message", "position", "size")
-
-    def __init__(self, position: Position, message: ActiveMQMessage, size: int) -> None:
-        self.position = position
-        self.message = message
-        self.size = size
-        self.is_shown = False
-        self.hidden_from: frozenset[SubscriptionKey | None] = frozenset()
-        """Whose prepared acknowledgement it waits for: a subscription's, the queue's is None's."""
-
-
-_Removal: TypeAlias = tuple[_Entry, SubscriptionKey | None]
 _position = attrgetter("position")
-
-
-class MemoryTransactionStore:
-    """Holds what transactions will do, as calls."""
-
-    def __init__(self) -> None:
-        self._work: dict[TransactionId, list[Callable[[], None]]] = {}
-        self._removals: dict[TransactionId, list[_Removal]] = {}
-
-    def add(
-        self, xid: TransactionId, operation: Callable[[], None], removal: _Removal | None = None
-    ) -> None:
-        """Have `operation` done at the commit of `xid`; it may be the removal of a message."""
-        self._work.setdefault(xid, []).append(operation)
-        if removal is not None:
-            self._removals.setdefault(xid, []).append(removal)
-
-    def prepare(self, xid: TransactionId) -> Completion | None:
-        """Hide what is acknowledged; memory is as safe as it will be."""
-        for entry, key in self._removals.get(xid, ()):
-            entry.hidden_from |= {key}
-        return None
-
-    def commit(self, xid: TransactionId, prepared: bool) -> Completion | None:
-        self._removals.pop(xid, None)
-        for operation in self._work.pop(xid, ()):
-            operation()
-        return None
-
-    def rollback(self, xid: TransactionId) -> Completion | None:
-        self._work.pop(xid, None)
-        for entry, key in self._removals.pop(xid, ()):
-            entry.hidden_from -= {key}
-        return None
-
-    def recovered(self) -> list[RecoveredTransaction]:
-        """Return nothing: a restart forgets all."""
-        return []
-
-    def position_of(self, destination: Destination, message_id: MessageId) -> Position | None:
-        """Return None: there are no recovered transactions."""
-        return None
 
 
 class MemoryMessageStore:
@@ -102,7 +47,8 @@ class MemoryMessageStore:
         self.destination = destination
         self._adapter = adapter
         self._prioritized = prioritized
-        self._entries: dict[MessageId, _Entry] = {}
+        self._entries: dict[MessageId, MemoryEntry] = {}
+        self._by_arrival: dict[int, MemoryEntry] = {}
         self._duplicate_ids: OrderedDict[str, None] = OrderedDict()
         self._size = 0
         self._last_arrival = 0
@@ -151,10 +97,17 @@ class MemoryMessageStore:
     def next_messages(
         self, after: Position | None, limit: int, skip: Container[Position] = ()
     ) -> list[StoredMessage]:
+        if not self._prioritized and after is not None:
+            by_arrival = self._by_arrival
+            first = max(after.arrival + 1, next(iter(by_arrival), self._last_arrival + 1))
+            numbers = range(first, self._last_arrival + 1)
+            found = (by_arrival[number] for number in numbers if number in by_arrival)
+            return _wanted(found, limit, skip)
         return _page(self._entries.values(), after, limit, skip)
 
     def remove_all_messages(self, context: ConnectionContext) -> Completion | None:
         self._entries.clear()
+        self._by_arrival.clear()
         self._size = 0
         return None
 
@@ -185,7 +138,8 @@ class MemoryMessageStore:
         self._last_arrival += 1
         level = _level(reference.priority) if self._prioritized else 0
         reference.position = position = Position(level, self._last_arrival)
-        self._entries[message_id] = _Entry(position, message, reference.size)
+        entry = MemoryEntry(position, message, reference.size)
+        self._entries[message_id] = self._by_arrival[position.arrival] = entry
         self._size += reference.size
         adapter = self._adapter
         adapter.last_broker_sequence_id = max(
@@ -206,6 +160,7 @@ class MemoryMessageStore:
     def _remove(self, message_id: MessageId) -> None:
         entry = self._entries.pop(message_id, None)
         if entry is not None:
+            del self._by_arrival[entry.position.arrival]
             self._size -= entry.size
 
 
@@ -217,7 +172,7 @@ class MemoryTopicMessageStore(MemoryMessageStore):
     ) -> None:
         super().__init__(destination, adapter, prioritized)
         self._subscriptions: dict[SubscriptionKey, StoredSubscription] = {}
-        self._unacknowledged: dict[SubscriptionKey, dict[MessageId, _Entry]] = {}
+        self._unacknowledged: dict[SubscriptionKey, dict[MessageId, MemoryEntry]] = {}
 
     def add_subscription(
         self, subscription: StoredSubscription, retroactive: bool
@@ -371,18 +326,27 @@ def _level(priority: int) -> int:
 
 
 def _page(
-    entries: Iterable[_Entry],
+    entries: Iterable[MemoryEntry],
     after: Position | None,
+    limit: int,
+    skip: Container[Position],
+    key: SubscriptionKey | None = None,
+) -> list[StoredMessage]:
+    behind = (
+        entry for entry in sorted(entries, key=_position) if after is None or entry.position > after
+    )
+    return _wanted(behind, limit, skip, key)
+
+
+def _wanted(
+    entries: Iterable[MemoryEntry],
     limit: int,
     skip: Container[Position],
     key: SubscriptionKey | None = None,
 ) -> list[StoredMessage]:
     wanted = (
         entry
-        for entry in sorted(entries, key=_position)
-        if entry.is_shown
-        and key not in entry.hidden_from
-        and (after is None or entry.position > after)
-        and entry.position not in skip
+        for entry in entries
+        if entry.is_shown and key not in entry.hidden_from and entry.position not in skip
     )
     return [StoredMessage(entry.position, entry.message) for entry in islice(wanted, limit)]

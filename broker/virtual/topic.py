@@ -15,6 +15,7 @@ from broker.context import ProducerExchange
 from broker.policy.wildcard import matches
 from broker.region.destination import BrokerDestination, DestinationFilter
 from broker.region.message import MessageReference
+from broker.store.api import StoreState
 from broker.virtual.interceptor import Routes, VirtualDestination
 from pyjms.errors import ResourceAllocationException
 from pyjms.jms.destination import Queue, Topic
@@ -86,21 +87,26 @@ class _VirtualTopicFilter(DestinationFilter):
         try:
             answer = queue.send(exchange, copy)
         except ResourceAllocationException:
+            if self._has_failed():
+                raise
             return None
-        return None if answer is None else _without_lack_of_room(answer)
+        return None if answer is None else self._without_lack_of_room(answer)
+
+    def _without_lack_of_room(self, answer: Completion) -> Completion:
+        lenient = Completion()
+
+        def pass_on(done: Completion) -> None:
+            lacked = isinstance(done.error, ResourceAllocationException)
+            lenient.complete(None if lacked and not self._has_failed() else done.error)
+
+        answer.then(pass_on)
+        return lenient
+
+    def _has_failed(self) -> bool:
+        """Whether it is no lack of room: a store that failed refuses in the same words."""
+        return self._region.store.state is StoreState.FAILED
 
 
 def _is_wanted(copy: ActiveMQMessage, queue: BrokerDestination) -> bool:
     reference = MessageReference(copy, queue)
     return any(subscription.matches(reference) for subscription in queue.consumers)
-
-
-def _without_lack_of_room(answer: Completion) -> Completion:
-    lenient = Completion()
-
-    def pass_on(done: Completion) -> None:
-        lacked = isinstance(done.error, ResourceAllocationException)
-        lenient.complete(None if lacked else done.error)
-
-    answer.then(pass_on)
-    return lenient

@@ -70,6 +70,10 @@ class JDBCPersistenceAdapter:
         self.directory = directory
         self.settings = settings or JDBCSettings()
         self.on_state: Callable[[StoreState, Exception | None], None] | None = None
+        self.on_lock_lost: Callable[[], None] | None = None
+        """Called when another broker may have the database: the broker must stop. (J7)"""
+        self.is_slave = False
+        """Whether it waits for another broker's lock. (H4)"""
         self.database = Database(directory, self.settings)
         self.writer: Writer
         self._core = Core(self.database, self.settings)
@@ -95,7 +99,7 @@ class JDBCPersistenceAdapter:
         try:
             await anyio.to_thread.run_sync(self._open)
             if self.settings.use_lock:
-                await acquire(self._locker, self.settings)
+                await acquire(self._locker, self.settings, self._waits)
             contents = await self._read_contents()
             self.writer.start()
             self._begin(contents)
@@ -125,6 +129,9 @@ class JDBCPersistenceAdapter:
         self._queues.clear()
         self._topics.clear()
         self._by_container.clear()
+
+    def _waits(self, waits: bool) -> None:
+        self.is_slave = waits
 
     def _make_writer(self) -> Writer:
         return Writer(self.database, self.settings, self._on_outcome, self._on_state)
@@ -301,6 +308,8 @@ class JDBCPersistenceAdapter:
         while True:
             await _clock.sleep(self.settings.lock_keep_alive_period)
             if not await anyio.to_thread.run_sync(self._locker.keep_alive):
+                if self.on_lock_lost is not None:
+                    self.on_lock_lost()
                 raise JMSException(f"The lock on the database {self.database.name} is lost")
 
     def _on_outcome(self, outcome: Outcome) -> None:

@@ -223,7 +223,7 @@ def _make_engine(file: Path | None, settings: JDBCSettings) -> Engine:
         raise ConfigurationException(
             f"The data source cannot be used: {error}",
             hint="give a URL such as postgresql+psycopg://user:password@host/db, "
-            "and install its driver, such as pip install 'psycopg[binary]'",
+            "and install its driver, such as pip install 'pyjms[postgresql]'",
         ) from error
     if engine.dialect.name == "sqlite":
         if not url.database or url.database == ":memory:":

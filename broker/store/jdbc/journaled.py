@@ -11,6 +11,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
+import anyio
+
 from broker.completion import Completion
 from broker.store.api import StoreState
 from broker.store.jdbc.adapter import JDBCPersistenceAdapter
@@ -63,8 +65,8 @@ class JournaledWriter(Writer):
         self._backlog_bytes = 0
         self._under_way = 0
         """Bytes that the last checkpoint has handed to the database."""
-        self._keep_from: int | None = None
         self._checkpoint: BackgroundTask | None = None
+        self._one_at_a_time = anyio.Lock()
         journal.on_state = lambda _, error: self._tell_state(error)
 
     def submit(self, unit: Unit) -> Completion:
@@ -73,6 +75,9 @@ class JournaledWriter(Writer):
             unit.done(self.error)
             waiter.complete(self.error)
             return waiter
+        if not unit.operations:  # its sender waits for what came before it
+            waiter.complete()
+            return self._journal.barrier() or waiter
         location: Location | None = None
         if all(isinstance(operation, PASSING) for operation in unit.operations):
             waiter.complete()
@@ -104,13 +109,14 @@ class JournaledWriter(Writer):
 
     async def checkpoint(self) -> None:
         """Bring all to the database, and let go of the journal's segments up to here."""
-        keep_from = self._journal.written.file_id
-        await self.drain()
-        if self.error is not None:
-            return
-        for segment in self._journal.segments():
-            if segment < keep_from:
-                await self._journal.delete(segment)
+        async with self._one_at_a_time:
+            keep_from = self._journal.written.file_id
+            await self.drain()
+            if self.error is not None:
+                return
+            for segment in self._journal.segments():
+                if segment < keep_from:
+                    await self._journal.delete(segment)
 
     async def stop(self) -> None:
         if self._checkpoint is not None:

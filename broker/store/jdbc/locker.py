@@ -8,6 +8,7 @@ Methods that block run in a thread.
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from datetime import UTC
 from pathlib import Path
 from typing import Any, Protocol
@@ -63,23 +64,31 @@ def make_locker(database: Database, broker_name: str) -> LockerPart:
     return DatabaseLocker(database, broker_name)
 
 
-async def acquire(locker: LockerPart, settings: JDBCSettings) -> None:
+async def acquire(
+    locker: LockerPart, settings: JDBCSettings, on_slave: Callable[[bool], None]
+) -> None:
     """Wait until the lock is ours; says once in the log that it waits. Cancellable.
+
+    `on_slave` hears when it begins to wait and when it no longer does. (H4)
 
     Raises:
         ResourceAllocationException: another broker has it and `fail_if_locked` is set.
     """
     waiting = False
-    while not await anyio.to_thread.run_sync(locker.try_acquire):
-        if settings.fail_if_locked:
-            raise ResourceAllocationException("The database is locked by another server")
-        if not waiting:
-            waiting = True
-            logger.info(
-                "The database is locked by another server. This broker is now in slave mode"
-                " waiting a lock to be acquired"
-            )
-        await _clock.sleep(settings.lock_acquire_sleep_interval)
+    try:
+        while not await anyio.to_thread.run_sync(locker.try_acquire):
+            if settings.fail_if_locked:
+                raise ResourceAllocationException("The database is locked by another server")
+            if not waiting:
+                waiting = True
+                on_slave(True)
+                logger.info(
+                    "The database is locked by another server. This broker is now in slave mode"
+                    " waiting a lock to be acquired"
+                )
+            await _clock.sleep(settings.lock_acquire_sleep_interval)
+    finally:
+        on_slave(False)
 
 
 class FileLocker:

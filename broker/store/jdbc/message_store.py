@@ -66,8 +66,12 @@ class JDBCMessageStore:
         def on_position(position: Position) -> None:
             reference.position = position
 
+        reference.position = None
         work = Addition(self, reference.message, reference.message_id, reference.size, on_position)
-        return self._do(context, work)
+        answer = self._do(context, work)
+        if answer is None and context.transaction is None and reference.position is None:
+            return self.core.submit((), lambda _: None)  # done when the one that is here is safe
+        return answer
 
     def shown(self, reference: MessageReference) -> None:
         if reference.position is not None:

@@ -81,7 +81,6 @@ class JDBCTransactionStore:
 
         if not operations:
             done(None)
-            return None
         return self._core.submit(operations, done, sum(work.size for work in works))
 
     def rollback(self, xid: TransactionId) -> Completion | None:

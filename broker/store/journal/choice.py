@@ -12,6 +12,7 @@ from typing import Final
 __all__ = ["LoneSenderChoice"]
 
 _QUICK: Final = 0.002  # seconds; what takes longer never runs on the loop
+_SAVED: Final = 1.25  # what the loop saves beside: two of its passes, and the change of threads
 _TRY_OTHER: Final = 64  # jobs
 
 
@@ -41,4 +42,4 @@ class LoneSenderChoice:
 
     def _loop_is_better(self) -> bool:
         loop, thread = self.loop, self.thread
-        return loop is None or (loop < _QUICK and (thread is None or loop <= thread))
+        return loop is None or (loop < _QUICK and (thread is None or loop <= _SAVED * thread))

@@ -41,7 +41,8 @@ _OPEN_FILES: Final = 16
 _GUESS: Final = 4096  # most records are not larger: one read for head and payload
 _NEAR: Final = 16384  # bytes between two records that are read rather than skipped
 _LONGEST_RUN: Final = 1 << 20
-_PIECE: Final = 1 << 20
+# Larger ones are larger pages in the kernel's cache, of which each write dirties a whole one.
+_PIECE: Final = 1 << 16
 
 
 class SegmentFiles:
@@ -220,7 +221,8 @@ class SegmentFiles:
             self._disk.rename(path, archive / path.name)
             self._disk.sync_directory(archive)
         else:
-            self._disk.remove(path)
+            with suppress(FileNotFoundError):  # the sync failed last time
+                self._disk.remove(path)
         self._disk.sync_directory(self.directory)
         del self.lengths[file_id]
 

@@ -110,6 +110,11 @@ class Journal(BatchLayout):
         self._writer = SegmentWriter(self._files, self.settings, self._disk, found.end)
         self._writer.open()
 
+    def hurry(self) -> None:
+        """From now on do not wait for space on the disk: it is about to be closed."""
+        if self._commit is not None:
+            self._commit.hurry()
+
     async def close(self) -> None:
         """Write and sync all that was appended, and let go of the files. Idempotent.
 

@@ -21,6 +21,8 @@ __all__ = ["BatchLayout"]
 _HEAD: Final = RECORD_HEAD.size
 _LARGEST: Final = 0x7FFFFFFF
 _LAZY_BYTES: Final = 1 << 20
+_HEADS: Final = 2
+"""How many times as long as its head a segment is at least."""
 _head = RECORD_HEAD.pack
 _location = tuple.__new__  # half the price of Location(...)
 
@@ -51,6 +53,7 @@ class BatchLayout(ABC):
         self._at = 0
         self._room_end = -1
         self._lazy_end = 0
+        self._segment_end = settings.max_file_length
         # what waits for the next job
         self._full: list[OpenBatch] = []
         self._full_bytes = 0
@@ -137,7 +140,7 @@ class BatchLayout(ABC):
         self._close_batch()
         settings = self.settings
         needed = BATCH_CONTROL_SIZE + size
-        if self._at and self._at + needed > settings.max_file_length:
+        if self._at and self._at + needed > self._segment_end:
             self._file_id += 1
             self._at = 0
         batch = OpenBatch(self._file_id, self._at)
@@ -148,9 +151,11 @@ class BatchLayout(ABC):
                 self._parts += (_head(len(payload) + _HEAD, USER_TYPE), payload)
                 self._offsets.append(first)
                 first += _HEAD + len(payload)
+            # else a head as long as a segment, of very many destinations, would leave no room
+            self._segment_end = max(settings.max_file_length, _HEADS * first)
         self._batch = batch
         self._at = first
-        self._room_end = min(settings.max_file_length, batch.offset + settings.max_write_batch_size)
+        self._room_end = min(self._segment_end, batch.offset + settings.max_write_batch_size)
         self._lazy_end = batch.offset + _LAZY_BYTES
         if self._full_bytes > settings.max_waiting_bytes:
             self._congest()

@@ -65,6 +65,7 @@ class GroupCommit:
         self._closing = False
         self._retry: BackgroundTask | None = None
         self._loop = LoopHandle()
+        self._chunk = self._loop.turn
         self._jobs: SimpleQueue[WriteJob | None] = SimpleQueue()
         self._thread = threading.Thread(target=self._work, name="pyjms journal", daemon=True)
         self._thread.start()
@@ -74,7 +75,9 @@ class GroupCommit:
         self._wanted = True
         if self.job is None and not self._turn_is_due:
             self._turn_is_due = True
-            self._loop.call_next(self._turn)
+            # a lone sender has its answer in the turn that brought its message
+            if self._last_waiters > 1 or not self._chunk.finish_with(self._turn):
+                self._loop.call_next(self._turn)
 
     def hurry(self) -> None:
         """From now on do not wait for space on the disk: try once more, then fail."""

@@ -21,11 +21,11 @@ from broker.store.journal.journal import Journal
 from broker.store.journal.lock import SharedFileLock
 from broker.store.kahadb.cleanup import SegmentReport
 from broker.store.kahadb.core import StoreCore
-from broker.store.kahadb.index import StoreIndex
+from broker.store.kahadb.index import IndexCorrupt, StoreIndex
 from broker.store.kahadb.maintenance import Maintenance
 from broker.store.kahadb.message_store import KahaDBMessageStore
 from broker.store.kahadb.records import RecordFormat
-from broker.store.kahadb.recovery import Progress, Recovered, recover_store
+from broker.store.kahadb.recovery import Progress, Recovered, discard_index, recover_store
 from broker.store.kahadb.settings import KahaDBSettings, PurgeRecoveredXATransactionStrategy
 from broker.store.kahadb.takeover import OUR_INDEX, delete_files, move_index_aside
 from broker.store.kahadb.topic_store import KahaDBTopicMessageStore
@@ -45,6 +45,7 @@ __all__ = ["KahaDBPersistenceAdapter"]
 logger = logging.getLogger(__name__)
 
 _LOCK_NAME: Final = "lock"
+_GOES_ON: Final = (StoreState.RUNNING, StoreState.CONGESTED)
 
 
 class KahaDBPersistenceAdapter:
@@ -84,6 +85,7 @@ class KahaDBPersistenceAdapter:
             lock_acquire_sleep_interval=self.settings.lock_acquire_sleep_interval,
         )
         self._state = StoreState.RUNNING
+        self._index_error: Exception | None = None
         self._journal: Journal | None = None
         self._index: StoreIndex | None = None
         self._core: StoreCore | None = None
@@ -152,7 +154,7 @@ class KahaDBPersistenceAdapter:
 
     def _make_core(self, index_directory: Path) -> StoreCore:
         settings = self.settings
-        self._state = StoreState.RUNNING
+        self._state, self._index_error = StoreState.RUNNING, None
         journal = Journal(self.directory, settings.journal, self._disk, self._state_changed)
         self._journal = journal
         index = self._index = StoreIndex(index_directory / OUR_INDEX)
@@ -169,7 +171,9 @@ class KahaDBPersistenceAdapter:
         core.append(plain_trace(f"LOADED {now:%Y-%m-%dT%H:%M:%SZ}"), sync=True)
         transactions.recover(recovered.transactions)
         self._purge(transactions)
-        self._maintenance = Maintenance(core, transactions, settings, self._lock, self._lost)
+        self._maintenance = Maintenance(
+            core, transactions, settings, self._lock, self._lost, self._index_trouble
+        )
         self._maintenance.start()
 
     def _prepare_directory(self, index_directory: Path) -> bool:
@@ -225,12 +229,20 @@ class KahaDBPersistenceAdapter:
         index, self._index = self._index, None
         journal, self._journal = self._journal, None
         try:
-            if index is not None:
-                index.close()
             if journal is not None:
                 await journal.close()
         finally:
-            self._lock.release()
+            try:
+                if index is not None:
+                    self._close_index(index)
+            finally:
+                self._lock.release()
+
+    def _close_index(self, index: StoreIndex) -> None:
+        if index.damage is None:
+            index.close()
+        else:  # the next start builds it anew
+            discard_index(index, index.path, archive=self.settings.archive_corrupted_index)
 
     async def delete_all_messages(self) -> None:
         """Have the next `start` begin with nothing; once it holds the lock.
@@ -254,7 +266,20 @@ class KahaDBPersistenceAdapter:
         """Whether it waits for another broker's lock. (H4)"""
         return self._lock.slave
 
+    def _index_trouble(self, error: Exception | None) -> None:
+        """Take nothing more while too much waits for an index that cannot be written. (K24)"""
+        if isinstance(error, IndexCorrupt):
+            if self._state is not StoreState.FAILED:
+                self._state_changed(StoreState.FAILED, error)
+        elif (error is None) != (self._index_error is None) and self._journal is not None:
+            self._index_error = error
+            self._state_changed(self._journal.state, error)
+
     def _state_changed(self, state: StoreState, error: Exception | None) -> None:
+        if self._state is StoreState.FAILED:
+            return  # for good
+        if self._index_error is not None and state in _GOES_ON:
+            state, error = StoreState.SUSPENDED, self._index_error
         self._state = state
         if self.on_state is not None:
             self.on_state(state, error)

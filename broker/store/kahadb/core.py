@@ -23,6 +23,7 @@ __all__ = ["DIRTY_LIMIT", "StoreCore"]
 
 DIRTY_LIMIT = 20_000
 """Changes of the index that wait in memory for a checkpoint before one is asked for."""
+_LOOK_EVERY = 64  # records, between two looks at that
 
 
 class StoreCore:
@@ -35,6 +36,7 @@ class StoreCore:
         self.format = record_format
         self.last: Location | None = None
         """The last record that the index knows of."""
+        self._until_look = _LOOK_EVERY
         self.on_dirty: Callable[[], None] | None = None
         """Called when a checkpoint is due because of the memory that changes take."""
 
@@ -47,8 +49,11 @@ class StoreCore:
         lazy: bool = False,
     ) -> Location:
         """Append a record; the caller applies it at once. See `Journal.append`."""
-        if self.index.dirty >= DIRTY_LIMIT and self.on_dirty is not None:
-            self.on_dirty()
+        self._until_look -= 1
+        if not self._until_look:
+            self._until_look = _LOOK_EVERY
+            if self.index.dirty >= DIRTY_LIMIT and self.on_dirty is not None:
+                self.on_dirty()
         location = self.journal.append(payload, waiter, sync=sync, lazy=lazy)
         self.last = location
         return location

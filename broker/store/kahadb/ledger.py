@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
+from broker.store.api import Position
 from broker.store.kahadb.index import DestinationIndex, IndexEntry, StoreIndex, TopicIndex
 from broker.store.kahadb.records import MessageFacts
 from pyjms.wire.kahadb.journal import Location
@@ -39,17 +40,23 @@ class Ledger:
         arrival: int | None = None,
     ) -> IndexEntry | None:
         """A destination has got a message. None where nobody needs it: it took a number only."""
+        message_id, level, size, duplicate_id, producer, sequence, broker_sequence, split = facts
         file_id, offset = location
-        row = (facts.message_id, facts.level, file_id, offset, facts.size, hidden, arrival)
-        unneeded = isinstance(destination, TopicIndex) and not destination.subscriptions
-        entry = destination.add(*row)
-        if entry is None and not unneeded:
+        entry = destination.add(message_id, level, file_id, offset, size, hidden, arrival, split)
+        if entry is None and not (
+            isinstance(destination, TopicIndex) and not destination.subscriptions
+        ):
             # The remove between the two is gone with the segments that it was for.
-            self._replace(destination, facts.message_id, file_id)
-            entry = destination.add(*row)
-        if facts.duplicate_id is not None:
-            destination.duplicates.add(facts.duplicate_id, file_id)
-        self._note_sequences(facts)
+            self._replace(destination, message_id, file_id)
+            entry = destination.add(
+                message_id, level, file_id, offset, size, hidden, arrival, split
+            )
+        if duplicate_id is not None:
+            destination.duplicates.add(duplicate_id, file_id)
+        index = self.index
+        index.last_broker_sequence_id = max(index.last_broker_sequence_id, broker_sequence)
+        if producer is not None:
+            index.producers.note(producer, sequence)
         return entry
 
     def is_duplicate(self, destination: DestinationIndex, facts: MessageFacts) -> bool:
@@ -57,7 +64,7 @@ class Ledger:
         duplicate_id = facts.duplicate_id
         if duplicate_id is not None and duplicate_id in destination.duplicates:
             return True
-        return destination.find(facts.message_id) is not None
+        return destination.find(facts.message_id, facts.split) is not None
 
     def update(
         self, destination: DestinationIndex, facts: MessageFacts, location: Location
@@ -73,14 +80,25 @@ class Ledger:
         return destination.relocate(entry.position, *location, facts.size)
 
     def remove(
-        self, destination: DestinationIndex, message_id: str, location: Location
+        self,
+        destination: DestinationIndex,
+        message_id: str,
+        location: Location,
+        position: Position | None = None,
     ) -> IndexEntry | None:
-        """A queue's message is done, or a topic's for all; None: it is not here."""
-        entry = destination.find(message_id)
-        if entry is None:
-            return None
-        self._refer(location.file_id, entry.file_id)
-        return destination.remove(entry.position)
+        """A queue's message is done, or a topic's for all; None: it is not here.
+
+        `position` where it stands, for whoever knows.
+        """
+        if position is None:
+            known = destination.find(message_id)
+            if known is None:
+                return None
+            position = known.position
+        entry = destination.remove(position)
+        if entry is not None:
+            self._refer(location[0], entry.file_id)
+        return entry
 
     def acknowledge(
         self, topic: TopicIndex, key: str, entry: IndexEntry, location: Location
@@ -145,12 +163,6 @@ class Ledger:
             self._refer(location.file_id, file_id)
 
     # -- what else
-
-    def _note_sequences(self, facts: MessageFacts) -> None:
-        index = self.index
-        index.last_broker_sequence_id = max(index.last_broker_sequence_id, facts.broker_sequence)
-        if facts.producer is not None:
-            index.producers.note(facts.producer, facts.producer_sequence)
 
     def _replace(self, destination: DestinationIndex, message_id: str, file_id: int) -> None:
         old = destination.find(message_id)

@@ -15,7 +15,7 @@ from broker.store.api import StoreState
 from broker.store.journal.lock import SharedFileLock
 from broker.store.kahadb.checkpoint import Checkpoint
 from broker.store.kahadb.cleanup import Cleanup, SegmentReport
-from broker.store.kahadb.core import StoreCore
+from broker.store.kahadb.core import DIRTY_LIMIT, StoreCore
 from broker.store.kahadb.settings import KahaDBSettings
 from broker.store.kahadb.transactions import KahaDBTransactionStore
 from pyjms import _clock
@@ -39,11 +39,14 @@ class Maintenance:
         settings: KahaDBSettings,
         lock: SharedFileLock,
         on_lock_lost: Callable[[], None],
+        on_trouble: Callable[[Exception | None], None],
     ) -> None:
+        """Prepare the tasks. `on_trouble` hears why the index cannot be kept, and None again."""
         self._core = core
         self._settings = settings
         self._store_lock = lock
         self._on_lock_lost = on_lock_lost
+        self._on_trouble = on_trouble
         self._checkpoint = Checkpoint(core)
         self._cleanup = Cleanup(core, transactions, self._checkpoint, settings)
         self._cleaning = anyio.Lock()
@@ -69,7 +72,9 @@ class Maintenance:
             task.cancel()
         for task in self._tasks:
             await task.wait()
-        if self._core.journal.state is StoreState.RUNNING:
+        journal = self._core.journal
+        journal.hurry()  # a disk that is full now must not keep the store from its end
+        if journal.state is not StoreState.FAILED:
             with anyio.CancelScope(shield=True):
                 await self._attempt(
                     self.clean_up if self._settings.cleanup_on_stop else self._checkpoint.write
@@ -99,7 +104,9 @@ class Maintenance:
         while True:
             await self._dirty.wait()
             self._dirty = anyio.Event()
-            await self._attempt(self._checkpoint.write)
+            if not await self._attempt(self._checkpoint.write):
+                await _clock.sleep(self._settings.journal.resume_check_sleep_period)
+                self._dirty.set()
 
     async def _checkpoints(self) -> None:
         while True:
@@ -117,11 +124,22 @@ class Maintenance:
         logger.error("%s is not ours any more", self._store_lock.path)
         self._on_lock_lost()
 
-    async def _attempt(self, work: Callable[[], Awaitable[None]]) -> None:
+    async def _attempt(self, work: Callable[[], Awaitable[None]]) -> bool:
         """Do it; a failure is told, and the next time comes: the journal has everything."""
         if self._core.journal.state is StoreState.FAILED:
-            return
+            return True
+        error: Exception | None = None
         try:
             await work()
-        except _FAILURES as error:
+        except _FAILURES as failure:
+            error = failure
             logger.warning("A checkpoint of %s failed: %s", self._core.journal.directory, error)
+        except Exception as failure:  # without its checkpoints the store would grow for ever
+            error = failure
+            logger.exception("A checkpoint of %s failed", self._core.journal.directory)
+        index = self._core.index
+        if index.damage is not None:
+            self._on_trouble(index.damage)
+        elif error is None or index.dirty >= DIRTY_LIMIT:
+            self._on_trouble(error)
+        return error is None

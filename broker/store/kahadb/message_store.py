@@ -53,7 +53,7 @@ class KahaDBMessageStore:
     def add_message(
         self, context: ConnectionContext, reference: MessageReference
     ) -> Completion | None:
-        """See MessageStore. Always answered by the journal, except duplicates."""
+        """See MessageStore. Always answered by the journal: a duplicate when the first is safe."""
         facts = facts_of_reference(reference, self._prioritized)
         reference.position = None
         if context.transaction is not None:
@@ -68,13 +68,11 @@ class KahaDBMessageStore:
             self._transactions.add(context.transaction.xid, operation)
             return None
         core = self._core
-        if core.ledger.is_duplicate(self._index, facts):
-            return None
         message = reference.message
+        if core.ledger.is_duplicate(self._index, facts):
+            return core.journal.barrier() if message.response_required else None
         frame = core.format.message_frame(message)
-        payload = add_record(
-            self._part, facts.message_id, frame, message.priority, self._prioritized
-        )
+        payload = add_record(self._part, facts[0], frame, message.priority, self._prioritized)
         waiter = Completion()
         location = core.append(payload, waiter, sync=message.response_required)
         entry = core.ledger.add(self._index, facts, location, hidden=True)

@@ -8,7 +8,7 @@ the commit, whichever comes first; a rollback of what was not journalled leaves 
 from __future__ import annotations
 
 from enum import Enum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from broker.store.api import Position
 from broker.store.kahadb.index import DestinationIndex, TopicIndex
@@ -17,7 +17,6 @@ from broker.store.kahadb.records import (
     MessageFacts,
     RecordFormat,
     add_record,
-    destination_part,
     remove_record,
 )
 from pyjms.wire.kahadb.journal import Location
@@ -36,6 +35,9 @@ class OperationKind(Enum):
     ADD = "add"
     REMOVE = "remove"
     ACKNOWLEDGE = "acknowledge"
+
+
+_ADD: Final = OperationKind.ADD
 
 
 class Operation:
@@ -77,13 +79,19 @@ class Operation:
         """It turned out to be a duplicate and does nothing."""
 
     def encode(
-        self, record_format: RecordFormat, transaction: bytes, xid: XATransactionId | None
+        self,
+        record_format: RecordFormat,
+        part: bytes,
+        transaction: bytes,
+        xid: XATransactionId | None,
     ) -> bytes:
-        """Return its record's payload; `xid` where ActiveMQ wants an acknowledgement in it."""
-        part = destination_part(self.destination)
+        """Return its record's payload; `xid` where ActiveMQ wants an acknowledgement in it.
+
+        `part` and `transaction` are its destination and transaction, as records have them.
+        """
         reference = self.reference
         assert reference is not None, "only what was not journalled is encoded"
-        if self.kind is OperationKind.ADD:
+        if self.kind is _ADD:
             message = reference.message
             frame = record_format.message_frame(message)
             return add_record(
@@ -138,26 +146,39 @@ def apply_operations(
     """Do all that a transaction holds: its commit is at `end`."""
     ledger.ended(end, transaction.files)
     numbers = _Numbers(ledger, transaction.counts)
+    destinations: dict[tuple[int, bool], DestinationIndex] = {}
     for operation in transaction.operations:
         if not operation.dropped:
-            _apply(ledger, operation, numbers, hidden)
+            where = (id(operation.destination), operation.prioritized)
+            destination = destinations.get(where)
+            if destination is None:
+                destination = ledger.index.destination(operation.destination, operation.prioritized)
+                destinations[where] = destination
+            _apply(ledger, operation, destination, numbers, hidden)
     numbers.finish()
 
 
-def _apply(ledger: Ledger, operation: Operation, numbers: _Numbers, hidden: bool) -> None:
+def _apply(
+    ledger: Ledger,
+    operation: Operation,
+    destination: DestinationIndex,
+    numbers: _Numbers,
+    hidden: bool,
+) -> None:
     location = operation.location
     assert location is not None, "what is applied was journalled"
-    destination = ledger.index.destination(operation.destination, operation.prioritized)
-    if operation.kind is OperationKind.ADD:
+    if operation.kind is _ADD:
         facts = operation.facts
         assert facts is not None, "an addition has facts"
-        arrival = numbers.next(destination, location.file_id)
+        arrival = numbers.next(destination, location[0])
         entry = ledger.add(destination, facts, location, hidden=hidden, arrival=arrival)
         if operation.reference is not None:
             unneeded = Position(facts.level, 0)
             operation.reference.position = unneeded if entry is None else entry.position
     elif operation.key is None:
-        ledger.remove(destination, operation.message_id, location)
+        reference = operation.reference
+        position = None if reference is None else reference.position
+        ledger.remove(destination, operation.message_id, location, position)
     else:
         assert isinstance(destination, TopicIndex), "only topics have subscriptions"
         known = destination.find(operation.message_id)
@@ -184,6 +205,8 @@ class _Numbers:
 
     def next(self, destination: DestinationIndex, file_id: int) -> int | None:
         """Return the number of the next message from this segment; None: the next of all."""
+        if not self._starts:
+            return None
         place = (destination.key, file_id)
         number = self._starts.get(place)
         if number is not None:

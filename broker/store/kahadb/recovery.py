@@ -29,7 +29,7 @@ from pyjms.wire.kahadb.journal import Location
 from pyjms.wire.kahadb.reader import JournalRecord, Skipped
 from pyjms.wire.openwire.commands import TransactionId
 
-__all__ = ["Progress", "Recovered", "digest_of", "recover_store"]
+__all__ = ["Progress", "Recovered", "digest_of", "discard_index", "recover_store"]
 
 logger = logging.getLogger(__name__)
 
@@ -54,7 +54,7 @@ def digest_of(payload: bytes) -> int:
     return zlib.crc32(payload)
 
 
-def _discard(index: StoreIndex, path: Path, *, archive: bool) -> None:
+def discard_index(index: StoreIndex, path: Path, *, archive: bool) -> None:
     """Delete an index that cannot be used, or put it into `corrupted` beside it. Blocks."""
     index.close()
     if archive and path.exists():
@@ -210,5 +210,5 @@ def _open(index: StoreIndex, path: Path, *, forced: bool, archive: bool) -> None
             logger.warning("The index in %s is built anew: %s", path, error)
         else:
             return
-    _discard(index, path, archive=archive and not forced)
+    discard_index(index, path, archive=archive and not forced)
     index.open()

@@ -14,6 +14,7 @@ from broker.store.kahadb.message_store import KahaDBMessageStore
 from broker.store.kahadb.operations import Operation, OperationKind
 from broker.store.kahadb.records import facts_of_reference, remove_record
 from broker.store.kahadb.transactions import KahaDBTransactionStore
+from pyjms.errors import JMSException
 from pyjms.jms.destination import Destination
 from pyjms.wire.kahadb.codec import encode_command
 from pyjms.wire.kahadb.commands import KahaSubscriptionCommand
@@ -64,9 +65,14 @@ class KahaDBTopicMessageStore(KahaDBMessageStore):
     def add_subscription(
         self, subscription: StoredSubscription, retroactive: bool
     ) -> Completion | None:
-        """See TopicMessageStore. One that is there already begins anew."""
+        """See TopicMessageStore. One that is there already begins anew.
+
+        Raises:
+            JMSException: another subscription has its key in the journal, `clientId:name`.
+        """
         core = self._core
         name = subscription.key
+        self._check_owner(name)
         info = encode_frame(
             SubscriptionInfo(
                 client_id=name.client_id,
@@ -89,7 +95,7 @@ class KahaDBTopicMessageStore(KahaDBMessageStore):
     def delete_subscription(self, key: SubscriptionKey) -> Completion | None:
         """See TopicMessageStore."""
         core, text = self._core, subscription_key(*key)
-        if text not in self._index.subscriptions:
+        if self.lookup_subscription(key) is None:
             return None
         waiter = Completion()
         command = KahaSubscriptionCommand(self._kaha, text)
@@ -100,7 +106,19 @@ class KahaDBTopicMessageStore(KahaDBMessageStore):
     def lookup_subscription(self, key: SubscriptionKey) -> StoredSubscription | None:
         """See TopicMessageStore."""
         known = self._index.subscriptions.get(subscription_key(*key))
-        return None if known is None else self._stored(known.info)
+        found = None if known is None else self._stored(known.info)
+        return found if found is not None and found.key == key else None
+
+    def _check_owner(self, key: SubscriptionKey) -> None:
+        """Refuse what would take over another subscription: `a` and `b:c` are as `a:b` and `c`."""
+        known = self._index.subscriptions.get(subscription_key(*key))
+        other = key if known is None else self._stored(known.info).key
+        if other != key:
+            raise JMSException(
+                f"The durable subscription {key.subscription_name!r} of {key.client_id!r} cannot "
+                f"be stored: it has the key of {other.subscription_name!r} of {other.client_id!r}",
+                hint="leave the colons out of client ids and subscription names",
+            )
 
     def subscriptions(self) -> list[StoredSubscription]:
         """See TopicMessageStore."""

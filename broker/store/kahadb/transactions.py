@@ -20,7 +20,7 @@ from broker.store.kahadb.operations import (
     OperationKind,
     apply_operations,
 )
-from broker.store.kahadb.records import transaction_part
+from broker.store.kahadb.records import destination_part, transaction_part
 from broker.store.kahadb.traces import TRANSACTION, trace_record
 from pyjms.jms.destination import Destination
 from pyjms.wire.kahadb.frames import (
@@ -34,8 +34,21 @@ from pyjms.wire.openwire.commands import MessageId, TransactionId, XATransaction
 
 __all__ = ["KahaDBTransactionStore"]
 
+_ADD: Final = OperationKind.ADD
 _SPILL: Final = 4 << 20
 """Bytes of a transaction's messages above which they go to the journal before its end."""
+
+
+class _Place:
+    """A destination of a transaction, while its end looks for duplicates."""
+
+    __slots__ = ("duplicate_ids", "ids", "index", "is_unneeded")
+
+    def __init__(self, index: DestinationIndex | None) -> None:
+        self.index = index
+        self.ids: set[str] = set()
+        self.duplicate_ids: set[str | None] = set()
+        self.is_unneeded = isinstance(index, TopicIndex) and not index.subscriptions
 
 
 class KahaDBTransactionStore:
@@ -72,7 +85,7 @@ class KahaDBTransactionStore:
         self._find_duplicates(transaction)
         self._journal(xid, transaction)
         if not transaction.files:
-            return None
+            return core.journal.barrier()  # all of it was here: what is here must be safe
         self._make_destinations(transaction)
         self._explain(xid, transaction)
         waiter = Completion()
@@ -180,64 +193,75 @@ class KahaDBTransactionStore:
         if transaction.journalled == len(operations):
             return
         core = self._core
-        part = transaction_part(to_transaction_info(xid))
+        inside = transaction_part(to_transaction_info(xid))
         branch = xid if isinstance(xid, XATransactionId) else None
+        parts: dict[int, bytes] = {}
         for operation in operations[transaction.journalled :]:
-            payload = operation.encode(core.format, part, branch)
-            operation.location = core.append(payload, lazy=True)
-            transaction.noted(operation.location)
+            where = operation.destination
+            part = parts.get(id(where))
+            if part is None:
+                part = parts[id(where)] = destination_part(where)
+            payload = operation.encode(core.format, part, inside, branch)
+            operation.location = location = core.append(payload, lazy=True)
+            transaction.noted(location)
         transaction.journalled = len(operations)
         transaction.size = 0
 
     def _find_duplicates(self, transaction: OpenTransaction) -> None:
         """Drop additions that are here already, and take out those that nobody needs."""
-        core = self._core
-        seen: set[tuple[str, str]] = set()
+        places: dict[int, _Place] = {}
+        by_key: dict[str, _Place] = {}
         kept: list[Operation] = []
         for number, operation in enumerate(transaction.operations):
-            journalled = number < transaction.journalled
-            if operation.kind is OperationKind.ADD:
-                index = core.index.lookup(operation.destination)
-                operation.dropped = self._is_duplicate(operation, index, seen)
-                if operation.dropped and not journalled:
-                    continue
-                if not journalled and isinstance(index, TopicIndex) and not index.subscriptions:
-                    _unneeded(operation)
-                    continue
+            if operation.kind is _ADD:
+                where = operation.destination
+                place = places.get(id(where))
+                if place is None:
+                    place = by_key.get(where.key) or _Place(self._core.index.lookup(where))
+                    places[id(where)] = by_key[where.key] = place
+                operation.dropped = self._is_duplicate(operation, place)
+                if number >= transaction.journalled:
+                    if operation.dropped:
+                        continue
+                    if place.is_unneeded:
+                        _unneeded(operation)
+                        continue
             kept.append(operation)
         transaction.operations = kept
 
-    def _is_duplicate(
-        self, operation: Operation, index: DestinationIndex | None, seen: set[tuple[str, str]]
-    ) -> bool:
+    def _is_duplicate(self, operation: Operation, place: _Place) -> bool:
         facts = operation.facts
         assert facts is not None, "an addition has facts"
-        if index is not None and self._core.ledger.is_duplicate(index, facts):
+        message_id, duplicate_id = facts.message_id, facts.duplicate_id
+        if message_id in place.ids or duplicate_id in place.duplicate_ids:
             return True
-        key = operation.destination.key
-        names = {(key, "id:" + facts.message_id)}
-        if facts.duplicate_id is not None:
-            names.add((key, "duplicate:" + facts.duplicate_id))
-        found = not names.isdisjoint(seen)
-        if not found:
-            seen |= names
-        return found
+        if place.index is not None and self._core.ledger.is_duplicate(place.index, facts):
+            return True
+        place.ids.add(message_id)
+        if duplicate_id is not None:
+            place.duplicate_ids.add(duplicate_id)
+        return False
 
     def _make_destinations(self, transaction: OpenTransaction) -> None:
+        made = set()
         for operation in transaction.operations:
-            if operation.kind is OperationKind.ADD:
-                self._core.destination(operation.destination, operation.prioritized)
+            if operation.kind is _ADD:
+                where = (id(operation.destination), operation.prioritized)
+                if where not in made:
+                    made.add(where)
+                    self._core.destination(operation.destination, operation.prioritized)
 
     def _explain(self, xid: TransactionId, transaction: OpenTransaction) -> None:
         """Write down what the records alone do not say: what is dropped, numbers by segment."""
-        dropped = []
+        operations = transaction.operations
+        dropped = [[*each.location] for each in operations if each.dropped and each.location]
+        if not dropped and len(transaction.files) == 1:
+            return
         counts: dict[str, dict[int, int]] = {}
-        for operation in transaction.operations:
-            key, location = operation.destination.key, operation.location
-            if operation.dropped and location is not None:
-                dropped.append([*location])
-            elif operation.kind is OperationKind.ADD and location is not None:
-                files = counts.setdefault(key, {})
+        for operation in operations:
+            location = operation.location
+            if operation.kind is _ADD and not operation.dropped and location is not None:
+                files = counts.setdefault(operation.destination.key, {})
                 files[location.file_id] = files.get(location.file_id, 0) + 1
         if not dropped and all(len(files) < 2 for files in counts.values()):
             return

@@ -44,6 +44,9 @@ class StoreShare:
         """How the one does that does worst."""
         return worst(adapter.state for adapter in self.adapters)
 
+    def __str__(self) -> str:
+        return str(self.filter)
+
 
 def worst(states: Iterable[StoreState]) -> StoreState:
     """Return the worst of some states; RUNNING of none."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -9,7 +10,7 @@ import pytest
 from broker.context import ConnectionContext
 from broker.store.api import Position, StoreState
 from pyjms.jms.destination import Queue, Topic
-from pyjms.wire.openwire.commands import ProducerId
+from pyjms.wire.openwire.commands import ConnectionId, LocalTransactionId, ProducerId
 
 
 @pytest.mark.fact("activemq-persistence S2")
@@ -97,6 +98,27 @@ async def test_a_duplicate_id_counts_once_in_a_queue(opened: Any) -> None:
     assert store.message_count == 0
     await opened.send(store, 4, properties={"_AMQ_DUPL_ID": "e"})
     await opened.send(opened.queue("OTHER"), 5, properties={"_AMQ_DUPL_ID": "d"})
+
+
+@pytest.mark.parametrize("in_transaction", [False, True])
+async def test_a_repeated_message_is_answered_when_the_first_is_safe(
+    opened: Any, in_transaction: bool
+) -> None:
+    store, transactions = opened.queue(), opened.adapter.transaction_store()
+    first, again = (opened.reference(n, properties={"_AMQ_DUPL_ID": "d"}) for n in (1, 2))
+    answer = store.add_message(ConnectionContext(), first)
+    if in_transaction:
+        xid = LocalTransactionId(1, ConnectionId("ID:c"))
+        context = ConnectionContext()
+        context.transaction = SimpleNamespace(xid=xid)
+        store.add_message(context, again)
+        repeated = transactions.commit(xid, False)
+    else:
+        repeated = store.add_message(ConnectionContext(), again)
+    assert (repeated is None or repeated.done) == (answer is None or answer.done)
+    await opened.done(repeated)
+    assert answer is None or answer.done
+    assert again.position is None
 
 
 async def test_duplicates_are_known_after_a_restart(kept: Any) -> None:

@@ -114,6 +114,24 @@ async def end_prepared(adapter: Any) -> None:
     await done(transactions.rollback(second.xid))
 
 
+@pytest.mark.fact("activemq-persistence K1")
+async def test_the_files_of_both(data: Path) -> None:
+    theirs = {path.name: path for path in (data / "kahadb").iterdir()}
+    assert {"db-1.log", "db.data", "db.redo", "db.free", "lock"} <= theirs.keys()
+    pages = theirs["db.data"].read_bytes()
+    assert len(pages) % 4096 == 0
+    assert b"pageSize=4096" in pages[:4096], "page 0 is the metadata"
+    assert theirs["db-1.log"].stat().st_size == LENGTH  # preallocated, like ours
+    adapter = adapter_of(data)
+    await adapter.start()
+    await adapter.stop()
+    ours = {path.name for path in (data / "kahadb").iterdir()}
+    assert "db-1.log" in ours
+    assert not ours & {"db.data", "db.redo", "db.free"}
+    aside = {path.name for path in (data / "kahadb" / "activemq-index").iterdir()}
+    assert aside == {"db.data", "db.redo", "db.free"}
+
+
 async def test_we_find_what_activemq_kept_and_activemq_what_we_did(
     program: list[str], process: Any, data: Path
 ) -> None:

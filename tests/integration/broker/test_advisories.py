@@ -264,6 +264,7 @@ async def test_a_removed_destination_takes_its_advisory_topics_along(
     assert Topic(f"{A}Consumer.Queue.q") not in service.region_broker.destinations()
 
 
+@pytest.mark.fact("activemq-broker T10")
 @pytest.mark.fact(
     "activemq-broker 11/MessageConsumed.Queue/Topic.X",
     "activemq-broker 11/MessageDiscarded.Queue/Topic.X",

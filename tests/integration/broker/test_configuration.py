@@ -41,6 +41,7 @@ def path(tmp_path: Path) -> Path:
     return file
 
 
+@pytest.mark.fact("activemq-broker D3")
 async def test_the_file_says_what_the_broker_does(path: Path, raw_client) -> None:
     service = BrokerService.from_settings(load_broker_settings(path, environ={}))
     assert service.broker_name == "from-yaml"

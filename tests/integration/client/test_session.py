@@ -417,6 +417,7 @@ async def test_the_order_of_creation_does_not_matter(client: Any) -> None:
     assert seen == ["early", "late"]
 
 
+@pytest.mark.fact("activemq-broker D2")
 @pytest.mark.fact("jms-api 2.15")
 async def test_names_make_handles_only(client: Any) -> None:
     session = await client.session()

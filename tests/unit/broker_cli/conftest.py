@@ -127,9 +127,7 @@ class Folder:
         self.path = path
 
     def adapter(self, **options: Any) -> KahaDBPersistenceAdapter:
-        journal = JournalSettings(
-            max_file_length=4096, preallocation_scope=PreallocationScope.NONE
-        )
+        journal = JournalSettings(max_file_length=4096, preallocation_scope=PreallocationScope.NONE)
         return KahaDBPersistenceAdapter(
             self.path,
             KahaDBSettings(

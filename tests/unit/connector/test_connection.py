@@ -300,6 +300,7 @@ async def test_a_sync_send_is_answered_when_it_is_done(client, host) -> None:
     assert (type(answers[1]), str(answers[1])) == (JMSException, "full")
 
 
+@pytest.mark.fact("activemq-broker M2")
 async def test_an_async_send_that_waits_stalls_its_connection_only(client, connect, host) -> None:
     await client.connect()
     await client.producer()
@@ -317,6 +318,7 @@ async def test_an_async_send_that_waits_stalls_its_connection_only(client, conne
     assert not any(isinstance(c, ConnectionErrorCommand) for c in client.heard.commands)
 
 
+@pytest.mark.fact("activemq-broker M2")
 async def test_an_async_send_with_a_window_waits_without_stalling(client, host) -> None:
     await client.connect()
     await client.producer(window=5000)

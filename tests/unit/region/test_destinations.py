@@ -42,6 +42,7 @@ def test_four_kinds_are_four_name_spaces(broker, client):
     assert [client.received(c) for c in consumers] == [[k.qualified_name] for k in kinds]
 
 
+@pytest.mark.fact("activemq-broker D3")
 async def test_who_makes_destinations(broker, client):
     client.consume(Queue("by.consumer"))
     client.send(Queue("by.send"), "x")
@@ -62,6 +63,21 @@ async def test_who_makes_destinations(broker, client):
     }
 
 
+@pytest.mark.fact("activemq-broker D3")
+async def test_stored_destinations_are_there_at_the_start(make_broker, paged):
+    before = make_broker(store=paged).client()
+    before.send(Queue("stored"), "1", persistent=True)
+    before.send(Queue("not.stored"), "1")
+    durable = before.consume(Topic("durable"), subscription_name="s")
+    before.close(durable)
+    broker = make_broker(store=paged)
+    await broker.region.start()
+    assert existing(broker) >= {"queue://stored", "topic://durable"}
+    assert broker.texts(Queue("stored")) == ["1"]
+    await broker.region.stop()
+
+
+@pytest.mark.fact("activemq-broker D3")
 def test_wildcard_and_composite_consumers_attach_to_what_is_and_what_comes(client):
     client.send(Queue("A.1"), "early")
     wild = client.consume(Queue("A.*"))

@@ -35,6 +35,7 @@ def test_the_identity_is_client_id_and_name(broker):
             subscribe(me, wrong, name="u")
 
 
+@pytest.mark.fact("activemq-broker T17")
 def test_in_use(broker):
     subscribe(broker.client("me"))
     other = broker.client("me")

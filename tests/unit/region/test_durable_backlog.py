@@ -164,7 +164,7 @@ def test_a_topic_goes_with_what_it_has(tight):
     assert tight.region.system_usage.memory.used == 0
 
 
-def test_a_page_that_cannot_be_read_is_read_later(tight, caplog):
+async def test_a_page_that_cannot_be_read_is_read_later(tight, caplog):
     client, sender = tight.client("me"), tight.client()
     consumer = subscribe(client, prefetch=1)
     send(sender, 1, 50)
@@ -230,6 +230,7 @@ def test_who_wants_no_answer_does_not_wait_for_the_store(make_broker, paged, con
     paged.complete()
     assert client.received(consumer) == (["1", "2", "3"] if concurrent else ["1", "3"])
     assert caplog.text.count("is lost: no room") == 1
+    assert list(map(str, sender.errors)) == ["no room"]
 
 
 def test_the_store_says_when_it_has_a_subscription(make_broker, paged):

@@ -46,6 +46,7 @@ def test_the_usage_tree_and_message_sizes(make_broker):
     assert broker.region.system_usage.memory.used == 1024 + body + properties + 10 + body
 
 
+@pytest.mark.fact("activemq-broker M2")
 def test_a_sender_waits_in_order_until_there_is_room(tight):
     client = tight.client()
     assert client.send(Q, "1") is None
@@ -61,6 +62,7 @@ def test_a_sender_waits_in_order_until_there_is_room(tight):
     assert client.received(consumer) == ["1", "2", "3"]
 
 
+@pytest.mark.fact("activemq-broker M2")
 async def test_fail_at_once_or_after_a_time(clock, make_broker):
     broker = make_broker(PolicyEntry(memory_limit=1000, send_fail_if_no_space=True))
     client = broker.client()
@@ -194,6 +196,7 @@ async def test_warnings_are_rare(clock, make_broker, caplog):
     assert all("queue://Q" in record.getMessage() for record in caplog.records)
 
 
+@pytest.mark.fact("activemq-broker T11")
 def test_a_full_topic_holds_up_its_publishers(tight):
     client = tight.client()
     slow = client.consume(T, prefetch=1)
@@ -206,6 +209,25 @@ def test_a_full_topic_holds_up_its_publishers(tight):
     assert client.received(slow) == ["1", "2"]
     client.ack(slow, 1)
     assert client.received(slow) == ["1", "2", "3"]
+
+
+@pytest.mark.fact("activemq-broker T11")
+def test_one_slow_consumer_holds_up_all_of_a_topics_publishers_unless_told_not_to(make_broker):
+    stalled = make_broker(PolicyEntry(memory_limit=1000))
+    client, other = stalled.client(), stalled.client()
+    quick, slow = client.consume(T, prefetch=100), client.consume(T, prefetch=1)
+    assert [client.send(T, str(n)) for n in (1, 2)] == [None, None]
+    waiting = other.send(T, "3")
+    assert not waiting.done
+    assert client.received(quick) == ["1", "2"]
+    client.ack(slow, 0)
+    assert waiting.done
+    free = make_broker(PolicyEntry(memory_limit=1000, producer_flow_control=False)).client()
+    slow = free.consume(T, prefetch=1)
+    assert all(free.send(T, str(n)) is None for n in range(50))
+    for n in range(50):
+        free.ack(slow, n)
+    assert free.received(slow) == [str(n) for n in range(50)]
 
 
 def test_advisory_topics_and_the_broker_itself_never_wait(make_broker):

@@ -206,6 +206,7 @@ def test_paging_with_and_without_lazy_dispatch(make_broker, lazy, paged):
     assert client.received(consumer) == numbers(1, 2, 3, 4)
 
 
+@pytest.mark.fact("activemq-broker Q11")
 def test_a_selector_that_fails_is_no_match(client, caplog):
     consumer = client.consume(Q, selector="weight > 3 AND JMSPriority > 3")
     message = client.message(Q, "broken")
@@ -221,6 +222,7 @@ def test_a_wrong_selector_is_refused(client):
         client.consume(Q, selector="a = = b")
 
 
+@pytest.mark.fact("activemq-broker Q11")
 def test_headers_can_be_selected(client):
     by_group = client.consume(Q, selector="JMSXGroupID = 'A' AND JMSXGroupSeq = 7")
     by_mode = client.consume(Q, selector="JMSDeliveryMode = 'PERSISTENT' AND JMSPriority = 9")

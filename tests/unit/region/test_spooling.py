@@ -255,7 +255,9 @@ async def test_without_flow_control_memory_never_blocks_but_disks_do(
     await broker.region.stop()
 
 
+@pytest.mark.fact("activemq-broker 2.1/storeUsageHighWaterMark")
 async def test_the_high_water_mark_of_a_policy(make_broker, paged):
+    assert PolicyEntry().store_usage_high_water_mark == 100
     usage = SystemUsage(store_limit=1000)
     policy = PolicyEntry(destination=Q, store_usage_high_water_mark=80)
     broker = make_broker(policy, usage=usage, store=paged)
@@ -345,3 +347,59 @@ async def test_the_state_is_told_to_who_listened_before(make_broker, paged, temp
     paged.change(StoreState.CONGESTED)
     assert heard == [StoreState.CONGESTED]
     assert broker.region.system_usage.store.is_full()
+
+
+class Part:
+    """A part of a store, as a filter of mKahaDB has one."""
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self.size = 0
+        self.state = StoreState.RUNNING
+
+    def __str__(self) -> str:
+        return "queue://orders.>"
+
+
+@pytest.mark.fact("activemq-persistence K25")
+async def test_a_part_of_the_store_has_a_limit_of_its_own(clock, make_broker, paged):
+    orders, new = Queue("orders.old"), Queue("orders.new")
+    part, unlimited = Part(1000), Part(0)
+    parts = {orders: part, new: part, Q: unlimited}
+    paged.share_of = parts.get
+    usage = SystemUsage(store_limit=5000)
+    policy = PolicyEntry(destination=Queue("orders.new"), send_fail_if_no_space=True)
+    broker = make_broker(policy, usage=usage, store=paged)
+    client = broker.client()
+    assert client.send(orders, "1", persistent=True) is None
+    part.size = unlimited.size = 1000
+    waiting = client.send(orders, "2", persistent=True)
+    assert not waiting.done
+    with pytest.raises(
+        ResourceAllocationException,
+        match=r"^Persistent store of queue://orders\.> is Full, 100% of 1000\. Stopping producer",
+    ):
+        client.send(new, "1", persistent=True)
+    assert client.send(new, "2") is None  # memory takes it
+    assert client.send(Q, "3", persistent=True) is None
+    assert client.send(Queue("other"), "4", persistent=True) is None
+    part.size = 999
+    await clock.advance(1)
+    assert waiting.done and broker.texts(orders) == ["1", "2"]
+    # the store's own limit and state count for all parts, too
+    paged.bytes = 5000
+    for name in (orders, Q):
+        assert not client.send(name, "5", persistent=True).done
+    paged.bytes = 0
+    usage.store.changed()
+    assert broker.texts(orders) == ["1", "2", "5"]
+    paged.change(StoreState.SUSPENDED)
+    suspended = client.send(orders, "6", persistent=True)
+    assert not suspended.done
+    part.size = 1000
+    paged.change(StoreState.RUNNING)
+    assert not suspended.done  # the store goes on, its part is full
+    part.size = 0
+    await clock.advance(1)
+    assert suspended.done
+    await broker.region.stop()

@@ -81,21 +81,49 @@ def test_messages_that_come_while_it_is_drained(tight):
 def test_unacknowledged_messages_are_not_read_again(tight):
     client, other = tight.client(), tight.client()
     send(client, 1, 60)
-    consumer = client.consume(Q, prefetch=30)
-    assert client.received(consumer) == texts(1, 30)
-    helper = other.consume(Q, prefetch=100)
-    assert other.received(helper) == texts(31, 60)
+    consumer = client.consume(Q, prefetch=5)
+    assert client.received(consumer) == texts(1, 5)
+    helper = other.consume(Q, prefetch=8)
+    assert other.received(helper) == texts(6, 13)
     client.close(consumer)
-    assert sorted(other.received(helper), key=int) == texts(1, 60)
-    assert tight.queue(Q).statistics.messages == 60
+    assert sorted(drain(other, helper), key=int) == texts(1, 60)
+    assert tight.queue(Q).statistics.messages == 0
 
 
+def test_what_is_unacknowledged_leaves_memory_to_others(tight):
+    client = tight.client()
+    send(client, 1, 60)
+    queue = tight.queue(Q)
+    consumer = client.consume(Q, prefetch=1000)
+    assert 14 <= len(client.received(consumer)) <= 20
+    assert queue.memory.used <= 20 * SIZE
+    assert drain(client, consumer) == texts(1, 60)
+    assert queue.memory.used == 0
+
+
+@pytest.mark.fact("activemq-broker 2.1/useCache")
 def test_a_small_cache_with_use_cache_off(make_broker, paged):
+    assert PolicyEntry().use_cache
     broker = make_broker(PolicyEntry(use_cache=False, max_page_size=5), store=paged)
     client = broker.client()
     send(client, 1, 50)
     assert len(broker.queue(Q).references) == 1
     assert drain(client, client.consume(Q, prefetch=1)) == texts(1, 50)
+
+
+@pytest.mark.fact("activemq-broker 2.1/useCache", "activemq-broker 2.1/cursorMemoryHighWaterMark")
+@pytest.mark.parametrize(("mark", "kept"), [(70, 14), (40, 8), (100, 20)])
+def test_memory_is_used_up_to_the_high_water_mark(make_broker, paged, mark, kept):
+    assert PolicyEntry().cursor_memory_high_water_mark == 70
+    policy = PolicyEntry(
+        memory_limit=20 * SIZE, cursor_memory_high_water_mark=mark, producer_flow_control=False
+    )
+    broker = make_broker(policy, store=paged)
+    client = broker.client()
+    send(client, 1, 60)
+    held = len(broker.queue(Q).references)
+    assert kept <= held <= kept + 2
+    assert drain(client, client.consume(Q, prefetch=1)) == texts(1, 60)
 
 
 @pytest.mark.fact("activemq-broker M11")
@@ -296,7 +324,7 @@ def test_removing_the_queue(tight):
 
 
 # failures
-def test_a_page_that_cannot_be_read_is_read_later(tight, caplog):
+async def test_a_page_that_cannot_be_read_is_read_later(tight, caplog):
     client = tight.client()
     send(client, 1, 50)
     tight.store.broken.add("next_messages")
@@ -354,6 +382,7 @@ def test_who_wants_no_answer_does_not_wait_for_the_store(make_broker, paged, con
         paged.complete(JMSException("no room"))
     assert broker.texts(Q) == ["1"]
     assert "queue://Q: message c1:1:1:2 is lost: no room" in caplog.text
+    assert list(map(str, client.errors)) == ["no room"]
 
 
 @pytest.mark.fact("activemq-broker Q2")
@@ -429,7 +458,9 @@ def test_a_message_that_the_store_has_is_dropped(make_broker, paged, caplog):
     assert queue.memory.used == sum(r.size for r in queue.references)
 
 
+@pytest.mark.fact("activemq-broker 2.1/persistJMSRedelivered")
 def test_persist_jms_redelivered(make_broker, paged):
+    assert PolicyEntry().persist_jms_redelivered is False
     broker = make_broker(PolicyEntry(persist_jms_redelivered=True), store=paged)
     client = broker.client()
     send(client, 1, 2)
@@ -438,6 +469,10 @@ def test_persist_jms_redelivered(make_broker, paged):
     again = make_broker(store=paged).client()
     again.consume(Q)
     assert [d.redelivery_counter for d in again.dispatches] == [1, 0]
+    # without it nobody knows after a restart, and topics never do
+    third = make_broker(store=paged).client()
+    third.consume(Q)
+    assert [d.redelivery_counter for d in third.dispatches] == [1, 0]
 
 
 # prepared transactions from before the start

@@ -15,7 +15,7 @@ from broker.policy.pending import (
     PrefetchRatePendingMessageLimitStrategy,
 )
 from pyjms.errors import JMSException
-from pyjms.jms.destination import Topic
+from pyjms.jms.destination import Queue, Topic
 from pyjms.wire.openwire.commands import AckType, ConsumerId
 from pyjms.wire.openwire.primitives import decode_map
 
@@ -246,6 +246,7 @@ async def test_evictions(clock, make_broker):
     assert rest(client, consumer) == ["keeps", "last"]
 
 
+@pytest.mark.fact("activemq-broker T10")
 @pytest.mark.parametrize("persistent", [True, False])
 def test_an_evicted_persistent_message_is_dead_lettered(make_broker, persistent):
     broker = make_broker(
@@ -265,6 +266,7 @@ def test_an_evicted_persistent_message_is_dead_lettered(make_broker, persistent)
         )
 
 
+@pytest.mark.fact("activemq-broker T12")
 def test_a_slow_consumer_is_flagged_until_it_catches_up(client, caplog):
     consumer = client.consume(T, prefetch=2)
     never = client.consume(T, prefetch=1)
@@ -276,6 +278,21 @@ def test_a_slow_consumer_is_flagged_until_it_catches_up(client, caplog):
     assert caplog.text.count("has twice its prefetch limit pending") == 1
     client.ack(consumer, 0)
     assert not consumer.is_slow
+
+
+@pytest.mark.fact("activemq-broker T12")
+@pytest.mark.parametrize("durable", [False, True])
+def test_queue_and_durable_consumers_are_slow_while_full_with_more_waiting(broker, durable):
+    client = broker.client("me")
+    where = T if durable else Queue("Q")
+    options = {"subscription_name": "s"} if durable else {}
+    consumer = client.consume(where, prefetch=2, **options)
+    for text, slow in (("1", False), ("2", False), ("3", True), ("4", True)):
+        client.send(where, text, persistent=True)
+        assert consumer.is_slow is slow
+    for acknowledged, slow in ((0, True), (1, False)):
+        client.ack(consumer, acknowledged)
+        assert consumer.is_slow is slow
 
 
 def test_repeated_ids_are_dropped_under_a_policy_only(make_broker):

@@ -94,3 +94,11 @@ def test_groups() -> None:
     assert [match.group(n) for n in (0, 1, 2)] == ["a", "a", ""]
     with pytest.raises(ValueError, match="no group 3"):
         match.group(3)
+
+
+@pytest.mark.fact("activemq-broker Q11")
+def test_strings_are_numbers_only_where_the_prefix_says_so() -> None:
+    # as STOMP sends properties
+    assert evaluate("weight > 3", weight="5") is not TRUE
+    assert evaluate("convert_string_expressions:weight > 3", weight="5") is TRUE
+    assert evaluate("convert_string_expressions:weight > 3", weight="heavy") is not TRUE

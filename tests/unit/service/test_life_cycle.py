@@ -171,6 +171,7 @@ async def test_the_chain_in_its_order() -> None:
         "UserIDBroker",
         "TransactionBroker",
         "CompositeDestinationBroker",
+        "RangesBroker",
         "AdvisoryBroker",
         "RegionBroker",
     ]
@@ -180,7 +181,12 @@ async def test_the_chain_in_its_order() -> None:
         while isinstance(link, BrokerFilter):
             names.append(type(link).__name__)
             link = link.next
-        assert names == ["StopGuard", "TransactionBroker", "CompositeDestinationBroker"]
+        assert names == [
+            "StopGuard",
+            "TransactionBroker",
+            "CompositeDestinationBroker",
+            "RangesBroker",
+        ]
 
 
 async def test_vm_makes_a_broker_from_the_urls_options_and_stops_it_with_its_last_client() -> None:

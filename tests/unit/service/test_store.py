@@ -206,6 +206,7 @@ async def test_the_process_may_end_with_a_failed_store() -> None:
     assert not service.started
 
 
+@pytest.mark.fact("activemq-persistence H2")
 @pytest.mark.parametrize("backlog", [0, 3])
 async def test_a_lost_lock_stops_the_broker(caplog: pytest.LogCaptureFixture, backlog: int) -> None:
     store = Store()

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+import subprocess
+import sys
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -142,3 +144,24 @@ def test_stores_that_are_gone_are_refused(tmp_path: Path, kind: str) -> None:
         of(tmp_path, f"{{type: {kind}}}")
     assert "use type: kahadb" in str(refused.value)
     assert "broker.yaml:2:" in str(refused.value)
+
+
+@pytest.mark.parametrize("kind", ["jdbc", "journaled_jdbc"])
+def test_without_sqlalchemy_it_is_said_what_to_install(tmp_path: Path, kind: str) -> None:
+    script = (
+        "import sys\n"
+        "from pathlib import Path\n"
+        "from broker.settings import load_broker_settings\n"
+        "sys.modules['sqlalchemy'] = None\n"  # as where it is not installed
+        "settings = load_broker_settings(Path(sys.argv[1]), environ={})\n"
+        "try:\n"
+        "    settings.persistence.create(Path(sys.argv[1]).parent, 'b')\n"
+        "except Exception as error:\n"
+        "    print(f'{type(error).__name__}: {error}')\n"
+    )
+    path = tmp_path / "broker.yaml"
+    path.write_text(f"persistence: {{type: {kind}}}", encoding="utf-8")
+    command = [sys.executable, "-c", script, str(path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=50)
+    assert done.stdout.startswith("ConfigurationException: A store in a database needs SQLAlchemy")
+    assert "pip install 'pyjms[sql]'" in done.stdout

@@ -134,6 +134,8 @@ class Database:
         self.reader: sqlite3.Connection
         self.writer: sqlite3.Connection
         self.is_open = False
+        self.damage: IndexCorrupt | None = None
+        """What was found wrong with it since it was opened."""
 
     def open(self) -> None:
         """Open or make it. Blocks.
@@ -142,6 +144,7 @@ class Database:
             IndexCorrupt: the file is not one of ours, of another version, or damaged.
             OSError: the system does not let us.
         """
+        self.damage = None
         with translated(self.path):
             self.writer = self._connect(_WRITER_CACHE)
             try:
@@ -175,7 +178,13 @@ class Database:
         try:
             return self.reader.execute(query, values).fetchall()
         except sqlite3.Error as error:
-            raise _translate(self.path, error) from error
+            raise self.noted(_translate(self.path, error)) from error
+
+    def noted(self, error: Exception) -> Exception:
+        """Return the error; remember damage."""
+        if isinstance(error, IndexCorrupt):
+            self.damage = self.damage or error
+        return error
 
     def page(self, contents: int, level: int, start: int, limit: int) -> list[IndexEntry]:
         """Return the messages of a level from an arrival number on."""

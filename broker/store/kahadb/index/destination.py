@@ -22,6 +22,7 @@ _LEVELS: Final = range(10)
 _ONE_LEVEL: Final = range(1)
 _CHUNK: Final = 1_000
 _TOPICS: Final = (DestinationType.TOPIC, DestinationType.TEMP_TOPIC)
+_tuple: Final = tuple.__new__  # half the price of Position(...) and IndexEntry(...)
 
 
 class DestinationIndex:
@@ -83,8 +84,11 @@ class DestinationIndex:
         size: int,
         hidden: bool = True,
         arrival: int | None = None,
+        split: tuple[str, int] | None = None,
     ) -> IndexEntry | None:
         """Add a message behind all others; None if its id is here.
+
+        `split` is what `split_id` makes of the id, for whoever knows.
 
         Raises:
             ValueError: `arrival` is no higher than the last one.
@@ -93,17 +97,18 @@ class DestinationIndex:
             arrival = self.last_arrival + 1
         elif arrival <= self.last_arrival:
             raise ValueError(f"Arrival {arrival} comes after {self.last_arrival} in {self.key}.")
-        name, sequence = split_id(message_id)
+        name, sequence = split or split_id(message_id)
         layers = self._layers
-        producer = layers.producer(name)
+        producer = layers.producers.get(name) or layers.producer(name)
         if sequence > producer.highest:
             producer.highest = sequence
         elif layers.find(producer, message_id, sequence) is not None:
             return None
         if level and not self.prioritized:
             self.prioritize(True)
-        entry = IndexEntry(
-            Position(level, arrival), message_id, file_id, offset, size, producer.number, sequence
+        position = _tuple(Position, (level, arrival))
+        entry = _tuple(
+            IndexEntry, (position, message_id, file_id, offset, size, producer.number, sequence)
         )
         layers.memory.add(entry, producer)
         self.last_arrival = arrival
@@ -112,13 +117,15 @@ class DestinationIndex:
         self.files[file_id] = self.files.get(file_id, 0) + 1
         if hidden:
             self._hidden.add(arrival)
-        self._changed()
+        shared = self._shared
+        shared.changes += 1
+        shared.dirty[self] = None
         return entry
 
-    def find(self, message_id: str) -> IndexEntry | None:
+    def find(self, message_id: str, split: tuple[str, int] | None = None) -> IndexEntry | None:
         """Return the message with this id, None if there is none. Hidden ones too."""
-        name, sequence = split_id(message_id)
-        producer = self._layers.producer(name, make=False)
+        name, sequence = split or split_id(message_id)
+        producer = self._layers.producers.get(name) or self._layers.producer(name, make=False)
         if sequence > producer.highest:
             return None
         return self._layers.find(producer, message_id, sequence)

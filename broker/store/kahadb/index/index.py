@@ -57,6 +57,11 @@ class StoreIndex:
         return self._database.path
 
     @property
+    def damage(self) -> IndexCorrupt | None:
+        """What was found wrong with the database since `open`: it must be built anew."""
+        return self._database.damage
+
+    @property
     def dirty(self) -> int:
         """Changes since the last `freeze`. They are in memory: freeze at 20,000."""
         return self._shared.changes
@@ -184,6 +189,12 @@ class StoreIndex:
             OSError: the system's; nothing was written.
             IndexCorrupt: the database is damaged.
         """
+        try:
+            self._write(frozen, sync=sync)
+        except IndexCorrupt as error:
+            raise self._database.noted(error) from error.__cause__
+
+    def _write(self, frozen: Frozen, *, sync: bool) -> None:
         writer = self._database.writer
         with translated(self.path):
             writer.execute(f"PRAGMA synchronous = {'FULL' if sync else 'NORMAL'}")

@@ -18,6 +18,8 @@ from broker.store.kahadb.index.shared import Shared
 __all__ = ["Layers"]
 
 _MAX_PRODUCERS: Final = 1_000
+_READ_AHEAD: Final = 128
+"""Messages read at once from the database where one after the other is asked for."""
 
 
 class Layers:
@@ -26,11 +28,12 @@ class Layers:
     __slots__ = (
         "_floors",
         "_frozen",
-        "_producers",
+        "_looked_up",
         "_shared",
         "_thawed",
         "contents",
         "memory",
+        "producers",
         "stored",
     )
 
@@ -43,7 +46,9 @@ class Layers:
         self._shared = shared
         self._frozen: Memtable | None = None
         self._thawed: Memtable | None = None  # what the last write wrote: asked for again soon
-        self._producers: dict[str, Producer] = {}
+        self.producers: dict[str, Producer] = {}
+        """Those of the latest messages by name; `producer` knows all."""
+        self._looked_up = 0  # the arrival number that the database was asked for last
         self._floors: dict[int, int] = {}  # by level: no message has a smaller arrival number
 
     def freeze(self) -> Memtable:
@@ -57,9 +62,9 @@ class Layers:
         self._frozen = None
         self._thawed = frozen
         self.stored += len(frozen.adds) - len(frozen.removed)
-        if len(self._producers) > _MAX_PRODUCERS:
+        if len(self.producers) > _MAX_PRODUCERS:
             needed = self.memory.producers.values()
-            self._producers = {producer.name: producer for producer in needed}
+            self.producers = {producer.name: producer for producer in needed}
 
     def forget_thawed(self) -> None:
         """Let go of what was kept because it was new."""
@@ -67,7 +72,7 @@ class Layers:
 
     def producer(self, name: str, *, make: bool = True) -> Producer:
         """Return a producer; a new one is kept only if `make`."""
-        producer = self._producers.get(name)
+        producer = self.producers.get(name)
         if producer is not None:
             return producer
         if self.stored:
@@ -76,7 +81,7 @@ class Layers:
             if not make:
                 return Producer(0, name)
             producer = Producer(self._shared.next_number(), name)
-        self._producers[name] = producer
+        self.producers[name] = producer
         return producer
 
     def get(self, position: Position) -> IndexEntry | None:
@@ -139,8 +144,21 @@ class Layers:
                 return entry
         if not self.stored:
             return None
-        entry = self._shared.recall(self.contents, arrival)
-        return entry or self._shared.database.get(self.contents, position)
+        return self._shared.recall(self.contents, arrival) or self._look_up(position)
+
+    def _look_up(self, position: Position) -> IndexEntry | None:
+        """Return a message that the database has; with its neighbours, where they go in order."""
+        level, arrival = position
+        near = 0 < arrival - self._looked_up <= _READ_AHEAD
+        self._looked_up = arrival
+        shared = self._shared
+        if not near:
+            return shared.database.get(self.contents, position)
+        page = shared.database.page(self.contents, level, arrival, _READ_AHEAD)
+        if not page or page[0][0] != position:
+            return None
+        shared.remember(self.contents, self._without_changes(page))
+        return page[0]
 
     def live(
         self, level: int, start: int, limit: int, last_arrival: int

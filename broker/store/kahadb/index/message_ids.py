@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["NO_SEQUENCE", "Producer", "join_id", "split_id"]
+__all__ = ["LARGEST_SEQUENCE", "NO_SEQUENCE", "Producer", "join_id", "split_id"]
 
 NO_SEQUENCE: Final = -1
 """For an id that does not end in `:<number>`; the whole id stands for the producer then."""
 _MAX_DIGITS: Final = 18
+LARGEST_SEQUENCE: Final = 10**_MAX_DIGITS - 1
+"""Of numbers from 0 to this one an id's two parts are what it was put together from."""
 
 
 class Producer:

@@ -81,10 +81,11 @@ class LastSequences:
 
     def note(self, producer_id: str, sequence: int) -> None:
         """Note a number; one smaller than the last changes nothing but the producer's age."""
-        last = self._last.pop(producer_id, -1)
-        self._last[producer_id] = max(last, sequence)
-        if len(self._last) > self.limit:
-            del self._last[next(iter(self._last))]
+        numbers = self._last
+        last = numbers.pop(producer_id, -1)
+        numbers[producer_id] = max(last, sequence)
+        if len(numbers) > self.limit:
+            del numbers[next(iter(numbers))]
         self._changed = True
 
     def last(self, producer_id: str) -> int:

@@ -84,6 +84,7 @@ class TopicIndex(DestinationIndex):
         size: int,
         hidden: bool = True,
         arrival: int | None = None,
+        split: tuple[str, int] | None = None,
     ) -> IndexEntry | None:
         """Add a message as a queue does. Without subscriptions it is only numbered: None. (T6)
 
@@ -93,7 +94,7 @@ class TopicIndex(DestinationIndex):
             self.begin(self.epoch, arrival or self.last_arrival + 1)
             return None
         last = self.last_arrival
-        entry = super().add(message_id, level, file_id, offset, size, hidden, arrival)
+        entry = super().add(message_id, level, file_id, offset, size, hidden, arrival, split)
         if entry is not None and arrival is not None:
             self._settle(last + 1, arrival - 1)
         return entry

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -15,12 +15,13 @@ from pyjms.wire.kahadb.journal import Location, segment_name, segment_number
 from pyjms.wire.kahadb.reader import SegmentReader
 
 __all__ = [
+    "ReadBytes",
     "Segment",
     "file_sizes",
     "find_journal",
     "has_activemq_index",
     "holds_jobs",
-    "is_journal",
+    "journals_in",
     "lock_journal",
     "read_segments",
     "refuse_jobs",
@@ -28,6 +29,7 @@ __all__ = [
 
 _USUAL_NAME: Final = "kahadb"
 _JOB_CODES: Final = range(11, 16)
+_STEP: Final = 1 << 18
 # Journals that lie in a data folder, too, and hold no messages of a store.
 _OTHERS: Final = frozenset({"scheduler", "tmp_storage", "txstore", "data-archive"})
 
@@ -43,6 +45,25 @@ class Segment(NamedTuple):
         return SegmentReader(self.data or b"", self.file_id, start=start)
 
 
+class ReadBytes:
+    """Tells how many bytes of the segments were read, now and then."""
+
+    def __init__(self, tell: Callable[[int], None]) -> None:
+        self._tell = tell
+        self._told = 0
+
+    def up_to(self, offset: int) -> None:
+        """Say that the present segment was read up to here."""
+        if offset - self._told >= _STEP:
+            self._tell(offset - self._told)
+            self._told = offset
+
+    def all_of(self, segment: Segment) -> None:
+        """Say that the present segment was read."""
+        self._tell(len(segment.data or b"") - self._told)
+        self._told = 0
+
+
 def find_journal(path: Path) -> Path:
     """Return the journal's folder: `path` itself, or the only one below it.
 
@@ -53,17 +74,7 @@ def find_journal(path: Path) -> Path:
     """
     if not path.is_dir():
         raise ConfigurationException(f"There is no folder {path}")
-    try:
-        if is_journal(path):
-            return path
-        found = [
-            folder
-            for pattern in ("*", "*/*")
-            for folder in sorted(path.glob(pattern))
-            if folder.is_dir() and folder.name.lower() not in _OTHERS and is_journal(folder)
-        ]
-    except OSError as error:
-        raise ConfigurationException(f"{path} cannot be read: {error}") from error
+    found = journals_in(path)
     usual = [folder for folder in found if folder.name.lower() == _USUAL_NAME]
     if len(found) != 1 and len(usual) == 1:
         found = usual
@@ -75,8 +86,26 @@ def find_journal(path: Path) -> Path:
     return found[0]
 
 
-def is_journal(path: Path) -> bool:
-    """Whether there are segments in the folder."""
+def journals_in(path: Path) -> list[Path]:
+    """Return the folder itself if it has segments, else those up to two floors below that have.
+
+    Raises:
+        ConfigurationException: it cannot be read.
+    """
+    try:
+        if _is_journal(path):
+            return [path]
+        return [
+            folder
+            for pattern in ("*", "*/*")
+            for folder in sorted(path.glob(pattern))
+            if folder.is_dir() and folder.name.lower() not in _OTHERS and _is_journal(folder)
+        ]
+    except OSError as error:
+        raise ConfigurationException(f"{path} cannot be read: {error}") from error
+
+
+def _is_journal(path: Path) -> bool:
     return any(segment_number(entry.name) is not None for entry in path.iterdir())
 
 
@@ -106,7 +135,7 @@ def refuse_jobs(folder: Path) -> None:
         )
 
 
-def lock_journal(folder: Path) -> SharedFileLock:
+def lock_journal(folder: Path, hint: str = "stop it") -> SharedFileLock:
     """Take the store's lock, so that no broker uses it meanwhile. `release` it.
 
     Raises:
@@ -115,7 +144,7 @@ def lock_journal(folder: Path) -> SharedFileLock:
     """
     lock = SharedFileLock(folder / "lock")
     if not lock.try_acquire():
-        raise ConfigurationException(f"{folder} is locked by a running broker", hint="stop it")
+        raise ConfigurationException(f"{folder} is locked by a running broker", hint=hint)
     return lock
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from broker.store.kahadb.records import RecordFormat
-from broker.store.kahadb.tools.folder import Segment, read_segments
+from broker.store.kahadb.tools.folder import ReadBytes, Segment, read_segments
 from pyjms.errors import JMSException, RemoteProtocolError
 from pyjms.jms.destination import Destination
 from pyjms.wire.kahadb.commands import (
@@ -137,21 +137,23 @@ def inspect_journal(
     wanted: Callable[[RecordView], bool] = lambda _view: True,
     limit: int | None = None,
     on_record: Callable[[RecordView], None] = lambda _view: None,
-    on_segment: Callable[[int], None] = lambda _size: None,
+    on_bytes: Callable[[int], None] = lambda _size: None,
 ) -> JournalSummary:
     """Read the journal from `start` on and count the wanted records, at most `limit` of them.
 
-    `on_record` gets each of them, `on_segment` the bytes of each segment that was read. Blocks.
+    `on_record` gets each of them; `on_bytes` hears how many more bytes were read. Blocks.
 
     Raises:
         OSError: a segment cannot be read.
     """
     summary = JournalSummary()
     left = limit
+    done = ReadBytes(on_bytes)
     for segment in read_segments(folder, start):
         counted = SegmentSummary(segment.file_id, len(segment.data or b""))
         summary.segments.append(counted)
         for record in _records(segment, counted, start):
+            done.up_to(record.location.offset)
             view = view_record(record)
             if not wanted(view):
                 continue
@@ -161,7 +163,7 @@ def inspect_journal(
             left = None if left is None else left - 1
             summary.count(view, counted)
             on_record(view)
-        on_segment(counted.size)
+        done.all_of(segment)
     return summary
 
 

@@ -35,6 +35,7 @@ def offline_settings(folder: Path, index_directory: Path | None = None) -> KahaD
         # Of a store with small segments the last one must not grow to the usual length.
         max_file_length=min(max(longest, 1024), MAX_FILE_LENGTH) if longest else MAX_FILE_LENGTH,
         preallocation_scope=PreallocationScope.NONE,
+        ignore_no_space_errors=False,  # nobody would see why it waits
     )
     return KahaDBSettings(
         journal=journal,

@@ -21,7 +21,7 @@ from broker.store.kahadb.records import RecordFormat
 from broker.store.kahadb.recovery import digest_of
 from broker.store.kahadb.replay import Replay
 from broker.store.kahadb.takeover import OUR_INDEX
-from broker.store.kahadb.tools.folder import has_activemq_index, read_segments
+from broker.store.kahadb.tools.folder import ReadBytes, has_activemq_index, read_segments
 from pyjms.errors import RemoteProtocolError
 from pyjms.wire.kahadb.errors import KahaDBFormatError
 from pyjms.wire.kahadb.files import JournalFiles
@@ -89,12 +89,12 @@ def open_snapshot(
     room: Path,
     *,
     index_directory: Path | None = None,
-    on_segment: Callable[[int], None] = lambda _size: None,
+    on_bytes: Callable[[int], None] = lambda _size: None,
 ) -> Snapshot:
     """Make a snapshot of a journal, with its files in `room`; `close` it.
 
-    Damage that a start would stop at is passed over: what is whole is there. `on_segment` gets
-    the bytes of each segment that was read.
+    Damage that a start would stop at is passed over: what is whole is there. `on_bytes` hears
+    how many more bytes were read.
 
     Raises:
         OSError: the journal cannot be read, or `room` not written to.
@@ -114,14 +114,16 @@ def open_snapshot(
         index.delete()
         index.open()
     snapshot = Snapshot(index, covered)
+    done = ReadBytes(on_bytes)
     try:
         for segment in read_segments(folder, snapshot.start):
             for record in segment.reader().records():
+                done.up_to(record.location.offset)
                 try:
                     snapshot.apply(record)
                 except RemoteProtocolError:
                     continue  # `journal verify` tells of it
-            on_segment(len(segment.data or b""))
+            done.all_of(segment)
         snapshot.finish()
     except BaseException:
         snapshot.close()

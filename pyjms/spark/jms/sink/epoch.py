@@ -36,6 +36,8 @@ _PRIORITY: Final = "PyJMSPriority"
 _MODE: Final = "PyJMSDeliveryMode"
 _TIME_TO_LIVE: Final = "PyJMSTimeToLive"
 _OURS: Final = frozenset((_BATCH, _STAGE, _WHERE, _PRIORITY, _MODE, _TIME_TO_LIVE))
+_MARKER_WITHIN: Final = 30.0
+"""Seconds to wait for the marker; only a query's first batch with rows has none."""
 _STAGED_WITHIN: Final = 30.0
 """Seconds to wait for the next staged row; the broker has it, or it is lost."""
 
@@ -60,17 +62,23 @@ def stage_rows(options: JmsOptions, query: str, batch: int, stage: str, rows: It
     return send_rows(options, rows, partial(_staged, query, batch, stage, default))
 
 
-async def publish(options: JmsOptions, query: str, batch: int, stages: Mapping[str, int]) -> None:
+async def publish(
+    options: JmsOptions,
+    query: str,
+    batch: int,
+    stages: Mapping[str, int],
+    staged_within: float = _STAGED_WITHIN,
+) -> None:
     """Publish the staged rows of these stages, unless the batch was published before.
 
     `stages`: how many rows each task that succeeded has staged. What failed tasks have staged
-    is dropped.
+    is dropped. `staged_within`: seconds to wait for each row.
 
     Raises:
         ResourceAllocationException: staged rows are missing.
         JMSException: the broker is gone, or refuses; nothing is published.
     """
-    await in_session(options, _publish, query, batch, stages)
+    await in_session(options, _publish, query, batch, stages, staged_within)
 
 
 async def discard(options: JmsOptions, query: str, batch: int) -> None:
@@ -86,17 +94,23 @@ async def discard(options: JmsOptions, query: str, batch: int) -> None:
 
 
 async def _publish(
-    session: ActiveMQSession, query: str, batch: int, stages: Mapping[str, int]
+    session: ActiveMQSession,
+    query: str,
+    batch: int,
+    stages: Mapping[str, int],
+    staged_within: float,
 ) -> None:
     producer = await session.create_producer(None)
     marker = await session.create_consumer(_pulled(epoch_queue(query)))
     last = -1
-    while (message := await marker.receive(0)) is not None:
+    patience = _MARKER_WITHIN if batch else 0  # it may be with a driver that was just killed
+    while (message := await marker.receive(patience)) is not None:
         last = max(last, _batch_of(message))
+        patience = 0
     if batch <= last:
         logger.warning("Query %s: batch %d was published before; dropped", query, batch)
     else:
-        await _move(session, producer, query, batch, stages)
+        await _move(session, producer, query, batch, stages, staged_within)
         last = batch
     await producer.send(TextMessage(str(last)), destination=epoch_queue(query))
     await session.commit()
@@ -108,11 +122,12 @@ async def _move(
     query: str,
     batch: int,
     stages: Mapping[str, int],
+    staged_within: float,
 ) -> None:
     left = dict(stages)
     consumer = await session.create_consumer(stage_queue(query))
     while any(left.values()):
-        message = await consumer.receive(_STAGED_WITHIN)
+        message = await consumer.receive(staged_within)
         if message is None:
             await session.rollback()
             raise ResourceAllocationException(
@@ -121,7 +136,7 @@ async def _move(
                 hint="the query may be started again: its batch is replayed",
             )
         stage = str(message.properties.get(_STAGE))
-        if message.properties.get(_BATCH) == batch and stage in left:
+        if message.properties.get(_BATCH) == batch and left.get(stage):
             left[stage] -= 1
             await _forward(producer, message)
     await consumer.close()
@@ -129,7 +144,7 @@ async def _move(
 
 async def _forward(producer: ActiveMQMessageProducer, message: Message) -> None:
     kept: dict[str, Any] = dict(message.properties)
-    message.properties.clear()
+    message.clear_properties()
     for name, value in kept.items():
         if name not in _OURS:
             message.properties[name] = value

@@ -6,6 +6,7 @@ A stream's `commit` and `abort` run in objects made anew for every batch; they s
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -78,7 +79,9 @@ class _Writer:
         batch_text = context.getLocalProperty(_BATCH_ID)
         batch = options.batch_id if options.batch_id is not None else int(batch_text or -1)
         if options.exactly_once == "epoch":
-            stage = f"{context.partitionId()}.{context.taskAttemptId()}"
+            # attempts are numbered anew when a driver starts again: what a killed one staged
+            # must not pass for this one's
+            stage = f"{context.partitionId()}.{secrets.token_hex(8)}"
             return SentRows(stage_rows(options, query, batch, stage, iterator), query, stage)
         prefix = f"{query}:{batch}:{context.partitionId()}"
         return SentRows(send_rows(options, iterator, _maker(options, prefix)))

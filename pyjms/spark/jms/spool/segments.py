@@ -19,7 +19,7 @@ from pyjms.spark.columns import MESSAGE_COLUMNS, arrow_batch, arrow_schema
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["Segment", "Spool", "read_rows"]
+__all__ = ["Segment", "Spool", "read_rows", "spool_id"]
 
 _NAME: Final = re.compile(r"rows-(\d{20})-(\d+)\.arrow")
 _ID_COLUMN: Final = "message_id"
@@ -131,6 +131,12 @@ class Spool:
             fresh.replace(path)
             _sync_folder(self.folder)
         return int(path.read_text())
+
+
+def spool_id(folder: Path) -> int | None:
+    """Return what tells the spool in a folder from others, None if there is none."""
+    path = folder / _ID_FILE
+    return int(path.read_text()) if path.exists() else None
 
 
 def read_rows(path: str, start: int, stop: int) -> Iterator[pa.RecordBatch]:

@@ -72,10 +72,12 @@ class SpoolStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         begun = self._offset(start)
         if self._options.ack_on == "finished":
             self._forget_before(begun.seq)
+        if is_draining(self._options):
+            return start
         waiting = [segment for segment in spool.segments if segment.end > begun.seq]
         if waiting:
             return begun._replace(seq=_end_within(waiting, begun.seq, limit)).to_json()
-        if not self._done and not is_draining(self._options):
+        if not self._done:
             self._pull(limit)
         return begun._replace(seq=max(spool.end, begun.seq)).to_json()
 

@@ -6,6 +6,7 @@ import shutil
 from dataclasses import fields, is_dataclass
 from typing import Any
 
+import anyio
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -275,3 +276,16 @@ def test_only_what_both_comes_and_goes_is_left_out():
         ["AcknowledgeMessage"],
         [],
     ]
+
+
+async def test_checkpoints_at_the_same_time_delete_each_segment_once(open_store):
+    store = await open_store(journaled(journal_log_file_size=64 * 1024))
+    queue = store.queue()
+    for number in range(1, 40):
+        await store.send(queue, number, body=bytes(4000))
+    async with anyio.create_task_group() as group:
+        for _ in range(4):
+            group.start_soon(store.adapter.checkpoint)
+    assert store.adapter.state is StoreState.RUNNING
+    assert len(store.adapter._journal.segments()) == 1
+    assert len(store.texts(queue)) == 39

@@ -8,6 +8,7 @@ import sqlite3
 import anyio
 import pytest
 
+from broker.service import BrokerService
 from broker.store.api import StoreState
 from broker.store.jdbc.adapter import JDBCPersistenceAdapter
 from broker.store.jdbc.database import Database
@@ -138,3 +139,30 @@ async def test_who_has_no_lease_gives_none_up(tmp_path, sql):
     assert sql("SELECT BROKER_NAME FROM ACTIVEMQ_LOCK") == [("same",)]
     first_database.close()
     second_database.close()
+
+
+@pytest.mark.fact("activemq-persistence H4")
+async def test_a_broker_says_that_it_is_a_slave(open_store, tmp_path):
+    master = await open_store()
+    store = JDBCPersistenceAdapter(tmp_path / "store")
+    service = BrokerService("slave", persistence_adapter=store)
+    async with VirtualClock() as clock, anyio.create_task_group() as group:
+        group.start_soon(service.start)
+        while not service.slave:
+            await clock.advance(0)
+        assert not service.started
+        await master.adapter.stop()
+        while not service.started:
+            await clock.advance(10)
+        assert not service.slave
+    await service.stop()
+
+
+async def test_a_broker_whose_lease_is_gone_stops_and_is_to_begin_anew(tmp_path, sql):
+    settings = JDBCSettings(**{**LEASE, "lock_keep_alive_period": 0.01})
+    store = JDBCPersistenceAdapter(tmp_path / "store", settings)
+    service = BrokerService("leased", persistence_adapter=store)
+    await service.start()
+    sql("UPDATE ACTIVEMQ_LOCK SET BROKER_NAME = 'another'")
+    await service.wait_until_stopped()
+    assert service.restart_requested

@@ -60,6 +60,7 @@ def test_messages():
     assert {"CONTAINER", "EXPIRATION", "PRIORITY", "XID"} <= {index[0] for index in indexes}
 
 
+@pytest.mark.fact("activemq-persistence J4")
 @pytest.mark.fact("activemq-persistence J3")
 def test_acknowledgements_and_the_lock():
     found = columns(tables().acks, postgresql.dialect())
@@ -83,6 +84,7 @@ def test_activemqs_columns_have_its_names_unquoted(dialect):
             assert [column.name for column in table.columns] == ACTIVEMQ[table.name]
 
 
+@pytest.mark.fact("activemq-persistence J4")
 def test_names_can_be_changed():
     changed = tables(
         table_prefix="X_",
@@ -110,6 +112,7 @@ def test_sqlite_orders_its_rows_by_the_id():
     assert columns(tables().messages, sqlite.dialect())["ID"] == "INTEGER NOT NULL"
 
 
+@pytest.mark.fact("activemq-persistence J4")
 async def test_one_row_locks_and_ids_rise(open_store, sql):
     store = await open_store(statements=Statements(table_prefix="P_"))
     queue = store.queue()

@@ -77,6 +77,7 @@ async def check(folder: Path, jobs: list[ScheduledJob], **options) -> KahaDBJobS
     return store
 
 
+@pytest.mark.fact("activemq-persistence K2")
 @pytest.mark.parametrize("checkpointed", [False, True])
 async def test_jobs_survive_a_restart_and_a_kill(tmp_path, checkpointed):
     store = await opened(tmp_path / "a")
@@ -148,6 +149,7 @@ async def test_an_index_ahead_of_the_journal_is_made_anew(tmp_path):
     await (await check(tmp_path / "a", jobs)).stop()
 
 
+@pytest.mark.fact("activemq-persistence K2")
 @pytest.mark.parametrize("name", ["scheduleDB.data", "scheduleDB.redo"])
 async def test_after_activemq_the_index_is_made_anew(tmp_path, name):
     store = await opened(tmp_path / "a")

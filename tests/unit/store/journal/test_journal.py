@@ -433,3 +433,15 @@ def test_settings_that_make_no_sense_are_refused() -> None:
         JournalSettings(max_async_jobs=0)
     with pytest.raises(ValueError, match="disk_sync_interval"):
         JournalSettings(disk_sync_interval=0)
+
+
+async def test_a_segment_has_room_for_records_whatever_its_head(
+    simulated_disk: Any, answer: Answer
+) -> None:
+    async with Journal(FOLDER, SMALL, simulated_disk) as journal:
+        journal.header = lambda: [bytes(5000)]
+        for _ in range(100):
+            journal.append(bytes(400))
+        assert await answer(journal.barrier()) is None
+        assert len(journal.segments()) < 15
+        assert sum(len(r.payload) == 400 for r in journal.records_from()) == 100

@@ -92,6 +92,7 @@ async def test_a_waiting_broker_can_be_stopped(tmp_path: Path) -> None:
     master.release()
 
 
+@pytest.mark.fact("activemq-persistence H2")
 def test_the_file_has_a_time_in_it_and_nobody_else_may_touch_it(tmp_path: Path) -> None:
     path = tmp_path / "lock"
     lock = SharedFileLock(path)

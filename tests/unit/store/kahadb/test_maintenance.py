@@ -52,6 +52,7 @@ async def test_checkpoints_and_cleanups_come_by_themselves(home: Any, clock: Any
     await until(lambda: len(home.adapter.journal.segments()) < len(segments))
 
 
+@pytest.mark.fact("activemq-persistence H2")
 async def test_the_loss_of_the_lock_is_told(home: Any, clock: Any) -> None:
     adapter = await home.open(lock_keep_alive_period=1.0)
     lost = anyio.Event()

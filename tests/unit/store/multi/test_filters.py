@@ -41,6 +41,7 @@ def test_the_most_specific_filter_wins(destination: Destination, wanted: str | N
     assert best_filter(reversed(filters), destination) is found
 
 
+@pytest.mark.fact("activemq-persistence K25")
 def test_a_pattern_for_all_queues_is_better_than_everything() -> None:
     everything, queues = FilteredKahaDB(), FilteredKahaDB(queue=">")
     assert best_filter([everything, queues], Queue("a.b")) is queues
@@ -58,6 +59,7 @@ def test_a_filter_is_for_queues_or_topics() -> None:
         FilteredKahaDB(queue="a", topic="b")
 
 
+@pytest.mark.fact("activemq-persistence K25")
 def test_folder_names_are_activemq_s() -> None:
     assert FilteredKahaDB(queue="orders.>").directory_name == "queue#3a#2f#2forders.#3e"
     assert FilteredKahaDB(topic="news.*").directory_name == "topic#3a#2f#2fnews.#2a"

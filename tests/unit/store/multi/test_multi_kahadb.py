@@ -124,6 +124,7 @@ async def stage(tmp_path: Path) -> AsyncIterator[Stage]:
     await made.adapter.stop()
 
 
+@pytest.mark.fact("activemq-persistence K25")
 async def test_each_destination_lies_where_its_filter_says(stage: Stage) -> None:
     for where in (ORDERS, ONE, TWO, OTHER):
         await done(stage.send(where)[1])

@@ -190,6 +190,7 @@ async def test_memory_of_many_spools_is_bounded(stage):
     assert [len(spool.take(1)) for spool in spools] == [1] * 80
 
 
+@pytest.mark.fact("activemq-persistence K2")
 @pytest.mark.fact("activemq-broker M10")
 async def test_the_folder_is_emptied_at_start_and_stop(tmp_path):
     left = ["7.spool", "tmpDB.data", "tmpDB.redo", "tmpDB.free", "db-1.log"]

@@ -1,0 +1,192 @@
+"""Who reads which queue: one owner at a time, for as long as his connection lives."""
+
+from __future__ import annotations
+
+import itertools
+import secrets
+from collections import OrderedDict
+from typing import Any, Final
+
+from broker.context import ConnectionContext
+from broker.ranges.marks import MARKS, Marks
+from broker.ranges.protocol import RangesError
+from broker.ranges.queue_reading import QueueReading
+from broker.region.queue import Queue
+from broker.region.region_broker import RegionBroker
+from pyjms import _clock
+from pyjms.errors import JMSException
+from pyjms.jms.destination import Destination
+from pyjms.jms.destination import Queue as QueueDestination
+from pyjms.selector import Selector, compile_selector
+
+__all__ = ["RANGES", "Lease", "Leases"]
+
+RANGES: Final = QueueDestination("PyJMS.Ranges")
+_REPLACED_KEPT: Final = 1000
+_SHORTEST_TOKEN, _LONGEST_TOKEN = 16, 100
+
+
+class Lease:
+    """The right to read a queue."""
+
+    def __init__(
+        self,
+        token: str,
+        owner: str,
+        context: ConnectionContext,
+        selector: Selector | None,
+        destination: Destination,
+        reading: QueueReading,
+    ) -> None:
+        self.token = token
+        self.owner = owner
+        self.context = context
+        self.selector = selector
+        self.destination = destination
+        self.reading = reading
+        self.is_open = False
+
+
+class Leases:
+    """The leases of a broker."""
+
+    def __init__(self, region: RegionBroker, marks: Marks) -> None:
+        self._region = region
+        self._marks = marks
+        self._by_token: dict[str, Lease] = {}
+        self._by_queue: dict[Destination, Lease] = {}
+        self._replaced: OrderedDict[str, None] = OrderedDict()
+        self._epochs = itertools.count(_clock.time_ms())
+
+    def attach(self) -> None:
+        """Let the queues that were read before the start keep what may be read again."""
+        there = self._region.destinations()
+        for name in self._marks.load():
+            destination = QueueDestination(name)
+            if destination in there:
+                self._reading(destination)
+            else:
+                self._marks.forget(destination)
+
+    async def take(self, context: ConnectionContext, fields: dict[str, Any]) -> Lease:
+        """Lease a queue for a connection; an older lease of the same owner ends.
+
+        Raises:
+            RangesError: leased, replaced, in_flight or bad_request.
+        """
+        destination = _plain_queue(fields["queue"])
+        selector = _selector(fields.get("selector"))
+        owner, token = fields["owner"], self._token(fields.get("token"), destination)
+        older = self._by_queue.get(destination)
+        if older is not None:
+            if older.owner != owner or not older.is_open:
+                raise RangesError("leased", f"{destination} is leased by {older.owner}")
+            self._forget(older)
+            older.is_open = False
+            if older.token != token:
+                self._remember_replaced(older.token)
+        reading = self._reading(destination)
+        lease = Lease(token, owner, context, selector, destination, reading)
+        self._by_queue[destination] = self._by_token[token] = lease
+        try:
+            await reading.open(lease, float(fields.get("wait") or 0))
+        except BaseException:
+            self._forget(lease)
+            raise
+        if self._by_token.get(token) is not lease:  # its connection went meanwhile
+            reading.close(lease)
+            raise RangesError("unknown_token", "The connection is gone")
+        lease.is_open = True
+        return lease
+
+    def find(self, token: str) -> Lease:
+        """Return the lease with that token.
+
+        Raises:
+            RangesError: unknown_token, or replaced.
+        """
+        lease = self._by_token.get(token)
+        if lease is None or not lease.is_open:
+            self._check_not_replaced(token)
+            raise RangesError("unknown_token", "There is no lease with that token any more")
+        return lease
+
+    def end(self, lease: Lease) -> None:
+        """End a lease; the queue goes on as before."""
+        self._forget(lease)
+        if lease.is_open:
+            lease.is_open = False
+            lease.reading.close(lease)
+
+    def end_of(self, context: ConnectionContext) -> None:
+        """End the leases of a connection."""
+        for lease in [each for each in self._by_token.values() if each.context is context]:
+            self.end(lease)
+
+    def look(self, fields: dict[str, Any]) -> tuple[QueueReading, Selector | None]:
+        """Return how to read a queue without leasing it.
+
+        Raises:
+            RangesError: bad_request.
+        """
+        reading = self._reading(_plain_queue(fields["queue"]))
+        return reading, _selector(fields.get("selector"))
+
+    def is_leased(self, destination: Destination) -> bool:
+        """Whether somebody reads the queue."""
+        return destination in self._by_queue
+
+    def _forget(self, lease: Lease) -> None:
+        if self._by_token.get(lease.token) is lease:
+            del self._by_token[lease.token]
+        if self._by_queue.get(lease.destination) is lease:
+            del self._by_queue[lease.destination]
+
+    def _remember_replaced(self, token: str) -> None:
+        self._replaced[token] = None
+        if len(self._replaced) > _REPLACED_KEPT:
+            self._replaced.popitem(last=False)
+
+    def _check_not_replaced(self, token: str) -> None:
+        if token in self._replaced:
+            raise RangesError("replaced", "A newer lease of the same owner has replaced that one")
+
+    def _reading(self, destination: Destination) -> QueueReading:
+        region = self._region
+        queue = region.root.add_destination(region.context, destination).base
+        assert isinstance(queue, Queue)
+        if queue.store is None:
+            raise RangesError("bad_request", f"{destination} has no store")
+        if not isinstance(queue.reader, QueueReading):
+            volatile = region.store_traits.is_volatile
+            epoch = next(self._epochs) if volatile else queue.store.epoch
+            queue.reader = QueueReading(queue, queue.store, self._marks, epoch)
+        return queue.reader
+
+    def _token(self, wanted: str | None, destination: Destination) -> str:
+        if wanted is None:
+            return secrets.token_hex(16)
+        if not _SHORTEST_TOKEN <= len(wanted) <= _LONGEST_TOKEN:
+            raise RangesError("bad_request", "A token has 16 to 100 characters")
+        self._check_not_replaced(wanted)
+        holder = self._by_token.get(wanted)
+        if holder is not None and holder.destination != destination:
+            raise RangesError("bad_request", "That token is another queue's")
+        return wanted
+
+
+def _plain_queue(name: str) -> Destination:
+    try:
+        destination = QueueDestination(name)
+    except JMSException as error:
+        raise RangesError("bad_request", f"The queue cannot be read: {error}") from error
+    if destination.is_composite or destination.is_pattern or destination in (RANGES, MARKS):
+        raise RangesError("bad_request", f"{destination} cannot be leased: one queue can")
+    return destination
+
+
+def _selector(text: str | None) -> Selector | None:
+    try:
+        return compile_selector(text) if text and text.strip() else None
+    except JMSException as error:
+        raise RangesError("bad_request", f"The selector is wrong: {error}") from error

@@ -1,0 +1,72 @@
+"""The open transactions of the memory store: what they will do, as calls."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeAlias
+
+from broker.completion import Completion
+from broker.store.api import Position, RecoveredTransaction, SubscriptionKey
+from pyjms.jms.destination import Destination
+from pyjms.wire.openwire.commands import ActiveMQMessage, MessageId, TransactionId
+
+__all__ = ["MemoryEntry", "MemoryTransactionStore"]
+
+
+class MemoryEntry:
+    """A message in memory."""
+
+    __slots__ = ("hidden_from", "is_shown", "message", "position", "size")
+
+    def __init__(self, position: Position, message: ActiveMQMessage, size: int) -> None:
+        self.position = position
+        self.message = message
+        self.size = size
+        self.is_shown = False
+        self.hidden_from: frozenset[SubscriptionKey | None] = frozenset()
+        """Whose prepared acknowledgement it waits for: a subscription's, the queue's is None's."""
+
+
+_Removal: TypeAlias = tuple[MemoryEntry, SubscriptionKey | None]
+
+
+class MemoryTransactionStore:
+    """Holds what transactions will do, as calls."""
+
+    def __init__(self) -> None:
+        self._work: dict[TransactionId, list[Callable[[], None]]] = {}
+        self._removals: dict[TransactionId, list[_Removal]] = {}
+
+    def add(
+        self, xid: TransactionId, operation: Callable[[], None], removal: _Removal | None = None
+    ) -> None:
+        """Have `operation` done at the commit of `xid`; it may be the removal of a message."""
+        self._work.setdefault(xid, []).append(operation)
+        if removal is not None:
+            self._removals.setdefault(xid, []).append(removal)
+
+    def prepare(self, xid: TransactionId) -> Completion | None:
+        """Hide what is acknowledged; memory is as safe as it will be."""
+        for entry, key in self._removals.get(xid, ()):
+            entry.hidden_from |= {key}
+        return None
+
+    def commit(self, xid: TransactionId, prepared: bool) -> Completion | None:
+        self._removals.pop(xid, None)
+        for operation in self._work.pop(xid, ()):
+            operation()
+        return None
+
+    def rollback(self, xid: TransactionId) -> Completion | None:
+        self._work.pop(xid, None)
+        for entry, key in self._removals.pop(xid, ()):
+            entry.hidden_from -= {key}
+        return None
+
+    def recovered(self) -> list[RecoveredTransaction]:
+        """Return nothing: a restart forgets all."""
+        return []
+
+    def position_of(self, destination: Destination, message_id: MessageId) -> Position | None:
+        """Return None: there are no recovered transactions."""
+        return None

@@ -1,0 +1,47 @@
+"""A client id that another connection takes over, and its durable subscription."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from broker.service import BrokerService
+from broker.testing import EmbeddedTestBroker
+from pyjms.errors import InvalidClientIDException, JMSException
+from pyjms.jms.destination import Topic
+from pyjms.transport.registry import create_transport
+
+T = Topic("news")
+
+
+@pytest.mark.fact("activemq-broker T17")
+@pytest.mark.parametrize("allowed", [False, True])
+async def test_a_durable_subscription_goes_to_whoever_takes_the_link(
+    raw_client: Any, allowed: bool
+) -> None:
+    service = BrokerService("links", persistent=False)
+    door = service.add_connector("tcp://127.0.0.1:0")
+    door.allow_link_stealing = allowed
+    async with EmbeddedTestBroker(service):
+        old = raw_client(create_transport(door.connect_uri))
+        await old.open("reader")
+        await old.consumer(T, subscription_name="s")
+        await old.send(T, "1")
+        await old.message()
+        with pytest.raises(JMSException, match=r"^Durable consumer is in use for client: reader"):
+            await old.consumer(T, subscription_name="s")
+        new = raw_client(create_transport(door.connect_uri))
+        if not allowed:
+            with pytest.raises(InvalidClientIDException, match="already connected from"):
+                await new.open("reader")
+        else:
+            await new.open("reader")
+            await new.consumer(T, subscription_name="s")
+            again = await new.dispatched()
+            assert again.message is not None
+            assert again.message.content == b"\0\0\0\0011"
+            assert service.region_broker.destinations()[T].statistics.consumers == 1
+            await new.close()
+        await new.cut()
+        await old.cut()

@@ -1,0 +1,57 @@
+"""One query, in this process or in one of its own that gets killed.
+
+`python driver.py URL FOLDER key=value ...` reads queue IN in batches, writes OUT, and ends when all
+that is there is done. Keys: mode (of the source), sink (off, ids, key, epoch), rows, shuffle.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from pyjms.spark.session import spark_session
+
+CONF = {"spark.sql.shuffle.partitions": "2", "spark.log.level": "ERROR"}
+
+
+def session() -> SparkSession:
+    return spark_session("pyjms-test", master="local[2,4]", conf=CONF)
+
+
+def start(spark: SparkSession, url: str, folder: Path, **how: str) -> StreamingQuery:
+    sink = how.get("sink", "off")
+    rows = (
+        spark.readStream.format("jms")
+        .option("url", url)
+        .option("mode", how.get("mode", "ranges"))
+        .option("spool", str(folder / "spool"))
+        .option("partitions", "2")
+        .option("failOnDataLoss", how.get("loss", "true"))
+        .option("ackOn", how.get("ack", "finished"))
+        .option("maxMessagesPerTrigger", how.get("rows", "50"))
+        .load("IN")
+        .selectExpr("text", "text AS id")
+    )
+    if how.get("shuffle"):
+        rows = rows.repartition(2, "text")
+    if sink != "key":
+        rows = rows.drop("id")
+    writer = rows.writeStream.format("jms").option("url", url).option("destination", "OUT")
+    if sink == "key":
+        writer = writer.option("idColumn", "id")
+    elif sink == "ids":
+        writer = writer.option("mapOnly", "true")
+    return (
+        writer.option("exactlyOnce", "ids" if sink == "key" else sink)
+        .option("checkpointLocation", str(folder / "checkpoint"))
+        .trigger(availableNow=True)
+        .start()
+    )
+
+
+if __name__ == "__main__":
+    settings = dict(setting.split("=", 1) for setting in sys.argv[3:])
+    start(session(), sys.argv[1], Path(sys.argv[2]), **settings).awaitTermination()

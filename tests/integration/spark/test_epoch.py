@@ -1,0 +1,94 @@
+"""Batches published by one transaction: once, whole, and only what their own tasks staged."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+
+import pytest
+from pyspark.sql import Row
+
+from pyjms.errors import ResourceAllocationException
+from pyjms.jms.bodies import TextMessage
+from pyjms.spark.jms.client import close_connections, run
+from pyjms.spark.jms.options import JmsOptions
+from pyjms.spark.jms.sink.epoch import discard, publish, stage_rows
+
+
+@pytest.fixture
+def options(broker) -> Iterator[JmsOptions]:
+    yield JmsOptions(broker.url, "OUT", exactly_once="epoch")
+    run(close_connections)
+
+
+def stage(options: JmsOptions, batch: int, name: str, *texts: str) -> None:
+    rows = iter([Row(text=text) for text in texts])
+    assert stage_rows(options, "q", batch, name, rows) == len(texts)
+
+
+def test_a_batch_is_published_once(broker, options):
+    stage(options, 0, "a", "1", "2")
+    stage(options, 0, "b", "3")
+    assert broker.count("OUT") == 0
+    run(publish, options, "q", 0, {"a": 2, "b": 1})
+    stage(options, 0, "c", "1", "2", "3")
+    run(publish, options, "q", 0, {"c": 3})
+    stage(options, 1, "d", "4")
+    run(publish, options, "q", 1, {"d": 1})
+    assert broker.texts("OUT") == ["1", "2", "3", "4"]
+    assert broker.count("PyJMS.Stage.q") == 0
+    assert broker.texts("PyJMS.Epoch.q") == ["1"]
+
+
+def test_what_a_killed_driver_has_staged_is_dropped(broker, options):
+    stage(options, 0, "killed", "1", "2")
+    stage(options, 0, "a", "1", "2")
+    stage(options, 0, "killed too", "3")
+    stage(options, 0, "b", "3")
+    run(publish, options, "q", 0, {"a": 2, "b": 1})
+    assert broker.texts("OUT") == ["1", "2", "3"]
+
+
+def test_headers_and_routes_survive_the_stage(broker, options):
+    row = Row(text="x", destination="OTHER", priority=8, correlation_id="c", properties={"k": "v"})
+    stage_rows(options, "q", 0, "a", iter([row]))
+    run(publish, options, "q", 0, {"a": 1})
+    with broker.connected() as connection:
+        session = connection.create_session()
+        message = session.create_consumer(session.create_queue("OTHER")).receive(5)
+    assert isinstance(message, TextMessage)
+    assert (message.priority, message.correlation_id) == (8, "c")
+    assert dict(message.properties) == {"k": "v"}
+
+
+def test_a_failed_batch_leaves_nothing(broker, options):
+    stage(options, 3, "a", "1")
+    stage(options, 4, "b", "2")
+    run(discard, options, "q", 3)
+    assert broker.count("PyJMS.Stage.q") == 1
+
+
+def test_missing_rows_are_an_error_and_nothing_is_published(broker, options):
+    stage(options, 0, "a", "1")
+    with pytest.raises(ResourceAllocationException, match="1 staged rows are missing"):
+        run(publish, options, "q", 0, {"a": 2}, 0.2)
+    assert broker.count("OUT") == 0
+    assert broker.count("PyJMS.Stage.q") == 1
+
+
+def test_a_marker_that_a_killed_driver_still_holds_is_waited_for(broker, options):
+    stage(options, 0, "a", "1")
+    run(publish, options, "q", 0, {"a": 1})
+    stage(options, 1, "b", "2")
+    run(publish, options, "q", 1, {"b": 1})
+    with broker.connected() as connection:
+        session = connection.create_session(True)
+        consumer = session.create_consumer(session.create_queue("PyJMS.Epoch.q"))
+        assert consumer.receive(5) is not None
+        stage(options, 1, "c", "2")
+        again = threading.Thread(target=run, args=(publish, options, "q", 1, {"c": 1}))
+        again.start()
+        session.rollback()
+        consumer.close()
+    again.join(20)
+    assert broker.texts("OUT") == ["1", "2"]

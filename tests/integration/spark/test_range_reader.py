@@ -1,0 +1,250 @@
+"""The reader of ranges, called as Spark calls it: limits, losses, reconnects, other brokers."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterator
+
+import pytest
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, ReadMaxRows
+
+from broker.context import ConnectionContext
+from pyjms.errors import ConfigurationException, IllegalStateException
+from pyjms.jms.destination import Queue
+from pyjms.spark.jms.client import close_connections, run
+from pyjms.spark.jms.drain import DRAIN_FILE
+from pyjms.spark.jms.options import read_options
+from pyjms.spark.jms.ranges.stream import RangeStreamReader
+from pyjms.spark.jms.spool.stream import SpoolStreamReader
+from pyjms.spark.jms.stream import JmsStreamReader
+
+
+@pytest.fixture(autouse=True)
+def _connections() -> Iterator[None]:
+    yield
+    run(close_connections)
+
+
+@pytest.fixture
+def make(broker):
+    """Makes readers of queue IN with these options; what they have is given back at the end."""
+    made = []
+
+    def reader(kind=RangeStreamReader, **options):
+        made.append(
+            kind(read_options({"url": broker.url, "destination": "IN", **options}, "source"))
+        )
+        return made[-1]
+
+    yield reader
+    for each in made:
+        each.stop()
+
+
+def rows_between(reader, start, end):
+    return [
+        row
+        for partition in reader.partitions(start, end)
+        for batch in pickle.loads(pickle.dumps(reader_copy(reader))).read(partition)
+        for row in batch.to_pylist()
+    ]
+
+
+def reader_copy(reader):
+    """A reader as executors have it: of the same options, and nothing of the driver's."""
+    return type(reader)(reader._options)
+
+
+def texts_between(reader, start, end):
+    return [row["text"] for row in rows_between(reader, start, end)]
+
+
+def test_batches_obey_the_limit_and_come_again_as_they_were(broker, make):
+    broker.send("IN", [f"m{number}" for number in range(10)])
+    reader = make()
+    start = reader.initialOffset()
+    one = reader.latestOffset(start, ReadMaxRows(4))
+    assert one["seq"] - start["seq"] == 4
+    first = rows_between(reader, start, one)
+    assert [row["text"] for row in first] == ["m0", "m1", "m2", "m3"]
+    assert [row["seq"] for row in first] == [start["seq"] + number for number in range(4)]
+    assert rows_between(reader, start, one) == first
+    assert len(reader.partitions(start, one)) == 2
+    rest = reader.latestOffset(one, ReadAllAvailable())
+    assert texts_between(reader, one, rest) == ["m4", "m5", "m6", "m7", "m8", "m9"]
+    assert broker.count("IN") == 6  # what was finished is gone
+    assert reader.latestOffset(rest, ReadAllAvailable()) == rest
+    assert broker.count("IN") == 0
+    assert reader.reportLatestOffset() == rest
+
+
+def test_bytes_limit_a_batch_about(broker, make):
+    broker.send("IN", ["x" * 4000 for _ in range(10)])
+    reader = make()
+    start = reader.initialOffset()
+    end = reader.latestOffset(start, ReadMaxBytes(12_000))
+    assert 1 <= end["seq"] - start["seq"] <= 3
+
+
+def test_removal_waits_for_the_commit_where_that_is_asked_for(broker, make):
+    broker.send("IN", ["a", "b"])
+    reader = make(ackOn="commit")
+    start = reader.initialOffset()
+    end = reader.latestOffset(start, ReadAllAvailable())
+    assert reader.latestOffset(end, ReadAllAvailable()) == end
+    assert broker.count("IN") == 2
+    reader.commit(end)
+    reader.commit(end)
+    reader.commit(start)
+    assert broker.count("IN") == 0
+
+
+@pytest.mark.parametrize(
+    ("where", "expected"), [("earliest", ["a", "b"]), ("latest", []), ("2", ["b"])]
+)
+def test_where_a_new_query_begins(broker, make, where, expected):
+    broker.send("IN", ["a", "b"])
+    reader = make(startingOffset=where)
+    start = reader.initialOffset()
+    end = reader.latestOffset(start, ReadAllAvailable())
+    assert texts_between(reader, start, end) == expected
+
+
+def test_what_is_there_now_is_all_that_available_now_reads(broker, make):
+    broker.send("IN", ["a", "b", "c"])
+    reader = make()
+    reader.prepareForTriggerAvailableNow()
+    broker.send("IN", ["later"])
+    start = reader.initialOffset()
+    end = reader.latestOffset(start, ReadMaxRows(2))
+    assert texts_between(reader, start, end) == ["a", "b"]
+    last = reader.latestOffset(end, ReadMaxRows(2))
+    assert texts_between(reader, end, last) == ["c"]
+    assert reader.latestOffset(last, ReadMaxRows(2)) == last
+
+
+def test_lost_messages_are_an_error_that_names_both_numbers(broker, make):
+    broker.send("IN", ["a", "b", "c"])
+    reader = make()
+    start = reader.initialOffset()
+    reader.latestOffset({**start, "seq": start["seq"] + 2}, ReadAllAvailable())
+    with pytest.raises(
+        IllegalStateException, match=rf"from {start['seq']} on .* {start['seq'] + 2}"
+    ):
+        reader.latestOffset(start, ReadAllAvailable())
+    reader.stop()
+    careless = make(failOnDataLoss="false")
+    end = careless.latestOffset(start, ReadAllAvailable())
+    assert texts_between(careless, start, end) == ["c"]
+
+
+def test_numbers_that_the_broker_never_gave_are_an_error(broker, make):
+    reader = make()
+    start = reader.initialOffset()
+    ahead = {**start, "seq": start["seq"] + 100}
+    with pytest.raises(IllegalStateException, match="lost some in a crash"):
+        reader.latestOffset(ahead, ReadAllAvailable())
+
+
+def test_a_purged_queue_is_another_one(broker, make):
+    broker.send("IN", ["a"])
+    reader = make()
+    start = reader.initialOffset()
+    reader.stop()
+    queue = broker.service.region_broker.destinations()[Queue("IN")]
+    queue.base.purge(ConnectionContext())
+    broker.send("IN", ["b"])
+    again = make()
+    with pytest.raises(IllegalStateException, match="purged or made anew"):
+        again.latestOffset(start, ReadAllAvailable())
+    again.stop()
+    careless = make(failOnDataLoss="false")
+    end = careless.latestOffset(start, ReadAllAvailable())
+    assert texts_between(careless, start, end) == ["b"]
+
+
+def test_a_checkpoint_of_another_queue_is_refused(make):
+    reader = make()
+    start = reader.initialOffset()
+    with pytest.raises(IllegalStateException, match="another checkpointLocation"):
+        reader.latestOffset({**start, "queue": "queue://OTHER"}, ReadAllAvailable())
+
+
+def test_a_broker_that_starts_again_is_waited_for_and_the_token_stays(broker, make):
+    broker.send("IN", ["a", "b", "c"])
+    reader = make()
+    start = reader.initialOffset()
+    end = reader.latestOffset(start, ReadAllAvailable())
+    planned = reader.partitions(start, end)
+    broker.stop()
+    broker.start()
+    executor = reader_copy(reader)
+    found = [
+        row["text"] for p in planned for batch in executor.read(p) for row in batch.to_pylist()
+    ]
+    assert found == ["a", "b", "c"]
+    broker.send("IN", ["d"])
+    more = reader.latestOffset(end, ReadAllAvailable())
+    while more == end:
+        more = reader.latestOffset(end, ReadAllAvailable())
+    assert texts_between(reader, end, more) == ["d"]
+    assert broker.count("IN") == 1
+
+
+def test_a_newer_query_of_the_same_owner_takes_over(broker, make):
+    broker.send("IN", ["a"])
+    old = make(owner="q")
+    start = old.initialOffset()
+    new = make(owner="q")
+    assert new.initialOffset() == start
+    with pytest.raises(Exception, match="newer lease"):
+        old.latestOffset(start, ReadAllAvailable())
+    assert texts_between(new, start, new.latestOffset(start, ReadAllAvailable())) == ["a"]
+
+
+def test_a_draining_source_has_nothing_new(broker, make, tmp_path, monkeypatch):
+    broker.send("IN", ["a"])
+    reader = make()
+    start = reader.initialOffset()
+    flag = tmp_path / "drain"
+    monkeypatch.setenv(DRAIN_FILE, str(flag))
+    flag.touch()
+    assert reader.latestOffset(start, ReadAllAvailable()) == start
+
+
+def test_topics_have_no_ranges(make):
+    with pytest.raises(ConfigurationException, match="has no ranges"):
+        make(destination="topic://T")
+
+
+def test_the_way_is_chosen_once_and_said_once(broker, make, tmp_path, caplog):
+    broker.send("IN", ["a"])
+    reader = make(JmsStreamReader)
+    start = reader.initialOffset()
+    end = reader.latestOffset(start, ReadAllAvailable())
+    assert texts_between(reader, start, end) == ["a"]
+    assert isinstance(reader._reader, RangeStreamReader)
+    said = [r for r in caplog.records if "is read by ranges" in r.message]
+    assert len(said) == 1
+
+
+def test_a_query_that_began_with_a_spool_goes_on_with_it(broker, make, tmp_path):
+    broker.send("IN", ["a"])
+    options = {"mode": "spool", "spool": str(tmp_path / "spool")}
+    start = make(JmsStreamReader, **options).initialOffset()
+    reader = make(JmsStreamReader, spool=options["spool"])
+    end = reader.latestOffset(start, ReadAllAvailable())
+    assert isinstance(reader._reader, SpoolStreamReader)
+    assert texts_between(reader, start, end) == ["a"]
+
+
+def test_a_broker_without_ranges_gets_the_spool(broker, make, tmp_path):
+    broker.killer.swallows_ranges = True
+    with pytest.raises(ConfigurationException, match="this broker has no ranges"):
+        make(JmsStreamReader, mode="spool")
+    broker.send("IN", ["a"])
+    reader = make(JmsStreamReader, spool=str(tmp_path / "spool"))
+    start = reader.initialOffset()
+    end = reader.latestOffset(start, ReadAllAvailable())
+    assert texts_between(reader, start, end) == ["a"]
+    assert isinstance(reader._reader, SpoolStreamReader)

@@ -1,0 +1,128 @@
+"""Spark itself reads and writes queues: both sources, the sinks, batches that come again."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from pyspark.errors import StreamingQueryException
+
+pytestmark = pytest.mark.timeout(300)
+TEXTS = [f"m{number}" for number in range(120)]
+
+
+def finished(query) -> None:
+    query.awaitTermination(60)
+    assert query.exception() is None
+    assert not query.isActive
+
+
+def rows_of(spark, broker, tmp_path: Path, name: str, **options: str):
+    reader = spark.readStream.format("jms").option("url", broker.url)
+    for option, value in options.items():
+        reader = reader.option(option, value)
+    return (
+        reader.load("IN")
+        .writeStream.format("memory")
+        .queryName(name)
+        .option("checkpointLocation", str(tmp_path / "checkpoint"))
+    )
+
+
+@pytest.mark.parametrize("mode", ["ranges", "spool"])
+def test_both_sources_give_the_same_columns_and_leave_nothing(spark, broker, tmp_path, mode):
+    with broker.connected() as connection:
+        session = connection.create_session()
+        producer = session.create_producer(session.create_queue("IN"))
+        text = session.create_text_message("hello")
+        text.properties["n"] = 7
+        text.correlation_id = "c"
+        producer.send(text, priority=6)
+        producer.send(session.create_bytes_message(b"\x00\x01"))
+        body = session.create_map_message()
+        body["a"] = 1
+        producer.send(body, delivery_mode=1)
+    options = {"mode": mode, "spool": str(tmp_path / "spool")}
+    query = rows_of(spark, broker, tmp_path, f"columns_{mode}", **options)
+    finished(query.trigger(availableNow=True).start())
+    rows = spark.table(f"columns_{mode}").orderBy("seq").collect()
+    assert [(row.body_kind, row.text, row.bytes) for row in rows] == [
+        ("text", "hello", None),
+        ("bytes", None, b"\x00\x01"),
+        ("map", '{"a": 1}', None),
+    ]
+    first = rows[0]
+    assert (first.properties, first.correlation_id, first.priority) == ({"n": "7"}, "c", 6)
+    assert (first.destination, first.redelivered, first.delivery_count) == ("queue://IN", False, 1)
+    assert [row.delivery_mode for row in rows] == [2, 2, 1]
+    assert [row.seq - first.seq for row in rows] == [0, 1, 2]
+    assert len({row.message_id for row in rows}) == 3
+    assert broker.count("IN") == 0
+
+
+@pytest.mark.parametrize(
+    ("mode", "sink", "shuffle"),
+    [("ranges", "ids", ""), ("ranges", "epoch", "yes"), ("spool", "key", "yes")],
+)
+def test_a_batch_that_comes_again_is_neither_lost_nor_doubled(
+    spark, broker, tmp_path, driver, mode, sink, shuffle
+):
+    broker.send("IN", TEXTS)
+    # what is finished is removed, so that it can be read again only where removal waits
+    how = {"mode": mode, "sink": sink, "shuffle": shuffle, "ack": "commit"}
+    finished(driver.start(spark, broker.url, tmp_path, **how))
+    assert broker.count("OUT") == len(TEXTS)
+    forget_last_commit(tmp_path)
+    broker.send("IN", ["late"])
+    finished(driver.start(spark, broker.url, tmp_path, **how))
+    assert sorted(broker.texts("OUT")) == sorted([*TEXTS, "late"])
+
+
+def test_a_finished_batch_is_gone_and_a_checkpoint_set_back_is_told_so(
+    spark, broker, tmp_path, driver
+):
+    broker.send("IN", TEXTS)
+    finished(driver.start(spark, broker.url, tmp_path))
+    assert broker.count("IN") == 0
+    forget_last_commit(tmp_path)
+    query = driver.start(spark, broker.url, tmp_path)
+    with pytest.raises(StreamingQueryException, match="begins with"):
+        query.awaitTermination(60)
+    finished(driver.start(spark, broker.url, tmp_path, loss="false"))
+    assert sorted(broker.texts("OUT")) == sorted(TEXTS)
+
+
+def test_a_stream_goes_on_with_what_comes_and_waits_when_nothing_does(spark, broker, tmp_path):
+    query = rows_of(spark, broker, tmp_path, "going_on", mode="auto", pollTimeout="100ms").start()
+    try:
+        for some in (["a", "b"], ["c"]):
+            broker.send("IN", some)
+            query.processAllAvailable()
+        rows = spark.table("going_on").orderBy("seq").collect()
+        assert [row.text for row in rows] == ["a", "b", "c"]
+        assert query.lastProgress.sources[0].latestOffset is not None
+    finally:
+        query.stop()
+
+
+def test_batches_are_written_and_looked_at(spark, broker):
+    rows = spark.createDataFrame(
+        [("a", "OUT", {"k": "v"}, 7), ("b", "OTHER", None, None)],
+        "text string, destination string, properties map<string,string>, priority int",
+    )
+    rows.write.format("jms").option("url", broker.url).mode("append").save()
+    found = spark.read.format("jms").option("url", broker.url).load("OUT").collect()
+    assert [(row.text, row.properties, row.priority) for row in found] == [("a", {"k": "v"}, 7)]
+    ranges = spark.read.format("jms").option("url", broker.url).option("mode", "ranges")
+    assert ranges.load("OUT").count() == 1
+    assert ranges.load("EMPTY").count() == 0
+    assert broker.texts("OTHER") == ["b"]
+    assert broker.texts("OUT") == ["a"]
+
+
+def forget_last_commit(folder: Path) -> None:
+    commits = [f for f in (folder / "checkpoint" / "commits").iterdir() if f.name.isdigit()]
+    last = max(commits, key=lambda file: int(file.name))
+    assert int(last.name) >= 2
+    last.unlink()
+    (last.parent / f".{last.name}.crc").unlink(missing_ok=True)

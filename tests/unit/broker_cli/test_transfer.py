@@ -1,0 +1,282 @@
+"""`pyjms broker export` and `import` with the folder of a stopped broker."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from broker.service.transfer.message_fields import decode_message, encode_message
+from pyjms.jms.destination import Queue, TemporaryQueue, Topic
+from pyjms.wire.kahadb.frames import encode_message as frame_of
+from pyjms.wire.openwire.commands import ActiveMQMessage, ActiveMQTextMessage, MessageId
+from pyjms.wire.openwire.primitives import decode_map, encode_map
+
+Run = Callable[..., Any]
+
+
+def lines_of(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text("ascii").splitlines()]
+
+
+def messages_of(path: Path) -> list[ActiveMQMessage]:
+    return [decode_message(line["message"]) for line in lines_of(path) if "message" in line]
+
+
+def write(path: Path, *lines: object) -> Path:
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return path
+
+
+HEAD = {"format": "pyjms-messages", "version": 1}
+GOOD = {"kind": "text", "destination": "queue://q", "message_id": "ID:h:1:2:3"}
+
+
+def test_a_store_goes_through_a_file_and_stays_the_same(
+    filled: Any, tmp_path: Path, pyjms_broker: Run
+) -> None:
+    before = {k: v for k, v in filled.contents().items() if k != "lock"}
+    first, second, other = tmp_path / "1.jsonl", tmp_path / "2.jsonl", tmp_path / "other"
+    result = pyjms_broker("export", filled.path.parent, "--output", first)
+    assert result.exit_code == 0, result.output
+    assert f"{first}: 10 messages, 2 durable subscriptions" in result.stdout
+    assert "1 prepared transaction may still change this" in result.stdout
+    assert {k: v for k, v in filled.contents().items() if k != "lock"} == before
+
+    result = pyjms_broker("import", first, "--data", other)
+    assert result.exit_code == 0, result.output
+    assert result.stdout == "10 messages imported, 2 durable subscriptions made\n"
+    assert (other / "kahadb" / "db-1.log").exists()
+    assert pyjms_broker("journal", "verify", other).exit_code == 0
+
+    assert pyjms_broker("export", other, "-o", second).exit_code == 0
+    assert lines_of(second)[1:] == lines_of(first)[1:]
+
+    again = pyjms_broker("import", first, "--data", other)
+    assert again.exit_code == 0
+    assert "0 messages imported" in again.stdout
+    assert "left out: 10 there already" in again.stdout
+
+
+def test_all_headers_and_properties_arrive(filled: Any, tmp_path: Path, pyjms_broker: Run) -> None:
+    async def stored(store: Any) -> list[ActiveMQMessage]:
+        found = store.of(Queue("orders.new")).next_messages(None, 100)
+        return [each.message for each in found]
+
+    original = filled.open(stored)[-1]
+    assert original.correlation_id == "c\u00e9"
+    pyjms_broker("export", filled.path, "-o", tmp_path / "f", "--queue", "orders.>")
+    pyjms_broker("import", tmp_path / "f", "--data", tmp_path / "other")
+    filled.path = tmp_path / "other" / "kahadb"
+    arrived = filled.open(stored)[-1]
+    fields = [field.name for field in type(original).LAYOUT if field.name != "response_required"]
+    for name in fields:
+        if name != "marshalled_properties":
+            assert getattr(arrived, name) == getattr(original, name), name
+    assert arrived.marshalled_properties is not None
+    assert original.marshalled_properties is not None
+    found, wanted = (
+        decode_map(arrived.marshalled_properties),
+        decode_map(original.marshalled_properties),
+    )
+    assert found == wanted
+    assert [type(v) for v in found.values()] == [type(v) for v in wanted.values()]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "destinations"),
+    [
+        (("--queue", "orders.>"), {"queue://orders.new"}),
+        (("--topic", "news"), {"topic://news"}),
+        (("--queue", "*.DLQ", "--topic", ">"), {"queue://ActiveMQ.DLQ", "topic://news"}),
+        (("--queue", "nothing"), set()),
+    ],
+)
+def test_patterns_choose_destinations(
+    arguments: tuple[str, ...],
+    destinations: set[str],
+    filled: Any,
+    tmp_path: Path,
+    pyjms_broker: Run,
+) -> None:
+    result = pyjms_broker("export", filled.path, "-o", tmp_path / "f", *arguments)
+    assert result.exit_code == 0, result.output
+    assert {str(m.destination) for m in messages_of(tmp_path / "f")} == destinations
+
+
+def test_a_large_file_goes_in_several_transactions(tmp_path: Path, pyjms_broker: Run) -> None:
+    messages = [{"message": {**GOOD, "message_id": f"ID:h:1:2:{n}"}} for n in range(1, 2502)]
+    file = write(tmp_path / "f", HEAD, *messages, {"end": {}})
+    result = pyjms_broker("import", file, "--data", tmp_path / "d")
+    assert result.exit_code == 0, result.output
+    assert "2501 messages imported" in result.stdout
+    records = pyjms_broker("journal", "inspect", tmp_path / "d", "--records").stdout
+    assert records.count(" commit ") == 3
+    assert [str(m.message_id) for m in messages_of(file)][-1] == "ID:h:1:2:2501"
+
+
+def test_topics_without_subscriptions_keep_nothing(tmp_path: Path, pyjms_broker: Run) -> None:
+    message = {**GOOD, "destination": "topic://t"}
+    file = write(tmp_path / "f", HEAD, {"message": message}, {"end": {}})
+    result = pyjms_broker("import", file, "--data", tmp_path / "d")
+    assert result.exit_code == 0
+    assert "left out: 1 of topics without durable subscriptions" in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        ("no object", "it is no JSON object"),
+        ({"what": 1}, "it is no message, no subscription and no end"),
+        ({"message": []}, "the message is no JSON object"),
+        ({"message": {**GOOD, "kind": "poem"}}, "kind: 'poem' is unknown"),
+        ({"message": {"kind": "text", "message_id": "ID:1"}}, "destination: is missing"),
+        ({"message": {**GOOD, "destination": "q"}}, "destination: 'q' is no destination"),
+        ({"message": {**GOOD, "destination": "temp-queue://q"}}, "is temporary"),
+        ({"message": {**GOOD, "destination": "queue://a.>"}}, "is not a single one"),
+        ({"message": {**GOOD, "message_id": 5}}, "message_id: is missing"),
+        ({"message": {**GOOD, "producer_id": "x"}}, "producer_id: 'x' is none"),
+        ({"message": {**GOOD, "priority": "high"}}, "priority: 'high' is no value for it"),
+        ({"message": {**GOOD, "priority": 500}}, "priority: 500 is no value for it"),
+        ({"message": {**GOOD, "timestamp": True}}, "timestamp: True is no value for it"),
+        ({"message": {**GOOD, "timestamp": None}}, "timestamp: None is no value for it"),
+        ({"message": {**GOOD, "broker_sequence_id": "1"}}, "broker_sequence_id: '1'"),
+        ({"message": {**GOOD, "body": "?"}}, "body: it is no base64"),
+        ({"message": {**GOOD, "properties": [1]}}, "properties: they are no JSON object"),
+        ({"message": {**GOOD, "properties": {"p": {"type": "x"}}}}, "properties: p: "),
+        (
+            {"message": {**GOOD, "properties": {"p": {"type": "byte", "value": 300}}}},
+            "out of range for Byte",
+        ),
+        (
+            {"message": {**GOOD, "properties": {"p": {"type": "list", "value": 3}}}},
+            "properties: p: 3 is no list",
+        ),
+        ({"message": GOOD, "subscriptions": [["a"]]}, "is no client id and subscription name"),
+        ({"subscription": {"client_id": "c", "name": "n"}}, "topic: None is no destination"),
+        ({"subscription": {"client_id": "c", "topic": "topic://t"}}, "is no client id"),
+        (
+            {"subscription": {"client_id": "c", "name": "n", "topic": "queue://q"}},
+            "topic: queue://q",
+        ),
+    ],
+)
+def test_a_bad_line_is_named_and_the_others_are_used(
+    line: object, reason: str, tmp_path: Path, pyjms_broker: Run
+) -> None:
+    file = write(tmp_path / "f", HEAD, line, {"message": GOOD}, {"end": {}})
+    result = pyjms_broker("import", file, "--data", tmp_path / "d")
+    assert result.exit_code == 1, result.output
+    assert result.stderr.startswith(f"{file}:2: ")
+    assert reason in result.stderr
+    assert len(result.stderr.splitlines()) == 1
+    assert result.stdout.startswith("1 message imported, ")
+
+
+def test_a_file_that_was_cut_off_is_told(tmp_path: Path, pyjms_broker: Run) -> None:
+    file = write(tmp_path / "f", HEAD, {"message": GOOD})
+    result = pyjms_broker("import", file, "--data", tmp_path / "d")
+    assert result.exit_code == 1
+    assert "its last line is missing" in result.stderr
+    assert "1 message imported" in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("first", "sentence"),
+    [
+        ("text", "is no export of messages"),
+        ({"format": "pyjms-messages", "version": 2}, "has version 2 of the format, not 1"),
+        ({}, "is no export of messages"),
+    ],
+)
+def test_another_programs_file_is_refused(
+    first: object, sentence: str, tmp_path: Path, pyjms_broker: Run
+) -> None:
+    result = pyjms_broker("import", write(tmp_path / "f", first), "--data", tmp_path / "d")
+    assert result.exit_code == 2
+    assert sentence in result.stderr
+    assert not (tmp_path / "d").exists()
+
+
+def test_bad_input_is_refused_in_a_sentence(filled: Any, tmp_path: Path, pyjms_broker: Run) -> None:
+    there = write(tmp_path / "there", HEAD)
+    for arguments, sentence in (
+        (("export", "-o", tmp_path / "f"), "Give either DIR or --url"),
+        (("export", filled.path, "--url", "tcp://h:1", "-o", tmp_path / "f"), "either DIR or"),
+        (("export", filled.path, "-o", there), "exists already"),
+        (("export", filled.path, "-o", tmp_path / "no" / "f"), "cannot be written"),
+        (("export", tmp_path / "no", "-o", tmp_path / "f"), "There is no folder"),
+        (("export", filled.path, "-o", tmp_path / "f", "--queue", " "), "empty"),
+        (("export", "--url", "tcp://h:1", "--topic", "t", "-o", tmp_path / "f"), "be browsed"),
+        (("import", there), "Give either --data or --url"),
+        (("import", tmp_path / "no", "--data", tmp_path), "cannot be read"),
+        (("import", there, "--data", tmp_path / "no" / "no"), "There is no folder"),
+        (("import", there, "--url", "nonsense"), "nonsense"),
+    ):
+        result = pyjms_broker(*arguments)
+        assert result.exit_code == 2, (arguments, result.output)
+        assert sentence in result.stderr
+        assert len(result.stderr.strip().splitlines()) == 1, result.stderr
+    assert not (tmp_path / "f").exists()
+
+
+def test_a_running_stores_folder_is_refused(filled: Any, tmp_path: Path, pyjms_broker: Run) -> None:
+    file = write(tmp_path / "in", HEAD, {"message": GOOD}, {"end": {}})
+
+    async def attempt(_store: Any) -> list[Any]:
+        return [
+            pyjms_broker("export", filled.path, "-o", tmp_path / "out"),
+            pyjms_broker("import", file, "--data", filled.path),
+        ]
+
+    for result in filled.open(attempt):
+        assert result.exit_code == 2
+        assert "is locked by a running broker (stop it, or " in result.stderr
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_message_that_cannot_be_read_is_named(
+    filled: Any, tmp_path: Path, pyjms_broker: Run
+) -> None:
+    pyjms_broker("export", filled.path, "-o", tmp_path / "before")
+    segment = filled.path / "db-1.log"
+    data = segment.read_bytes()
+    # Behind the index's back: it still names the message, whose frame's size is no size now.
+    at = data.index(b"ID:host-1-2:3:1:1\x22") + len(b"ID:host-1-2:3:1:1\x22") + 2
+    segment.write_bytes(data[:at] + b"\x7f\xff\xff\xff" + data[at + 4 :])
+    result = pyjms_broker("export", filled.path, "-o", tmp_path / "after")
+    assert result.exit_code == 1
+    assert "ID:host-1-2:3:1:1 of queue://ActiveMQ.DLQ" in result.stderr
+    assert len(messages_of(tmp_path / "after")) == len(messages_of(tmp_path / "before")) - 1
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        ActiveMQTextMessage(destination=Queue("q"), message_id=MessageId("ID:foreign")),
+        ActiveMQMessage(
+            destination=Topic("t"),
+            message_id=MessageId("other:text:1"),
+            reply_to=TemporaryQueue("ID:a:1"),
+            persistent=False,
+            content=b"",
+            marshalled_properties=encode_map(
+                {"half": "\ud800", "nan": float("inf"), "big": 1 << 40}
+            ),
+        ),
+        ActiveMQTextMessage(
+            destination=Queue("q"),
+            message_id=MessageId("ID:1"),
+            marshalled_properties=b"\x00\x00\x00\x05damaged",
+        ),
+    ],
+)
+def test_fields_come_back_as_the_same_frame(message: ActiveMQMessage) -> None:
+    text = json.dumps(encode_message(message), allow_nan=False)
+    back = decode_message(json.loads(text))
+    assert str(back.message_id) == str(message.message_id)
+    back.message_id = message.message_id
+    assert frame_of(back) == frame_of(message)

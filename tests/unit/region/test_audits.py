@@ -1,0 +1,57 @@
+"""Repeated message ids: who drops them, and how far back they are known."""
+
+from __future__ import annotations
+
+import pytest
+
+from broker.policy.entry import PolicyEntry
+from pyjms.client.options import ClientOptions
+from pyjms.jms.destination import Queue, Topic
+from pyjms.wire.openwire.commands import MessageId
+
+WHERE = {"queue": Queue("Q"), "durable": Topic("T"), "topic": Topic("T")}
+
+
+@pytest.mark.fact("activemq-broker T26")
+@pytest.mark.parametrize("kind", WHERE)
+@pytest.mark.parametrize("audited", [True, False])
+def test_repeats_are_dropped_silently_within_each_producers_window(
+    make_broker, caplog, kind, audited
+):
+    policy = PolicyEntry(
+        enable_audit=audited, max_audit_depth=64, max_queue_audit_depth=64, max_producers_to_audit=2
+    )
+    broker, where = make_broker(policy), WHERE[kind]
+    client = broker.client("me")
+    options = {"subscription_name": "s"} if kind == "durable" else {}
+    consumer = client.consume(where, **options)
+    texts = iter(range(1000))
+
+    def comes(number: int, producer: int = 1) -> bool:
+        """Whether a message of that number gets through to the consumer."""
+        text = str(next(texts))
+        message = client.message(where, text)
+        producer_id = type(client.producer_id)("p", producer, 1)
+        message.producer_id = producer_id
+        message.message_id = MessageId(None, producer_id, number)
+        before = len(client.received(consumer))
+        client.send(where, text, message=message)
+        return len(client.received(consumer)) > before
+
+    assert [comes(n) for n in (1, 2, 3)] == [True] * 3
+    assert [comes(n) for n in (2, 1, 3)] == [not audited] * 3
+    assert comes(2, producer=2)  # another's number is its own
+    assert comes(2, producer=3)  # two producers are known, the first is forgotten
+    assert comes(1)
+    assert caplog.messages == []
+
+
+@pytest.mark.fact("activemq-broker T26")
+def test_the_windows_of_brokers_and_clients():
+    entry, none = PolicyEntry(), PolicyEntry.built_in()
+    assert entry.enable_audit and none.enable_audit
+    assert (entry.max_producers_to_audit, entry.max_audit_depth) == (64, 10_000)
+    assert (none.max_producers_to_audit, none.max_audit_depth) == (1024, 2048)
+    assert none.max_queue_audit_depth == 2048
+    client = ClientOptions()
+    assert (client.audit_maximum_producer_number, client.audit_depth) == (64, 2048)
