@@ -252,12 +252,13 @@ class BrokerConnection:
     # sends that wait for space
     def park(self, message: ActiveMQMessage, window: bool, answer: Completion) -> None:
         """Let an unanswered send wait; without a window the whole connection waits with it. (M2)"""
-        self.count_parked(message, answer)
+        size = self._count_parked(message)
         if not window:
             self._unwindowed += 1
             self._hold("space")
 
         def done(completion: Completion) -> None:
+            self._uncount_parked(size)
             if window:
                 self.send_producer_ack(message)
             else:
@@ -269,21 +270,24 @@ class BrokerConnection:
 
         answer.then(done)
 
-    def count_parked(self, message: ActiveMQMessage, answer: Completion) -> None:
+    def _count_parked(self, message: ActiveMQMessage) -> int:
         """Read no further while more of the client's messages wait than any honest one has."""
         size = message_size(message)
         self._parked += 1
         self._parked_bytes += size
         if self._parked > _MOST_PARKED or self._parked_bytes > _MOST_PARKED_BYTES:
             self._hold("parked")
+        return size
 
-        def done(_completion: Completion) -> None:
-            self._parked -= 1
-            self._parked_bytes -= size
-            if self._parked <= _MOST_PARKED and self._parked_bytes <= _MOST_PARKED_BYTES:
-                self._release_hold("parked")
-
-        answer.then(done)
+    def _uncount_parked(self, size: int) -> None:
+        self._parked -= 1
+        self._parked_bytes -= size
+        if (
+            self._holds
+            and self._parked <= _MOST_PARKED
+            and self._parked_bytes <= _MOST_PARKED_BYTES
+        ):
+            self._release_hold("parked")
 
     def send_producer_ack(self, message: ActiveMQMessage) -> None:
         """Open the producer's window by the size of `message`. (M6)"""
@@ -291,7 +295,13 @@ class BrokerConnection:
 
     # answers
     def _answer_later(self, command: Command, answer: Completion) -> None:
+        size = -1
+        if isinstance(command, ActiveMQMessage) and not answer.done:
+            size = self._count_parked(command)
+
         def done(completion: Completion) -> None:
+            if size >= 0:
+                self._uncount_parked(size)
             if completion.error is not None:
                 self._refuse(command, completion.error)
             elif command.response_required:

@@ -70,10 +70,8 @@ def on_message(connection: BrokerConnection, message: ActiveMQMessage) -> Answer
         return on_stored_replay(connection, exchange, message)
     answer = connection.broker.send(exchange, message)
     if message.response_required:
-        if answer is not None and not answer.done:
-            connection.count_parked(message, answer)
-            if exchange.unanswered is not None:
-                note_unanswered(exchange.unanswered, answer)
+        if answer is not None and not answer.done and exchange.unanswered is not None:
+            note_unanswered(exchange.unanswered, answer)
         return answer
     info = exchange.info
     window = info is not None and info.window_size > 0

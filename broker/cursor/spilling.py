@@ -1,8 +1,9 @@
 """A cursor with bounded memory: beyond a high water mark its messages wait in their sources.
 
-While memory lasts all messages are in one list, in exact order. From the mark on new ones go
-to the sources, which are drained by turns, a page each, when the list is empty. Once nothing
-is outside, all is as before. (ActiveMQ M8, M9, M11; StoreQueueCursor)
+While memory lasts all messages are in one list, in exact order. From the mark on, and where very
+many wait that a store has, new ones go to the sources, which are drained by turns, a page each,
+when the list is empty. Once nothing is outside, all is as before. (ActiveMQ M8, M9, M11;
+StoreQueueCursor)
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator
 from itertools import zip_longest
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from broker.cursor.memory import FifoPendingList, PrioritizedPendingList
 from broker.cursor.sources import MessageSource, level_of
@@ -18,9 +19,12 @@ from broker.cursor.sources import MessageSource, level_of
 if TYPE_CHECKING:
     from broker.region.message import MessageReference
 
-__all__ = ["PrioritizedSpillingCursor", "SpillingCursor"]
+__all__ = ["MOST_CACHED", "PrioritizedSpillingCursor", "SpillingCursor"]
 
 logger = logging.getLogger(__name__)
+
+MOST_CACHED: Final = 20_000
+"""Waiting messages above which what comes is left to the store, whatever memory there is."""
 
 
 class SpillingCursor:
@@ -98,8 +102,10 @@ class SpillingCursor:
 
     def append(self, reference: MessageReference) -> None:
         if not self.is_spilling:
-            if not self._is_short(reference):
-                self._head.append(reference)
+            head = self._head
+            many = len(head) >= MOST_CACHED and reference.position is not None
+            if not many and not self._is_short(reference):
+                head.append(reference)
                 return
             self.is_spilling = True
             for source in self._sources:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
@@ -45,12 +45,29 @@ _LONGEST_RUN: Final = 1 << 20
 _PIECE: Final = 1 << 16
 
 
+class _Lengths(dict[int, int]):
+    """Bytes of the segments by their numbers; `total` of all."""
+
+    def __init__(self, lengths: Mapping[int, int] | None = None) -> None:
+        super().__init__(lengths or {})
+        self.total = sum(self.values())
+
+    def __setitem__(self, file_id: int, length: int) -> None:
+        if self.get(file_id) != length:
+            super().__setitem__(file_id, length)
+            self.total = sum(self.copy().values())
+
+    def __delitem__(self, file_id: int) -> None:
+        super().__delitem__(file_id)
+        self.total = sum(self.copy().values())
+
+
 class SegmentFiles:
     """The segments in a folder; `lengths` has their sizes in bytes by number."""
 
     def __init__(self, directory: Path, settings: JournalSettings, disk: Disk) -> None:
         self.directory = directory
-        self.lengths: dict[int, int] = {}
+        self.lengths = _Lengths()
         self._settings = settings
         self._disk = disk
         self._readers: OrderedDict[int, int] = OrderedDict()  # number -> descriptor
@@ -61,13 +78,15 @@ class SegmentFiles:
         """Find the segments. Empty files and other names are none; a spare's is removed. (K27)"""
         self._disk.make_directory(self.directory)
         names = self._disk.names(self.directory)
-        self.lengths = {
-            number: size
-            for name, size in names.items()
-            if (number := segment_number(name)) is not None
-            and name == segment_name(number)
-            and size
-        }
+        self.lengths = _Lengths(
+            {
+                number: size
+                for name, size in names.items()
+                if (number := segment_number(name)) is not None
+                and name == segment_name(number)
+                and size
+            }
+        )
         if _SPARE in names:
             self._disk.remove(self.directory / _SPARE)
 

@@ -367,7 +367,7 @@ class Journal(BatchLayout):
     @property
     def size(self) -> int:
         """Bytes of all segments on the disk."""
-        return sum(self._files.lengths.copy().values())
+        return self._files.lengths.total
 
     @property
     def syncs(self) -> int:

@@ -19,8 +19,8 @@ from pyjms.spark.jms.options import JmsOptions
 from pyjms.spark.jms.ranges.asking import has_ranges
 from pyjms.spark.jms.ranges.reading import RangePartition, read_range
 from pyjms.spark.jms.ranges.stream import RangeStreamReader
-from pyjms.spark.jms.spool.segments import spool_id
-from pyjms.spark.jms.spool.stream import SpoolStreamReader
+from pyjms.spark.jms.spool.segments import read_rows, spool_id
+from pyjms.spark.jms.spool.stream import RowsPartition, SpoolStreamReader
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -64,7 +64,9 @@ class JmsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         if isinstance(partition, RangePartition):
             return read_range(self._options, partition)
-        return SpoolStreamReader(self._options, "").read(partition)
+        if isinstance(partition, RowsPartition):
+            return read_rows(partition.path, partition.start, partition.stop)
+        return iter(())  # Spark's own partition, where there are none
 
     def commit(self, end: dict[str, Any]) -> None:
         self._chosen(end).commit(end)

@@ -6,7 +6,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from broker.cursor.sources import MemorySource
-from broker.cursor.spilling import PrioritizedSpillingCursor, SpillingCursor
+from broker.cursor.spilling import MOST_CACHED, PrioritizedSpillingCursor, SpillingCursor
 from broker.cursor.store_source import PrioritizedStoreSource, StoreSource
 from broker.store.api import Position, StoredMessage
 
@@ -197,3 +197,15 @@ def test_what_its_source_cannot_take_stays_in_memory(caplog):
     model.shown(model.new(4))
     assert model.cursor.take() is odd
     assert "stays in memory" in caplog.text
+
+
+def test_a_store_keeps_what_waits_in_large_numbers_whatever_memory_there_is() -> None:
+    model = Model(prioritized=False, room=10**9, page=200, recovered=0)
+    for _ in range(MOST_CACHED + 500):
+        model.shown(model.new(priority=4))
+    assert len(model.cursor) == MOST_CACHED + 500
+    assert model.cursor.outside_count == 499, "memory had the first one already"
+    others = Model(prioritized=False, room=10**9, page=200, recovered=0)
+    for _ in range(MOST_CACHED + 500):
+        others.shown(others.new(priority=4, persistent=False))
+    assert others.cursor.outside_count == 0, "no store has them: only memory decides"

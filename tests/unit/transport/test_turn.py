@@ -49,6 +49,23 @@ def test_a_turn_sends_before_it_does_what_was_put_off() -> None:
     assert not loop.waiting
 
 
+def test_what_finishes_the_first_turn_of_a_pass_is_done_before_its_sends() -> None:
+    loop = Loop()
+    finished = []
+
+    def take_in() -> None:
+        loop.turn.send(loop.does("send"))
+        finished.append(loop.turn.finish_with(loop.does("finish")))
+
+    loop.turn.run(take_in)
+    loop.turn.run(take_in)
+    assert finished == [True, False], "others are there in this pass: they go together"
+    assert loop.done == ["finish", "send"]
+    loop.next_pass()
+    assert loop.done == ["finish", "send", "send"]
+    assert not loop.turn.finish_with(loop.does("never")), "there is no turn"
+
+
 def test_later_turns_of_a_pass_send_together_in_the_next() -> None:
     loop = Loop()
     for name in "abc":
