@@ -117,7 +117,17 @@ class Turn:
     the loop have what they cause sent together, at the start of the next pass. One object a loop.
     """
 
-    __slots__ = ("__weakref__", "_call_next", "_early", "_has_sent", "_is_open", "_late", "_sends")
+    __slots__ = (
+        "__weakref__",
+        "_call_next",
+        "_count",
+        "_early",
+        "_has_sent",
+        "_is_open",
+        "_late",
+        "_sends",
+        "number",
+    )
 
     def __init__(self, call_next: Callable[[Callable[[], object]], object]) -> None:
         self._call_next = call_next
@@ -126,10 +136,14 @@ class Turn:
         self._early: list[Callable[[], object]] = []
         self._is_open = False
         self._has_sent = False  # in this pass of the loop; `_next_pass` is under way
+        self.number = 0
+        """Which one is under way, from 1; 0 outside of all."""
+        self._count = 0
 
     def run(self, take_in: Callable[[], object]) -> None:
         """Call `take_in()`; what `send` and `put_off` were given meanwhile follows."""
         self._is_open = True
+        self.number = self._count = self._count + 1
         try:
             take_in()
             if self._early:
@@ -141,6 +155,7 @@ class Turn:
                 self._late.popleft()()
         finally:
             self._is_open = False
+            self.number = 0
             if self._early:
                 self._finish_early()
             if self._sends and not self._has_sent:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TypeVar
+from collections.abc import Callable
+from functools import cache
+from operator import attrgetter
+from typing import Any, TypeVar
 
 from pyjms.wire.openwire.commands import Command
 
@@ -13,7 +16,14 @@ C = TypeVar("C", bound=Command)
 
 def copied(command: C) -> C:
     """Return a new command of the same class with the same field values, not marshalled yet."""
-    copy = type(command)()
-    for field in command.LAYOUT:
-        setattr(copy, field.name, getattr(command, field.name))
+    kind: Any = type(command)
+    names, values = _fields(kind)
+    copy: C = kind(**dict(zip(names, values(command), strict=True)))
     return copy
+
+
+@cache
+def _fields(command: Any) -> tuple[tuple[str, ...], Callable[[Command], tuple[Any, ...]]]:
+    """Return the names of a class's fields, and what gets their values."""
+    names = tuple(field.name for field in command.LAYOUT)
+    return names, attrgetter(*names)

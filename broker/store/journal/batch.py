@@ -66,13 +66,22 @@ class OpenBatch:
 class WriteJob:
     """What one visit to the disk does: batches in their order, then perhaps a sync.
 
-    `waiters` are told when it is done. Without batches it only syncs.
+    `waiters` are told when it is done. Without batches it only syncs. `senders` is how many
+    wait: what one sender has asked for in one chunk counts once.
     """
 
-    __slots__ = ("batches", "size", "sync", "waiters")
+    __slots__ = ("batches", "senders", "size", "sync", "waiters")
 
-    def __init__(self, batches: list[OpenBatch], waiters: list[Completion], *, sync: bool) -> None:
+    def __init__(
+        self,
+        batches: list[OpenBatch],
+        waiters: list[Completion],
+        *,
+        sync: bool,
+        senders: int | None = None,
+    ) -> None:
         self.batches = batches
         self.waiters = waiters
+        self.senders = len(waiters) if senders is None else senders
         self.sync = sync
         self.size = sum([batch.end - batch.offset for batch in batches])

@@ -26,7 +26,7 @@ from broker.store.journal.segment_writer import SegmentWriter
 from broker.store.journal.settings import DiskSyncStrategy, JournalSettings, PreallocationScope
 from broker.store.journal.writer import GroupCommit
 from pyjms import _clock
-from pyjms._wakeup import BackgroundTask, spawn
+from pyjms._wakeup import BackgroundTask, LoopHandle, spawn
 from pyjms.errors import IllegalStateException, ResourceAllocationException
 from pyjms.wire.kahadb.journal import Location
 from pyjms.wire.kahadb.reader import JournalRecord, SegmentReader, Skipped
@@ -97,6 +97,7 @@ class Journal(BatchLayout):
     def _begin(self) -> None:
         assert self._writer is not None
         self.state, self.error = StoreState.RUNNING, None
+        self._chunk = LoopHandle().turn
         self._commit = GroupCommit(
             self._writer, self.settings, self._take, self._done, self._set_state, self._inline
         )
@@ -146,6 +147,7 @@ class Journal(BatchLayout):
         ended = anyio.Event()
         written.then(lambda _: ended.set())
         self._waiters.append(written)
+        self._senders += 1
         self._sync = True
         self._requested = True
         commit.request()
@@ -178,6 +180,7 @@ class Journal(BatchLayout):
             return None
         waiter = Completion()
         self._waiters.append(waiter)
+        self._senders += 1
         self._sync |= sync
         if not self._requested:
             self._request()

@@ -13,6 +13,7 @@ from typing import Final
 from broker.completion import Completion
 from broker.store.journal.batch import OpenBatch, WriteJob
 from broker.store.journal.settings import DiskSyncStrategy, JournalSettings
+from pyjms._wakeup import Turn
 from pyjms.errors import LocalProtocolError
 from pyjms.wire.kahadb.journal import BATCH_CONTROL_SIZE, RECORD_HEAD, USER_TYPE, Location
 
@@ -25,6 +26,10 @@ _HEADS: Final = 2
 """How many times as long as its head a segment is at least."""
 _head = RECORD_HEAD.pack
 _location = tuple.__new__  # half the price of Location(...)
+
+
+def _no_loop(_function: Callable[[], object]) -> None:
+    """There is none yet."""
 
 
 def _no_header() -> Sequence[bytes]:
@@ -60,6 +65,10 @@ class BatchLayout(ABC):
         self._waiters: list[Completion] = []
         self._sync = False
         self._requested = False
+        # who waits: those whose chunks came in different turns
+        self._senders = 0
+        self._last_turn = 0
+        self._chunk = Turn(_no_loop)  # the loop's, once it is open
 
     def append(
         self,
@@ -92,6 +101,10 @@ class BatchLayout(ABC):
         self._at = end
         if waiter is not None:
             self._waiters.append(waiter)
+            turn = self._chunk.number
+            if not turn or turn != self._last_turn:
+                self._senders += 1
+                self._last_turn = turn
             if len(self._waiters) > self._most_waiters:
                 self._congest()
         if sync:
@@ -175,7 +188,8 @@ class BatchLayout(ABC):
     def _take(self) -> WriteJob:
         """Return the job of all that waits."""
         self._close_batch()
-        job = WriteJob(self._full, self._waiters, sync=self._sync)
+        job = WriteJob(self._full, self._waiters, sync=self._sync, senders=self._senders)
         self._full, self._full_bytes, self._waiters = [], 0, []
+        self._senders = self._last_turn = 0
         self._sync = self._requested = False
         return job

@@ -3,7 +3,8 @@
 Who waits decides where a job runs. A lone sender is answered sooner when the loop itself
 writes and syncs, many are when a thread does and the next batch fills meanwhile. So: a job with
 one waiter, after one like it, runs on the loop, as long as that is quicker (see `choice`); so do
-small ones that nobody wants synced; all others run in the thread. (persistence K6, K24)
+small ones that nobody wants synced; all others run in the thread. All that one chunk from a
+socket has caused counts as one. (persistence K6, K24)
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ class GroupCommit:
         self._inline = inline
         self._wanted = False
         self._turn_is_due = False
-        self._last_waiters = 1
+        self._last_senders = 1
         self._choice = LoneSenderChoice()
         self._measured: bool | None = None  # where the lone sender's job that is on its way runs
         self._begun = 0.0
@@ -76,7 +77,7 @@ class GroupCommit:
         if self.job is None and not self._turn_is_due:
             self._turn_is_due = True
             # a lone sender has its answer in the turn that brought its message
-            if self._last_waiters > 1 or not self._chunk.finish_with(self._turn):
+            if self._last_senders > 1 or not self._chunk.finish_with(self._turn):
                 self._loop.call_next(self._turn)
 
     def hurry(self) -> None:
@@ -105,17 +106,16 @@ class GroupCommit:
         return job
 
     def _belongs_on_loop(self, job: WriteJob) -> bool:
-        waiters = len(job.waiters)
-        before = self._last_waiters
-        if waiters:
-            self._last_waiters = waiters
+        senders, before = job.senders, self._last_senders
+        if senders:
+            self._last_senders = senders
         if self._inline is not None:
             return self._inline
-        if job.size > _INLINE_BYTES or waiters > 1:
+        if job.size > _INLINE_BYTES or senders > 1:
             return False
         if not job.sync:
             return True
-        if waiters == 0 or before > 1:
+        if senders == 0 or before > 1:
             return False
         self._begun = _clock.now()
         self._measured = self._choice.on_loop()
@@ -155,10 +155,10 @@ class GroupCommit:
         self.job = None
         failure = self._done(job, error)
         if error is None and self._wanted:
-            if len(job.waiters) > 1:
+            if job.senders > 1:
                 # the disk has work again before the senders have their answers
                 following = self._begin()
-                self._last_waiters = len(following.waiters) or self._last_waiters
+                self._last_senders = following.senders or self._last_senders
                 self._jobs.put(following)
             else:
                 self.request()
