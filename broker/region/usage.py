@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from typing import Final, Protocol, runtime_checkable
+from typing import Final, Protocol
 
 from broker.region.disk_usage import DiskUsage, Measured
 from broker.store.api import PersistenceAdapter, StoreState
@@ -132,13 +132,6 @@ class Share(Measured, Protocol):
     def limit(self) -> int: ...
 
 
-@runtime_checkable
-class SharedStore(Protocol):
-    """A store of parts with limits of their own."""
-
-    def share_of(self, destination: Destination) -> Share | None: ...
-
-
 class SystemUsage:
     """The broker's limits and what happens at them. Limits in bytes, 0: none.
 
@@ -164,7 +157,8 @@ class SystemUsage:
     def store_of(self, destination: Destination) -> DiskUsage:
         """Return what a destination's persistent messages need room in."""
         store: object = self.store.store
-        share = store.share_of(destination) if isinstance(store, SharedStore) else None
+        share_of: Callable[[Destination], Share | None] | None = getattr(store, "share_of", None)
+        share = None if share_of is None else share_of(destination)
         if share is None or not share.limit:
             return self.store
         usage = self._shares.get(share)
