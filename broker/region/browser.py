@@ -42,9 +42,15 @@ class QueueBrowserSubscription(Subscription):
 
     def _shown_of(self, queue: BrokerDestination) -> Iterator[MessageReference | None]:
         """Go through what is shown of a queue; None stands for a message that is not."""
-        matching = (r if self.matches(r) else None for r in queue.messages())
+        matching = self._matching(queue)
         limit = self.policy.max_browse_page_size
         return matching if limit is None else _limited(matching, limit)
+
+    def _matching(self, queue: BrokerDestination) -> Iterator[MessageReference | None]:
+        for (
+            reference
+        ) in queue.messages():  # no generator expression: compiled, it reads all at once
+            yield reference if self.matches(reference) else None
 
     def is_full(self) -> bool:
         if self.context.congested:
