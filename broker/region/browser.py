@@ -47,9 +47,7 @@ class QueueBrowserSubscription(Subscription):
         return matching if limit is None else _limited(matching, limit)
 
     def _matching(self, queue: BrokerDestination) -> Iterator[MessageReference | None]:
-        for (
-            reference
-        ) in queue.messages():  # no generator expression: compiled, it reads all at once
+        for reference in queue.messages():  # compiled, an expression reads all
             yield reference if self.matches(reference) else None
 
     def is_full(self) -> bool:

@@ -292,7 +292,9 @@ class Queue(BaseDestination):
 
     # looking and removing
     def messages(self) -> Iterator[MessageReference]:
-        return (reference for reference in self.contents if not reference.acked)
+        for reference in self.contents:  # compiled, an expression reads all
+            if not reference.acked:
+                yield reference
 
     def get_message(self, message_id: MessageId) -> MessageReference | None:
         """Return the message with that id, None if it is not here."""
