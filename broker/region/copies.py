@@ -16,14 +16,15 @@ C = TypeVar("C", bound=Command)
 
 def copied(command: C) -> C:
     """Return a new command of the same class with the same field values, not marshalled yet."""
-    kind: Any = type(command)
-    names, values = _fields(kind)
-    copy: C = kind(**dict(zip(names, values(command), strict=True)))
+    copy = type(command)()
+    names, values = _fields(type(command))
+    for name, value in zip(names, values(command), strict=True):
+        setattr(copy, name, value)
     return copy
 
 
 @cache
-def _fields(command: Any) -> tuple[tuple[str, ...], Callable[[Command], tuple[Any, ...]]]:
+def _fields(command: type[Command]) -> tuple[tuple[str, ...], Callable[[Command], tuple[Any, ...]]]:
     """Return the names of a class's fields, and what gets their values."""
     names = tuple(field.name for field in command.LAYOUT)
     return names, attrgetter(*names)
