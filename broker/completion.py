@@ -10,7 +10,9 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
-__all__ = ["Completion", "all_of"]
+import anyio
+
+__all__ = ["Completion", "all_of", "wait_for"]
 
 logger = logging.getLogger(__name__)
 
@@ -66,3 +68,18 @@ def all_of(parts: list[Completion | None]) -> Completion | None:
     for part in waiting:
         part.then(one_done)
     return whole
+
+
+async def wait_for(completion: Completion | None) -> None:
+    """Wait until it is done; None is done already. Cancelling ends the waiting only.
+
+    Raises:
+        Exception: the error that it is done with.
+    """
+    if completion is None:
+        return
+    done = anyio.Event()
+    completion.then(lambda _: done.set())
+    await done.wait()
+    if completion.error is not None:
+        raise completion.error

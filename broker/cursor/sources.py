@@ -10,10 +10,10 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Final, Protocol
 
 from broker.cursor.memory import FifoPendingList, PrioritizedPendingList
-from broker.store.temp import Spool, SpooledMessage, TempStore
 
 if TYPE_CHECKING:
     from broker.region.message import MessageReference
+    from broker.store.temp import Spool, SpooledMessage, TempStore
 
 __all__ = ["HIGHEST_PRIORITY", "MemorySource", "MessageSource", "SpoolSource", "level_of"]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-import secrets
+import os
 from collections import OrderedDict
 from typing import Any, Final
 
@@ -165,7 +165,7 @@ class Leases:
 
     def _token(self, wanted: str | None, destination: Destination) -> str:
         if wanted is None:
-            return secrets.token_hex(16)
+            return os.urandom(16).hex()
         if not _SHORTEST_TOKEN <= len(wanted) <= _LONGEST_TOKEN:
             raise RangesError("bad_request", "A token has 16 to 100 characters")
         self._check_not_replaced(wanted)

@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 
 import anyio
 
-from broker.completion import Completion
+from broker.completion import Completion, wait_for
 from broker.context import ProducerExchange
 from broker.filter import Broker
 from broker.ranges.protocol import Answers
@@ -26,7 +26,7 @@ from pyjms.jms.destination import Queue as QueueDestination
 from pyjms.wire.openwire.commands import ActiveMQTextMessage, MessageId
 from pyjms.wire.openwire.primitives import decode_text
 
-__all__ = ["MARKS", "Mark", "Marks", "finished"]
+__all__ = ["MARKS", "Mark", "Marks"]
 
 logger = logging.getLogger(__name__)
 
@@ -75,7 +75,7 @@ class Marks:
         async with self._turns.setdefault(name, anyio.Lock()):
             self._known[name] = mark
             if self._lasts:
-                await finished(self._write(name, mark))
+                await wait_for(self._write(name, mark))
 
     def note(self, destination: Destination, mark: Mark) -> None:
         """Remember a mark; it is written, but nobody waits for it."""
@@ -128,18 +128,3 @@ class Marks:
         reference = queue.get_message(message_id)
         if reference is not None:
             queue.remove_message(self._region.context, reference)
-
-
-async def finished(completion: Completion | None) -> None:
-    """Wait until something is done.
-
-    Raises:
-        JMSException: it failed.
-    """
-    if completion is None:
-        return
-    done = anyio.Event()
-    completion.then(lambda _: done.set())
-    await done.wait()
-    if completion.error is not None:
-        raise completion.error

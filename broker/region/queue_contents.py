@@ -18,11 +18,11 @@ from broker.cursor.spilling import PrioritizedSpillingCursor, SpillingCursor
 from broker.cursor.store_source import PrioritizedStoreSource, StoreSource
 from broker.region.message import MessageReference
 from broker.store.api import MessageStore, Position, StoredMessage
-from broker.store.temp import SpooledMessage, TempStore
 from pyjms.wire.openwire.commands import MessageId
 
 if TYPE_CHECKING:
     from broker.region.queue import Queue
+    from broker.store.temp import SpooledMessage, TempStore
 
 __all__ = ["QueueContents"]
 

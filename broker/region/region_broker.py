@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from broker.completion import Completion
 from broker.context import ConnectionContext, ConsumerExchange, ProducerExchange
@@ -27,7 +28,6 @@ from broker.region.subscription import LAST_DELIVERED_UNKNOWN, Subscription
 from broker.region.subscriptions import Subscriptions
 from broker.region.usage import SystemUsage
 from broker.store.api import PersistenceAdapter
-from broker.store.temp import TempStore
 from pyjms import _clock
 from pyjms.errors import (
     DestinationDoesNotExistException,
@@ -50,6 +50,9 @@ from pyjms.wire.openwire.commands import (
     Throwable,
     XATransactionId,
 )
+
+if TYPE_CHECKING:
+    from broker.store.temp import TempStore
 
 __all__ = ["RegionBroker"]
 

@@ -16,13 +16,13 @@ from broker.cursor.spilling import PrioritizedSpillingCursor, SpillingCursor
 from broker.cursor.store_source import PrioritizedStoreSource, StoreSource
 from broker.region.message import MessageReference
 from broker.store.api import Position, StoredMessage, SubscriptionKey, TopicMessageStore
-from broker.store.temp import SpooledMessage
 
 if TYPE_CHECKING:
     from broker.policy.entry import PolicyEntry
     from broker.region.destination import BaseDestination
     from broker.region.region_broker import RegionBroker
     from broker.region.topic import Topic
+    from broker.store.temp import SpooledMessage
 
 __all__ = ["SubscriptionBacklog"]
 

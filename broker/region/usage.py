@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from broker.region.disk_usage import DiskUsage, Measured
 from broker.store.api import PersistenceAdapter, StoreState
-from broker.store.temp import TempStore
 from pyjms.jms.destination import Destination
+
+if TYPE_CHECKING:
+    from broker.store.temp import TempStore
 
 __all__ = ["MAIN_MEMORY_LIMIT", "STORE_LIMIT", "TEMP_LIMIT", "SystemUsage", "Usage"]
 

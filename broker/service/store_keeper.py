@@ -11,13 +11,13 @@ from broker.region.region_broker import RegionBroker
 from broker.service.io_errors import StoreWatch
 from broker.store.api import PersistenceAdapter, StoreState
 from broker.store.memory import MemoryPersistenceAdapter
-from broker.store.temp import TempStore
 from pyjms import _clock
 from pyjms._wakeup import BackgroundTask, spawn
 from pyjms.errors import IllegalStateException
 
 if TYPE_CHECKING:
     from broker.service.service import BrokerService
+    from broker.store.temp import TempStore
 
 __all__ = ["StoreKeeper"]
 
@@ -119,11 +119,17 @@ class StoreKeeper:
             await store.delete_all_messages()
         await store.start()
         if directory is not None:
-            self.temp_store = temp_store = TempStore(
-                service.data_directory / service.broker_name / "tmp_storage"
-            )
-            await temp_store.start()
+            await self._start_temp_store()
         return store
+
+    async def _start_temp_store(self) -> None:
+        # loaded when it is needed: an embedded broker in memory starts without
+        from broker.store.temp import TempStore  # noqa: PLC0415
+
+        service = self._service
+        store = TempStore(service.data_directory / service.broker_name / "tmp_storage")
+        self.temp_store = store  # whoever stops a start that failed finds it
+        await store.start()
 
     def say_what_is_stored(self, region: RegionBroker) -> None:
         """Tell in the log where the messages are and how many."""

@@ -7,9 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, cast
 
-import anyio
-
-from broker.completion import Completion
+from broker.completion import wait_for
 from broker.context import ConnectionContext
 from broker.region.message import MessageReference
 from broker.service.transfer.message_file import BadLine, FileMessage, FileSubscription
@@ -95,7 +93,7 @@ class _Batch:
                     topic.acknowledge(self._context, key, reference)
 
     async def commit(self, found: Imported) -> None:
-        await _done(self._transaction.commit(one_phase=True))
+        await wait_for(self._transaction.commit(one_phase=True))
         for reference in self.references:
             position = reference.position
             if position is None:
@@ -164,7 +162,7 @@ async def _subscribe(adapter: KahaDBPersistenceAdapter, line: FileSubscription) 
     store = adapter.topic_message_store(line.topic)
     if store.lookup_subscription(line.subscription.key) is not None:
         return 0
-    await _done(store.add_subscription(line.subscription, retroactive=False))
+    await wait_for(store.add_subscription(line.subscription, retroactive=False))
     return 1
 
 
@@ -176,13 +174,3 @@ def why_not_importable(line: FileMessage) -> str | None:
     if destination.is_pattern or destination.is_composite:
         return f"destination: {destination} is not a single one"
     return None
-
-
-async def _done(completion: Completion | None) -> None:
-    if completion is None:
-        return
-    event = anyio.Event()
-    completion.then(lambda _: event.set())
-    await event.wait()
-    if completion.error is not None:
-        raise completion.error

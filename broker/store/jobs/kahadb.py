@@ -18,7 +18,7 @@ from typing import Final
 import anyio
 from anyio import to_thread
 
-from broker.completion import Completion
+from broker.completion import Completion, wait_for
 from broker.store.api import StoreState
 from broker.store.jobs.api import DEFAULT_SCHEDULER
 from broker.store.jobs.cleanup import clean_up
@@ -232,13 +232,7 @@ class KahaDBJobSchedulerStore:
         self._last = (location, payload)
 
     async def _checkpoint(self) -> None:
-        barrier = self.journal.barrier(sync=True)
-        if barrier is not None:
-            done = anyio.Event()
-            barrier.then(lambda _: done.set())
-            await done.wait()
-            if barrier.error is not None:
-                raise barrier.error
+        await wait_for(self.journal.barrier(sync=True))
         if self._last is None:
             return
         location, payload = self._last

@@ -11,29 +11,14 @@ import logging
 import anyio
 import anyio.to_thread
 
-from broker.completion import Completion
+from broker.completion import wait_for
 from broker.store.kahadb.core import StoreCore
 from broker.store.kahadb.index import Frozen, TopicIndex
 from broker.store.kahadb.recovery import digest_of
 
-__all__ = ["Checkpoint", "wait_for"]
+__all__ = ["Checkpoint"]
 
 logger = logging.getLogger(__name__)
-
-
-async def wait_for(completion: Completion | None) -> None:
-    """Wait until it is done.
-
-    Raises:
-        Exception: its error.
-    """
-    if completion is None:
-        return
-    done = anyio.Event()
-    completion.then(lambda _: done.set())
-    await done.wait()
-    if completion.error is not None:
-        raise completion.error
 
 
 class Checkpoint:

@@ -11,7 +11,8 @@ import logging
 from collections.abc import Container, Iterable
 from typing import NamedTuple
 
-from broker.store.kahadb.checkpoint import Checkpoint, wait_for
+from broker.completion import wait_for
+from broker.store.kahadb.checkpoint import Checkpoint
 from broker.store.kahadb.compaction import AckCompaction
 from broker.store.kahadb.core import StoreCore
 from broker.store.kahadb.index import StoreIndex, SubscriptionIndex, TopicIndex

@@ -9,9 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable
 
-import anyio
-
-from broker.completion import Completion, all_of
+from broker.completion import Completion, all_of, wait_for
 from broker.store.api import RecoveredTransaction, TransactionStore
 from broker.store.kahadb.adapter import KahaDBPersistenceAdapter
 from broker.store.kahadb.settings import PurgeRecoveredXATransactionStrategy
@@ -52,17 +50,7 @@ async def recover_transactions(
                 answers.append(
                     adapter.commit_recovered(found) if commit else store.rollback(found.xid)
                 )
-    await _done(all_of(answers))
+    await wait_for(all_of(answers))
     for xid in list(outcomes.decided):
         outcomes.carried_out(xid)
     transactions.adopt(waiting)
-
-
-async def _done(answer: Completion | None) -> None:
-    if answer is None:
-        return
-    ended = anyio.Event()
-    answer.then(lambda _: ended.set())
-    await ended.wait()
-    if answer.error is not None:
-        raise answer.error

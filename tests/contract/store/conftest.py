@@ -17,10 +17,9 @@ from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
-import anyio
 import pytest
 
-from broker.completion import Completion
+from broker.completion import wait_for
 from broker.context import ConnectionContext
 from broker.region.message import MessageReference
 from pyjms.jms.destination import Destination, Queue
@@ -50,17 +49,6 @@ QUEUE = Queue("Q")
 PRODUCER = ProducerId("ID:host-1", 1, 1)
 
 
-async def done(completion: Completion | None) -> None:
-    """Wait for the store's answer."""
-    if completion is None:
-        return
-    event = anyio.Event()
-    completion.then(lambda _: event.set())
-    await event.wait()
-    if completion.error is not None:
-        raise completion.error
-
-
 def as_destination(where: Destination) -> Any:
     place = SimpleNamespace(destination=where)
     place.base = place
@@ -76,7 +64,7 @@ class Opened:
         self._directory = directory
         self.adapter: Any = None
 
-    done = staticmethod(done)
+    done = staticmethod(wait_for)
 
     def make(self) -> Any:
         """A new adapter in the same place, not started."""
@@ -126,14 +114,14 @@ class Opened:
         """Add messages, wait until they are safe, and show them."""
         references = [self.reference(n, store.destination, **options) for n in numbers]
         for reference in references:
-            await done(store.add_message(ConnectionContext(), reference))
+            await wait_for(store.add_message(ConnectionContext(), reference))
             assert reference.position is not None
             store.shown(reference)
         return references
 
     async def remove(self, store: Any, *references: MessageReference) -> None:
         for reference in references:
-            await done(store.remove_message(self.answering(), reference))
+            await wait_for(store.remove_message(self.answering(), reference))
 
     @staticmethod
     def answering() -> ConnectionContext:

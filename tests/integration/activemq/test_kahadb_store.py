@@ -8,9 +8,9 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import anyio
 import pytest
 
+from broker.completion import wait_for
 from broker.context import ConnectionContext
 from broker.region.message import MessageReference
 from broker.store.api import SubscriptionKey
@@ -95,23 +95,16 @@ def reference(number: int, where: Destination) -> MessageReference:
     return MessageReference(message, place)  # type: ignore[arg-type]
 
 
-async def done(completion: Any) -> None:
-    event = anyio.Event()
-    completion.then(lambda _: event.set())
-    await event.wait()
-    assert completion.error is None
-
-
 async def end_prepared(adapter: Any) -> None:
     """Commit one of the prepared transactions, roll another one back."""
     transactions = adapter.transaction_store()
     first, second, _ = transactions.recovered()
-    await done(transactions.commit(first.xid, True))
+    await wait_for(transactions.commit(first.xid, True))
     for destination, message in first.added:
         position = transactions.position_of(destination, message.message_id)
         assert position is not None
         adapter.queue_message_store(destination)._index.show(position)
-    await done(transactions.rollback(second.xid))
+    await wait_for(transactions.rollback(second.xid))
 
 
 @pytest.mark.fact("activemq-persistence K1")
@@ -155,7 +148,9 @@ async def test_we_find_what_activemq_kept_and_activemq_what_we_did(
             gone.message_id = stored.message.message_id
             store.remove_message(ConnectionContext(), gone)
         for number in range(1, 12):
-            await done(store.add_message(ConnectionContext(), reference(number, Queue("kinds"))))
+            await wait_for(
+                store.add_message(ConnectionContext(), reference(number, Queue("kinds")))
+            )
         await end_prepared(adapter)
     finally:
         await adapter.stop()

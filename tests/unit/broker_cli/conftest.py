@@ -12,7 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 from broker.cli.main import app
-from broker.completion import Completion
+from broker.completion import wait_for
 from broker.context import ConnectionContext
 from broker.region.message import MessageReference
 from broker.store.api import StoredSubscription, SubscriptionKey
@@ -46,16 +46,6 @@ PROPERTIES = {
 SUBSCRIPTIONS = [SubscriptionKey("c", "one"), SubscriptionKey("c", "two")]
 
 
-async def done(completion: Completion | None) -> None:
-    if completion is None:
-        return
-    event = anyio.Event()
-    completion.then(lambda _: event.set())
-    await event.wait()
-    if completion.error is not None:
-        raise completion.error
-
-
 def reference(number: int, where: Destination, **fields: Any) -> MessageReference:
     properties = fields.pop("properties", None)
     kind = fields.pop("kind", ActiveMQTextMessage)
@@ -87,7 +77,7 @@ class Store:
         store = self.of(where)
         references = [reference(n, where, **fields) for n in numbers]
         for each in references:
-            await done(store.add_message(ConnectionContext(), each))
+            await wait_for(store.add_message(ConnectionContext(), each))
             store.shown(each)
         return references
 
@@ -95,16 +85,18 @@ class Store:
         context = ConnectionContext()
         context.wants_answer = True
         for each in references:
-            await done(self.of(where).remove_message(context, each))
+            await wait_for(self.of(where).remove_message(context, each))
 
     async def subscribe(self, topic: Topic, key: SubscriptionKey, selector: str | None) -> None:
         subscription = StoredSubscription(key, topic, selector)
-        await done(self.adapter.topic_message_store(topic).add_subscription(subscription, False))
+        await wait_for(
+            self.adapter.topic_message_store(topic).add_subscription(subscription, False)
+        )
 
     async def acknowledge(self, topic: Topic, key: SubscriptionKey, each: Any) -> None:
         context = ConnectionContext()
         context.wants_answer = True
-        await done(self.adapter.topic_message_store(topic).acknowledge(context, key, each))
+        await wait_for(self.adapter.topic_message_store(topic).acknowledge(context, key, each))
 
     async def prepare(self, where: Destination, add: int, remove: MessageReference) -> None:
         xid = XATransactionId(7, b"global", b"branch")
@@ -112,7 +104,7 @@ class Store:
         context.transaction = SimpleNamespace(xid=xid)  # type: ignore[assignment]
         self.of(where).add_message(context, reference(add, where))
         self.of(where).remove_message(context, remove)
-        await done(self.adapter.transaction_store().prepare(xid))
+        await wait_for(self.adapter.transaction_store().prepare(xid))
 
     def of(self, where: Destination) -> Any:
         if where.is_topic:

@@ -10,10 +10,9 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import anyio
 import pytest
 
-from broker.completion import Completion
+from broker.completion import wait_for
 from broker.context import ConnectionContext
 from broker.region.message import MessageReference
 from broker.store.api import StoredSubscription, SubscriptionKey
@@ -35,16 +34,6 @@ from pyjms.wire.openwire.primitives import encode_map
 QUEUES = [Queue("A"), Queue("B"), Queue("C")]
 TOPIC = Topic("T")
 KEYS = [SubscriptionKey("c", "one"), SubscriptionKey("c", "two")]
-
-
-async def done(completion: Completion | None) -> None:
-    if completion is None:
-        return
-    event = anyio.Event()
-    completion.then(lambda _: event.set())
-    await event.wait()
-    if completion.error is not None:
-        raise completion.error
 
 
 def message(number: int, where: Destination, **fields: Any) -> MessageReference:
@@ -85,7 +74,7 @@ def settings(**options: Any) -> KahaDBSettings:
 class Home:
     """A folder and the adapter that has it open, if any."""
 
-    done = staticmethod(done)
+    done = staticmethod(wait_for)
     message = staticmethod(message)
     within = staticmethod(within)
 
@@ -123,14 +112,14 @@ class Home:
     async def send(self, store: Any, *numbers: int, **fields: Any) -> list[MessageReference]:
         references = [message(n, store.destination, **fields) for n in numbers]
         for reference in references:
-            await done(store.add_message(ConnectionContext(), reference))
+            await wait_for(store.add_message(ConnectionContext(), reference))
             store.shown(reference)
         return references
 
     async def remove(self, store: Any, *references: MessageReference) -> None:
         for reference in references:
-            await done(store.remove_message(ConnectionContext(), reference))
-        await done(self.adapter.journal.barrier(sync=False))
+            await wait_for(store.remove_message(ConnectionContext(), reference))
+        await wait_for(self.adapter.journal.barrier(sync=False))
 
     def state(self) -> dict[str, Any]:
         """All that the adapter tells about what it has."""
@@ -227,7 +216,7 @@ class Driver:
     async def add(self) -> None:
         store = self.queue()
         reference = self.next(store.destination)
-        await done(store.add_message(ConnectionContext(), reference))
+        await wait_for(store.add_message(ConnectionContext(), reference))
         if reference.position is not None:
             store.shown(reference)
             self.live[store.destination].append(reference)
@@ -242,7 +231,7 @@ class Driver:
     async def publish(self) -> None:
         store = self.topic()
         reference = self.next(TOPIC)
-        await done(store.add_message(ConnectionContext(), reference))
+        await wait_for(store.add_message(ConnectionContext(), reference))
         if reference.position is not None:
             store.shown(reference)
             self.news.append(reference)
@@ -282,12 +271,12 @@ class Driver:
         xid = self.random.choice(list(self.open))
         transactions = self.home.adapter.transaction_store()
         if isinstance(xid, XATransactionId) and xid not in self.prepared:
-            await done(transactions.prepare(xid))
+            await wait_for(transactions.prepare(xid))
             self.prepared.add(xid)
             return
         added, removed = self.open.pop(xid)
         if self.random.random() < 0.7:
-            await done(transactions.commit(xid, xid in self.prepared))
+            await wait_for(transactions.commit(xid, xid in self.prepared))
             for reference in added:
                 where = reference.message.destination
                 if xid in self.recovered:  # its references are not the store's
@@ -296,7 +285,7 @@ class Driver:
                     self.home.adapter.queue_message_store(where).shown(reference)
                     self.live[where].append(reference)
         else:
-            await done(transactions.rollback(xid))
+            await wait_for(transactions.rollback(xid))
             for reference in removed:
                 self.live[reference.message.destination].append(reference)
 
@@ -304,9 +293,9 @@ class Driver:
         store, key = self.topic(), self.random.choice(KEYS)
         if store.lookup_subscription(key) is None:
             subscription = StoredSubscription(key, TOPIC, f"a = {self.number}")
-            await done(store.add_subscription(subscription, self.random.random() < 0.3))
+            await wait_for(store.add_subscription(subscription, self.random.random() < 0.3))
         elif self.random.random() < 0.3:
-            await done(store.delete_subscription(key))
+            await wait_for(store.delete_subscription(key))
 
     async def change(self) -> None:
         store = self.queue()
@@ -314,7 +303,7 @@ class Driver:
         if live:
             reference = self.random.choice(live)
             reference.message.redelivery_counter = 1
-            await done(store.update_message(reference))
+            await wait_for(store.update_message(reference))
 
     async def purge(self) -> None:
         store = self.queue()
@@ -324,7 +313,7 @@ class Driver:
             for r in self.open[xid][1]
         )
         if self.random.random() < 0.2 and not busy:
-            await done(store.remove_all_messages(ConnectionContext()))
+            await wait_for(store.remove_all_messages(ConnectionContext()))
             self.live[store.destination].clear()
 
     def forget_open(self) -> None:

@@ -8,10 +8,9 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import anyio
 import pytest
 
-from broker.completion import Completion
+from broker.completion import Completion, wait_for
 from broker.context import ConnectionContext
 from broker.region.message import MessageReference
 from broker.store.api import StoreState
@@ -56,16 +55,6 @@ def make(folder: Path, strategy: str = "never", **options: Any) -> MultiKahaDBPe
         FilteredKahaDB(settings=settings),
     ]
     return MultiKahaDBPersistenceAdapter(folder, filters, transaction_journal=JOURNAL, **options)
-
-
-async def done(completion: Completion | None) -> None:
-    if completion is None:
-        return
-    event = anyio.Event()
-    completion.then(lambda _: event.set())
-    await event.wait()
-    if completion.error is not None:
-        raise completion.error
 
 
 class Stage:
@@ -113,7 +102,7 @@ class Stage:
         return [found.message.type for found in store.next_messages(None, 100)]
 
     async def commit(self, xid: TransactionId, prepared: bool = False) -> None:
-        await done(self.adapter.transaction_store().commit(xid, prepared))
+        await wait_for(self.adapter.transaction_store().commit(xid, prepared))
 
 
 @pytest.fixture
@@ -127,7 +116,7 @@ async def stage(tmp_path: Path) -> AsyncIterator[Stage]:
 @pytest.mark.fact("activemq-persistence K25")
 async def test_each_destination_lies_where_its_filter_says(stage: Stage) -> None:
     for where in (ORDERS, ONE, TWO, OTHER):
-        await done(stage.send(where)[1])
+        await wait_for(stage.send(where)[1])
     names = {path.name for path in stage.folder.iterdir() if path.is_dir()}
     assert names == {
         *("queue#3a#2f#2forders.#3e", "queue#3a#2f#2fper.one", "queue#3a#2f#2fper.two"),
@@ -155,7 +144,7 @@ async def test_each_destination_lies_where_its_filter_says(stage: Stage) -> None
 
 async def test_everything_is_there_after_a_restart(stage: Stage) -> None:
     for where in (ORDERS, ONE, OTHER, ONE):
-        await done(stage.send(where)[1])
+        await wait_for(stage.send(where)[1])
     await stage.open(stage.folder)
     assert stage.adapter.destinations() == {ORDERS, ONE, OTHER}
     assert [stage.texts(w) for w in (ORDERS, ONE, OTHER)] == [["1"], ["2", "4"], ["3"]]
@@ -165,9 +154,9 @@ async def test_everything_is_there_after_a_restart(stage: Stage) -> None:
 
 
 async def test_the_folder_of_a_removed_destination_goes_at_the_stop(stage: Stage) -> None:
-    await done(stage.send(ONE)[1])
+    await wait_for(stage.send(ONE)[1])
     stage.adapter.remove_message_store(ONE)
-    await done(stage.send(ONE)[1])
+    await wait_for(stage.send(ONE)[1])
     assert stage.texts(ONE) == ["2"]
     stage.adapter.remove_message_store(ONE)
     assert stage.adapter.destinations() == set()
@@ -179,10 +168,10 @@ async def copied(stage: Stage, name: str) -> Path:
     """What a broker that is killed now leaves, all that was appended being written."""
     for share in stage.adapter.shares:
         for adapter in share.adapters:
-            await done(adapter.journal.barrier())
+            await wait_for(adapter.journal.barrier())
     outcomes = stage.adapter._outcomes
     assert outcomes is not None
-    await done(outcomes.journal.barrier())
+    await wait_for(outcomes.journal.barrier())
     return Path(shutil.copytree(stage.folder, stage.folder.with_name(name)))
 
 
@@ -231,7 +220,7 @@ async def test_a_transaction_over_several_stores_is_seen_when_it_is_done(stage: 
 async def test_a_rollback_over_several_stores(stage: Stage) -> None:
     for where in (ORDERS, ONE, OTHER):
         stage.send(where, LOCAL)
-    await done(stage.adapter.transaction_store().rollback(LOCAL))
+    await wait_for(stage.adapter.transaction_store().rollback(LOCAL))
     await stage.commit(LOCAL)
     await stage.open(stage.folder)
     assert [stage.texts(w) for w in (ORDERS, ONE, OTHER)] == [[], [], []]
@@ -246,12 +235,12 @@ async def two_phase(stage: Stage, *, decided: bool, committed: int) -> Path:
     transactions = stage.adapter.transaction_store()
     opened = transactions._open[LOCAL]
     for store in opened.stores:
-        await done(store.prepare(opened.xid))
+        await wait_for(store.prepare(opened.xid))
     if decided:
         assert stage.adapter._outcomes is not None
-        await done(stage.adapter._outcomes.decide(opened.xid))
+        await wait_for(stage.adapter._outcomes.decide(opened.xid))
     for store in list(opened.stores)[:committed]:
-        await done(store.commit(opened.xid, True))
+        await wait_for(store.commit(opened.xid, True))
     return await copied(stage, "killed")
 
 
@@ -279,7 +268,7 @@ async def test_prepared_xa_transactions_of_several_stores_come_back_as_one(
 ) -> None:
     for where in (ORDERS, ONE, OTHER):
         stage.send(where, XA)
-    await done(stage.adapter.transaction_store().prepare(XA))
+    await wait_for(stage.adapter.transaction_store().prepare(XA))
     folder = await copied(stage, "killed")
     await stage.open(folder, strategy=strategy)
     recovered = stage.adapter.transaction_store().recovered()
@@ -323,7 +312,7 @@ async def test_a_store_that_cannot_prepare_makes_it_a_rollback(stage: Stage) -> 
     assert answer is not None
     failed.complete(ResourceAllocationException("no disk"))
     with pytest.raises(ResourceAllocationException, match="no disk"):
-        await done(answer)
+        await wait_for(answer)
     folder = await copied(stage, "killed")
     await stage.open(folder)
     assert [stage.texts(w) for w in (ORDERS, OTHER)] == [[], []]
@@ -384,9 +373,9 @@ async def test_a_store_of_its_own_that_cannot_be_made_is_an_error(stage: Stage) 
     (stage.folder / "queue#3a#2f#2fper.one").write_text("in the way")
     with pytest.raises(ResourceAllocationException, match="Cannot make a store"):
         stage.adapter.queue_message_store(ONE)
-    await done(stage.send(TWO)[1])
+    await wait_for(stage.send(TWO)[1])
     (stage.folder / "queue#3a#2f#2fper.one").unlink()
-    await done(stage.send(ONE)[1])
+    await wait_for(stage.send(ONE)[1])
     assert stage.texts(ONE) == ["2"]
 
 
