@@ -217,6 +217,11 @@ class LoopHandle:
             if isinstance(native, asyncio.AbstractEventLoop)
             else native.run_sync_soon
         )
+        self._call_later: Callable[..., object] | None = (
+            partial(native.call_later, context=self.adopt(copy_context()))
+            if isinstance(native, asyncio.AbstractEventLoop)
+            else None
+        )
         # Windows' default loop has no add_reader, and neither has trio
         self._add_reader: Callable[..., object] | None = (
             native.add_reader
@@ -265,6 +270,16 @@ class LoopHandle:
     def call_next(self, function: Callable[[], object]) -> None:
         """Run `function()` in the loop's next turn. Call it on the loop."""
         self._call_next(function)
+
+    def call_later(self, seconds: float, function: Callable[[], object]) -> None:
+        """Run `function()` in `seconds`, or in the next turn where a loop has no bare timers.
+
+        Call it on the loop.
+        """
+        if self._call_later is None:
+            self._call_next(function)
+        else:
+            self._call_later(seconds, function)
 
     def call_soon(self, function: Callable[..., object], *args: Any) -> None:
         """Run `function(*args)` on the loop, from any thread.

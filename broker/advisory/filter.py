@@ -289,7 +289,7 @@ class AdvisoryBroker(BrokerFilter):
         topic = topic_for(destination)
         if self._audience.hears(topic):
             shown = readdressed(message, destination, message.original_destination)
-            shown.content = None
+            shown.content = shown.raw = None
             self._send(topic, shown, None, properties)
 
     def _tell(self, topic: Topic, about: Command, target: ConsumerId | None = None) -> None:

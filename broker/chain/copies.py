@@ -5,6 +5,7 @@ from __future__ import annotations
 from broker.region.copies import copied
 from pyjms.jms.destination import Destination
 from pyjms.wire.openwire.commands import ActiveMQMessage, MessageId
+from pyjms.wire.openwire.raw import readdress_raw
 
 __all__ = ["copied", "readdressed"]
 
@@ -15,7 +16,8 @@ def readdressed(
     """Return a copy of `message` for `destination`, whose original destination is `original`.
 
     Body and properties are shared. The id is its own object: the broker may number each
-    copy by itself.
+    copy by itself. What `message` has marshalled is not marshalled again: whoever sets a field
+    of the copy sets `raw` to None, as with any message.
     """
     copy = copied(message)
     message_id = message.message_id
@@ -28,4 +30,6 @@ def readdressed(
         )
     copy.destination = destination
     copy.original_destination = original
+    if message.raw is not None:
+        readdress_raw(copy, message.raw)
     return copy

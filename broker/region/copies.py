@@ -7,7 +7,7 @@ from functools import cache
 from operator import attrgetter
 from typing import Any, TypeVar
 
-from pyjms.wire.openwire.commands import Command
+from pyjms.wire.openwire.commands import ActiveMQMessage, BaseCommand, Command
 
 __all__ = ["copied"]
 
@@ -16,15 +16,25 @@ C = TypeVar("C", bound=Command)
 
 def copied(command: C) -> C:
     """Return a new command of the same class with the same field values, not marshalled yet."""
+    kind: Any = type(command)
+    values = _values_of(kind)
+    if values is not None:
+        made: C = kind(*values(command))
+        return made
     copy = type(command)()
-    names, values = _fields(type(command))
-    for name, value in zip(names, values(command), strict=True):
-        setattr(copy, name, value)
+    for field in command.LAYOUT:
+        setattr(copy, field.name, getattr(command, field.name))
     return copy
 
 
 @cache
-def _fields(command: type[Command]) -> tuple[tuple[str, ...], Callable[[Command], tuple[Any, ...]]]:
-    """Return the names of a class's fields, and what gets their values."""
-    names = tuple(field.name for field in command.LAYOUT)
-    return names, attrgetter(*names)
+def _values_of(kind: type[Command]) -> Callable[[Command], tuple[Any, ...]] | None:
+    """Return what gets a message's values in the order its class takes them; None: another class.
+
+    Half the price of setting one field after the other.
+    """
+    if kind.LAYOUT is not ActiveMQMessage.LAYOUT:
+        return None
+    last = [field.name for field in BaseCommand.LAYOUT]
+    names = [field.name for field in kind.LAYOUT if field.name not in last]
+    return attrgetter(*names, *last)

@@ -35,6 +35,10 @@ __all__ = ["Journal"]
 
 logger = logging.getLogger(__name__)
 
+_SOON = 0.005
+"""Seconds that a record with nobody waiting for it may stay unwritten: acknowledgements come
+from many consumers, and a write for each costs more than all the rest of it."""
+
 StateListener = Callable[[StoreState, Exception | None], None]
 
 
@@ -97,7 +101,8 @@ class Journal(BatchLayout):
     def _begin(self) -> None:
         assert self._writer is not None
         self.state, self.error = StoreState.RUNNING, None
-        self._chunk = LoopHandle().turn
+        self._loop = LoopHandle()
+        self._chunk = self._loop.turn
         self._commit = GroupCommit(
             self._writer, self.settings, self._take, self._done, self._set_state, self._inline
         )
@@ -190,16 +195,24 @@ class Journal(BatchLayout):
         self._requested = True
         self._opened().request()
 
+    def _request_soon(self) -> None:
+        self._loop.call_later(_SOON, self._is_due)
+
+    def _is_due(self) -> None:
+        self._is_timed = False
+        open_still = self._commit is not None and self.state is not StoreState.FAILED
+        if open_still and not self._requested and (self._batch is not None or self._full):
+            self._request()
+
     # -- what the group commit asks for and tells
 
     def _done(self, job: WriteJob, error: Exception | None) -> Exception | None:
         """Hear of a job's end; returns what its waiters are told."""
         if error is None:
-            settings = self.settings
             if (
                 self.state is StoreState.CONGESTED
-                and self._full_bytes <= settings.max_waiting_bytes // 2
-                and len(self._waiters) <= settings.max_async_jobs // 2
+                and self._full_bytes <= self.settings.max_waiting_bytes // 2
+                and len(self._waiters) <= self.settings.max_async_jobs // 2
             ):
                 self._set_state(StoreState.RUNNING, None)
             return None

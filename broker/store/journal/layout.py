@@ -65,6 +65,7 @@ class BatchLayout(ABC):
         self._waiters: list[Completion] = []
         self._sync = False
         self._requested = False
+        self._is_timed = False  # `_request_soon` is under way
         # who waits: those whose chunks came in different turns
         self._senders = 0
         self._last_turn = 0
@@ -77,13 +78,14 @@ class BatchLayout(ABC):
         *,
         sync: bool = False,
         lazy: bool = False,
+        soon: bool = False,
     ) -> Location:
         """Append a record and return its place. Never waits.
 
         It is written at the end of this turn of the loop at the latest, or as soon as the
         job before it is done; if `lazy`, perhaps only with something that is not, or with a
-        `barrier`. `waiter` is completed when it is written, and synced if `sync` and the
-        strategy is ALWAYS.
+        `barrier`; if `soon`, like that or after some milliseconds. `waiter` is completed when it
+        is written, and synced if `sync` and the strategy is ALWAYS.
 
         Raises:
             IllegalStateException: the journal is not open.
@@ -109,8 +111,12 @@ class BatchLayout(ABC):
                 self._congest()
         if sync:
             self._sync |= self._always
-        if not self._requested and (not lazy or end > self._lazy_end):
-            self._request()
+        if not self._requested:
+            if not (lazy or soon) or end > self._lazy_end:
+                self._request()
+            elif soon and not self._is_timed:
+                self._is_timed = True
+                self._request_soon()
         return _location(Location, (self._file_id, at))
 
     def append_together(self, payloads: Sequence[bytes]) -> list[Location]:
@@ -136,6 +142,10 @@ class BatchLayout(ABC):
     @abstractmethod
     def _request(self) -> None:
         """Have what waits written; called once for each job."""
+
+    @abstractmethod
+    def _request_soon(self) -> None:
+        """Have what waits written in some milliseconds, unless it is before."""
 
     @abstractmethod
     def _congest(self) -> None:

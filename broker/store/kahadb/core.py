@@ -47,6 +47,7 @@ class StoreCore:
         *,
         sync: bool = False,
         lazy: bool = False,
+        soon: bool = False,
     ) -> Location:
         """Append a record; the caller applies it at once. See `Journal.append`."""
         self._until_look -= 1
@@ -54,7 +55,7 @@ class StoreCore:
             self._until_look = _LOOK_EVERY
             if self.index.dirty >= DIRTY_LIMIT and self.on_dirty is not None:
                 self.on_dirty()
-        location = self.journal.append(payload, waiter, sync=sync, lazy=lazy)
+        location = self.journal.append(payload, waiter, sync=sync, lazy=lazy, soon=soon)
         self.last = location
         return location
 

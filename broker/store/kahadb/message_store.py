@@ -103,7 +103,7 @@ class KahaDBMessageStore:
         core = self._core
         waiter = Completion() if context.wants_answer else None
         payload = remove_record(self._part, message_id)
-        location = core.append(payload, waiter, sync=waiter is not None)
+        location = core.append(payload, waiter, sync=waiter is not None, soon=waiter is None)
         core.index.segments.refer(location.file_id, entry.file_id)
         return waiter
 

@@ -142,7 +142,7 @@ class KahaDBTopicMessageStore(KahaDBMessageStore):
             return None
         waiter = Completion() if context.wants_answer else None
         payload = remove_record(self._part, message_id, text, ack=b"")
-        location = core.append(payload, waiter, sync=waiter is not None)
+        location = core.append(payload, waiter, sync=waiter is not None, soon=waiter is None)
         core.ledger.acknowledge(index, text, entry, location)
         return waiter
 

@@ -62,7 +62,7 @@ class FastReader(StructureMemo):
         super().__init__()
         # What the latest message began with, up to its sequence number: the next one does, too.
         self._prefix = b""
-        self._ids: tuple[Any, Any, Any] = (None, None, None)
+        self._ids: tuple[Any, Any, Any, Any, Any] = (None, None, None, None, None)
         # The latest acknowledgement's up to its message's number, and that message's id.
         self._ack_prefix = b""
         self._ack_key = b""
@@ -193,10 +193,8 @@ class FastReader(StructureMemo):
         """
         command_id, response_required = _HEAD.unpack_from(frame, start)
         at = start + 5
-        transaction_id: Any = None
-        original_destination: Any = None
         if self._prefix and frame.startswith(self._prefix, at):
-            producer_id, destination, id_producer = self._ids
+            producer_id, destination, transaction_id, original_destination, id_producer = self._ids
             at += len(self._prefix)
         else:
             ids = self._first_ids(frame, at)
@@ -325,8 +323,7 @@ class FastReader(StructureMemo):
             return None
         transaction_id: Any = None
         original_destination: Any = None
-        plain = frame.startswith(_PLAIN_MESSAGE_ID, at)
-        if plain:
+        if frame.startswith(_PLAIN_MESSAGE_ID, at):
             at += 5
         else:
             transaction_id, original_destination, at = self._rare_ids(frame, at)
@@ -336,9 +333,10 @@ class FastReader(StructureMemo):
         else:
             after = self._end(frame, at, PRODUCER_ID)
             id_producer, at = self._known(frame, at, after), after
-        if plain and at - start <= _LONGEST_PREFIX:
+        if at - start <= _LONGEST_PREFIX:
             self._prefix = frame[start:at]
-            self._ids = (producer_id, destination, id_producer)
+            ids = (producer_id, destination, transaction_id, original_destination, id_producer)
+            self._ids = ids
         return producer_id, destination, transaction_id, original_destination, id_producer, at
 
     def _rare_ids(self, frame: bytes, at: int) -> tuple[Any, Any, int]:

@@ -82,7 +82,7 @@ class FastWriter:
             return True
         if isinstance(command, ProducerAck):
             out += _HEAD.pack(code, command.command_id, command.response_required)
-            out += self._nullable(command.producer_id)
+            out += self.nullable(command.producer_id)
             out += _I32.pack(command.size)
             return True
         return False
@@ -108,7 +108,7 @@ class FastWriter:
         consumer_id, destination, named = self._dispatched
         if dispatch.consumer_id is not consumer_id or dispatch.destination is not destination:
             consumer_id, destination = dispatch.consumer_id, dispatch.destination
-            named = self._nullable(consumer_id) + self._nullable(destination)
+            named = self.nullable(consumer_id) + self.nullable(destination)
             self._dispatched = (consumer_id, destination, named)
         out += named
         if message is None:
@@ -133,13 +133,13 @@ class FastWriter:
             destination, consumer_id, named = self._acked
             if ack.destination is not destination or ack.consumer_id is not consumer_id:
                 destination, consumer_id = ack.destination, ack.consumer_id
-                named = self._nullable(destination) + _NULL + self._nullable(consumer_id)
+                named = self.nullable(destination) + _NULL + self.nullable(consumer_id)
                 self._acked = (destination, consumer_id, named)
             out += named
         else:
-            out += self._nullable(ack.destination)
-            out += self._nullable(ack.transaction_id)
-            out += self._nullable(ack.consumer_id)
+            out += self.nullable(ack.destination)
+            out += self.nullable(ack.transaction_id)
+            out += self.nullable(ack.consumer_id)
         out += _I8.pack(ack.ack_type)
         first_bytes = self._message_id(first)
         out += first_bytes
@@ -152,11 +152,11 @@ class FastWriter:
         producer_id, destination, named = self._sent
         if message.producer_id is not producer_id or message.destination is not destination:
             producer_id, destination = message.producer_id, message.destination
-            named = self._nullable(producer_id) + self._nullable(destination)
+            named = self.nullable(producer_id) + self.nullable(destination)
             self._sent = (producer_id, destination, named)
         out += named
-        out += self._nullable(message.transaction_id)
-        out += self._nullable(message.original_destination)
+        out += self.nullable(message.transaction_id)
+        out += self.nullable(message.original_destination)
         message_id = message.message_id
         if (
             message_id is not None
@@ -190,12 +190,12 @@ class FastWriter:
 
     def _middle(self, out: bytearray, message: ActiveMQMessage) -> None:
         out += self._message_id(message.message_id)
-        out += self._nullable(message.original_transaction_id)
+        out += self.nullable(message.original_transaction_id)
         out += _string(message.group_id)
         out += _I32.pack(message.group_sequence)
         out += _string(message.correlation_id)
         out += _PERSISTENT.pack(message.persistent, message.expiration, message.priority)
-        out += self._nullable(message.reply_to)
+        out += self.nullable(message.reply_to)
         out += _TIMESTAMP.pack(message.timestamp)
         out += _string(message.type)
 
@@ -212,7 +212,7 @@ class FastWriter:
         producer_id, data = self._producer
         if value.producer_id is not producer_id:
             producer_id = value.producer_id
-            data = self._nullable(producer_id)
+            data = self.nullable(producer_id)
             self._producer = (producer_id, data)
         return data
 
@@ -223,7 +223,8 @@ class FastWriter:
             out += _LENGTH.pack(1, len(value))
             out += value
 
-    def _nullable(self, value: Structure | None) -> bytes:
+    def nullable(self, value: Structure | None) -> bytes:
+        """Return a nullable value's bytes: its flag, its type, its fields."""
         if value is None:
             return _NULL
         return self._memo.get(value) or self._learn(value)

@@ -25,16 +25,16 @@ from pyjms.wire.openwire.reader import LooseReader
 from pyjms.wire.openwire.schema import CURRENT_VERSION, MESSAGES
 from pyjms.wire.openwire.writer import LooseWriter
 
-__all__ = ["marshal_body", "patch_raw", "unmarshal_body"]
+__all__ = ["marshal_body", "patch_raw", "readdress_raw", "unmarshal_body"]
 
 _U16: Final = struct.Struct(">H")
 _I64: Final = struct.Struct(">q")
 _TAIL_SIZE: Final = 37
 # commandId and responseRequired, which every message begins with.
 _HEAD_SIZE: Final = 5
-_PRODUCER_ID: Final = b"\1\x7b"
-# transactionId null, originalDestination null, messageId there, its textView null
-_USUAL_MESSAGE_ID: Final = b"\0\0\1\x6e\0"
+_PRODUCER_ID: Final = 123
+_LOCAL_TRANSACTION_ID: Final = 111
+_XA_TRANSACTION_ID: Final = 112
 
 _writer: Final = FastWriter()
 _local: Final = threading.local()  # a FastReader remembers ids, and is one thread's
@@ -101,8 +101,7 @@ def patch_raw(message: ActiveMQMessage) -> None:
         return
     message_id = message.message_id
     if message_id is None or not is_plain(message):
-        message.raw = None
-        marshal_body(message)
+        _marshal_anew(message)
         return
     try:
         at = _broker_sequence_offset(raw)
@@ -118,23 +117,46 @@ def patch_raw(message: ActiveMQMessage) -> None:
         raise LocalProtocolError(f"{type(message).__name__} cannot be written: {e}") from e
 
 
+def readdress_raw(message: ActiveMQMessage, raw: bytes) -> None:
+    """Give `message` the `raw` of one that differs from it in the destinations alone.
+
+    These are `destination` and `original_destination`. A message that is not as clients send
+    them stays without, and is marshalled when it is written.
+    """
+    if not is_plain(message):
+        return
+    start = _skip(raw, _HEAD_SIZE)
+    transaction = _skip(raw, start)
+    original = _skip(raw, transaction)
+    end = _skip(raw, original)
+    message.raw = b"".join(
+        (
+            raw[:start],
+            _writer.nullable(message.destination),
+            raw[transaction:original],
+            _writer.nullable(message.original_destination),
+            raw[end:],
+        )
+    )
+
+
+def _marshal_anew(message: ActiveMQMessage) -> None:
+    message.raw = None
+    marshal_body(message)
+
+
 def _broker_sequence_offset(raw: bytes) -> int:
     """Return where brokerSequenceId lies: behind six nullable values."""
-    if raw.startswith(_PRODUCER_ID, _HEAD_SIZE) and raw[_HEAD_SIZE + 2]:
-        at: int = _HEAD_SIZE + 21 + _U16.unpack_from(raw, _HEAD_SIZE + 3)[0]
-        producer_id = raw[_HEAD_SIZE:at]
-        if raw[at] and raw[at + 1] <= 103 and raw[at + 2]:
-            at += 5 + _U16.unpack_from(raw, at + 3)[0]
-            if raw.startswith(_USUAL_MESSAGE_ID, at) and raw.startswith(producer_id, at + 5):
-                return at + 13 + len(producer_id)
-    at = _skip(raw, _HEAD_SIZE)  # producerId
+    at = _skip(raw, _HEAD_SIZE)
+    producer_id = raw[_HEAD_SIZE:at]
     at = _skip(raw, at)  # destination
-    if raw[at] or raw[at + 1]:
-        at = _skip(raw, _skip(raw, at))  # transactionId, originalDestination
-    else:
-        at += 2
+    at = _skip(raw, at) if raw[at] else at + 1  # transactionId
+    at = _skip(raw, at) if raw[at] else at + 1  # originalDestination
     # messageId: its flag, its type, the flag of textView (null, or it would not be plain)
-    return _skip(raw, at + 3) + 8
+    at += 3
+    if raw.startswith(producer_id, at):  # as a rule the same again
+        return at + len(producer_id) + 8
+    return _skip(raw, at) + 8
 
 
 def _skip(raw: bytes, at: int) -> int:
@@ -142,14 +164,13 @@ def _skip(raw: bytes, at: int) -> int:
     if not raw[at]:
         return at + 1
     code = raw[at + 1]
-    if code == 123:
-        return _after_string(raw, at + 2) + 16
-    if code == 111:
+    if code == _LOCAL_TRANSACTION_ID:
         at += 10
         return _after_string(raw, at + 2) if raw[at] else at + 1
-    if code == 112:
+    if code == _XA_TRANSACTION_ID:
         return _after_bytes(raw, _after_bytes(raw, at + 6))
-    return _after_string(raw, at + 2)
+    end: int = at + 5 + _U16.unpack_from(raw, at + 3)[0] if raw[at + 2] else at + 3
+    return end + 16 if code == _PRODUCER_ID else end
 
 
 def _after_string(raw: bytes, at: int) -> int:

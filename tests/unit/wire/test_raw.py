@@ -23,7 +23,12 @@ from pyjms.wire.openwire.commands import (
     XATransactionId,
 )
 from pyjms.wire.openwire.format import OpenWireFormat, WireFormatSettings
-from pyjms.wire.openwire.raw import marshal_body, patch_raw, unmarshal_body
+from pyjms.wire.openwire.raw import (
+    marshal_body,
+    patch_raw,
+    readdress_raw,
+    unmarshal_body,
+)
 
 PRODUCER = ProducerId("ID:h-1-2-3:1", 1, 1)
 CONSUMER = ConsumerId("ID:h-1-2-3:1", 1, 7)
@@ -217,3 +222,26 @@ def test_the_memo_of_ids_is_bounded():
         assert receiver.receive_data(sender.encode(sent)) == [sent]
     for memo in (receiver._fast_reader._memo, sender._fast_writer._memo):  # type: ignore[union-attr]
         assert len(memo) <= 512
+
+
+@pytest.mark.parametrize("origin", MESSAGES, ids=range(len(MESSAGES)))
+@pytest.mark.parametrize("place", [Queue("Consumer.a.b"), Topic("é"), None])
+@pytest.mark.parametrize("original", [Topic("a.b"), None])
+def test_a_readdressed_body_is_what_marshalling_gives(
+    origin: ActiveMQMessage, place: Queue | Topic | None, original: Topic | None
+) -> None:
+    raw = marshal_body(copy.copy(origin))
+    there = copy.copy(origin)
+    there.destination, there.original_destination, there.raw = place, original, None
+    readdress_raw(there, raw)
+    there.raw = there.raw or marshal_body(there)
+    patched, again = there.raw, copy.copy(there)
+    again.raw = None
+    assert patched == marshal_body(again)
+    if there.message_id is not None:
+        there.message_id = copy.copy(there.message_id)
+        there.message_id.broker_sequence_id = 77
+        patch_raw(there)
+        again = copy.copy(there)
+        again.raw = None
+        assert there.raw == marshal_body(again)

@@ -74,6 +74,24 @@ async def test_what_is_not_lazy_is_written_at_the_end_of_the_turn_and_lazy_with_
         assert journal.synced < journal.written
 
 
+async def test_what_is_wanted_soon_is_written_without_being_asked(tmp_path: Path) -> None:
+    async with Journal(tmp_path) as journal:
+        journal.append(b"soon", soon=True)
+        journal.append(b"too", soon=True)
+        assert journal.written == Location(1, 0)
+        with anyio.fail_after(30):
+            while journal.written != journal.end:
+                await anyio.lowlevel.checkpoint()
+        assert (journal.batches, journal.syncs) == (1, 0)
+        journal.append(b"again", soon=True)
+        with anyio.fail_after(30):
+            while journal.written != journal.end:
+                await anyio.lowlevel.checkpoint()
+        journal.append(b"last", soon=True)
+    await anyio.sleep(0.02)  # its time comes, and the journal is closed
+    assert on_disk(tmp_path) == [b"soon", b"too", b"again", b"last"]
+
+
 async def test_a_mebibyte_of_lazy_records_is_written_without_being_asked(tmp_path: Path) -> None:
     async with Journal(tmp_path) as journal:
         for _ in range(11):
