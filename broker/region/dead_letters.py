@@ -42,7 +42,8 @@ def send_to_dead_letter_queue(
     if target is None or target == reference.destination.destination:
         return False
     letter = dead_letter(reference, target, cause, strategy.expiration)
-    broker.root.send(ProducerExchange(broker.context), letter)
+    letter.response_required = broker.store_traits.has_several_journals
+    reference.letter = broker.root.send(ProducerExchange(broker.context), letter)
     broker.mark_dead_letter_queue(target)
     return True
 

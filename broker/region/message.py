@@ -21,6 +21,7 @@ from pyjms.wire.openwire.primitives import decode_map
 from pyjms.wire.openwire.raw import patch_raw
 
 if TYPE_CHECKING:
+    from broker.completion import Completion
     from broker.region.destination import BaseDestination, BrokerDestination
     from broker.region.subscription import Subscription
     from broker.store.api import Position
@@ -45,6 +46,7 @@ class MessageReference:
         "dropped",
         "expiration",
         "group_id",
+        "letter",
         "message",
         "message_id",
         "owner",
@@ -85,6 +87,8 @@ class MessageReference:
         """No longer in its destination."""
         self.position: Position | None = None
         """Where the store has it, once the store has numbered it."""
+        self.letter: Completion | None = None
+        """The dead letter that is being stored elsewhere; until then the message stays."""
         self.reference_count = 0
         self.size = (
             minimum_size

@@ -18,6 +18,7 @@ from broker.region.arrival_line import arrival_line
 from broker.region.copies import copied
 from broker.region.destination import BaseDestination
 from broker.region.dispatch import QueueDispatcher
+from broker.region.letter_order import remove_behind_letter
 from broker.region.message import MessageReference
 from broker.region.queue_contents import QueueContents
 from broker.region.queue_reader import QueueReader
@@ -78,8 +79,7 @@ class Queue(BaseDestination):
             return None
         self.memory.increase(reference.size)
         stored = None
-        reader = self.reader
-        is_leased = reader is not None and reader.is_leased
+        is_leased = self.reader is not None and self.reader.is_leased
         if is_leased:
             reference.persistent = True
         store = self.store if reference.persistent else None
@@ -205,6 +205,8 @@ class Queue(BaseDestination):
         """Have the store forget the message."""
         if self.store is None or not reference.persistent:
             return None
+        if reference.letter is not None:
+            return remove_behind_letter(context, reference, self.store.remove_message)
         return self.store.remove_message(context, reference)
 
     def drop(self, reference: MessageReference) -> None:
@@ -333,10 +335,8 @@ class Queue(BaseDestination):
         if self.reader is not None and not self.reader.may_purge():
             return 0
         removed = sum(self.remove_message(context, r) for r in tuple(self.references))
-        page = self.policy.max_page_size
-        while gone := sum(
-            self.remove_outside(context, r) for r in self.contents.first_stored(page)
-        ):
+        page, away = self.policy.max_page_size, self.remove_outside
+        while gone := sum(away(context, r) for r in self.contents.first_stored(page)):
             removed += gone
         while spooled := self.contents.take_spooled(page):
             removed += sum(map(self._removed, spooled))

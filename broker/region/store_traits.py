@@ -20,6 +20,9 @@ class StoreTraits:
     concurrent_store_and_dispatch_topics: bool = False
     """The same for topics."""
 
+    has_several_journals: bool = False
+    """What was stored of one destination may be safe before what came earlier of another."""
+
     @staticmethod
     def of(adapter: PersistenceAdapter) -> StoreTraits:
         """Return the traits of a store."""

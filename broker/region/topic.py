@@ -14,6 +14,7 @@ from broker.policy.entry import PolicyEntry
 from broker.region.arrival_line import arrival_line
 from broker.region.destination import BaseDestination
 from broker.region.durable_subscription import DurableTopicSubscription
+from broker.region.letter_order import remove_behind_letter
 from broker.region.message import MessageReference
 from broker.region.subscription import Subscription
 from broker.region.topic_subscription import TopicSubscription
@@ -131,7 +132,8 @@ class Topic(BaseDestination):
     ) -> Completion | None:
         if self.store is None or not reference.persistent:
             return None
-        return self.store.acknowledge(context, key, reference)
+        store = self.store
+        return remove_behind_letter(context, reference, lambda c, r: store.acknowledge(c, key, r))
 
     # prepared transactions from before the start
     def hide(self, stored: StoredMessage, key: SubscriptionKey | None) -> MessageReference:

@@ -76,6 +76,7 @@ class MultiKahaDBPersistenceAdapter:
         self.directory = directory
         self.filters = tuple(filters)
         self.on_state: Callable[[StoreState, Exception | None], None] | None = None
+        self.has_several_journals = True
         self.on_lock_lost: Callable[[], None] | None = None
         """Called when somebody else has taken the lock: the broker must stop. (H2)"""
         self.concurrent_store_and_dispatch_queues = all(

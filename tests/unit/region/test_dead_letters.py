@@ -10,6 +10,7 @@ from broker.policy.dead_letter import (
     SharedDeadLetterStrategy,
 )
 from broker.policy.entry import PolicyEntry
+from pyjms.errors import JMSException
 from pyjms.jms.destination import Queue, Topic
 from pyjms.jms.types import Long
 from pyjms.wire.openwire.commands import AckType, Throwable
@@ -231,3 +232,51 @@ def test_without_the_audit_the_same_id_is_kept_again(make_broker):
     client.send(Q, "", message=again)
     client.ack(consumer, kind=AckType.POISON)
     assert [m.type for m in broker.dead_letters] == ["a"]
+
+
+@pytest.mark.parametrize("error", [None, JMSException("no room")])
+def test_of_several_journals_the_letter_is_safe_before_the_message_goes(make_broker, paged, error):
+    paged.has_several_journals = True
+    broker = make_broker(store=paged)
+    client = broker.client()
+    consumer = client.consume(Q)
+    client.send(Q, "a", persistent=True)
+    paged.answers_later = True
+    answer = client.ack(consumer, kind=AckType.POISON)
+    stored = paged.queue_message_store(Q)
+    assert not answer.done
+    assert len(stored.next_messages(None, 9)) == 1
+    assert len(paged.queue_message_store(Queue("ActiveMQ.DLQ")).next_messages(None, 9)) == 1
+    paged.complete(error)
+    assert len(stored.next_messages(None, 9)) == (error is not None)
+    if error is None:
+        assert not answer.done
+        paged.complete()
+    assert answer.done
+    assert answer.error is error
+
+
+def test_of_one_journal_nothing_waits(make_broker, paged):
+    broker = make_broker(store=paged)
+    client = broker.client()
+    consumer = client.consume(Q)
+    client.send(Q, "a", persistent=True)
+    paged.answers_later = True
+    client.ack(consumer, kind=AckType.POISON)
+    assert len(paged.queue_message_store(Q).next_messages(None, 9)) == 0
+
+
+def test_a_subscriptions_letter_is_safe_before_it_is_acknowledged(make_broker, paged):
+    paged.has_several_journals = True
+    broker = make_broker(store=paged)
+    client = broker.client("me")
+    topic = Topic("T")
+    consumer = client.consume(topic, subscription_name="sub")
+    client.send(topic, "a", persistent=True)
+    paged.answers_later = True
+    client.ack(consumer, kind=AckType.POISON)
+    pending = paged.topic_message_store(topic).next_subscription_messages(("me", "sub"), None, 9)
+    assert len(pending) == 1
+    paged.complete()
+    pending = paged.topic_message_store(topic).next_subscription_messages(("me", "sub"), None, 9)
+    assert pending == []
