@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from broker.completion import Completion, all_of
 from broker.filter import Broker
+from pyjms import _clock
 from pyjms.errors import JMSException
 from pyjms.transport.uri import TransportURI
 from pyjms.wire.openwire.commands import BrokerId, ConnectionId, ProducerId
@@ -27,6 +28,7 @@ __all__ = [
     "TransportConnector",
 ]
 
+_LAST_ANSWERS = 2.0  # seconds for them, of those that a stop has
 MAXIMUM_CONNECTIONS = 5000  # ActiveMQ has no limit; nothing here is unbounded
 MAXIMUM_OF_ONE_CONNECTION = 10_000
 """Sessions, producers, consumers, temporary destinations or transactions; ActiveMQ has no limit."""
@@ -135,7 +137,12 @@ class TransportConnector(ABC):
         """Accept no more, close every connection and wait for their ends. Idempotent."""
 
     async def stop_connections(self) -> None:
-        """Close what has come in, after what is queued for the clients was written."""
+        """Close what has come in, after the clients were told what they wait for."""
+        with _clock.timeout(_LAST_ANSWERS):
+            for connection in self.connections:
+                connection.hold("stopping")
+            for connection in list(self.connections):
+                await connection.give_last_answers()
         for connection in list(self.connections):
             connection.stop_soon()
         for connection in list(self.connections):

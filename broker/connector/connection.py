@@ -17,8 +17,9 @@ from broker.completion import Completion
 from broker.connector.base import BrokerHost, TransportConnector
 from broker.connector.errors import log_bug, to_throwable
 from broker.connector.handlers import HANDLERS, unsupported
+from broker.connector.last_answers import LastAnswers
 from broker.connector.late_acks import LateAcks
-from broker.connector.state import ConnectionState, LateResponse, SessionState
+from broker.connector.state import ConnectionState, LateResponse, SessionState, message_size
 from broker.context import ConsumerExchange, ProducerExchange
 from pyjms import _clock
 from pyjms._wakeup import BackgroundTask, spawn
@@ -41,20 +42,13 @@ from pyjms.wire.openwire.commands import (
     ConnectionError as ConnectionErrorCommand,
 )
 
-__all__ = ["LAST_DELIVERED_UNKNOWN", "BrokerConnection", "message_size"]
+__all__ = ["LAST_DELIVERED_UNKNOWN", "BrokerConnection"]
 
 logger = logging.getLogger(__name__)
 
 LAST_DELIVERED_UNKNOWN = -2
-_FIXED_MESSAGE_SIZE = 1024  # what a message counts beside its body and properties
 _MOST_PARKED = 1000  # sends that wait for space before the client is read no further
 _MOST_PARKED_BYTES = 64 * 1024 * 1024  # of one connection; well above any producer window
-
-
-def message_size(message: ActiveMQMessage) -> int:
-    """What a message counts in its producer's window. (M6)"""
-    properties, content = message.marshalled_properties, message.content
-    return _FIXED_MESSAGE_SIZE + len(properties or b"") + len(content or b"")
 
 
 class BrokerConnection:
@@ -75,6 +69,7 @@ class BrokerConnection:
         self._inner = transport
         self._late_acks = LateAcks(transport, self._handle)
         self._closed = False
+        self._answers = LastAnswers()
         self._parked = 0
         self._parked_bytes = 0
         self._unwindowed = 0  # parked sends of producers without a window
@@ -132,6 +127,10 @@ class BrokerConnection:
 
         if self._late_stop is None:
             self._late_stop = spawn(wait_and_stop, name=f"broker {self.remote_address} late stop")
+
+    async def give_last_answers(self) -> None:
+        """Wait until all that was asked is answered; `hold` it first. Cancellable."""
+        await self._answers.wait(state.context for state in self.states.values())
 
     async def wait_stopped(self) -> None:
         """Wait until the connection is closed and forgotten."""
@@ -213,7 +212,7 @@ class BrokerConnection:
     # a client that does not read: nothing for it piles up here
     def _read_on_when_drained(self) -> None:
         """Take no more commands, whose answers the client would not read either."""
-        self._hold("answers")
+        self.hold("answers")
         self._dispatch_on_when_drained()
 
     def _dispatch_on_when_drained(self) -> None:
@@ -237,7 +236,7 @@ class BrokerConnection:
         for state in self.states.values():
             state.context.congested = congested
 
-    def _hold(self, reason: str) -> None:
+    def hold(self, reason: str) -> None:
         """Read no further until every reason is gone."""
         if not self._holds:
             self._transport.pause_reading()
@@ -255,7 +254,7 @@ class BrokerConnection:
         size = self._count_parked(message)
         if not window:
             self._unwindowed += 1
-            self._hold("space")
+            self.hold("space")
 
         def done(completion: Completion) -> None:
             self._uncount_parked(size)
@@ -276,7 +275,7 @@ class BrokerConnection:
         self._parked += 1
         self._parked_bytes += size
         if self._parked > _MOST_PARKED or self._parked_bytes > _MOST_PARKED_BYTES:
-            self._hold("parked")
+            self.hold("parked")
         return size
 
     def _uncount_parked(self, size: int) -> None:
@@ -298,8 +297,10 @@ class BrokerConnection:
         size = -1
         if isinstance(command, ActiveMQMessage) and not answer.done:
             size = self._count_parked(command)
+        self._answers.open += 1
 
         def done(completion: Completion) -> None:
+            self._answers.given()
             if size >= 0:
                 self._uncount_parked(size)
             if completion.error is not None:

@@ -10,6 +10,7 @@ from broker.context import ConnectionContext
 from pyjms.errors import IllegalStateException
 from pyjms.jms.destination import Destination
 from pyjms.wire.openwire.commands import (
+    ActiveMQMessage,
     ConnectionId,
     ConnectionInfo,
     ConsumerId,
@@ -29,9 +30,11 @@ __all__ = [
     "MemberCount",
     "SessionState",
     "connection_of",
+    "message_size",
     "session_of",
 ]
 
+_FIXED_MESSAGE_SIZE = 1024  # what a message counts beside its body and properties
 IMPLICIT_SESSION = -1
 """The session that every connection has without a SessionInfo; advisory consumers live there."""
 
@@ -142,3 +145,9 @@ def connection_of(owned: ConsumerId | ProducerId | SessionId) -> ConnectionId:
 
 def _is_advisory(destination: Destination | None) -> bool:
     return destination is not None and destination.physical_name.startswith("ActiveMQ.Advisory.")
+
+
+def message_size(message: ActiveMQMessage) -> int:
+    """What a message counts in its producer's window. (M6)"""
+    properties, content = message.marshalled_properties, message.content
+    return _FIXED_MESSAGE_SIZE + len(properties or b"") + len(content or b"")

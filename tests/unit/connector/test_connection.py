@@ -458,3 +458,35 @@ async def test_limits_of_consumers_and_producers_do_not_count_advisories(client,
     assert caught.value.reason == "Can't add consumer on connection c1: at maximum limit: 1"
     with pytest.raises(IllegalStateException, match="Can't add producer on connection c1"):
         await client.ask(ProducerInfo(ProducerId("c1", 2, 1)))
+
+
+async def test_a_stopping_connector_gives_the_answers_that_are_due(client, connector, host) -> None:
+    await client.connect()
+    await client.producer()
+    host.recording.answers["send"] = waiting = Completion()
+    answers = []
+    client.transport.request_soon(message(), answers.append)
+    await anyio.wait_all_tasks_blocked()
+    async with anyio.create_task_group() as group:
+        group.start_soon(connector.stop)
+        await anyio.wait_all_tasks_blocked()
+        client.tell(nothing())  # too late: not taken any more
+        await anyio.wait_all_tasks_blocked()
+        assert connector.connections
+        waiting.complete()
+    assert [type(answer) for answer in answers] == [Response]
+    assert not connector.connections
+
+
+async def test_a_stopping_connector_waits_for_no_send_that_has_no_room(
+    client, connector, host
+) -> None:
+    await client.connect()
+    await client.producer()
+    host.recording.answers["send"] = Completion()
+    client.transport.request_soon(message(), [].append)
+    await anyio.wait_all_tasks_blocked()
+    client.context().parked["somebody"] = None
+    with anyio.fail_after(1):
+        await connector.stop()
+    assert not connector.connections
