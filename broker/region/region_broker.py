@@ -26,7 +26,7 @@ from broker.region.registry import DestinationRegistry
 from broker.region.store_traits import StoreTraits
 from broker.region.subscription import LAST_DELIVERED_UNKNOWN, Subscription
 from broker.region.subscriptions import Subscriptions
-from broker.region.usage import SystemUsage
+from broker.region.usage import MAXIMUM_DESTINATIONS, SystemUsage
 from broker.store.api import PersistenceAdapter
 from pyjms import _clock
 from pyjms.errors import (
@@ -73,6 +73,7 @@ class RegionBroker(Broker):
         system_usage: SystemUsage | None = None,
         temp_store: TempStore | None = None,
         allow_temp_auto_creation_on_send: bool = False,
+        maximum_destinations: int = MAXIMUM_DESTINATIONS,
     ) -> None:
         """Make it over a store; non-persistent messages go to `temp_store` when memory is short.
 
@@ -94,7 +95,7 @@ class RegionBroker(Broker):
         """The broker's own context: its messages never wait for space."""
         self.context.is_broker = True
         self.context.producer_flow_control = False
-        self._registry = DestinationRegistry()
+        self._registry = DestinationRegistry(maximum_destinations)
         self._subscriptions = Subscriptions(self)
         self._clients = ClientIds(broker_name)
         self._expiry = ExpiryScanner()
@@ -183,6 +184,8 @@ class RegionBroker(Broker):
         Raises:
             DestinationDoesNotExistException: it is a temporary one that was not created.
             IllegalStateException: the policy's maximum is reached.
+            ResourceAllocationException: the broker's is; its own destinations still come in.
+            InvalidDestinationException: its name is longer than any store could keep.
         """
         entrance = self._registry.entrance(destination)
         if entrance is not None:
@@ -195,6 +198,8 @@ class RegionBroker(Broker):
             raise DestinationDoesNotExistException(
                 destination.qualified_name, hint=f"The destination {destination} does not exist."
             )
+        if not context.is_broker:
+            self._registry.check(destination)
         return self._create(context, destination)
 
     def _create(self, context: ConnectionContext, destination: Destination) -> BrokerDestination:

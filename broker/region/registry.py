@@ -9,17 +9,22 @@ from __future__ import annotations
 from broker.policy.wildcard import LONGEST_REMEMBERED, matches
 from broker.region.destination import BaseDestination, BrokerDestination
 from broker.region.subscription import Subscription
+from broker.region.usage import MAXIMUM_DESTINATIONS
+from pyjms.errors import InvalidDestinationException, ResourceAllocationException
 from pyjms.jms.destination import Destination
 
 __all__ = ["DestinationRegistry", "SubscriptionIndex"]
 
+LONGEST_NAME = 8192
+"""Characters; a composite is not one destination."""
 _CACHED_MATCHES = 4096
 
 
 class DestinationRegistry:
     """Destinations by name, each with its entrance: itself, or the filters around it."""
 
-    def __init__(self) -> None:
+    def __init__(self, maximum: int = MAXIMUM_DESTINATIONS) -> None:
+        self._maximum = maximum
         self._destinations: dict[Destination, BaseDestination] = {}
         self._entrances: dict[Destination, BrokerDestination] = {}
         self._matches: dict[Destination, tuple[BrokerDestination, ...]] = {}
@@ -31,6 +36,20 @@ class DestinationRegistry:
     def entrance(self, destination: Destination) -> BrokerDestination | None:
         """Return where messages for the destination go in."""
         return self._entrances.get(destination)
+
+    def check(self, destination: Destination) -> None:
+        """Raise if there is no room for one more, or its name is too long."""
+        length = len(destination.physical_name)
+        if length > LONGEST_NAME:
+            raise InvalidDestinationException(
+                f"A destination's name of {length} characters; at most {LONGEST_NAME} are allowed"
+            )
+        if len(self._destinations) >= self._maximum:
+            raise ResourceAllocationException(
+                f"The broker has {len(self._destinations)} destinations, and {destination} would "
+                "be one too many",
+                hint="remove what nobody uses, or raise maximum_destinations",
+            )
 
     def add(self, destination: BaseDestination, entrance: BrokerDestination) -> None:
         """Take a destination in."""

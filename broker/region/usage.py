@@ -17,12 +17,21 @@ from pyjms.jms.destination import Destination
 if TYPE_CHECKING:
     from broker.store.temp import TempStore
 
-__all__ = ["MAIN_MEMORY_LIMIT", "STORE_LIMIT", "TEMP_LIMIT", "SystemUsage", "Usage"]
+__all__ = [
+    "MAIN_MEMORY_LIMIT",
+    "MAXIMUM_DESTINATIONS",
+    "STORE_LIMIT",
+    "TEMP_LIMIT",
+    "SystemUsage",
+    "Usage",
+]
 
 MAIN_MEMORY_LIMIT: Final = 1024 * 1024 * 1024
 """ActiveMQ's memory limit of an embedded broker: 1 GiB."""
 STORE_LIMIT: Final = 100 * 1024 * 1024 * 1024
 """ActiveMQ's limit of what the store takes: 100 GiB."""
+MAXIMUM_DESTINATIONS: Final = 100_000
+"""ActiveMQ has no limit."""
 TEMP_LIMIT: Final = 50 * 1024 * 1024 * 1024
 """ActiveMQ's limit of what the temp store takes: 50 GiB."""
 

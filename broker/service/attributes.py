@@ -40,6 +40,7 @@ ATTRIBUTES: dict[str, tuple[str, Callable[[str], object]]] = {
     "useTempMirroredQueues": ("use_temp_mirrored_queues", _boolean),
     "populateJMSXUserID": ("populate_jmsx_user_id", _boolean),
     "allowTempAutoCreationOnSend": ("allow_temp_auto_creation_on_send", _boolean),
+    "maximumDestinations": ("maximum_destinations", int),
     "rollbackOnlyOnAsyncException": ("rollback_only_on_async_exception", _boolean),
     "restartAllowed": ("restart_allowed", _boolean),
     "systemUsage.memoryUsage.limit": ("memory_limit", int),

@@ -21,8 +21,8 @@ from broker.connector.registry import create_connector
 from broker.context import ConnectionContext
 from broker.filter import Broker
 from broker.policy.map import PolicyMap
+from broker.region import usage
 from broker.region.region_broker import RegionBroker
-from broker.region.usage import MAIN_MEMORY_LIMIT, STORE_LIMIT, TEMP_LIMIT, SystemUsage
 from broker.service.configured import ServiceConfiguration
 from broker.service.io_errors import IOExceptionHandler
 from broker.service.links import BrokerPlugin, chain_around, virtual_destinations_of
@@ -80,8 +80,8 @@ class BrokerService:
         send_fail_if_no_space: let them fail instead of wait.
         send_fail_if_no_space_after_timeout: seconds to wait before they fail; 0: for ever.
         restart_allowed: whether `start` may follow `stop`.
-        policies: what destinations do, by name.
-        plugins: filters of your own.
+        maximum_destinations: how many there may be; temporary ones and advisories' count.
+        policies: what destinations do, by name; plugins: filters of your own.
         destinations: made at start.
     """
 
@@ -104,10 +104,11 @@ class BrokerService:
         use_temp_mirrored_queues: bool = True,
         populate_jmsx_user_id: bool = False,
         allow_temp_auto_creation_on_send: bool = False,
+        maximum_destinations: int = usage.MAXIMUM_DESTINATIONS,
         rollback_only_on_async_exception: bool = True,
-        memory_limit: int = MAIN_MEMORY_LIMIT,
-        store_limit: int = STORE_LIMIT,
-        temp_limit: int = TEMP_LIMIT,
+        memory_limit: int = usage.MAIN_MEMORY_LIMIT,
+        store_limit: int = usage.STORE_LIMIT,
+        temp_limit: int = usage.TEMP_LIMIT,
         send_fail_if_no_space: bool = False,
         send_fail_if_no_space_after_timeout: float = 0,
         restart_allowed: bool = True,
@@ -130,6 +131,7 @@ class BrokerService:
         self.use_temp_mirrored_queues = use_temp_mirrored_queues
         self.populate_jmsx_user_id = populate_jmsx_user_id
         self.allow_temp_auto_creation_on_send = allow_temp_auto_creation_on_send
+        self.maximum_destinations = maximum_destinations
         self.rollback_only_on_async_exception = rollback_only_on_async_exception
         self.restart_allowed = restart_allowed
         self.restart_requested = False
@@ -137,7 +139,7 @@ class BrokerService:
         self.policies = policies or PolicyMap()
         self.plugins = tuple(plugins)
         self.destinations = tuple(destinations)
-        self.system_usage = SystemUsage(
+        self.system_usage = usage.SystemUsage(
             memory_limit,
             send_fail_if_no_space,
             send_fail_if_no_space_after_timeout,
@@ -340,6 +342,7 @@ class BrokerService:
             self.broker_name,
             system_usage=self.system_usage,
             allow_temp_auto_creation_on_send=self.allow_temp_auto_creation_on_send,
+            maximum_destinations=self.maximum_destinations,
             temp_store=self.store_keeper.temp_store,
         )
         virtual = virtual_destinations_of(self)

@@ -9,10 +9,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, Self
 
-from pydantic import model_validator
+from pydantic import Field, model_validator
 
 from broker.policy.map import PolicyMap
-from broker.region.usage import MAIN_MEMORY_LIMIT, STORE_LIMIT, TEMP_LIMIT
+from broker.region.usage import MAIN_MEMORY_LIMIT, MAXIMUM_DESTINATIONS, STORE_LIMIT, TEMP_LIMIT
 from broker.service.io_errors import IOExceptionHandler
 from broker.service.persistence import DEFAULT_DATA_DIRECTORY
 from broker.settings.persistence import PersistenceSettings
@@ -94,6 +94,8 @@ class BrokerSettings(Section):
     """Whether messages get their sender's login name as JMSXUserID."""
     allow_temp_auto_creation_on_send: bool = False
     """Whether sending to an unknown temporary destination makes it."""
+    maximum_destinations: int = Field(default=MAXIMUM_DESTINATIONS, ge=1)
+    """How many destinations there may be; ActiveMQ has no limit."""
     rollback_only_on_async_exception: bool = True
     """Whether a failed command that nobody waited for makes the commit fail."""
     restart_allowed: bool = True

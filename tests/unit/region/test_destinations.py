@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from broker.context import ConnectionContext
 from broker.policy.entry import PolicyEntry
 from broker.region.destination import DestinationFilter
 from broker.region.region_broker import RegionBroker
@@ -14,6 +15,7 @@ from pyjms.errors import (
     InvalidClientIDException,
     InvalidDestinationException,
     JMSException,
+    ResourceAllocationException,
 )
 from pyjms.jms.destination import Queue, TemporaryQueue, TemporaryTopic, Topic
 from pyjms.wire.openwire.commands import (
@@ -272,3 +274,23 @@ def test_stamps_and_marshalled_bytes(broker, client, clock):
         assert one.broker_out_time == clock.time_ms()
     assert seen.message_id == message.message_id
     assert seen.content == message.content
+
+
+def test_there_are_not_more_destinations_than_there_may_be(broker):
+    region = RegionBroker(MemoryPersistenceAdapter(), maximum_destinations=2)
+    context = ConnectionContext()
+    for name in ("a", "b"):
+        region.add_destination(context, Queue(name))
+    assert region.add_destination(context, Queue("a")) is not None
+    with pytest.raises(ResourceAllocationException, match=r"2 destinations, and .*c would"):
+        region.add_destination(context, Queue("c"))
+    region.add_destination(region.context, Queue("the broker's own"))
+    region.remove_destination(context, Queue("a"), 0)
+    region.remove_destination(context, Queue("b"), 0)
+    region.add_destination(context, Queue("c"))
+
+
+def test_a_name_has_an_end(broker, client):
+    with pytest.raises(InvalidDestinationException, match="8193 characters; at most 8192"):
+        client.send(Queue("x" * 8193), "1")
+    client.send(Queue("x" * 8192), "1")
