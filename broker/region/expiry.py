@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from pyjms import _clock, _wakeup
@@ -16,9 +17,13 @@ logger = logging.getLogger(__name__)
 
 
 class ExpiryScanner:
-    """Calls `expire_messages` of each destination every `expire_messages_period` of its policy."""
+    """Calls `expire_messages` of each destination every `expire_messages_period` of its policy.
 
-    def __init__(self) -> None:
+    Not while the store is not `ready()`: dead letters would pile up before a full disk.
+    """
+
+    def __init__(self, ready: Callable[[], bool]) -> None:
+        self._ready = ready
         self._by_period: dict[float, dict[BaseDestination, None]] = {}
         self._tasks: dict[float, _wakeup.BackgroundTask] = {}
         self._is_running = False
@@ -68,6 +73,8 @@ class ExpiryScanner:
         while True:
             await _clock.sleep(period)
             for destination in tuple(self._by_period.get(period, ())):
+                if not self._ready():
+                    break
                 try:
                     destination.expire_messages()
                 except Exception:

@@ -27,7 +27,7 @@ from broker.region.store_traits import StoreTraits
 from broker.region.subscription import LAST_DELIVERED_UNKNOWN, Subscription
 from broker.region.subscriptions import Subscriptions
 from broker.region.usage import MAXIMUM_DESTINATIONS, SystemUsage
-from broker.store.api import PersistenceAdapter
+from broker.store.api import PersistenceAdapter, StoreState
 from pyjms import _clock
 from pyjms.errors import (
     DestinationDoesNotExistException,
@@ -98,7 +98,7 @@ class RegionBroker(Broker):
         self._registry = DestinationRegistry(maximum_destinations)
         self._subscriptions = Subscriptions(self)
         self._clients = ClientIds(broker_name)
-        self._expiry = ExpiryScanner()
+        self._expiry = ExpiryScanner(lambda: store.state is StoreState.RUNNING)
         self._sequence = 0
 
     # life

@@ -44,6 +44,8 @@ class Checkpoint:
             last = core.last
             if last is None or (last <= self._done and not core.index.dirty and not sync):
                 return
+            if core.before_checkpoint is not None:
+                core.before_checkpoint()
             self._pending = core.index.freeze(last, digest_of(core.journal.read(last)))
             await self._write(self._pending, sync)
             self._done = last

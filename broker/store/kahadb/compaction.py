@@ -81,7 +81,9 @@ class AckCompaction:
         """
         self._without_gc = 0
         for file_id in candidates:
-            removes = await anyio.to_thread.run_sync(self._read, file_id)
+            core = self._core
+            targets = sorted(core.index.segments.targets(file_id) & set(core.journal.segments()))
+            removes = await anyio.to_thread.run_sync(self._read, file_id, targets)
             if removes is None or self._are_here_again(removes, file_id):
                 continue
             for remove in removes:
@@ -117,10 +119,7 @@ class AckCompaction:
                 return True
         return False
 
-    def _read(self, file_id: int) -> list[KahaRemoveMessageCommand] | None:
-        targets = sorted(
-            self._core.index.segments.targets(file_id) & set(self._core.journal.segments())
-        )
+    def _read(self, file_id: int, targets: list[int]) -> list[KahaRemoveMessageCommand] | None:
         begun: set[KahaTransactionInfo] = set()
         commands = self._commands(file_id)
         if any(isinstance(c, KahaCommitCommand | KahaRollbackCommand) for c in commands):

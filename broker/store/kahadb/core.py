@@ -39,6 +39,8 @@ class StoreCore:
         self._until_look = _LOOK_EVERY
         self.on_dirty: Callable[[], None] | None = None
         """Called when a checkpoint is due because of the memory that changes take."""
+        self.before_checkpoint: Callable[[], None] | None = None
+        """Called before the index is frozen: what it must know of open transactions."""
 
     def append(
         self,

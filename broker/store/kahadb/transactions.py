@@ -56,6 +56,7 @@ class KahaDBTransactionStore:
 
     def __init__(self, core: StoreCore) -> None:
         self._core = core
+        core.before_checkpoint = self._note_oldest
         self._open: dict[TransactionId, OpenTransaction] = {}
         self._recovered: dict[TransactionId, OpenTransaction] = {}
 
@@ -71,7 +72,6 @@ class KahaDBTransactionStore:
         waiter = Completion()
         transaction.noted(self._core.append(self._core.format.prepare(xid), waiter, sync=True))
         transaction.prepared = True
-        self._note_oldest()
         self.hide(transaction)
         return waiter
 
@@ -96,7 +96,6 @@ class KahaDBTransactionStore:
         if transaction.files != {end.file_id}:
             # Its additions may be gone before this segment, and their numbers with them.
             core.arrivals(_added_to(core, transaction))
-        self._note_oldest()
         return waiter
 
     def rollback(self, xid: TransactionId) -> Completion | None:
@@ -113,7 +112,6 @@ class KahaDBTransactionStore:
         core.ledger.ended(end, transaction.files)
         if transaction.prepared:
             self._show(transaction)
-        self._note_oldest()
         return waiter
 
     def recovered(self) -> list[RecoveredTransaction]:
@@ -142,7 +140,6 @@ class KahaDBTransactionStore:
             transaction.size += operation.facts.size
             if transaction.size > _SPILL:
                 self._journal(xid, transaction)
-                self._note_oldest()
 
     def recover(self, found: dict[TransactionId, OpenTransaction]) -> None:
         """Take over what a replay found open: prepared ones wait, others are rolled back. (K22)"""
@@ -153,7 +150,6 @@ class KahaDBTransactionStore:
                 self.hide(transaction)
         for xid in [xid for xid in found if xid not in self._recovered]:
             self.rollback(xid)
-        self._note_oldest()
 
     def prepared_files(self) -> set[int]:
         """Return the segments from the first to the last of each open transaction. (K17)"""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from broker.policy.entry import PolicyEntry
+from broker.store.api import StoreState
 from pyjms.jms.destination import Queue, Topic
 from pyjms.wire.openwire.commands import AckType
 
@@ -105,6 +106,20 @@ async def test_the_expiry_scan(clock, make_broker):
     assert client.received(consumer) == ["locked", "stays"]
     await clock.advance(100)
     assert broker.texts(Queue("never")) == ["1"]
+    await broker.region.stop()
+
+
+async def test_nothing_is_searched_while_the_store_waits_for_space(clock, make_broker, paged):
+    broker = make_broker(PolicyEntry(expire_messages_period=10), store=paged)
+    await broker.region.start()
+    client = broker.client()
+    client.send(Q, "1", persistent=True, expiration=clock.time_ms() + 1000)
+    paged.change(StoreState.SUSPENDED)
+    await clock.advance(30)
+    assert broker.dead_letters == []
+    paged.change(StoreState.RUNNING)
+    await clock.advance(10)
+    assert [m.type for m in broker.dead_letters] == ["1"]
     await broker.region.stop()
 
 
