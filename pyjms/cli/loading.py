@@ -5,11 +5,12 @@ from __future__ import annotations
 import importlib
 import sys
 from pathlib import Path
+from types import ModuleType
 
 from pyjms.app import JmsApplication
 from pyjms.errors import ConfigurationException
 
-__all__ = ["load_application"]
+__all__ = ["load_application", "load_module"]
 
 
 def load_application(target: str, config: Path | None) -> JmsApplication:
@@ -21,15 +22,7 @@ def load_application(target: str, config: Path | None) -> JmsApplication:
 
     """
     module_name, _, name = target.partition(":")
-    sys.path.insert(0, str(Path.cwd()))
-    try:
-        module = importlib.import_module(module_name)
-    except ModuleNotFoundError as error:
-        if error.name is None or not module_name.startswith(error.name):
-            raise
-        raise ConfigurationException(
-            f"There is no module {module_name!r}", hint="name it as in an import statement"
-        ) from error
+    module = load_module(module_name)
     apps = {k: v for k, v in vars(module).items() if isinstance(v, JmsApplication)}
     if name:
         if name not in apps:
@@ -45,6 +38,26 @@ def load_application(target: str, config: Path | None) -> JmsApplication:
     if apps:
         return _own(next(iter(apps.values())), config)
     return JmsApplication(module, config=config)
+
+
+def load_module(name: str) -> ModuleType:
+    """Import a module from the current folder or from where Python looks.
+
+    Raises:
+        ConfigurationException: there is none.
+
+    """
+    here = str(Path.cwd())
+    if here not in sys.path:
+        sys.path.insert(0, here)
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name is None or not name.startswith(error.name):
+            raise
+        raise ConfigurationException(
+            f"There is no module {name!r}", hint="name it as in an import statement"
+        ) from error
 
 
 def _own(application: JmsApplication, config: Path | None) -> JmsApplication:

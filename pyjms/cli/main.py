@@ -7,24 +7,35 @@ line on standard error and exit code 1; a wrong command line is exit code 2.
 
 from __future__ import annotations
 
+import logging
 import sys
 from importlib.metadata import entry_points
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from pyjms.cli.pipeline import pipeline_app
+
+if TYPE_CHECKING:
+    from pyjms.app import JmsApplication
+    from pyjms.settings import PyjmsSettings
+    from pyjms.spark.pipeline.definition import Pipeline
+
 __all__ = ["app", "main"]
+
+logger = logging.getLogger(__name__)
 
 app = typer.Typer(
     name="pyjms",
-    help="Declarative messaging: run listeners, check them, run a broker.",
+    help="Declarative messaging: run listeners and pipelines, check them, run a broker.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
 )
 config_app = typer.Typer(help="Show the configuration.", no_args_is_help=True)
 app.add_typer(config_app, name="config")
+app.add_typer(pipeline_app, name="pipeline")
 
 ConfigOption = Annotated[
     Path | None,
@@ -45,6 +56,14 @@ def run(target: TargetArgument, config: ConfigOption = None) -> None:
 
     application = load_application(target, config)
     configure_logging(application.settings.logging)
+    names = [pipeline.name for pipeline in _pipelines_of(target)]
+    if names:
+        logger.info(
+            "%s has pipelines, too (%s): they run with `pyjms pipeline run %s`",
+            target,
+            ", ".join(names),
+            target.partition(":")[0],
+        )
     application.run()
 
 
@@ -57,6 +76,7 @@ def check(
 ) -> None:
     """Check the settings and, if MODULE is given, its handlers; every problem is one line."""
     from pyjms.cli.loading import load_application
+    from pyjms.errors import ConfigurationException
     from pyjms.settings import load_settings
 
     if target is None:
@@ -64,7 +84,9 @@ def check(
         typer.echo("The settings are fine.")
         return
     application = load_application(target, config)
-    application.check()
+    problems = [*_problems_of(application), *_pipeline_problems(target, application.settings)]
+    if problems:
+        raise ConfigurationException("\n".join(problems))
     typer.echo(f"{target} is fine.")
 
 
@@ -88,7 +110,7 @@ def config_show(config: ConfigOption = None) -> None:
     from pyjms.settings import load_settings
     from pyjms.transport.uri import TransportURI
 
-    shown = load_settings(config).model_dump(mode="json")
+    shown = load_settings(config).model_dump(mode="json", by_alias=True)
     for broker in (shown["activemq"], *shown["brokers"].values()):
         if broker["broker_url"] is not None:
             broker["broker_url"] = str(TransportURI.parse(broker["broker_url"]))
@@ -109,6 +131,38 @@ def config_schema(
         typer.echo(text)
     else:
         output.write_text(text + "\n", encoding="utf-8")
+
+
+def _problems_of(application: JmsApplication) -> list[str]:
+    from pyjms.errors import ConfigurationException
+
+    try:
+        application.check()
+    except ConfigurationException as error:
+        return str(error).splitlines()
+    return []
+
+
+def _pipelines_of(target: str) -> list[Pipeline]:
+    """Return the decorated pipelines of an imported module."""
+    if "pyjms.spark.pipeline.definition" not in sys.modules:
+        return []  # nobody can have made any
+    from pyjms.spark.pipeline.definition import find_pipelines
+
+    return find_pipelines(sys.modules[target.partition(":")[0]])
+
+
+def _pipeline_problems(target: str, settings: PyjmsSettings) -> list[str]:
+    marked = _pipelines_of(target)
+    if not marked and not settings.pipelines:
+        return []
+    from pyjms.errors import ConfigurationException
+    from pyjms.spark.pipeline.collect import collect_pipelines, problems_of
+
+    try:
+        return problems_of(settings, collect_pipelines(settings, marked, are_all=bool(marked)))
+    except ConfigurationException as error:
+        return str(error).splitlines()
 
 
 def _mount_commands() -> None:

@@ -52,6 +52,9 @@ class ActiveMQMessageProducer(api.MessageProducer):
         if destination is not None:
             take_options(destination, "producer", PRODUCER_OPTIONS, self.info)
         self.window = ProducerWindow(self.info.window_size) if self.info.window_size > 0 else None
+        self.next_message_id: MessageId | None = None
+        """The next message's id, where this producer's next number is not it: for who sends the
+        same message again and wants the broker to know it."""
         self.disable_message_id = False
         self.disable_message_timestamp = options.disable_time_stamps_by_default
         self._delivery_mode = _PERSISTENT
@@ -150,12 +153,13 @@ class ActiveMQMessageProducer(api.MessageProducer):
         self._sequence += 1
         command = to_command(
             message,
-            MessageId(None, self.producer_id, self._sequence),
+            self.next_message_id or MessageId(None, self.producer_id, self._sequence),
             self.producer_id,
             session.transaction.begin() if session.transacted else None,
             use_compression=options.use_compression,
             nested_map_and_list_enabled=options.nested_map_and_list_enabled,
         )
+        self.next_message_id = None
         if not options.copy_message_on_send:
             message.read_only_body = message.read_only_properties = True
         if (

@@ -14,6 +14,7 @@ from pyjms.settings.model import (
 )
 from pyjms.settings.schema import settings_schema
 from pyjms.settings.sources import load_settings
+from pyjms.settings.spark import PipelineSettings, RestartSettings, SparkSettings
 
 __all__ = [
     "ActiveMQSettings",
@@ -22,7 +23,10 @@ __all__ = [
     "JmsSettings",
     "ListenerOverride",
     "ListenerSettings",
+    "PipelineSettings",
     "PyjmsSettings",
+    "RestartSettings",
+    "SparkSettings",
     "TemplateSettings",
     "load_settings",
     "settings_schema",

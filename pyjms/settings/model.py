@@ -28,6 +28,7 @@ from pydantic_settings import (
 
 from pyjms._yaml import Deadline, Duration, Placeholders, ReceiveTimeout
 from pyjms.enums import AcknowledgeMode, DeliveryMode
+from pyjms.settings.spark import PipelineSettings, SparkSettings
 from pyjms.settings.values import read_acknowledge_mode, read_delivery_mode, read_text
 
 __all__ = [
@@ -241,6 +242,10 @@ class PyjmsSettings(BaseSettings):
     """Further brokers by name; a listener names one as its container_factory."""
     listeners: dict[str, ListenerOverride] = Field(default_factory=dict)
     """Changes to single listeners, by their id."""
+    spark: SparkSettings = SparkSettings()
+    """Spark, for pipelines."""
+    pipelines: dict[str, PipelineSettings] = Field(default_factory=dict)
+    """Pipelines of SQL, and changes to decorated ones, by name."""
     logging: dict[str, Level] = Field(default_factory=dict)
     """Levels by logger name; root is all."""
     app: dict[str, Any] = Field(default_factory=dict)
@@ -273,7 +278,7 @@ class PyjmsSettings(BaseSettings):
         """
         placeholders = self._placeholders
         if placeholders is None:
-            values = self.model_dump(mode="json", exclude={"brokers": True})
+            values = self.model_dump(mode="json", by_alias=True, exclude={"brokers": True})
             values["activemq"].pop("password")
             placeholders = Placeholders(values, os.environ)
         return placeholders.resolve(text)

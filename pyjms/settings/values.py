@@ -6,7 +6,7 @@ import re
 
 from pyjms.enums import AcknowledgeMode, DeliveryMode
 
-__all__ = ["read_acknowledge_mode", "read_delivery_mode", "read_text"]
+__all__ = ["read_acknowledge_mode", "read_delivery_mode", "read_option", "read_text"]
 
 _ACKNOWLEDGE_MODES = {
     "auto": AcknowledgeMode.AUTO,
@@ -57,6 +57,13 @@ def read_delivery_mode(value: object) -> DeliveryMode:
 def read_text(value: object) -> object:
     """Return a number that was written without quotes as the text it is."""
     return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
+
+
+def read_option(value: object) -> object:
+    """Return a number, true or false that was written without quotes as Spark writes it."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    return str(value) if isinstance(value, int | float) else value
 
 
 def _bare(text: str) -> str:

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Final
 
 from pyjms.client.messages import CommandSource
 from pyjms.errors import ConfigurationException
+from pyjms.jms.numbers import float_text
+from pyjms.jms.types import Float
 from pyjms.wire.openwire.commands import (
     ActiveMQBytesMessage,
     ActiveMQMapMessage,
@@ -139,6 +141,8 @@ def _text(value: object) -> str | None:
         return value
     if isinstance(value, bool):
         return "true" if value else "false"
+    if isinstance(value, float):
+        return float_text(value, single=isinstance(value, Float))
     return str(value)
 
 

@@ -18,7 +18,7 @@ from pyjms.spark.java import JavaHome, cache_folder, find_java
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["OLDEST_SPARK", "aot_options", "session_conf", "spark_session"]
+__all__ = ["OLDEST_SPARK", "aot_options", "check_pyspark", "session_conf", "spark_session"]
 
 OLDEST_SPARK: Final = (4, 2)
 """Admission control and AvailableNow for Python sources came with it."""
@@ -53,7 +53,7 @@ def spark_session(
     Raises:
         ConfigurationException: pyspark is not installed or of the wrong version, or no Java is fit.
     """
-    _check_pyspark()
+    check_pyspark()
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
@@ -92,7 +92,12 @@ def aot_options(java: JavaHome, folder: Path | None = None) -> list[str]:
     return [f"-XX:AOTCache={cache}" if cache.is_file() else f"-XX:AOTCacheOutput={cache}"]
 
 
-def _check_pyspark() -> None:
+def check_pyspark() -> None:
+    """Find out whether pyspark is there, and new enough, without starting anything.
+
+    Raises:
+        ConfigurationException: it is not.
+    """
     wanted = "pyspark>=4.2,<5"
     try:
         text = importlib.metadata.version("pyspark")

@@ -18,6 +18,9 @@ class EmbeddedBroker(Protocol):
     def url(self) -> str:
         """Where clients of this process connect to: `vm://...`."""
 
+    async def tcp_url(self) -> str:
+        """Where other processes connect to, once it is started; the first call opens a port."""
+
     async def start(self) -> None: ...
 
     async def stop(self) -> None: ...

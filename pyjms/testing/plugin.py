@@ -1,4 +1,4 @@
-"""The pytest plugin: a real broker, in memory, for each test.
+"""The pytest plugin: a real broker, in memory, for each test; Spark, for pipelines.
 
 Fixtures are coroutines and come alive through anyio's plugin: set `anyio_mode = "auto"`
 or mark tests with `pytest.mark.anyio`. They run on whatever backend the test runs on.
@@ -7,18 +7,31 @@ Nothing of pyjms is imported until a fixture asks for it.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import importlib.util
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
     from pyjms.core.template import JmsTemplate
     from pyjms.testing.app import JmsTestApp
     from pyjms.testing.broker import EmbeddedBroker
     from pyjms.testing.clock import VirtualClock
+    from pyjms.testing.spark import PipelineRun
 
-__all__ = ["jms_app", "jms_broker", "jms_clock", "jms_template", "pyjms_broker_url"]
+__all__ = [
+    "jms_app",
+    "jms_broker",
+    "jms_clock",
+    "jms_template",
+    "pyjms_broker_url",
+    "run_pipeline",
+    "spark",
+]
 
 
 @pytest.fixture
@@ -74,3 +87,25 @@ async def jms_clock() -> AsyncIterator[VirtualClock]:
 
     async with VirtualClock() as clock:
         yield clock
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    """The Spark session of all tests; it starts in seconds. Skips where pyspark is not there."""
+    if importlib.util.find_spec("pyspark") is None:
+        pytest.skip('Spark is not installed: pip install "pyjms[spark]"')
+    from pyjms.testing.spark import local_session  # noqa: PLC0415
+
+    session = local_session()
+    yield session
+    session.stop()
+
+
+@pytest.fixture
+def run_pipeline(spark: SparkSession, tmp_path: Path) -> Iterator[PipelineRun]:
+    """Call it with a pipeline and messages; it returns what the pipeline sent."""
+    from pyjms.testing.spark import PipelineRun  # noqa: PLC0415
+
+    run = PipelineRun(spark, tmp_path / "checkpoints")
+    yield run
+    run.close()

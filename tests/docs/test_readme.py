@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from pyjms.spark import find_pipelines
+
 README = (Path(__file__).resolve().parents[2] / "README.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
 
@@ -46,5 +48,17 @@ async def test_the_embedded_broker_of_the_readme_starts(capsys) -> None:
     assert capsys.readouterr().out == "vm://demo\n"
 
 
+def test_the_pipeline_of_the_readme_is_one() -> None:
+    pytest.importorskip("pyspark")
+    module = types.ModuleType("payments")
+    exec(compile(block("@jms_pipeline"), "payments.py", "exec"), vars(module))
+    (pipeline,) = find_pipelines(module)
+    assert (pipeline.name, pipeline.source, pipeline.sink) == (
+        "large",
+        "payments",
+        "payments.large",
+    )
+
+
 def test_every_python_block_is_run_here() -> None:
-    assert len(BLOCKS) == 4
+    assert len(BLOCKS) == 5

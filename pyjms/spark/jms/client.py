@@ -27,7 +27,15 @@ from pyjms.errors import ConnectionClosedException, ConnectionFailedException, J
 from pyjms.spark.jms.options import JmsOptions
 from pyjms.sync.portal import call_on_loop, shared_loop
 
-__all__ = ["close_connections", "connected", "forget", "in_session", "retrying", "run"]
+__all__ = [
+    "close_connections",
+    "connected",
+    "forget",
+    "in_session",
+    "new_session",
+    "retrying",
+    "run",
+]
 
 logger = logging.getLogger(__name__)
 
@@ -35,7 +43,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 ATTEMPTS: Final = 8
-"""Attempts to reach the broker, over some 25 seconds; then Spark retries, or the runner does."""
+"""Attempts to reach the broker, over some 20 seconds; then Spark retries, or the runner does."""
 _LONGEST_WAIT: Final = 5.0
 _LOST: Final = (ConnectionFailedException, ConnectionClosedException)
 
@@ -111,12 +119,7 @@ async def in_session(
     """
 
     async def once() -> R:
-        try:
-            connection = await connected(options)
-            session = await connection.create_session(transacted=True)
-        except _LOST:
-            await forget(options)
-            raise
+        session = await _session(options)
         try:
             return await work(session, *args, **kwargs)
         except _LOST:
@@ -126,6 +129,24 @@ async def in_session(
             await _quietly(session.close)
 
     return await retrying(once)
+
+
+async def new_session(options: JmsOptions) -> ActiveMQSession:
+    """Return a new transacted session; a broker that is away is waited for, some 20 seconds.
+
+    Raises:
+        JMSException: the broker was not reached in eight attempts, or refused.
+    """
+    return await retrying(_session, options)
+
+
+async def _session(options: JmsOptions) -> ActiveMQSession:
+    try:
+        connection = await connected(options)
+        return await connection.create_session(transacted=True)
+    except _LOST:
+        await forget(options)
+        raise
 
 
 async def retrying(work: Callable[P, Awaitable[R]], /, *args: P.args, **kwargs: P.kwargs) -> R:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple
 
@@ -19,7 +19,7 @@ from pyjms.wire.kahadb.frames import (
 from pyjms.wire.kahadb.reader import JournalRecord
 from pyjms.wire.kahadb.structures import KahaCommand, KahaDestination, KahaTransactionInfo
 
-__all__ = ["MESSAGES", "RECORDS", "Wanted", "record_row", "wanted_from"]
+__all__ = ["ALL", "MESSAGES", "RECORDS", "Wanted", "micros", "record_row", "wanted_from"]
 
 _OWN: Final = (
     ("file_id", "int"),
@@ -62,6 +62,14 @@ class Wanted(NamedTuple):
             and (self.earliest is None or timestamp >= self.earliest)
             and (self.latest is None or timestamp <= self.latest)
         )
+
+    def takes_message(self, values: Sequence[Any]) -> bool:
+        """Whether a message is wanted, by the values of its columns."""
+        destination, timestamp = values[_AT["destination"]], values[_AT["timestamp"]]
+        return self.takes("addMessage", destination) and self.takes_time(timestamp)
+
+
+ALL: Final = Wanted()
 
 
 def record_row(
@@ -123,11 +131,11 @@ def _transaction(command: KahaCommand) -> str | None:
     return str(from_transaction_info(info)) if isinstance(info, KahaTransactionInfo) else None
 
 
-def wanted_from(filters: Collection[Any]) -> Wanted:
+def wanted_from(filters: Collection[Any], wanted: Wanted = ALL) -> Wanted:
     """Return what the filters of a query leave, as far as the reader can tell by itself."""
-    wanted = Wanted()
     for found in filters:
-        step = _FILTERS.get((type(found).__name__, ".".join(found.attribute)))
+        column = ".".join(getattr(found, "attribute", ()))  # a Not has none of its own
+        step = _FILTERS.get((type(found).__name__, column))
         if step is not None:
             wanted = step(wanted, found.value)
     return wanted
@@ -137,20 +145,21 @@ def _and(before: Collection[str] | None, these: Collection[str]) -> Collection[s
     return frozenset(these) if before is None else frozenset(before) & frozenset(these)
 
 
-def _micros(value: datetime) -> int:
+def micros(value: datetime) -> int:
+    """Return a time as Arrow has it."""
     moment = value.astimezone(UTC)
     return round(moment.timestamp() * 1_000_000)
 
 
 def _from(wanted: Wanted, value: datetime) -> Wanted:
-    bound = _micros(value)
+    bound = micros(value)
     return wanted._replace(
         earliest=bound if wanted.earliest is None else max(bound, wanted.earliest)
     )
 
 
 def _until(wanted: Wanted, value: datetime) -> Wanted:
-    bound = _micros(value)
+    bound = micros(value)
     return wanted._replace(latest=bound if wanted.latest is None else min(bound, wanted.latest))
 
 

@@ -1,14 +1,19 @@
 """The batch source `jms-journal`: records, or the messages that are there, of journal files.
 
 Options: `path` (folders, separated by commas: KahaDB's, or a data folder above it), `view`
-(`records` or `messages`), `partitionBytes` of a task's share, `storeOpenWireVersion`, `pushdown`
-(`true` with `spark.sql.python.filterPushdown.enabled`, which our session sets).
+(`records` or `messages`), `destination`, `command`, `since`, `until` (what is wanted, the first
+two with commas), `partitionBytes` of a task's share, `storeOpenWireVersion`, `pushdown` (`true`
+with `spark.sql.python.filterPushdown.enabled`, which our session sets).
 Torn and damaged parts are passed over. (spark-pipeline 3.4, 5 C)
+
+Spark 4.3 keeps what the first filter left for all other uses of the same `load()`, even for those
+without a filter: `pushdown` is for a frame that is used once. The options have no such trap.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
@@ -17,7 +22,7 @@ from pyjms.errors import ConfigurationException
 from pyjms.spark.columns import arrow_batch, arrow_schema, ddl, message_values
 from pyjms.spark.journal.folders import Slice, read_slice, segments, slices
 from pyjms.spark.journal.pending import Pending, PendingMessages
-from pyjms.spark.journal.rows import MESSAGES, RECORDS, Wanted, record_row, wanted_from
+from pyjms.spark.journal.rows import ALL, MESSAGES, RECORDS, Wanted, micros, record_row, wanted_from
 from pyjms.wire.kahadb.codec import decode_command
 from pyjms.wire.kahadb.commands import KahaAddMessageCommand, KahaUpdateMessageCommand
 from pyjms.wire.kahadb.files import read_located
@@ -33,7 +38,11 @@ _ROWS_A_BATCH: Final = 2000
 _PARTITION_BYTES: Final = 8 * 1024 * 1024
 _MESSAGES_A_PARTITION: Final = 20_000
 _VIEWS: Final = {"records": RECORDS, "messages": MESSAGES}
-_OPTIONS: Final = frozenset(("path", "view", "partitionbytes", "storeopenwireversion", "pushdown"))
+_KNOWN: Final = (
+    "path", "view", "destination", "command", "since", "until", "partitionBytes",
+    "storeOpenWireVersion", "pushdown",
+)  # fmt: skip
+_OPTIONS: Final = frozenset(name.lower() for name in _KNOWN)
 
 
 class Settings(NamedTuple):
@@ -44,6 +53,7 @@ class Settings(NamedTuple):
     partition_bytes: int
     version: int
     pushdown: bool
+    wanted: Wanted = ALL
 
 
 class SlicePartition(InputPartition):
@@ -84,7 +94,7 @@ class RecordsReader(DataSourceReader):
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        self._wanted = Wanted()
+        self._wanted = settings.wanted
 
     def partitions(self) -> Sequence[InputPartition]:
         settings = self._settings
@@ -105,7 +115,7 @@ class FilteringReader(RecordsReader):
     """
 
     def pushFilters(self, filters: list[Any]) -> Iterable[Any]:
-        self._wanted = wanted_from(filters)
+        self._wanted = wanted_from(filters, self._settings.wanted)
         return filters  # Spark checks every one again
 
 
@@ -140,6 +150,7 @@ class MessagesReader(DataSourceReader):
         return _batches(self._rows(partition.messages), MESSAGES)
 
     def _rows(self, messages: Sequence[tuple[str, Pending]]) -> Iterator[tuple[object, ...]]:
+        wanted = self._settings.wanted
         for (_, pending), record in zip(
             messages,
             read_located((path, pending.location) for path, pending in messages),
@@ -150,8 +161,9 @@ class MessagesReader(DataSourceReader):
                 command = command.message
             assert isinstance(command, KahaAddMessageCommand)
             message = decode_message(command.message, self._settings.version)
-            counter = message.redelivery_counter
-            yield (pending.subscription, *message_values(message, None, counter))
+            values = message_values(message, None, message.redelivery_counter)
+            if wanted.takes_message(values):
+                yield (pending.subscription, *values)
 
 
 def read_options(options: Mapping[str, str]) -> Settings:
@@ -164,7 +176,7 @@ def read_options(options: Mapping[str, str]) -> Settings:
     if unknown:
         raise ConfigurationException(
             f"jms-journal: unknown option {', '.join(sorted(unknown))}",
-            hint="known are path, view, partitionBytes, storeOpenWireVersion, pushdown",
+            hint=f"known are {', '.join(_KNOWN)}",
         )
     path = options.get("path", "")
     if not path:
@@ -183,7 +195,32 @@ def read_options(options: Mapping[str, str]) -> Settings:
         _number(options, "partitionBytes", _PARTITION_BYTES, 1),
         _number(options, "storeOpenWireVersion", STORE_OPENWIRE_VERSION, 1),
         pushdown == "true",
+        Wanted(
+            _names(options.get("command", "")),
+            _names(options.get("destination", ""), "queue://"),
+            _time(options, "since"),
+            _time(options, "until"),
+        ),
     )
+
+
+def _names(text: str, prefix: str = "") -> frozenset[str] | None:
+    names = [name.strip() for name in text.split(",") if name.strip()]
+    return frozenset(name if "://" in name else prefix + name for name in names) or None
+
+
+def _time(options: Mapping[str, str], name: str) -> int | None:
+    text = options.get(name)
+    if not text:
+        return None
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise ConfigurationException(
+            f"jms-journal: option {name} is {text!r}, which is no time",
+            hint="write 2026-11-21T18:00:00Z",
+        ) from None
+    return micros(moment if moment.tzinfo else moment.replace(tzinfo=UTC))
 
 
 def _number(options: Mapping[str, str], name: str, default: int, least: int) -> int:

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import importlib.util
-import json
 import os
 import signal
 import subprocess
 import sys
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import ModuleType
@@ -17,23 +15,17 @@ from typing import Any
 
 import pytest
 
-from broker.context import ConnectionContext, ConsumerExchange, ProducerExchange
-from broker.filter import BrokerFilter
 from broker.service import BrokerService
 from pyjms import Connection, ConnectionFactory
-from pyjms.errors import JMSException
 from pyjms.sync.portal import call_on_loop, shared_loop
-from pyjms.wire.openwire.commands import ActiveMQMessage, MessageAck, TransactionId
-from pyjms.wire.openwire.primitives import decode_text
 
 pytest.importorskip("pyspark")
-DRIVER = Path(__file__).with_name("driver.py")
+HERE = Path(__file__).parent
 
 
-@pytest.fixture(scope="session")
-def driver() -> ModuleType:
-    """The query of the tests."""
-    spec = importlib.util.spec_from_file_location("spark_test_driver", DRIVER)
+def load(name: str) -> ModuleType:
+    """Return a module beside this file, which processes of the tests run or import, too."""
+    spec = importlib.util.spec_from_file_location(f"spark_test_{name}", HERE / f"{name}.py")
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -41,91 +33,35 @@ def driver() -> ModuleType:
     return module
 
 
+killing = load("killing")
+
+
 @pytest.fixture(scope="session")
-def spark(driver: ModuleType) -> Iterator[Any]:
-    """The session that all tests share."""
-    session = driver.session()
-    yield session
-    session.stop()
+def driver() -> ModuleType:
+    """The query of the tests."""
+    return load("driver")
 
 
-_WORK = {"OUT": "partition", "PyJMS.Stage": "stage", "PyJMS.Epoch": "epoch"}
-
-
-class Killer(BrokerFilter):
-    """Kills a process group at a named point: what the broker sees says where it is.
-
-    `before` a thing: it never happens; `after`: it does, and nobody hears of it.
-    """
-
-    def __init__(self, inner: Any) -> None:
-        super().__init__(inner)
-        self.point: str | None = None
-        self.left = 0
-        self.group: int | None = None
-        self.swallows_ranges = False
-        self.seen: Counter[str] = Counter()
-        self._work: dict[TransactionId, str] = {}
-
-    def arm(self, point: str | None, number: int = 1, group: int | None = None) -> None:
-        self.point, self.left, self.group = point, number, group
-
-    def _at(self, what: str) -> None:
-        self.seen[what] += 1
-        if self.point == what:
-            self.left -= 1
-            if self.left == 0 and self.group is not None:
-                os.killpg(self.group, signal.SIGKILL)
-                self.point = None
-                if what.startswith("before"):
-                    raise JMSException(f"killed {what}")
-
-    def send(self, exchange: ProducerExchange, message: ActiveMQMessage) -> Any:
-        name = message.destination.physical_name if message.destination else ""
-        if message.transaction_id is not None:
-            self._work[message.transaction_id] = next(
-                (what for start, what in _WORK.items() if name.startswith(start)), name
-            )
-        what = ""
-        if name == "PyJMS.Ranges" and self.swallows_ranges:
-            return None  # as a broker that has none, where it is a queue like others
-        if name == "PyJMS.Ranges":
-            what = json.loads(decode_text(bytes(message.content or b"")) or "{}")["op"]
-            self._at(f"before {what}")
-        answer = self.next.send(exchange, message)
-        if what:
-            self._at(f"after {what}")
-        return answer
-
-    def acknowledge(self, exchange: ConsumerExchange, ack: MessageAck) -> Any:
-        if ack.transaction_id is not None:
-            self._work.setdefault(ack.transaction_id, "pull")
-        return self.next.acknowledge(exchange, ack)
-
-    def commit_transaction(
-        self, context: ConnectionContext, xid: TransactionId, one_phase: bool
-    ) -> Any:
-        what = self._work.pop(xid, "nothing")
-        self._at(f"before {what}")
-        answer = self.next.commit_transaction(context, xid, one_phase)
-        self._at(f"after {what}")
-        return answer
+@pytest.fixture(scope="session")
+def kills() -> ModuleType:
+    """What can be killed."""
+    return killing
 
 
 class SparkBroker:
     """A broker with a KahaDB store in this process."""
 
     def __init__(self, folder: Path) -> None:
-        self.killers: list[Killer] = []
+        self.killers: list[Any] = []
         self.folder = folder
         self.port = 0
 
-    def _killer(self, inner: Any) -> Killer:
-        self.killers.append(Killer(inner))
+    def _killer(self, inner: Any) -> Any:
+        self.killers.append(killing.Killer(inner))
         return self.killers[-1]
 
     @property
-    def killer(self) -> Killer:
+    def killer(self) -> Any:
         return self.killers[-1]
 
     def start(self) -> None:
@@ -153,12 +89,7 @@ class SparkBroker:
             connection.close()
 
     def send(self, queue: str, texts: Sequence[str]) -> None:
-        with self.connected() as connection:
-            session = connection.create_session(True)
-            producer = session.create_producer(session.create_queue(queue))
-            for text in texts:
-                producer.send(session.create_text_message(text))
-            session.commit()
+        send(self.url, queue, texts)
 
     def count(self, queue: str) -> int:
         there = self.service.region_broker.destinations()
@@ -166,12 +97,35 @@ class SparkBroker:
 
     def texts(self, queue: str) -> list[str]:
         """Take all messages of a queue."""
-        with self.connected() as connection:
-            session = connection.create_session(True)
-            consumer = session.create_consumer(session.create_queue(queue))
-            found = [consumer.receive(5).text for _ in range(self.count(queue))]
-            session.commit()
-        return found
+        return take(self.url, queue, self.count(queue))
+
+
+def send(url: str, queue: str, texts: Sequence[str]) -> None:
+    """Send texts in one transaction."""
+    with ConnectionFactory(url).create_connection() as connection:
+        session = connection.create_session(True)
+        producer = session.create_producer(session.create_queue(queue))
+        for text in texts:
+            producer.send(session.create_text_message(text))
+        session.commit()
+
+
+def take(url: str, queue: str, count: int | None = None) -> list[str]:
+    """Take so many messages of a queue; None: until none comes for two seconds."""
+    found: list[str] = []
+    with ConnectionFactory(url).create_connection() as connection:
+        connection.start()
+        session = connection.create_session(True)
+        consumer = session.create_consumer(
+            session.create_queue(f"{queue}?consumer.prefetchSize=100")
+        )
+        while count is None or len(found) < count:
+            message = consumer.receive(2 if count is None else 5)
+            if message is None:
+                break
+            found.append(message.text)
+        session.commit()
+    return found
 
 
 @pytest.fixture
@@ -183,32 +137,103 @@ def broker(tmp_path: Path) -> Iterator[SparkBroker]:
     made.stop()
 
 
-RunKilled = Callable[..., bool]
+RunDriver = Callable[..., int]
 
 
 @pytest.fixture
-def run_killed(broker: SparkBroker, tmp_path: Path) -> Callable[..., bool]:
-    """Runs the driver as a process that the broker kills at a point; whether it got there."""
+def run_driver(tmp_path: Path) -> RunDriver:
+    """Runs the driver as a process and returns how it ended: 0, or the signal that killed it.
 
-    def run(point: str | None, number: int = 1, **how: str) -> bool:
+    `run_driver(url, armed, master=..., mode=..., ...)`; `armed(pid)` is told its process group.
+    """
+
+    def run(url: str, armed: Callable[[int], None] | None = None, **how: str) -> int:
         settings = [f"{name}={value}" for name, value in how.items()]
         with (tmp_path / "driver.log").open("a") as log:
             child = subprocess.Popen(
-                [sys.executable, str(DRIVER), broker.url, str(tmp_path), *settings],
+                [sys.executable, str(HERE / "driver.py"), url, str(tmp_path), *settings],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
                 start_new_session=True,
-                env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])},
+                env={**os.environ, "PYTHONPATH": str(HERE.parents[2])},
             )
-            broker.killer.arm(point, number, child.pid)
             try:
+                if armed is not None:
+                    armed(child.pid)
                 code = child.wait(240)
             finally:
                 with contextlib.suppress(ProcessLookupError):
                     os.killpg(child.pid, signal.SIGKILL)
-                broker.killer.arm(None)
         assert code in (0, -signal.SIGKILL), (tmp_path / "driver.log").read_text()[-3000:]
-        return code != 0
+        return code
 
     return run
+
+
+@pytest.fixture
+def run_killed(broker: SparkBroker, run_driver: RunDriver) -> Callable[..., bool]:
+    """Runs the driver as a process that the broker kills at a point; whether it got there."""
+
+    def run(point: str, number: int = 1, **how: str) -> bool:
+        def arm(leader: int) -> None:
+            broker.killer.arm(point, number, killing.group(leader))
+
+        try:
+            return run_driver(broker.url, arm, **how) != 0
+        finally:
+            broker.killer.arm(None)
+
+    return run
+
+
+class BrokerChild:
+    """The broker's process, at one port with one folder of data."""
+
+    def __init__(self, process: Any, folder: Path) -> None:
+        self._process = process
+        self._folder = folder
+        self._running: Any = None
+        self._port = 0
+        self.child: Any = None
+
+    def start(self, point: str | None = None, number: int = 1) -> None:
+        """Start it; where a point is named, it kills itself there."""
+        command = [sys.executable, str(HERE / "broker_child.py"), str(self._folder / "data")]
+        deadly = [] if point is None else [point, str(number)]
+        log = self._folder / "broker.log"
+        self._running = self._process([*command, str(self._port), *deadly], log)
+        self.child = self._running.__enter__()
+        line = self.child.stdout.readline()
+        assert "accepts connections at" in line, log.read_text()[-3000:]
+        self.url = line.split()[-1].split("?")[0]
+        self._port = int(self.url.rsplit(":", 1)[1])
+
+    def wait(self, timeout: float) -> int:
+        """Wait until it is dead and return how."""
+        code = int(self.child.wait(timeout))
+        self.end()
+        return code
+
+    def end(self) -> None:
+        running, self._running = self._running, None
+        if running is not None:
+            running.__exit__(None, None, None)
+
+
+@pytest.fixture
+def broker_child(process: Any, tmp_path: Path) -> Iterator[BrokerChild]:
+    """A broker in a process that can be killed, with data that outlives it."""
+    child = BrokerChild(process, tmp_path)
+    yield child
+    child.end()
+
+
+@pytest.fixture
+def send_texts() -> Callable[..., None]:
+    return send
+
+
+@pytest.fixture
+def take_texts() -> Callable[..., list[str]]:
+    return take

@@ -1,7 +1,8 @@
 """One query, in this process or in one of its own that gets killed.
 
 `python driver.py URL FOLDER key=value ...` reads queue IN in batches, writes OUT, and ends when all
-that is there is done. Keys: mode (of the source), sink (off, ids, key, epoch), rows, shuffle.
+that is there is done. Keys: mode (of the source), sink (off, ids, key, epoch), rows, shuffle,
+spool (its folder), master.
 """
 
 from __future__ import annotations
@@ -17,8 +18,9 @@ from pyjms.spark.session import spark_session
 CONF = {"spark.sql.shuffle.partitions": "2", "spark.log.level": "ERROR"}
 
 
-def session() -> SparkSession:
-    return spark_session("pyjms-test", master="local[2,4]", conf=CONF)
+def session(master: str = "local[2,4]") -> SparkSession:
+    memory = {} if master.startswith("local[") else {"spark.executor.memory": "600m"}
+    return spark_session("pyjms-test", master=master, conf={**CONF, **memory})
 
 
 def start(spark: SparkSession, url: str, folder: Path, **how: str) -> StreamingQuery:
@@ -27,7 +29,7 @@ def start(spark: SparkSession, url: str, folder: Path, **how: str) -> StreamingQ
         spark.readStream.format("jms")
         .option("url", url)
         .option("mode", how.get("mode", "ranges"))
-        .option("spool", str(folder / "spool"))
+        .option("spool", how.get("spool", str(folder / "spool")))
         .option("partitions", "2")
         .option("failOnDataLoss", how.get("loss", "true"))
         .option("ackOn", how.get("ack", "finished"))
@@ -54,4 +56,6 @@ def start(spark: SparkSession, url: str, folder: Path, **how: str) -> StreamingQ
 
 if __name__ == "__main__":
     settings = dict(setting.split("=", 1) for setting in sys.argv[3:])
-    start(session(), sys.argv[1], Path(sys.argv[2]), **settings).awaitTermination()
+    spark = session(settings.pop("master", "local[2,4]"))
+    start(spark, sys.argv[1], Path(sys.argv[2]), **settings).awaitTermination()
+    spark.stop()

@@ -238,8 +238,9 @@ def test_a_query_that_began_with_a_spool_goes_on_with_it(broker, make, tmp_path)
     assert texts_between(reader, start, end) == ["a"]
 
 
-def test_a_broker_without_ranges_gets_the_spool(broker, make, tmp_path):
-    broker.killer.swallows_ranges = True
+@pytest.mark.parametrize("ranges", ["unknown", "forbidden"])
+def test_a_broker_without_ranges_gets_the_spool(broker, make, tmp_path, ranges):
+    broker.killer.ranges = ranges
     with pytest.raises(ConfigurationException, match="this broker has no ranges"):
         make(JmsStreamReader, mode="spool")
     broker.send("IN", ["a"])

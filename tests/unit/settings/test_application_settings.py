@@ -16,6 +16,7 @@ from pyjms.enums import AcknowledgeMode, DeliveryMode
 from pyjms.errors import ConfigurationException
 from pyjms.settings import PyjmsSettings, load_settings, settings_schema
 from pyjms.settings.errors import _OUR_NAMES
+from pyjms.spark import Pipeline
 
 ROOT = Path(__file__).parents[3]
 
@@ -83,6 +84,18 @@ def default(path: str) -> Any:
         ("activemq.close_timeout", 15.0, "1s", 1.0),
         ("activemq.send_timeout", None, "1s", 1.0),
         ("activemq.non_blocking_redelivery", False, "true", True),
+        ("spark.master", "local[*]", "spark://h:7077", "spark://h:7077"),
+        ("spark.conf", {}, "{spark.ui.enabled: true, spark.sql.shuffle.partitions: 8}",
+         {"spark.ui.enabled": "true", "spark.sql.shuffle.partitions": "8"}),
+        ("spark.checkpoint_root", "./checkpoints", "/shared", "/shared"),
+        ("spark.java", "auto", "bundled", "bundled"),
+        ("spark.aot_cache", False, "true", True),
+        ("spark.drain_timeout", 30.0, "2m", 120.0),
+        ("spark.restart.initial_interval", 1.0, "500ms", 0.5),
+        ("spark.restart.multiplier", 2.0, "1.5", 1.5),
+        ("spark.restart.max_interval", 60.0, "5m", 300.0),
+        ("spark.restart.max_attempts", 10, "null", None),
+        ("spark.restart.poison_after", 3, "1", 1),
     ],
 )  # fmt: skip
 def test_defaults_and_values(
@@ -204,6 +217,35 @@ def test_named_brokers_listeners_levels_and_free_keys(tmp_path: Path) -> None:
     assert settings.app == {"deep": {"er": [1, "x"]}}
 
 
+def test_pipelines_of_sql_and_changes_to_decorated_ones(tmp_path: Path) -> None:
+    settings = load(
+        tmp_path,
+        """
+        pipelines:
+          join:
+            source: {flights: F, weather: W}
+            schema: {flights: origin STRING}
+            sql: SELECT * FROM flights
+            sink: OUT
+          delays: {trigger: 500ms, options: {failOnDataLoss: false, maxBytesPerTrigger: 4096}}
+        """,
+        PYJMS_PIPELINES__DELAYS__SINK="other",
+    )
+    assert settings.pipelines["join"].values() == {
+        "source": {"flights": "F", "weather": "W"},
+        "schema": {"flights": "origin STRING"},
+        "sql": "SELECT * FROM flights",
+        "sink": "OUT",
+    }
+    assert settings.pipelines["delays"].values() == {
+        "trigger": 0.5,
+        "sink": "other",
+        "options": {"failOnDataLoss": "false", "maxBytesPerTrigger": "4096"},
+    }
+    shown = yaml.safe_dump(settings.model_dump(mode="json", by_alias=True), sort_keys=False)
+    assert load(tmp_path, shown).model_dump() == settings.model_dump()
+
+
 def test_settings_cannot_be_changed() -> None:
     with pytest.raises(ValidationError):
         PyjmsSettings().jms.listener.auto_startup = False  # type: ignore[misc]
@@ -309,8 +351,15 @@ def test_placeholders_of_settings_made_by_hand(monkeypatch: pytest.MonkeyPatch) 
      ("jms: {template: {delivery_mode: often}}", 1, "'often' is neither persistent nor non_persistent"),
      ("logging: {root: LOUD}", 1, "'CRITICAL', 'ERROR'"),
      ("jms: {pub_sub_domain: no}", 1, "boolean to YAML 1.1"),
+     ("spark: {master: local, driver: x}", 1, "spark.driver: there is no such setting"),
+     ("spark: {drain_timeout: 30}", 1, "30 has no unit"),
+     ("spark: {restart: {poison_after: 0}}", 1, "greater than or equal to 1"),
+     ("spark: {restart: {max_interval: 500ms}}", 1, "max_interval (0.5s) is less than initial_interval (1s)"),
+     ("pipelines: {delays: {schemas: x}}", 1, "did you mean pipelines.delays.schema?"),
+     ("pipelines: {delays: {output_mode: all}}", 1, "'append', 'update' or 'complete'"),
+     ("pipelines: {delays: {trigger: 2}}", 1, "2 has no unit"),
      ("jms: 5", 1, "jms: Input should be"),
-     ("whatever: 1", 1, "the keys are jms, activemq, brokers, listeners, logging, app")],
+     ("whatever: 1", 1, "the keys are jms, activemq, brokers, listeners, spark, pipelines, logging, app")],
 )  # fmt: skip
 def test_errors(tmp_path: Path, text: str, line: int, reason: str) -> None:
     error = problem(tmp_path, text)
@@ -367,13 +416,17 @@ def test_the_reference_has_every_key_with_its_default() -> None:
 
 def test_the_examples_of_the_reference(tmp_path: Path) -> None:
     text = (ROOT / "config/application.yaml").read_text(encoding="utf-8")
-    defaults = ("brokers: {}", "listeners: {}", "logging: {}", "app: {}")
+    defaults = ("brokers: {}", "listeners: {}", "pipelines: {}", "logging: {}", "app: {}")
     lines = [line for line in text.splitlines() if not line.startswith(defaults)]
     settings = load(tmp_path, "\n".join(line.removeprefix("#|") for line in lines))
     assert (
         set(type(settings.listeners["orders"]).model_fields)
         == settings.listeners["orders"].model_fields_set
     )
+    pipeline = settings.pipelines["delays"]
+    assert set(type(pipeline).model_fields) == pipeline.model_fields_set
+    made = Pipeline(name="delays", **pipeline.values())
+    assert (made.trigger, made.options) == (2.0, {"selector": "region = 'EU'"})
     assert settings.brokers["reporting"].user == "app"
     assert settings.logging["root"] == "INFO"
     assert settings.app == {"region": "EU"}

@@ -172,6 +172,37 @@ def test_filters_pass_records_over(write_segment) -> None:
         "3",
     ]
     assert ids(at("Like", "destination", "x")) == ["1", "2", "3", "1"]
+    assert ids(SimpleNamespace(child=at("Like", "destination", "x"))) == ["1", "2", "3", "1"]
+
+
+def test_options_say_what_is_wanted(write_segment) -> None:
+    pytest.importorskip("pyspark")
+    from pyjms.spark.journal.source import MessagesReader, RecordsReader, read_options
+
+    other = KahaDestination(DestinationType.QUEUE, "other")
+    batch = [add(1, time=1000), add(2, time=2000), add(3, other, time=2000), remove(1)]
+    folder = str(write_segment(1, [batch]))
+
+    def read(kind, **options: str) -> list[str]:
+        reader = kind(read_options({"path": folder, **options}))
+        found = [part for share in reader.partitions() for part in reader.read(share)]
+        return [name[-1] for part in found for name in part.column("message_id").to_pylist()]
+
+    def ids(**options: str) -> list[str]:
+        return read(RecordsReader, **options)
+
+    assert ids(command="removeMessage") == ["1"]
+    assert ids(destination="other") == ids(destination="queue://other, topic://x") == ["3"]
+    assert ids(command="addMessage,removeMessage", destination="q") == ["1", "2", "1"]
+    assert ids(since="1970-01-01T00:00:02Z") == ["2", "3"]
+    assert ids(until="1970-01-01T00:00:01") == ["1"]
+    assert read(MessagesReader, view="messages") == ["2", "3"]
+    assert read(MessagesReader, view="messages", destination="other") == []  # by their own names
+    assert read(MessagesReader, view="messages", since="1970-01-01T00:00:03Z") == []
+    with pytest.raises(ConfigurationException, match="since is 'noon', which is no time"):
+        ids(since="noon")
+    with pytest.raises(ConfigurationException, match="unknown option destinations"):
+        ids(destinations="q")
 
 
 def test_pending_is_added_minus_removed(write_segment) -> None:

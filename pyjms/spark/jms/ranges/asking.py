@@ -22,6 +22,7 @@ from pyjms.errors import (
     ConnectionClosedException,
     ConnectionFailedException,
     JMSException,
+    JMSSecurityException,
     RequestTimeoutException,
 )
 from pyjms.jms.bodies import TextMessage
@@ -157,17 +158,18 @@ async def asker(options: JmsOptions) -> Asker:
 
 
 async def has_ranges(options: JmsOptions) -> bool:
-    """Whether the broker answers at `PyJMS.Ranges`.
+    """Whether the broker answers at `PyJMS.Ranges`; one that does not let us ask has none.
 
     Raises:
-        JMSException: the broker cannot be reached, or refuses.
+        JMSException: the broker cannot be reached, or refuses the connection.
     """
-    there = await asker(options)
+    await connected(options)
     try:
+        there = await asker(options)
         await there.ask("stat", within=_KNOWN_WITHIN, token=_NO_LEASE)
     except RangesRefused:
         return True
-    except RequestTimeoutException:
+    except (RequestTimeoutException, JMSSecurityException):
         return False
     return True
 

@@ -22,6 +22,7 @@ from pyjms.jms.destination import Queue
 from pyjms.jms.message import Message
 from pyjms.spark.jms.client import in_session
 from pyjms.spark.jms.options import JmsOptions, read_destination
+from pyjms.spark.jms.prefetch import by_pages, one_by_one
 from pyjms.spark.jms.sink.rows import Outgoing, to_message
 from pyjms.spark.jms.sink.sending import send_rows
 
@@ -85,7 +86,9 @@ async def discard(options: JmsOptions, query: str, batch: int) -> None:
     """Drop what a failed batch has staged. What stays is dropped by the next one."""
 
     async def drop(session: ActiveMQSession) -> None:
-        staged = await session.create_consumer(_pulled(stage_queue(query)), f"{_BATCH} = {batch}")
+        staged = await session.create_consumer(
+            one_by_one(stage_queue(query)), f"{_BATCH} = {batch}"
+        )
         while await staged.receive(0) is not None:
             pass
         await session.commit()
@@ -101,7 +104,7 @@ async def _publish(
     staged_within: float,
 ) -> None:
     producer = await session.create_producer(None)
-    marker = await session.create_consumer(_pulled(epoch_queue(query)))
+    marker = await session.create_consumer(one_by_one(epoch_queue(query)))
     last = -1
     patience = _MARKER_WITHIN if batch else 0  # it may be with a driver that was just killed
     while (message := await marker.receive(patience)) is not None:
@@ -125,7 +128,7 @@ async def _move(
     staged_within: float,
 ) -> None:
     left = dict(stages)
-    consumer = await session.create_consumer(stage_queue(query))
+    consumer = await session.create_consumer(by_pages(stage_queue(query)))
     while any(left.values()):
         message = await consumer.receive(staged_within)
         if message is None:
@@ -175,11 +178,6 @@ def _staged(
         if value is not None:
             out.message.properties[name] = value
     return Outgoing(out.message, stage_queue(query), None, None, None)
-
-
-def _pulled(queue: Queue) -> Queue:
-    """Return the queue for a consumer that asks for each message: "none" is a certain answer."""
-    return Queue(f"{queue.physical_name}?consumer.prefetchSize=0")
 
 
 def _batch_of(marker: Message) -> int:

@@ -15,12 +15,35 @@ from pyjms.jms.bodies import BytesMessage, MapMessage, TextMessage
 from pyjms.jms.destination import Destination
 from pyjms.jms.message import Message
 from pyjms.spark.jms.options import read_destination
+from pyjms.wire.openwire.commands import MessageId, ProducerId
 
-__all__ = ["BODIES", "DUPLICATE_ID", "Outgoing", "check_columns", "to_message"]
+__all__ = ["BODIES", "DUPLICATE_ID", "PLACES", "Outgoing", "RowId", "check_columns", "to_message"]
 
 DUPLICATE_ID: Final = "_AMQ_DUPL_ID"
 """The property by which a broker drops what it has seen."""
 BODIES: Final = ("text", "bytes", "body")
+
+
+class RowId(NamedTuple):
+    """What a row is known by when it comes again: the number within a source of rows.
+
+    It becomes the property that our broker looks at, and the message's id, by which ActiveMQ
+    drops what it still has or has seen lately.
+    """
+
+    source: str
+    number: int | None = None
+
+    @property
+    def text(self) -> str:
+        """The id in one text."""
+        return self.source if self.number is None else f"{self.source}:{self.number}"
+
+    @property
+    def message_id(self) -> MessageId:
+        """The message id, the same for the same row."""
+        producer = ProducerId(f"ID:PyJMS:{self.source}", 1, 1)
+        return MessageId(None, producer, 1 if self.number is None else self.number + 1)
 
 
 class Outgoing(NamedTuple):
@@ -31,6 +54,7 @@ class Outgoing(NamedTuple):
     delivery_mode: DeliveryMode | None
     priority: int | None
     time_to_live: float | None
+    message_id: MessageId | None = None
 
 
 def check_columns(columns: Iterable[str], id_column: str | None, *, routed: bool) -> None:
@@ -46,13 +70,12 @@ def check_columns(columns: Iterable[str], id_column: str | None, *, routed: bool
         raise ConfigurationException(
             f"jms: a message has no place for column {', '.join(unknown)}",
             hint="put it into the body, or into a column `properties` (map<string,string>); "
-            f"known are {', '.join((*BODIES, *_SENDING, *_HEADERS))}",
+            f"known are {', '.join(PLACES)}",
         )
-    bodies = [name for name in BODIES if name in names]
-    if len(bodies) != 1:
+    if not any(name in names for name in BODIES):
         raise ConfigurationException(
-            "jms: a row needs one of the columns text, bytes and body, "
-            + (f"and has {' and '.join(bodies)}" if bodies else "and has none of them")
+            "jms: a row needs a column text, bytes or body, and has none of them",
+            hint="with more than one of them, each row has a value in one",
         )
     if id_column is not None and id_column not in names:
         raise ConfigurationException(f"jms: idColumn {id_column} is none of the columns")
@@ -62,7 +85,7 @@ def check_columns(columns: Iterable[str], id_column: str | None, *, routed: bool
         )
 
 
-def to_message(row: Any, duplicate_id: str | None = None) -> Outgoing:
+def to_message(row: Any, row_id: RowId | None = None) -> Outgoing:
     """Return a row as a message.
 
     Raises:
@@ -77,8 +100,8 @@ def to_message(row: Any, duplicate_id: str | None = None) -> Outgoing:
                 setter(message, value)
             except (TypeError, ValueError) as error:
                 raise MessageFormatException(f"Column {name}: {error}") from error
-    if duplicate_id is not None:
-        message.properties[DUPLICATE_ID] = duplicate_id
+    if row_id is not None:
+        message.properties[DUPLICATE_ID] = row_id.text
     where = values.get("destination")
     mode = values.get("delivery_mode")
     return Outgoing(
@@ -87,6 +110,7 @@ def to_message(row: Any, duplicate_id: str | None = None) -> Outgoing:
         None if mode is None else DeliveryMode(mode),
         values.get("priority"),
         _seconds(values.get("time_to_live")),
+        None if row_id is None else row_id.message_id,
     )
 
 
@@ -98,12 +122,15 @@ def _seconds(value: Any) -> float | None:
 
 
 def _body(values: dict[str, Any]) -> Message:
-    if "text" in values:
+    """Return a message of the column that has a value; of the first there is, if none has."""
+    there = [name for name in BODIES if name in values]
+    kind = next((name for name in there if values[name] is not None), there[0])
+    if kind == "text":
         return TextMessage(values["text"])
-    if "bytes" in values:
+    if kind == "bytes":
         data = values["bytes"]
         return BytesMessage(None if data is None else bytes(data))
-    body: Any = values.get("body")
+    body: Any = values["body"]
     return MapMessage(body.asDict() if hasattr(body, "asDict") else body)
 
 
@@ -141,3 +168,5 @@ _HEADERS: Final[dict[str, Callable[[Message, Any], None]]] = {
     "delay": _set_delay,
 }
 _SENDING: Final = ("destination", "delivery_mode", "priority", "time_to_live")
+PLACES: Final = (*BODIES, *_SENDING, *_HEADERS)
+"""The columns that a message has a place for."""

@@ -1,4 +1,8 @@
-"""What a task does with its rows: one local transaction, committed before it says so."""
+"""What a task does with its rows: one local transaction, committed before it says so.
+
+A broker that is away before the first row is waited for; one that goes later fails the task, since
+rows are not kept. Spark repeats it on a cluster and in `local[n,m]`, with m attempts.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +12,7 @@ from typing import Any, Final
 
 from pyjms.client.producer import ActiveMQMessageProducer
 from pyjms.client.session import ActiveMQSession
-from pyjms.spark.jms.client import connected, forget, run
+from pyjms.spark.jms.client import forget, new_session, run
 from pyjms.spark.jms.options import JmsOptions
 from pyjms.spark.jms.sink.rows import Outgoing
 
@@ -37,13 +41,13 @@ class RowTransaction:
             JMSException: the broker is gone, or refuses; nothing of the transaction counts.
         """
         if self._session is None:
-            connection = await connected(self._options)
-            self._session = await connection.create_session(transacted=True)
+            self._session = await new_session(self._options)
             self._producer = await self._session.create_producer(None)
         assert self._producer is not None
         default = self._options.target if self._options.destination else None
         for row in rows:
             out = self._to_outgoing(self.sent, row)
+            self._producer.next_message_id = out.message_id
             await self._producer.send(
                 out.message,
                 destination=out.destination or default,

@@ -19,7 +19,7 @@ from pyjms.errors import ConfigurationException
 from pyjms.spark.jms.client import run
 from pyjms.spark.jms.options import JmsOptions
 from pyjms.spark.jms.sink.epoch import discard, publish, stage_rows
-from pyjms.spark.jms.sink.rows import Outgoing, check_columns, to_message
+from pyjms.spark.jms.sink.rows import Outgoing, RowId, check_columns, to_message
 from pyjms.spark.jms.sink.sending import ToOutgoing, send_rows
 
 if TYPE_CHECKING:
@@ -138,8 +138,8 @@ def _with_column_id(column: str, number: int, row: Any) -> Outgoing:
     value = row[column]
     if value is None:
         raise ConfigurationException(f"jms: idColumn {column} is null in row {number}")
-    return to_message(row, str(value))
+    return to_message(row, RowId(str(value)))
 
 
 def _with_row_id(prefix: str, number: int, row: Any) -> Outgoing:
-    return to_message(row, f"{prefix}:{number}")
+    return to_message(row, RowId(prefix, number))

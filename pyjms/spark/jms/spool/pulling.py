@@ -14,12 +14,13 @@ from pyjms.errors import (
     ConnectionClosedException,
     ConnectionFailedException,
 )
-from pyjms.jms.destination import Topic
+from pyjms.jms.destination import Queue, Topic
 from pyjms.jms.message import Message
 from pyjms.spark.columns import message_values
 from pyjms.spark.jms.client import connected, forget, retrying
 from pyjms.spark.jms.limits import Limit
 from pyjms.spark.jms.options import JmsOptions
+from pyjms.spark.jms.prefetch import by_pages
 from pyjms.spark.jms.spool.segments import Spool
 
 __all__ = ["Pull", "Puller"]
@@ -126,7 +127,8 @@ class Puller:
                     "or read a queue Consumer.<name>.VirtualTopic.<topic>",
                 )
             else:
-                self._consumer = await self._session.create_consumer(target, options.selector)
+                queue = by_pages(target) if isinstance(target, Queue) else target
+                self._consumer = await self._session.create_consumer(queue, options.selector)
         return self._session, self._consumer
 
     async def _give_back(self) -> None:

@@ -1,0 +1,1 @@
+"""Audit: what a broker's own journal says became of every message, and replay of one hour."""

@@ -1,0 +1,1 @@
+"""The departures board: pipelines on Spark that count every flight once, whatever dies."""

@@ -1,0 +1,20 @@
+"""The destinations of the departures board."""
+
+from __future__ import annotations
+
+FLIGHTS = "VirtualTopic.flights"
+BOARD = "flights.delays"
+CANCELLED = "flights.cancelled"
+ARCHIVE = "archive"
+BATCH = 700
+"""Messages that the pipeline `delays` takes at once."""
+
+
+def queue_of(pipeline: str) -> str:
+    """Return the queue through which a pipeline reads the virtual topic."""
+    return f"Consumer.{pipeline}.{FLIGHTS}"
+
+
+def dead_letters_of(pipeline: str) -> str:
+    """Return the queue of the messages that a pipeline cannot read."""
+    return f"flights.invalid.{pipeline}"

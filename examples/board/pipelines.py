@@ -1,0 +1,51 @@
+"""Three pipelines over the virtual topic, each with a queue of its own."""
+
+from __future__ import annotations
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
+
+from examples.board.names import ARCHIVE, BATCH, BOARD, CANCELLED, dead_letters_of, queue_of
+from examples.board.records import Departure
+from pyjms.spark import jms_pipeline
+
+
+@jms_pipeline(
+    queue_of("delays"),
+    schema=Departure,
+    sink=BOARD,
+    dead_letter=dead_letters_of("delays"),
+    max_messages_per_trigger=BATCH,
+)
+def delays(messages: DataFrame) -> DataFrame:
+    """Say for each airport and hour how many flights there are, and how late they leave."""
+    hours = messages.withWatermark("sched_dep", "2 hours").groupBy(
+        F.window("sched_dep", "1 hour").alias("hour"), "origin"
+    )
+    return hours.agg(
+        F.count("*").alias("flights"),
+        F.count_if(F.isnull("dep_delay")).alias("cancelled"),
+        F.avg("dep_delay").alias("delay"),
+    ).select(F.col("hour.start").alias("hour"), "origin", "flights", "cancelled", "delay")
+
+
+@jms_pipeline(
+    queue_of("cancelled"),
+    schema=Departure,
+    sink=CANCELLED,
+    dead_letter=dead_letters_of("cancelled"),
+)
+def cancelled(messages: DataFrame) -> DataFrame:
+    """Send the flights that never left to a queue of their own."""
+    return messages.where("dep_delay IS NULL").drop("jms")
+
+
+@jms_pipeline(
+    queue_of("archive"),
+    schema=Departure,
+    sink=f"parquet:{ARCHIVE}",
+    dead_letter=dead_letters_of("archive"),
+)
+def archive(messages: DataFrame) -> DataFrame:
+    """Keep every flight as Parquet, with the number that the queue gave its message."""
+    return messages.select("jms.seq", *Departure.model_fields)

@@ -1,0 +1,1 @@
+"""Two streams joined: flights that left late while the weather was bad."""

@@ -1,0 +1,161 @@
+"""`pyjms pipeline`: run, list, check pipelines of Spark, and see how they are.
+
+Only `run` starts Spark; `status` reads the files beside the checkpoints, and asks nobody.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from pyjms.spark.pipeline.status import PipelineStatus
+
+__all__ = ["pipeline_app"]
+
+pipeline_app = typer.Typer(help="Run pipelines on Spark.", no_args_is_help=True)
+
+TargetsArgument = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="[TARGET]...",
+        help="MODULE, MODULE:function, or a YAML file with pipelines of SQL; without any, the "
+        "pipelines of application.yaml.",
+    ),
+]
+ConfigOption = Annotated[
+    Path | None,
+    typer.Option("--config", help="The YAML file; else PYJMS_CONFIG, ./application.yaml."),
+]
+OnlyOption = Annotated[
+    list[str] | None, typer.Option("--only", metavar="NAME", help="This one only; repeatable.")
+]
+_COLUMNS = ("PIPELINE", "STATE", "BATCH", "ROWS/S", "BACKLOG", "DEAD", "RESTARTS", "AGE", "REASON")
+
+
+@pipeline_app.command()
+def run(
+    targets: TargetsArgument = None,
+    config: ConfigOption = None,
+    only: OnlyOption = None,
+    once: Annotated[
+        bool, typer.Option("--once", help="Do what is there now, then end; for scheduled runs.")
+    ] = False,
+) -> None:
+    """Run pipelines until SIGINT or SIGTERM, which let the batches in progress end.
+
+    A second signal ends the process at once. The exit code is 1 if a pipeline failed for good.
+    """
+    from pyjms.cli.logs import configure_logging
+    from pyjms.cli.pipeline_loading import load_pipelines
+    from pyjms.spark.pipeline.runner import PipelineRunner
+    from pyjms.spark.session import check_pyspark
+
+    check_pyspark()
+    loaded = load_pipelines(targets or (), config, only or ())
+    configure_logging({"py4j": "WARNING", **loaded.settings.logging})
+    if not PipelineRunner(loaded.settings, loaded.pipelines).run(once):
+        sys.exit(1)
+
+
+@pipeline_app.command("list")
+def list_pipelines(
+    targets: TargetsArgument = None, config: ConfigOption = None, only: OnlyOption = None
+) -> None:
+    """List pipelines: name, source, sink, dead letters, trigger, output mode, exactly once."""
+    from pyjms.cli.pipeline_loading import load_pipelines
+    from pyjms.spark.session import check_pyspark
+
+    check_pyspark()
+    for pipeline in load_pipelines(targets or (), config, only or ()).pipelines:
+        source = ", ".join(pipeline.sources.values())
+        typer.echo(
+            f"{pipeline.name}\t{source}\t{pipeline.sink}\t{pipeline.dead_letter or '-'}\t"
+            f"{pipeline.trigger:g}s\t{pipeline.output_mode}\t{pipeline.exactly_once}"
+        )
+
+
+@pipeline_app.command()
+def check(
+    targets: TargetsArgument = None, config: ConfigOption = None, only: OnlyOption = None
+) -> None:
+    """Find out whether pipelines can run, without starting Spark; every problem is one line."""
+    from pyjms.cli.pipeline_loading import load_pipelines
+    from pyjms.errors import ConfigurationException
+    from pyjms.spark.pipeline.collect import problems_of
+    from pyjms.spark.session import check_pyspark
+
+    check_pyspark()
+    loaded = load_pipelines(targets or (), config, only or ())
+    problems = problems_of(loaded.settings, loaded.pipelines)
+    if problems:
+        raise ConfigurationException("\n".join(problems))
+    for pipeline in loaded.pipelines:
+        typer.echo(f"{pipeline.name} is fine.")
+
+
+@pipeline_app.command()
+def status(
+    name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="One pipeline only.")] = None,
+    config: ConfigOption = None,
+) -> None:
+    """Show how pipelines are, from the files beside their checkpoints.
+
+    `stale` is one whose process has gone without a word. With NAME, the exit code is 1 unless it
+    runs, is done, or was stopped.
+    """
+    from pyjms import _clock
+    from pyjms.errors import ConfigurationException
+    from pyjms.settings import load_settings
+    from pyjms.spark.pipeline.status import read_statuses
+
+    root = Path(load_settings(config).spark.checkpoint_root)
+    found = [s for s in read_statuses(root) if name is None or s.pipeline == name]
+    if not found:
+        raise ConfigurationException(
+            f"No pipeline{'' if name is None else f' {name}'} has run with checkpoints in {root}",
+            hint="the folder is spark.checkpoint_root of the settings",
+        )
+    now = _clock.time_ms()
+    for line in _table([_COLUMNS, *(_cells(status, now) for status in found)]):
+        typer.echo(line)
+    if name is not None and (found[0].state == "failed" or found[0].is_stale(now)):
+        sys.exit(1)
+
+
+def _cells(status: PipelineStatus, now: int) -> tuple[str, ...]:
+    is_stale = status.is_stale(now)
+    return (
+        status.pipeline,
+        "stale" if is_stale else status.state,
+        _or_dash(status.batch),
+        f"{status.rows_per_second:g}",
+        _or_dash(status.backlog),
+        str(status.dead_letters),
+        str(status.restarts),
+        _age(now - status.updated),
+        f"was {status.state}, and its process is gone" if is_stale else status.reason or "-",
+    )
+
+
+def _or_dash(number: int | None) -> str:
+    return "-" if number is None else str(number)
+
+
+def _age(milliseconds: int) -> str:
+    seconds = max(0, milliseconds // 1000)
+    for unit, size in (("d", 86400), ("h", 3600), ("m", 60)):
+        if seconds >= 2 * size:
+            return f"{seconds // size}{unit}"
+    return f"{seconds}s"
+
+
+def _table(rows: list[tuple[str, ...]]) -> list[str]:
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    return [
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        for row in rows
+    ]

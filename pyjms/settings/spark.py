@@ -1,0 +1,107 @@
+"""The sections `spark` and `pipelines`: where Spark runs, what is restarted, pipelines of SQL.
+
+Read without Spark, and checked as strictly as the rest; what a pipeline's values have to be
+among themselves is checked where pipelines are made. (spark-pipeline 6.2)
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+
+from pyjms._yaml import Duration
+from pyjms.settings.values import read_option, read_text
+
+__all__ = ["PipelineSettings", "RestartSettings", "SparkSettings"]
+
+Text = Annotated[str, BeforeValidator(read_text)]
+Option = Annotated[str, BeforeValidator(read_option)]
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+
+
+class RestartSettings(_Section):
+    """When a pipeline that failed is started again (`spark.restart`)."""
+
+    initial_interval: Duration = 1.0
+    """The wait before the first restart."""
+    multiplier: float = Field(default=2.0, ge=1)
+    """By which each further wait is longer."""
+    max_interval: Duration = 60.0
+    """The longest wait."""
+    max_attempts: int | None = Field(default=10, ge=0)
+    """Restarts in a row, without a batch done in between, before the pipeline has failed for
+    good; null: it never has."""
+    poison_after: int = Field(default=3, ge=1)
+    """How often the same batch may fail, other than by losing the broker, before the pipeline
+    has failed for good."""
+
+    @model_validator(mode="after")
+    def _check_intervals(self) -> Self:
+        if self.max_interval < self.initial_interval:
+            raise ValueError(
+                f"max_interval ({self.max_interval:g}s) is less than "
+                f"initial_interval ({self.initial_interval:g}s)"
+            )
+        return self
+
+
+class SparkSettings(_Section):
+    """Where and how pipelines run (`spark`)."""
+
+    master: Text = "local[*]"
+    """Spark's master: local[*] is this process, spark://host:7077 a cluster."""
+    conf: dict[str, Option] = Field(default_factory=dict)
+    """Further settings of Spark, by their names there."""
+    checkpoint_root: Text = "./checkpoints"
+    """The folder of the pipelines' checkpoints and status; on a cluster one that all machines
+    reach."""
+    java: Text = "auto"
+    """auto, system, bundled, or the folder of a Java."""
+    aot_cache: bool = False
+    """Whether Java 25 keeps a start-up cache, which halves the time that Spark takes to start."""
+    drain_timeout: Duration = 30.0
+    """How long a stop waits for the batches in progress; then they are stopped, and run again
+    with the next start."""
+    restart: RestartSettings = RestartSettings()
+
+
+class PipelineSettings(_Section):
+    """A pipeline of SQL, or changes to a decorated one of this name (`pipelines.<name>`)."""
+
+    source: Text | dict[str, Text] | None = None
+    """A destination: orders, queue://orders or topic://prices; or several by name."""
+    schema_: str | dict[str, str] | None = Field(default=None, alias="schema")
+    """What the bodies hold, in Spark's DDL (`origin STRING, delay DOUBLE`); or by source."""
+    sql: str | None = None
+    """The query over `messages`, or over the sources' names. Without it this entry changes the
+    `@jms_pipeline` of this name."""
+    sink: Text | None = None
+    """A destination, or parquet:FOLDER."""
+    dead_letter: Text | None = None
+    """Where messages go that do not fit the schema; not set is ActiveMQ.DLQ, fail stops."""
+    trigger: Duration | None = None
+    """Time between the starts of two batches; 0: as soon as there is something."""
+    checkpoint: Text | None = None
+    """The folder below checkpoint_root; not set is the pipeline's name."""
+    output_mode: Literal["append", "update", "complete"] | None = None
+    """append, update or complete, as in Spark."""
+    exactly_once: Literal["epoch", "ids", "off"] | None = None
+    """epoch, ids or off; not set is epoch."""
+    id_column: str | None = None
+    """For ids: the column that is different in each row."""
+    partitions: int | None = Field(default=None, ge=1)
+    """Tasks that read a batch of a source."""
+    max_messages_per_trigger: int | None = Field(default=None, ge=1)
+    """The most messages that a batch takes of a source."""
+    broker: str | None = None
+    """A name of `brokers`; not set is the broker of `activemq`."""
+    options: dict[str, Option] = Field(default_factory=dict)
+    """Further options of the format jms, such as selector; sink.NAME is one of the sink."""
+
+    def values(self) -> dict[str, Any]:
+        """Return what is set, by the names of the pipeline's fields."""
+        return self.model_dump(exclude_unset=True, by_alias=True)

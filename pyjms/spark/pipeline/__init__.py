@@ -1,0 +1,1 @@
+"""Pipelines: functions and SQL from messages to messages, and what runs them."""

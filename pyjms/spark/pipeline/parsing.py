@@ -1,0 +1,139 @@
+"""Messages to typed rows: the body as JSON, what is wrong with it, and the good and the bad apart.
+
+Good and bad are two branches of one stream: Spark reads its source once for offsets, and both see
+the same messages. (spark-pipeline 6.2)
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
+
+from pyjms.errors import ConfigurationException
+from pyjms.spark.columns import MESSAGE_COLUMNS
+from pyjms.spark.pipeline.conversion import converted, first_of, problem
+from pyjms.spark.pipeline.ddl import ddl_type
+from pyjms.spark.pipeline.models import model_type
+from pyjms.spark.pipeline.types import Struct, raw_ddl
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from pyjms.spark.pipeline.definition import Schema
+
+__all__ = ["JMS", "OBSERVED", "REASON", "Parsed", "parse", "schema_type"]
+
+JMS: Final = "jms"
+"""The struct column that tells where a row comes from."""
+REASON: Final = "pyjms_reason"
+"""The column of bad messages that says why."""
+OBSERVED: Final = "pyjms"
+"""How the names of observed metrics begin: `messages` read, and `dead_letters` among them."""
+_ORIGIN: Final = (
+    "message_id", "seq", "timestamp", "destination", "correlation_id", "type", "properties",
+)  # fmt: skip
+_READ: Final = "pyjms_read"
+_VALUE: Final = "pyjms_value"
+_CORRUPT: Final = "corrupt"
+_OPTIONS: Final = {
+    "mode": "PERMISSIVE",
+    "columnNameOfCorruptRecord": _CORRUPT,
+    "allowSingleQuotes": "false",
+}
+
+
+class Parsed(NamedTuple):
+    """The two branches: rows of the schema, and messages with a reason."""
+
+    good: DataFrame
+    bad: DataFrame
+
+
+def schema_type(schema: Schema) -> Struct:
+    """Return the tree of a pipeline's schema; DDL needs a session.
+
+    Raises:
+        ConfigurationException: it cannot be one.
+    """
+    struct = ddl_type(schema) if isinstance(schema, str) else model_type(schema)
+    names = [field.name for field in struct.fields]
+    if JMS in names:
+        raise ConfigurationException(
+            f"schema has a field {JMS}, which is the column that tells where a row comes from",
+            hint="give the field another name; a model keeps the key in the JSON by an alias",
+        )
+    if not names:
+        raise ConfigurationException("schema has no fields", hint="leave it out for plain messages")
+    return struct
+
+
+def parse(messages: DataFrame, struct: Struct, source: str, pipeline: str | None) -> Parsed:
+    """Return messages of the format `jms` as rows of the schema, and those that do not fit.
+
+    Counts both, as observed metrics. `pipeline`: its name, where a bad message is to stop it;
+    the error names the message's number.
+    """
+    # an array around the body: what follows its first value is an error then, not cut off
+    wrapped = F.concat(F.lit('{"v":['), _body(), F.lit("]}"))
+    ddl = f"v array<{raw_ddl(struct)}>, {_CORRUPT} string"
+    read = messages.withColumn(_READ, F.from_json(wrapped, ddl, _OPTIONS))
+    raw = F.get(F.col(_READ).getField("v"), 0)
+    judged = read.select(
+        *(name for name, _ in MESSAGE_COLUMNS),
+        converted(raw, struct).alias(_VALUE),
+        _reason(raw, struct).alias(REASON),
+    )
+    # also keeps Spark from parsing twice: it moves no filter below this
+    counted = judged.observe(
+        f"{OBSERVED}_{source}",
+        F.count(F.lit(1)).alias("messages"),
+        F.count(F.col(REASON)).alias("dead_letters"),
+    )
+    is_good = F.col(REASON).isNull()
+    good = counted.where(is_good if pipeline is None else is_good | _failure(pipeline))
+    return Parsed(
+        good.select(
+            *(F.col(_VALUE).getField(field.name).alias(field.name) for field in struct.fields),
+            F.struct(*_ORIGIN).alias(JMS),
+        ),
+        counted.where(F.col(REASON).isNotNull()).drop(_VALUE),
+    )
+
+
+def _failure(pipeline: str) -> Column:
+    """Return a condition that is never false: it raises."""
+    where = F.format_string(
+        f"Pipeline {pipeline}: message seq %d (%s) of %s: %s; dead_letter is `fail`",
+        "seq", "message_id", "destination", REASON,
+    )  # fmt: skip
+    return F.raise_error(where).cast("boolean")
+
+
+def _body() -> Column:
+    """Return the text of a message, bytes as UTF-8; null if it is an object, or no text."""
+    data = F.try_validate_utf8(F.col("bytes").cast("string"))
+    return F.coalesce("text", F.when(F.col("body_kind") != "object", data))
+
+
+def _reason(raw: Column, struct: Struct) -> Column:
+    read = F.col(_READ)
+    sentences = [
+        F.when(read.isNull(), F.lit("it has no body that is a text")),
+        F.when(read.getField("v").isNull(), F.lit("the body is no JSON object")),
+        F.when(
+            read.getField(_CORRUPT).isNotNull(),
+            F.lit("a value is not the object or list that the schema has there"),
+        ),
+        F.when(raw.isNull(), F.lit("the body is no JSON object")),
+        F.when(F.size(read.getField("v")) > 1, F.lit("the body is more than one JSON object")),
+        problem(raw, struct, ""),
+    ]
+    if struct.is_closed:
+        known = F.array(*(F.lit(field.key) for field in struct.fields))
+        other = F.array_except(F.json_object_keys(_body()), known)
+        sentences.append(
+            F.when(F.size(other) > 0, F.concat(F.get(other, 0), F.lit(" is no key of the schema")))
+        )
+    return first_of(sentences)

@@ -1,0 +1,264 @@
+"""The source and the sinks on a real ActiveMQ: through the spool, by itself, and nothing is lost.
+
+What `exactlyOnce` promises there: `epoch` is exact always. `ids` drops what comes again while it
+is still on its queue, over restarts too, and what was consumed while the broker runs and remembers
+it: 2048 rows of a partition with row ids, 1024 rows of a queue with `idColumn` (its defaults; a
+policy entry changes them). A restart forgets what was consumed. (spark-pipeline 5 D; broker P2,
+T26)
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+import pytest
+from pyspark.sql import Row
+from pyspark.sql.streaming.datasource import ReadMaxRows
+
+from pyjms import ConnectionFactory
+from pyjms.spark.jms.client import close_connections, run
+from pyjms.spark.jms.options import JmsOptions, read_options
+from pyjms.spark.jms.sink.epoch import publish, stage_rows
+from pyjms.spark.jms.sink.sending import send_rows
+from pyjms.spark.jms.sink.writers import _maker
+from pyjms.spark.jms.spool.stream import SpoolStreamReader
+from pyjms.spark.jms.stream import JmsStreamReader
+
+pytestmark = pytest.mark.timeout(400)
+TEXTS = [f"m{number}" for number in range(200)]
+ROUNDS = range(int(os.environ.get("PYJMS_ROUNDS", "20")))  # of the nightly run
+SPOOL = ("after consumer", "before pull", "after pull", "after partition", "before partition")
+EPOCH = ("before stage", "after stage", "before epoch", "after epoch")
+KILLS = [
+    pytest.param("ids", "", SPOOL, id="row ids"),
+    pytest.param("key", "yes", SPOOL, id="key ids, shuffle"),
+    pytest.param("epoch", "yes", EPOCH, id="epoch, shuffle"),
+]
+
+
+@pytest.fixture(autouse=True)
+def _connections() -> Iterator[None]:
+    yield
+    run(close_connections)
+
+
+def lost_and_doubled(out: Sequence[str]) -> tuple[int, int]:
+    counts = Counter(out)
+    assert set(counts) <= set(TEXTS)
+    return len(set(TEXTS) - set(counts)), sum(counts.values()) - len(counts)
+
+
+def finish(spark, broker, tmp_path, driver, **how: str) -> tuple[int, int]:
+    query = driver.start(spark, broker.url, tmp_path, **how)
+    query.awaitTermination(120)
+    assert query.exception() is None
+    assert not query.isActive
+    assert broker.count("IN") == 0
+    return lost_and_doubled(broker.texts("OUT"))
+
+
+def reader_of(broker, tmp_path, kind=JmsStreamReader, **options: str):
+    spool = str(tmp_path / "spool")
+    given = {"url": broker.url, "destination": "IN", "spool": spool, **options}
+    return kind(read_options(given, "source"))
+
+
+def rows_between(reader, start, end) -> list[dict]:
+    parts = reader.partitions(start, end)
+    return [row for part in parts for batch in reader.read(part) for row in batch.to_pylist()]
+
+
+@pytest.mark.activemq
+def test_the_spool_is_chosen_by_itself_and_said_once(broker, tmp_path, caplog):
+    broker.send("IN", ["a", "b"])
+    reader = reader_of(broker, tmp_path)
+    start = reader.initialOffset()
+    end = reader.latestOffset(start, ReadMaxRows(10))
+    assert [row["text"] for row in rows_between(reader, start, end)] == ["a", "b"]
+    assert rows_between(reader, start, end) == rows_between(reader, start, end)
+    assert reader.latestOffset(end, ReadMaxRows(10)) == end
+    assert isinstance(reader._reader, SpoolStreamReader)
+    assert len([r for r in caplog.records if "goes through files" in r.message]) == 1
+    assert broker.count("IN") == 0
+
+
+@pytest.mark.activemq
+def test_a_pull_takes_more_than_the_page_that_activemq_hands_out(broker, tmp_path):
+    broker.send("IN", [f"m{number}" for number in range(3000)])
+    reader = reader_of(broker, tmp_path, mode="spool")
+    start = reader.initialOffset()
+    end = reader.latestOffset(start, ReadMaxRows(1000))
+    assert end["seq"] - start["seq"] == 1000
+    more = reader.latestOffset(end, ReadMaxRows(5000))
+    assert more["seq"] - end["seq"] == 2000
+
+
+@pytest.mark.activemq
+def test_columns_are_those_that_our_broker_gives(spark, broker, tmp_path):
+    with ConnectionFactory(broker.url).create_connection() as connection:
+        session = connection.create_session()
+        producer = session.create_producer(session.create_queue("IN"))
+        text = session.create_text_message("hello")
+        text.properties["n"] = 7
+        text.correlation_id = "c"
+        producer.send(text, priority=6)
+        producer.send(session.create_bytes_message(b"\x00\x01"), delivery_mode=1)
+    reader = spark.readStream.format("jms").option("url", broker.url)
+    query = (
+        reader.option("spool", str(tmp_path / "spool"))
+        .load("IN")
+        .writeStream.format("memory")
+        .queryName("activemq_columns")
+        .option("checkpointLocation", str(tmp_path / "checkpoint"))
+        .trigger(availableNow=True)
+        .start()
+    )
+    query.awaitTermination(60)
+    first, second = spark.table("activemq_columns").orderBy("seq").collect()
+    assert (first.body_kind, first.text, first.properties) == ("text", "hello", {"n": "7"})
+    assert (first.correlation_id, first.priority, first.delivery_mode) == ("c", 6, 2)
+    assert (first.destination, first.redelivered, first.delivery_count) == ("queue://IN", False, 1)
+    assert (second.bytes, second.delivery_mode) == (b"\x00\x01", 1)
+    assert first.timestamp is not None
+
+
+@pytest.mark.activemq
+def test_a_durable_subscription_is_a_stream(broker, tmp_path):
+    options = {"destination": "topic://T", "clientId": "spark", "subscription": "all"}
+    reader = reader_of(broker, tmp_path, **options)
+    start = reader.initialOffset()
+    assert reader.latestOffset(start, ReadMaxRows(10)) == start
+    with ConnectionFactory(broker.url).create_connection() as connection:
+        session = connection.create_session()
+        producer = session.create_producer(session.create_topic("T"))
+        for text in ("a", "b"):
+            producer.send(session.create_text_message(text))
+    end = start
+    while end["seq"] - start["seq"] < 2:
+        end = reader.latestOffset(end, ReadMaxRows(10))
+    assert [row["text"] for row in rows_between(reader, start, end)] == ["a", "b"]
+
+
+@pytest.mark.activemq
+@pytest.mark.parametrize(
+    ("sink", "shuffle", "point"),
+    [("ids", "", "after partition"), ("epoch", "yes", "after epoch"), ("key", "yes", "after pull")],
+)
+def test_a_killed_driver_loses_and_doubles_nothing(
+    spark, broker, tmp_path, driver, run_killed, sink, shuffle, point
+):
+    how = {"mode": "auto", "sink": sink, "shuffle": shuffle}
+    broker.send("IN", TEXTS)
+    assert run_killed(point, 2, **how)
+    assert finish(spark, broker, tmp_path, driver, **how) == (0, 0)
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("turn", ROUNDS)
+@pytest.mark.parametrize(("sink", "shuffle", "points"), KILLS)
+def test_drivers_killed_at_every_point(
+    spark, broker, tmp_path, driver, run_killed, sink, shuffle, points, turn
+):
+    how = {"mode": "spool", "sink": sink, "shuffle": shuffle, "rows": "20"}
+    broker.send("IN", TEXTS)
+    for place, point in enumerate(points):
+        number = 1 if "consumer" in point else 1 + (turn + place) % 2
+        assert run_killed(point, number, **how), point
+    assert finish(spark, broker, tmp_path, driver, **how) == (0, 0)
+
+
+@pytest.mark.activemq
+def test_a_batch_of_more_rows_than_a_page_is_published(broker):
+    options = JmsOptions(broker.url, "OUT", exactly_once="epoch")
+    texts = [f"m{number}" for number in range(1500)]
+    rows = [Row(text=text) for text in texts]
+    staged = stage_rows(options, "q", 0, "a", iter(rows))
+    run(publish, options, "q", 0, {"a": staged}, 2.0)
+    stage_rows(options, "q", 0, "again", iter(rows))
+    run(publish, options, "q", 0, {"again": staged}, 2.0)
+    assert broker.texts("OUT") == texts
+
+
+def send(broker, numbers: Sequence[int], id_column: str | None = None) -> None:
+    """Send rows as the task of one partition of one batch does."""
+    options = JmsOptions(broker.url, "OUT", exactly_once="ids", id_column=id_column)
+    send_rows(options, [Row(text=f"m{n}", id=str(n)) for n in numbers], _maker(options, "q:0:0"))
+
+
+@pytest.mark.activemq
+@pytest.mark.parametrize("id_column", [None, "id"])
+@pytest.mark.parametrize("end", ["stop", "kill"])
+def test_ids_drop_what_is_still_there_over_restarts(broker, end, id_column):
+    send(broker, range(100), id_column)
+    getattr(broker, end)()
+    run(close_connections)
+    broker.start()
+    send(broker, range(100), id_column)
+    assert broker.texts("OUT") == [f"m{number}" for number in range(100)]
+
+
+@pytest.mark.activemq
+@pytest.mark.parametrize(("rows", "id_column"), [(2048, None), (1024, "id")])
+def test_ids_drop_what_was_consumed_as_far_as_the_audit_goes(broker, rows, id_column):
+    send(broker, range(rows), id_column)
+    assert len(broker.texts("OUT")) == rows
+    send(broker, range(rows), id_column)
+    assert broker.count("OUT") == 0
+
+
+@pytest.mark.activemq
+@pytest.mark.parametrize(("rows", "id_column"), [(5000, None), (1100, "id")])
+def test_ids_double_what_was_consumed_and_is_beyond_the_audit(broker, rows, id_column):
+    send(broker, range(rows), id_column)
+    assert len(broker.texts("OUT")) == rows
+    send(broker, range(rows), id_column)
+    assert broker.count("OUT") > 0
+
+
+@pytest.mark.activemq
+def test_ids_double_what_was_consumed_before_a_restart_and_epoch_does_not(broker):
+    send(broker, range(10))
+    options = JmsOptions(broker.url, "EPOCH", exactly_once="epoch")
+    rows = [Row(text=f"m{number}") for number in range(10)]
+    run(publish, options, "q", 0, {"a": stage_rows(options, "q", 0, "a", iter(rows))})
+    assert len(broker.texts("OUT")) == len(broker.texts("EPOCH")) == 10
+    run(close_connections)
+    broker.stop()
+    broker.start()
+    send(broker, range(10))
+    run(publish, options, "q", 0, {"b": stage_rows(options, "q", 0, "b", iter(rows))})
+    assert broker.count("OUT") == 10
+    assert broker.count("EPOCH") == 0
+
+
+def outage(spark, broker, tmp_path, driver, away: float, **how: str) -> tuple[int, int]:
+    """Kill the broker while a query runs, when something has come out of it."""
+    broker.send("IN", TEXTS)
+    query = driver.start(spark, broker.url, tmp_path, rows="10", **how)
+    while not broker.count("OUT") and query.isActive:
+        query.awaitTermination(0.05)
+    assert query.isActive
+    broker.kill()
+    query.awaitTermination(away)
+    broker.start()
+    query.awaitTermination(120)
+    assert query.exception() is None, "the query died of it"
+    assert broker.count("IN") == 0
+    return lost_and_doubled(broker.texts("OUT"))
+
+
+@pytest.mark.activemq
+def test_a_broker_killed_in_a_batch_comes_back(spark, broker, tmp_path, driver):
+    how = {"mode": "spool", "sink": "epoch", "shuffle": "yes"}
+    assert outage(spark, broker, tmp_path, driver, 3.0, **how) == (0, 0)
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("turn", ROUNDS)
+@pytest.mark.parametrize("sink", ["key", "epoch"])
+def test_brokers_killed_in_batches_come_back(spark, broker, tmp_path, driver, sink, turn):
+    how = {"mode": "spool", "sink": sink, "shuffle": "yes"}
+    away = 10.0 if turn == 0 else 0.1 + turn % 5
+    assert outage(spark, broker, tmp_path, driver, away, **how) == (0, 0)

@@ -1,0 +1,163 @@
+"""Who dies when: a filter of the broker knows what a query is doing, and ends a process there.
+
+Used by tests with the broker in their own process, and by `broker_child.py`, which kills itself.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from broker.completion import Completion
+from broker.context import ConnectionContext, ConsumerExchange, ProducerExchange
+from broker.filter import BrokerFilter
+from broker.ranges.filter import RangesBroker
+from broker.ranges.leases import RANGES
+from broker.region.subscription import Subscription
+from pyjms import _wakeup
+from pyjms.errors import JMSException, JMSSecurityException
+from pyjms.wire.openwire.commands import (
+    ActiveMQMessage,
+    ConsumerInfo,
+    MessageAck,
+    ProducerInfo,
+    TransactionId,
+)
+from pyjms.wire.openwire.primitives import decode_text
+
+Act = Callable[[ConnectionContext], None]
+WORK = {"OUT": "partition", "PyJMS.Stage": "stage", "PyJMS.Epoch": "epoch"}
+
+
+class Killer(BrokerFilter):
+    """Does something deadly at a named point: what the broker sees says where the query is.
+
+    `before` a thing: it never happens; `after`: it does, on the disk too, and nobody hears of it.
+    """
+
+    def __init__(self, inner: Any) -> None:
+        super().__init__(inner)
+        self.point: str | None = None
+        self.left = 0
+        self.act: Act | None = None
+        self.ranges = "served"
+        self.seen: Counter[str] = Counter()
+        self._work: dict[TransactionId, str] = {}
+        while not isinstance(inner, RangesBroker):
+            inner = inner.next
+        self._ranges = inner
+
+    def arm(self, point: str | None, number: int = 1, act: Act | None = None) -> None:
+        self.point, self.left, self.act = point, number, act
+
+    def _at(self, what: str, context: ConnectionContext) -> None:
+        self.seen[what] += 1
+        if self.point == what:
+            self.left -= 1
+            if self.left == 0 and self.act is not None:
+                self.point = None
+                self.act(context)
+                if what.startswith("before"):
+                    raise JMSException(f"killed {what}")
+
+    def _when_done(self, answer: Any, what: str, context: ConnectionContext) -> Any:
+        if isinstance(answer, Completion):
+            answer.then(lambda _: self._at(what, context))
+        else:
+            self._at(what, context)
+        return answer
+
+    def add_consumer(self, context: ConnectionContext, info: ConsumerInfo) -> Subscription:
+        made = self.next.add_consumer(context, info)
+        name = info.destination.physical_name if info.destination else ""
+        self._at(f"after consumer of {name}", context)
+        return made
+
+    def add_producer(self, context: ConnectionContext, info: ProducerInfo) -> None:
+        if self.ranges == "forbidden" and info.destination == RANGES:
+            raise JMSSecurityException(f"Not authorized to write to: {info.destination}")
+        self.next.add_producer(context, info)
+
+    def send(self, exchange: ProducerExchange, message: ActiveMQMessage) -> Any:
+        name = message.destination.physical_name if message.destination else ""
+        if message.destination == RANGES:
+            return self._ask(exchange, message)
+        if message.transaction_id is not None:
+            self._work[message.transaction_id] = next(
+                (what for start, what in WORK.items() if name.startswith(start)), name
+            )
+        return self.next.send(exchange, message)
+
+    def _ask(self, exchange: ProducerExchange, message: ActiveMQMessage) -> Any:
+        if self.ranges == "unknown":
+            return None  # as a broker that has none, where it is a queue like others
+        context = exchange.context
+        what = json.loads(decode_text(bytes(message.content or b"")) or "{}")["op"]
+        self._at(f"before {what}", context)
+        before = set(self._ranges._tasks.get(context, ()))
+        answer = self.next.send(exchange, message)
+        for task in self._ranges._tasks.get(context, set()) - before:
+            _wakeup.spawn(self._watch, task, f"after {what}", context, name="watch")
+        return answer
+
+    async def _watch(self, task: Any, what: str, context: ConnectionContext) -> None:
+        await task.wait()
+        self._at(what, context)
+
+    def acknowledge(self, exchange: ConsumerExchange, ack: MessageAck) -> Any:
+        if ack.transaction_id is not None:
+            self._work.setdefault(ack.transaction_id, "pull")
+        return self.next.acknowledge(exchange, ack)
+
+    def commit_transaction(
+        self, context: ConnectionContext, xid: TransactionId, one_phase: bool
+    ) -> Any:
+        what = self._work.pop(xid, "nothing")
+        self._at(f"before {what}", context)
+        return self._when_done(
+            self.next.commit_transaction(context, xid, one_phase), f"after {what}", context
+        )
+
+
+def group(leader: int) -> Act:
+    """Kill a driver: its JVM, and what belongs to it."""
+    return lambda _context: os.killpg(leader, signal.SIGKILL)
+
+
+def oneself(_context: ConnectionContext) -> None:
+    """Kill the broker."""
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def worker(context: ConnectionContext) -> None:
+    """Kill the process at the other end of a connection: a Python worker of Spark's."""
+    os.kill(_process_of(context), signal.SIGKILL)
+
+
+def executor(context: ConnectionContext) -> None:
+    """Kill the executor's JVM whose Python worker is at the other end of a connection."""
+    process = _process_of(context)
+    while b"CoarseGrainedExecutorBackend" not in Path(f"/proc/{process}/cmdline").read_bytes():
+        process = int(Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[1])
+        assert process > 1, "no executor is above that process"
+    os.kill(process, signal.SIGKILL)
+
+
+def _process_of(context: ConnectionContext) -> int:
+    assert context.connection is not None
+    port = int(context.connection.remote_address.rsplit(":", 1)[1])
+    lines = Path("/proc/net/tcp").read_text().splitlines()[1:]
+    [socket] = [f[9] for f in map(str.split, lines) if int(f[1].partition(":")[2], 16) == port
+                and f[3] == "01"]  # fmt: skip
+    for path in Path("/proc").glob("[0-9]*/fd/*"):
+        try:
+            if path.readlink() == Path(f"socket:[{socket}]"):
+                return int(path.parts[2])
+        except OSError:
+            continue  # it is gone
+    raise AssertionError(f"nobody has the connection from port {port}")

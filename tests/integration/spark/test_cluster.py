@@ -1,0 +1,142 @@
+"""Executors die, and nothing is lost or doubled; a cluster is reached by the master's URL alone.
+
+Every run: a standalone cluster of a master and two workers, as the pip package has them, loses an
+executor in a batch. The nightly run: twenty rounds in a local-cluster, and the cluster's plain run.
+(spark-pipeline 2.2, 7)
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pyspark
+import pytest
+
+from pyjms.spark.java import find_java
+
+pytestmark = pytest.mark.timeout(400)
+TEXTS = [f"m{number}" for number in range(200)]
+ROUNDS = range(int(os.environ.get("PYJMS_ROUNDS", "20")))  # of the nightly run
+LOCAL_CLUSTER = "local-cluster[2,1,600]"
+DEPLOY = "org.apache.spark.deploy"
+EPOCH = {"mode": "ranges", "sink": "epoch", "shuffle": "yes"}
+KILLS = [
+    pytest.param("ids", "after range", "executor"),
+    pytest.param("ids", "after partition", "executor"),
+    pytest.param("ids", "before partition", "worker"),
+    pytest.param("epoch", "after range", "executor"),
+    pytest.param("epoch", "after stage", "executor"),
+    pytest.param("epoch", "before stage", "worker"),
+]
+
+
+def lost_and_doubled(out: list[str]) -> tuple[int, int]:
+    counts = Counter(out)
+    assert set(counts) <= set(TEXTS)
+    return len(set(TEXTS) - set(counts)), sum(counts.values()) - len(counts)
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[str]:
+    """A master and two workers, started from the pip package; the master's URL."""
+    java = find_java("auto").path
+    env = {**os.environ, "JAVA_HOME": str(java), "SPARK_LOCAL_IP": "127.0.0.1"}
+    env |= {"SPARK_NO_DAEMONIZE": "1", "PYSPARK_PYTHON": sys.executable}
+    spark_class = str(Path(pyspark.__file__).parent / "bin" / "spark-class")
+
+    def start(name: str, *arguments: str) -> tuple[subprocess.Popen[bytes], Path]:
+        log = tmp_path / f"{name}.log"
+        with log.open("wb") as file:
+            child = subprocess.Popen(
+                [spark_class, *arguments], stdin=subprocess.DEVNULL, stdout=file, stderr=file, env=env
+            )  # fmt: skip
+        children.append(child)
+        return child, log
+
+    children: list[subprocess.Popen[bytes]] = []
+    try:
+        master = (f"{DEPLOY}.master.Master", "--host", "127.0.0.1", "--port", "0")
+        child, log = start("master", *master, "--webui-port", "0")
+        said = wait_for(child, log, "I have been elected leader")
+        url = next(word for word in said.split() if word.startswith("spark://"))
+        worker = (f"{DEPLOY}.worker.Worker", "--host", "127.0.0.1", "--cores", "1")
+        size = ("--memory", "700M", "--webui-port", "0", "--work-dir", str(tmp_path / "work"))
+        workers = [start(f"worker{n}", *worker, *size, url) for n in (1, 2)]
+        for child, log in workers:
+            wait_for(child, log, "Successfully registered with master")
+        yield url
+    finally:
+        for child in children:
+            child.terminate()
+        for child in children:
+            child.wait(30)
+
+
+def wait_for(child: subprocess.Popen[bytes], log: Path, text: str) -> str:
+    """Wait until a log has a text, and return the log."""
+    for _ in range(600):
+        said = log.read_text()
+        if text in said:
+            return said
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            child.wait(0.1)
+            break
+    pytest.fail(f"{log.name}: {log.read_text()[-3000:]}")
+
+
+@pytest.fixture
+def run_in(broker, run_driver, tmp_path: Path) -> Callable[..., tuple[int, int]]:
+    """Runs the driver as a process with a master, and returns how many are lost and doubled."""
+
+    def run(master: str, **how: str) -> tuple[int, int]:
+        broker.send("IN", TEXTS)
+        assert run_driver(broker.url, master=master, **how) == 0
+        assert broker.killer.point is None, (broker.killer.point, broker.killer.seen)
+        assert broker.count("IN") == 0
+        return lost_and_doubled(broker.texts("OUT"))
+
+    return run
+
+
+@pytest.fixture
+def no_litter() -> Iterator[None]:
+    """Deletes what a local-cluster leaves inside pyspark's own folder."""
+    work = Path(pyspark.__file__).parent / "work"
+    before = set(work.glob("app-*"))
+    yield
+    for folder in set(work.glob("app-*")) - before:
+        shutil.rmtree(folder)
+    with contextlib.suppress(OSError):
+        work.rmdir()  # others may use it
+
+
+def test_a_cluster_of_two_workers_loses_an_executor(broker, cluster, run_in, kills):
+    broker.killer.arm("after range", 3, kills.executor)
+    assert run_in(cluster, **EPOCH) == (0, 0)
+
+
+@pytest.mark.nightly
+def test_both_workers_of_a_cluster_work_and_only_the_master_differs(
+    broker, cluster, run_in, tmp_path
+):
+    assert run_in(cluster, **EPOCH) == (0, 0)
+    used = {path.parent.name for path in (tmp_path / "work").glob("app-*/*/stderr")}
+    assert used == {"0", "1"}
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("turn", ROUNDS)
+@pytest.mark.usefixtures("no_litter")
+def test_executors_killed_in_a_local_cluster(broker, run_in, kills, turn):
+    sink, point, victim = KILLS[turn % len(KILLS)].values
+    broker.killer.arm(point, 1 + turn // len(KILLS), getattr(kills, victim))
+    shuffle = "" if sink == "ids" else "yes"
+    how = {"mode": "ranges", "sink": sink, "shuffle": shuffle, "rows": "50"}
+    assert run_in(LOCAL_CLUSTER, **how) == (0, 0)

@@ -1,0 +1,68 @@
+"""`exactlyOnce=ids` at our broker: what comes again is dropped, wherever the first one is by now."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import pytest
+from pyspark.sql import Row
+
+from pyjms.spark.jms.client import close_connections, run
+from pyjms.spark.jms.options import JmsOptions
+from pyjms.spark.jms.sink.sending import send_rows
+from pyjms.spark.jms.sink.writers import _maker
+
+TEXTS = [f"m{number}" for number in range(100)]
+
+
+@pytest.fixture(autouse=True)
+def _connections() -> Iterator[None]:
+    yield
+    run(close_connections)
+
+
+def send(broker, texts: Sequence[str], id_column: str | None) -> None:
+    """Send rows as the task of one partition of one batch does."""
+    options = JmsOptions(broker.url, "OUT", exactly_once="ids", id_column=id_column)
+    send_rows(options, [Row(text=text, id=text) for text in texts], _maker(options, "q:0:0"))
+
+
+def restart(broker) -> None:
+    run(close_connections)
+    broker.stop()
+    broker.start()
+
+
+@pytest.mark.parametrize("id_column", [None, "id"])
+def test_repeats_are_dropped_pending_consumed_and_after_restarts(broker, id_column):
+    send(broker, TEXTS, id_column)
+    send(broker, TEXTS, id_column)
+    assert broker.count("OUT") == 100
+    restart(broker)
+    send(broker, TEXTS, id_column)
+    assert broker.texts("OUT") == TEXTS
+    send(broker, TEXTS, id_column)
+    restart(broker)
+    send(broker, TEXTS, id_column)
+    assert broker.count("OUT") == 0
+
+
+def test_rows_with_ids_of_their_own_may_come_in_another_order_and_with_new_ones(broker):
+    send(broker, TEXTS, "id")
+    send(broker, [*reversed(TEXTS), "new"], "id")
+    assert broker.texts("OUT") == [*TEXTS, "new"]
+
+
+def test_a_partition_that_broke_off_is_sent_whole(broker):
+    class BrokenOff(Exception):
+        pass
+
+    def rows():
+        yield from (Row(text=text, id=text) for text in TEXTS[:50])
+        raise BrokenOff
+
+    options = JmsOptions(broker.url, "OUT", exactly_once="ids")
+    with pytest.raises(BrokenOff):
+        send_rows(options, rows(), _maker(options, "q:0:0"))
+    send(broker, TEXTS, None)
+    assert broker.texts("OUT") == TEXTS

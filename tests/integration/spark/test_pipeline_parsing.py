@@ -1,0 +1,252 @@
+"""Bodies to rows by a schema: both JSON forms of a number, what is missing, and why it is bad."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from typing import Annotated, Any, Literal
+from uuid import UUID
+
+import pytest
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from pyjms.errors import ConfigurationException
+from pyjms.spark.columns import MESSAGE_COLUMNS, ddl
+from pyjms.spark.pipeline.parsing import REASON, parse, schema_type
+
+pytestmark = pytest.mark.timeout(300)
+NOON = datetime(2013, 1, 1, 12, tzinfo=UTC)
+
+Judge = Callable[..., tuple[list[Any], list[str]]]
+
+
+@pytest.fixture
+def judge(spark) -> Judge:
+    """Gives the good rows and the reasons of the bad ones, in the order of the bodies."""
+
+    def judge(schema: Any, *bodies: object) -> tuple[list[Any], list[str]]:
+        rows = []
+        for number, body in enumerate(bodies):
+            row: dict[str, Any] = dict.fromkeys(name for name, _ in MESSAGE_COLUMNS)
+            row |= {"seq": number, "message_id": f"ID:{number}", "body_kind": "text"}
+            row |= {"properties": {"k": "v"}, "destination": "queue://IN", "timestamp": NOON}
+            row |= body if isinstance(body, dict) else {"text": body}
+            rows.append(tuple(row.values()))
+        frame = spark.createDataFrame(rows, ddl(MESSAGE_COLUMNS)).coalesce(1)
+        good, bad = parse(frame, schema_type(schema), "messages", None)
+        return (
+            good.orderBy("jms.seq").collect(),
+            [row[REASON] for row in bad.orderBy("seq").collect()],
+        )
+
+    return judge
+
+
+class Leg(BaseModel):
+    carrier: str
+    miles: int | None = None
+
+
+class Flight(BaseModel):
+    origin: Annotated[str, Field(min_length=3)]
+    delay: float | None = None
+    seats: int = Field(default=100, ge=1)
+    price: Annotated[Decimal, Field(max_digits=6, decimal_places=2)] | None = None
+    at: datetime | None = None
+    day: date | None = None
+    late: bool = False
+    kind: Literal["a", "b"] = "a"
+    legs: list[Leg] = []
+    wind: dict[str, float] = Field(default_factory=dict, alias="the.wind")
+
+
+def test_values_come_in_both_json_forms(judge: Judge) -> None:
+    texts = {
+        "origin": "JFK", "delay": "2", "seats": "150", "price": "12.30", "at": "2013-01-01T12:00:00Z",
+        "day": "2013-01-01", "late": "true", "kind": "b",
+        "legs": [{"carrier": "UA", "miles": "7"}, {"carrier": "AA"}], "the.wind": {"n": "1.5"},
+    }  # fmt: skip
+    numbers = {
+        "origin": "JFK", "delay": 2, "seats": 150.0, "price": 12.30, "at": 1357041600,
+        "day": "2013-01-01", "late": True, "kind": "b",
+        "legs": [{"carrier": "UA", "miles": 7}, {"carrier": "AA", "miles": None}],
+        "the.wind": {"n": 1.5},
+    }  # fmt: skip
+    rows, reasons = judge(Flight, json.dumps(texts), json.dumps(numbers), '{"origin": "EWR"}')
+    assert reasons == []
+    first, second, bare = (row.asDict(recursive=True) for row in rows)
+    assert first.pop("jms")["seq"] == 0
+    assert second.pop("jms") == {
+        "message_id": "ID:1",
+        "seq": 1,
+        "timestamp": NOON.replace(tzinfo=None),
+        "destination": "queue://IN",
+        "correlation_id": None,
+        "type": None,
+        "properties": {"k": "v"},
+    }
+    assert first == second
+    assert (first["delay"], first["seats"], first["price"]) == (2.0, 150, Decimal("12.30"))
+    assert (first["at"], first["day"]) == (NOON.replace(tzinfo=None), date(2013, 1, 1))
+    assert first["legs"] == [{"carrier": "UA", "miles": 7}, {"carrier": "AA", "miles": None}]
+    assert first["wind"] == {"n": 1.5}
+    assert (bare["seats"], bare["late"], bare["kind"], bare["legs"], bare["wind"]) == (
+        100, False, "a", [], {}
+    )  # fmt: skip
+    assert (bare["delay"], bare["at"]) == (None, None)
+
+
+def body(**values: object) -> str:
+    return json.dumps({"origin": "JFK", **values})
+
+
+BAD = [
+    (None, "it has no body that is a text"),
+    ("", "the body is no JSON object"),
+    ("{", "the body is no JSON object"),
+    ("null", "the body is no JSON object"),
+    ('"x"', "the body is no JSON object"),
+    ("[]", "the body is no JSON object"),
+    ("{'origin': 'JFK'}", "the body is no JSON object"),
+    ('{"origin": "JFK"} and more', "the body is no JSON object"),
+    ('{"origin": "JFK"}{"origin": "EWR"}', "the body is no JSON object"),
+    ('{"origin": "JFK"}, {"origin": "EWR"}', "the body is more than one JSON object"),
+    ("{}", "origin is missing or null"),
+    (body(origin=None), "origin is missing or null"),
+    (body(origin="JF"), "origin is shorter than 3"),
+    (body(delay="NA"), "delay is no double"),
+    (body(delay="1d"), "delay is no double"),
+    (body(delay={}), "delay is no double"),
+    (body(seats=1.5), "seats is no bigint"),
+    (body(seats=0), "seats is less than 1"),
+    (body(price="1.234"), "price is no decimal(6,2)"),
+    (body(price=123456), "price is no decimal(6,2)"),
+    (body(at="12:30"), "at is no timestamp"),
+    (body(at="soon"), "at is no timestamp"),
+    (body(day="2013-02-30"), "day is no date"),
+    (body(day="2013-01-01T05:00:00Z"), "day is no date"),
+    (body(late="perhaps"), "late is no boolean"),
+    (body(kind="c"), "kind is none of a, b"),
+    (body(legs="x"), "a value is not the object or list that the schema has there"),
+    (body(legs=[None]), "legs[] is null"),
+    (body(legs=[{"carrier": "UA"}, {"miles": 3}]), "legs[].carrier is missing or null"),
+    (body(legs=[{"carrier": "UA", "miles": "far"}]), "legs[].miles is no bigint"),
+    ('{"origin": "JFK", "the.wind": {"n": null}}', "the.wind[] is null"),
+    ('{"origin": "JFK", "the.wind": {"n": "no"}}', "the.wind[] is no double"),
+    ({"body_kind": "object", "bytes": b'{"origin": "JFK"}'}, "it has no body that is a text"),
+    ({"body_kind": "bytes", "bytes": b"\xff"}, "it has no body that is a text"),
+]
+
+
+def test_what_does_not_fit_says_why(judge: Judge) -> None:
+    rows, reasons = judge(Flight, *(one for one, _ in BAD))
+    assert rows == []
+    assert list(zip((one for one, _ in BAD), reasons, strict=True)) == BAD
+
+
+def test_bytes_and_maps_are_read_too_and_unknown_keys_are_nothing(judge: Judge) -> None:
+    rows, reasons = judge(
+        Flight,
+        {"body_kind": "bytes", "bytes": '{"origin": "Zürich"}'.encode()},
+        {"body_kind": "map", "text": '{"origin": "JFK", "delay": 3, "x": 1}'},
+        '{"origin": "JFK", "delay": NaN}',
+    )
+    assert reasons == []
+    assert [row.origin for row in rows] == ["Zürich", "JFK", "JFK"]
+    assert str([row.delay for row in rows]) == "[None, 3.0, nan]"
+
+
+class Closed(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+    a: int
+
+
+def test_a_closed_model_has_no_other_keys(judge: Judge) -> None:
+    rows, reasons = judge(Closed, '{"a": 1}', '{"a": 1, "b": 2}')
+    assert [row.a for row in rows] == [1]
+    assert reasons == ["b is no key of the schema"]
+
+
+def test_ddl_reads_the_same_way(judge: Judge) -> None:
+    schema = "a INT NOT NULL, b ARRAY<STRUCT<c: DOUBLE>>, d DECIMAL(5,1), e BINARY, f TIMESTAMP_NTZ"
+    good = '{"a": "7", "b": [{"c": "1.5"}], "d": 2.5, "f": "2013-01-01T12:00:00"}'
+    rows, reasons = judge(schema, good, '{"b": []}', '{"a": 99999999999}', '{"a": 1, "d": 2.55}')
+    (row,) = rows
+    assert (row.a, row.b[0].c, row.d) == (7, 1.5, Decimal("2.5"))
+    assert row.f == NOON.replace(tzinfo=None)
+    assert reasons == ["a is missing or null", "a is no int", "d is no decimal(5,1)"]
+
+
+@pytest.mark.parametrize(
+    ("schema", "sentence"),
+    [
+        ("a NOTHING", "schema is no DDL: "),
+        ("jms STRING", "schema has a field jms, which is the column that tells where a row comes"),
+    ],
+)
+def test_a_wrong_schema_is_told(spark, schema: str, sentence: str) -> None:
+    with pytest.raises(ConfigurationException, match=sentence):
+        schema_type(schema)
+
+
+class Optionals(BaseModel):
+    s: str | None = None
+    i: int | None = None
+    f: float | None = None
+    b: bool | None = None
+    d: Annotated[Decimal, Field(max_digits=6, decimal_places=2)] | None = None
+    t: datetime | None = None
+    y: date | None = None
+    l: list[int] | None = None  # noqa: E741
+    m: dict[str, float] | None = None
+    k: Literal["1", "x"] | None = None
+    u: UUID | None = None
+
+
+VALUES: list[Any] = [
+    None, 1, 0, -1, 1.5, 2.0, 1e3, 12345678901234567890, "1", "1.5", "2.0", "1e3", " 7 ", "x", "",
+    True, False, "true", "yes", "on", "t", "0", [], [1], ["1"], ["x"], [None], {}, {"a": 1},
+    {"a": "1.5"}, {"a": None}, "2013-01-01", "2013-01-01T05:00:00Z", "2013-01-01T00:00:00Z",
+    "2013-01-01 05:00:00.123+02:00", "2013-01-01T05:00", "2013-13-01", "12:00", "2013",
+    1357016400, 1357016400000, 1357016400.5, "1357016400", "Infinity", "NaN", "1_000", "+5", "0x1f",
+    "1.234", "12345.6", "00000000-0000-0000-0000-000000000001", "1d", "2013-1-1", "1970-01-01",
+]  # fmt: skip
+BIG = 12345678901234567890
+PYDANTIC_ONLY = [
+    ("i", BIG), ("i", True), ("i", False), ("i", "1_000"), ("f", True), ("f", False),
+    ("f", "1_000"), ("b", "on"), ("d", "1_000"), ("y", 0), ("y", "0"),
+]  # fmt: skip
+SPARK_ONLY = [
+    *(("s", value) for value in VALUES if value is not None and not isinstance(value, str)),
+    ("i", "1e3"), ("t", "1e3"), ("t", " 7 "), ("t", "2013-1-1"), ("y", "2013-1-1"), ("k", 1),
+]  # fmt: skip
+
+
+def test_it_judges_as_pydantic_does_but_for_these(judge: Judge) -> None:
+    cases = [(name, value) for name in Optionals.model_fields for value in VALUES]
+    texts = [json.dumps({name: value}) for name, value in cases]
+    rows, _ = judge(Optionals, *texts)
+    read = {row.jms.seq: row.asDict(recursive=True) for row in rows}
+    pydantic_only, spark_only = [], []
+    for number, (name, value) in enumerate(cases):
+        ours = read.get(number)
+        try:
+            theirs = getattr(Optionals.model_validate_json(texts[number]), name)
+        except ValidationError:
+            if ours is not None:
+                spark_only.append((name, value))
+            continue
+        if ours is None:
+            pydantic_only.append((name, value))
+        else:
+            assert said(ours[name]) == said(theirs), (name, value)
+    assert said(pydantic_only) == said(PYDANTIC_ONLY)
+    assert said(spark_only) == said(SPARK_ONLY)
+
+
+def said(value: Any) -> str:
+    if isinstance(value, datetime) and value.tzinfo is not None:
+        value = value.astimezone(UTC).replace(tzinfo=None)
+    return str(value.normalize() if isinstance(value, Decimal) else value)

@@ -1,0 +1,146 @@
+"""Which pipelines there are, and where: decorated ones, settings, brokers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pyjms.errors import ConfigurationException
+from pyjms.settings import PyjmsSettings
+from pyjms.spark.pipeline.brokers import BrokerPlace, broker_of, embedded_broker, wants_embedded
+from pyjms.spark.pipeline.collect import choose_pipelines, collect_pipelines
+from pyjms.spark.pipeline.definition import Pipeline
+from pyjms.spark.pipeline.runner import PipelineRunner
+
+
+def settings(**values: object) -> PyjmsSettings:
+    return PyjmsSettings.model_validate(values)
+
+
+def same(frame: object) -> object:
+    return frame
+
+
+def both(a: object, b: object) -> object:
+    return a
+
+
+def decorated(name: str = "delays", **values: object) -> Pipeline:
+    given = {"source": "IN", "sink": "OUT", **values}
+    function = same if isinstance(given["source"], str) else both
+    return Pipeline(name=name, function=function, **given)  # type: ignore[arg-type]
+
+
+SQL = {"sql": "SELECT text FROM messages", "source": "A", "sink": "B"}
+
+
+def test_entries_with_sql_are_pipelines_and_others_change_decorated_ones() -> None:
+    marked = decorated(trigger=5.0, options={"selector": "a = 1", "mode": "ranges"})
+    found = collect_pipelines(
+        settings(
+            pipelines={
+                "delays": {"trigger": "2s", "options": {"selector": "a = 2"}},
+                "copy": {**SQL, "schema": "a STRING"},
+            }
+        ),
+        [marked, decorated("other")],
+    )
+    delays, other, copy = found
+    assert (delays.trigger, delays.sink, delays.function) == (2.0, "OUT", same)
+    assert delays.options == {"selector": "a = 2", "mode": "ranges"}
+    assert other == decorated("other")
+    assert (copy.name, copy.sql, copy.schema) == ("copy", SQL["sql"], "a STRING")
+
+
+def test_placeholders_are_replaced() -> None:
+    given = settings(app={"region": "EU"}, pipelines={"copy": {**SQL, "sink": "B.${region}"}})
+    marked = decorated(
+        source={"a": "A.${region}", "b": "B"}, dead_letter="${region}.bad", options={"x": "${app.region}"}
+    )  # fmt: skip
+    joined, copy = collect_pipelines(given, [marked])
+    assert joined.source == {"a": "A.EU", "b": "B"}
+    assert (joined.dead_letter, joined.options) == ("EU.bad", {"x": "EU"})
+    assert copy.sink == "B.EU"
+
+
+def test_all_problems_are_told_at_once() -> None:
+    given = settings(
+        pipelines={
+            "delays": {"sql": "SELECT 1"},
+            "nobody": {"trigger": "1s"},
+            "half": {"sql": "SELECT 1"},
+        }
+    )
+    with pytest.raises(ConfigurationException) as caught:
+        collect_pipelines(given, [decorated(), decorated("twice"), decorated("twice")])
+    lines = str(caught.value).splitlines()
+    assert lines[0] == "Pipeline twice is there more than once"
+    assert "delays: it has both a function and sql" in lines[1]
+    assert lines[2].startswith("pipelines.nobody has no sql and changes a decorated pipeline")
+    assert "Pipeline half: source is missing" in lines[3]
+    assert "sink is missing" in lines[3]
+    some = collect_pipelines(settings(pipelines={"nobody": {"trigger": "1s"}}), are_all=False)
+    assert some == []
+
+
+def test_some_are_chosen_by_name() -> None:
+    found = [decorated("a"), decorated("b")]
+    assert choose_pipelines(found, ()) == found
+    assert choose_pipelines(found, ["b"]) == found[1:]
+    with pytest.raises(ConfigurationException, match=r"no pipeline c.*there are a, b"):
+        choose_pipelines(found, ["a", "c"])
+    with pytest.raises(ConfigurationException, match="There are no pipelines"):
+        choose_pipelines([], ())
+
+
+def test_the_broker_of_a_pipeline() -> None:
+    given = settings(
+        activemq={"broker_url": "tcp://h:1", "user": "me", "password": "secret"},
+        brokers={"far": {"broker_url": "tcp://far:2"}, "here": {"broker_url": "vm://x"}},
+    )
+    place = broker_of(given, None, None)
+    assert place == BrokerPlace("tcp://h:1", "me", "secret")
+    assert "secret" not in repr(place)
+    assert broker_of(given, "far", "tcp://embedded:1").url == "tcp://far:2"
+    with pytest.raises(ConfigurationException, match=r"no broker 'near'.*there are far, here"):
+        broker_of(given, "near", None)
+    with pytest.raises(ConfigurationException, match=r"brokers\.here\.broker_url is a vm:// URL"):
+        broker_of(given, "here", None)
+    with pytest.raises(ConfigurationException, match=r"activemq\.broker_url is not set"):
+        broker_of(settings(), None, None)
+    assert broker_of(settings(), None, "tcp://embedded:1").url == "tcp://embedded:1"
+    local = settings(activemq={"embedded": {"enabled": False}})
+    assert broker_of(local, None, None).url == "tcp://localhost:61616"
+
+
+def test_a_broker_in_memory_has_to_be_asked_for() -> None:
+    asked = settings(activemq={"embedded": {"enabled": True}})
+    assert wants_embedded(asked, [decorated()], once=True)
+    assert not wants_embedded(asked, [decorated()], once=False)
+    assert not wants_embedded(asked, [decorated(broker="far")], once=True)
+    assert not wants_embedded(settings(), [decorated()], once=True)
+    there = settings(activemq={"broker_url": "tcp://h:1", "embedded": {"enabled": True}})
+    assert not wants_embedded(there, [decorated()], once=True)
+
+
+async def test_the_broker_in_memory_has_a_port(caplog: pytest.LogCaptureFixture) -> None:
+    async with embedded_broker() as url:
+        assert url.startswith("tcp://")
+    assert "empty broker in memory" in caplog.text
+
+
+def test_a_run_without_a_broker_says_so_before_spark_starts(tmp_path: Path) -> None:
+    given = settings(
+        spark={"checkpoint_root": str(tmp_path)}, brokers={"b": {"broker_url": "vm://x"}}
+    )
+    runner = PipelineRunner(given, [decorated("one"), decorated("two"), decorated("b", broker="b")])
+    runner.stop()  # nothing runs
+    with pytest.raises(ConfigurationException) as caught:
+        runner.run()
+    lines = str(caught.value).splitlines()
+    assert "activemq.broker_url is not set" in lines[0]  # once for the two that share it
+    assert "brokers.b.broker_url is a vm:// URL" in lines[1]
+    assert "source queue://IN is read 2 times, by one and two" in lines[2]
+    assert len(lines) == 3
+    assert list(tmp_path.iterdir()) == []

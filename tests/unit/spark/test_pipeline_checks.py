@@ -1,0 +1,118 @@
+"""All that is wrong with pipelines that shall run together, before Spark starts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from pydantic import BaseModel
+
+from pyjms.spark import Pipeline
+from pyjms.spark.pipeline.checks import check_pipelines
+
+pytest.importorskip("pyspark")
+
+
+class Loose(BaseModel):
+    anything: object
+
+
+def made(name: str, **values: Any) -> Pipeline:
+    base = {"sql": "SELECT * FROM messages", "source": f"IN.{name}", "sink": f"OUT.{name}"}
+    return Pipeline(name=name, **{**base, **values})
+
+
+@pytest.fixture
+def java(tmp_path) -> str:
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "java").write_text("")
+    (tmp_path / "release").write_text('JAVA_VERSION="21.0.1"\n')
+    return str(tmp_path)
+
+
+def test_nothing_is_wrong_with_these(java: str) -> None:
+    first = made("a", sink="IN.b", broker="main", options={"selector": "x = 1"})
+    chained = made("b", dead_letter="fail", sink="parquet:/x", options={"sink.compression": "zstd"})
+    assert check_pipelines([first, chained], brokers=["main"], java=java) == []
+
+
+@pytest.mark.parametrize(
+    ("pipelines", "sentence"),
+    [
+        ([made("a"), made("a", source="X")], "name a is used 2 times, by a; each needs its own"),
+        (
+            [made("a", checkpoint="c"), made("b", checkpoint="c")],
+            "checkpoint c is used 2 times, by a and b; each needs its own",
+        ),
+        (
+            [made("a", source="X"), made("b", source="queue://X")],
+            (
+                "source queue://X is read 2 times, by a and b, and a queue has one reader; send to a "
+                "virtual topic, and read Consumer.NAME.VirtualTopic.X in each"
+            ),
+        ),
+        (
+            [made("a", broker="maim")],
+            "Pipeline a: broker maim is none of `brokers`; did you mean main?",
+        ),
+        (
+            [made("a", sink="queue://IN.a")],
+            (
+                "Pipeline a: sink queue://IN.a is its source, too, so it would read what it sends; "
+                "use another"
+            ),
+        ),
+        (
+            [made("a", dead_letter="IN.a")],
+            (
+                "Pipeline a: dead_letter queue://IN.a is its source, too, so it would read what it "
+                "sends; use another"
+            ),
+        ),
+        (
+            [made("a", source="topic://t", options={"clientid": "c"})],
+            (
+                "Pipeline a: source topic://t is a topic, and needs the options subscription for a "
+                "durable subscription; or read a virtual topic's queue"
+            ),
+        ),
+        (
+            [made("a", sql="SELECT 'messages' FROM message -- messages")],
+            "Pipeline a: its sql does not read messages; write FROM messages",
+        ),
+        (
+            [made("a", source={"x": "X", "y": "Y"}, sql="SELECT * FROM x")],
+            "Pipeline a: its sql does not read y; write FROM y, or remove that source",
+        ),
+        (
+            [made("a", options={"selectr": "x"})],
+            "Pipeline a: jms: unknown option selectr (did you mean selector?)",
+        ),
+        (
+            [made("a", options={"sink.selector": "x"})],
+            "Pipeline a: jms: option selector is for a source, and this is a sink",
+        ),
+    ],
+)  # fmt: skip
+def test_a_problem_is_a_sentence(pipelines: list[Pipeline], sentence: str, java: str) -> None:
+    assert check_pipelines(pipelines, brokers=["main"], java=java) == [sentence]
+
+
+def test_a_schema_without_spark_types_is_found_before_spark_starts(java: str) -> None:
+    (sentence,) = check_pipelines([made("a", schema=Loose)], java=java)
+    assert sentence.startswith("Pipeline a: Schema Loose: Loose.anything: object has no Spark type")
+
+
+def test_everything_is_told_at_once(tmp_path) -> None:
+    pipelines = [made("a", dead_letter="Q", source="Q"), made("b", source="Q", sql="SELECT 1")]
+    java, shared, loop, view = check_pipelines(pipelines, java=str(tmp_path / "nowhere"))
+    assert java.startswith("spark.java is ")
+    assert shared.startswith("source queue://Q is read 2 times, by a and b")
+    assert loop.startswith("Pipeline a: dead_letter queue://Q is its source, too")
+    assert view.startswith("Pipeline b: its sql does not read messages")
+
+
+def test_what_is_not_installed_is_named(java: str, mocker) -> None:
+    mocker.patch("importlib.metadata.version", return_value="3.5.1")
+    (sentence,) = check_pipelines([made("a")], java=java)
+    assert sentence.startswith("pyspark 3.5.1 is installed, and pyspark>=4.2,<5 is needed")

@@ -1,0 +1,166 @@
+"""Checkpoints that are of another pipeline are refused, part by part."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pyjms.errors import ConfigurationException
+from pyjms.spark import Pipeline
+from pyjms.spark.pipeline.fingerprint import open_checkpoint
+from pyjms.spark.pipeline.place import PipelinePlace
+
+STATE = ["StateStoreSave [origin]"]
+
+
+def made(**values: Any) -> Pipeline:
+    base = {"name": "p", "sql": "SELECT 1", "source": "IN", "sink": "OUT"}
+    return Pipeline(**{**base, **values})
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> PipelinePlace:
+    return PipelinePlace(url="tcp://x", folder=tmp_path / "p")
+
+
+def check(place: PipelinePlace, pipeline: Pipeline, state: list[str] = STATE, spark="4.3") -> str:
+    checkpoint = open_checkpoint(place, pipeline)
+    checkpoint.check(state, spark)
+    use(place)
+    return checkpoint.owner
+
+
+def use(place: PipelinePlace) -> None:
+    """Make it look as if a batch had been begun."""
+    (place.checkpoint / "offsets").mkdir(parents=True, exist_ok=True)
+    (place.checkpoint / "offsets" / "0").touch()
+
+
+def test_a_new_checkpoint_gets_an_id_that_it_keeps(place: PipelinePlace) -> None:
+    owner = check(place, made())
+    assert owner.startswith("p/")
+    assert len(owner) == 34
+    assert check(place, made()) == owner
+    assert sorted(file.name for file in place.folder.iterdir()) == [
+        "checkpoint", "pyjms-pipeline.json"
+    ]  # fmt: skip
+
+
+def test_a_checkpoint_that_no_message_was_taken_with_may_become_another(place) -> None:
+    first = open_checkpoint(place, made())
+    first.check(STATE, "4.3")
+    second = open_checkpoint(place, made(output_mode="update"))
+    second.check([], "4.3")
+    assert second.id == first.id
+    place.spool("messages").mkdir(parents=True)
+    with pytest.raises(ConfigurationException, match="output_mode was update and is append"):
+        open_checkpoint(place, made()).check([], "4.3")
+
+
+def test_nothing_is_written_before_the_plan_is_good(place: PipelinePlace) -> None:
+    open_checkpoint(place, made())
+    assert not place.folder.exists()
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"trigger": 5.0},
+        {"partitions": 7},
+        {"max_messages_per_trigger": 9},
+        {"source": "queue://IN"},
+        {"dead_letter": "BAD"},
+        {"options": {"selector": "a = 1"}},
+        {"schema": "a INT"},
+    ],
+)
+def test_what_may_change(place: PipelinePlace, values: dict[str, Any]) -> None:
+    owner = check(place, made())
+    assert check(place, made(**values)) == owner
+
+
+@pytest.mark.parametrize(
+    ("values", "sentence"),
+    [
+        ({"name": "q"}, "name was p and is q"),
+        (
+            {"source": "topic://IN"},
+            "source was [messages = queue://IN] and is [messages = topic://IN]",
+        ),
+        ({"sink": "OTHER"}, "sink was queue://OUT and is queue://OTHER"),
+        ({"output_mode": "update"}, "output_mode was append and is update"),
+        ({"exactly_once": "off"}, "exactly_once was epoch and is off"),
+    ],
+)
+def test_what_may_not(place: PipelinePlace, values: dict[str, Any], sentence: str) -> None:
+    check(place, made())
+    with pytest.raises(ConfigurationException) as caught:
+        check(place, made(**values))
+    name = values.get("name", "p")
+    assert str(caught.value).startswith(
+        f"Pipeline {name}: its checkpoint {place.folder} does not fit: {sentence}"
+    )
+    assert "give it a new `checkpoint`, with which it begins anew" in str(caught.value)
+
+
+def test_numbered_rows_need_the_same_partitions(place: PipelinePlace) -> None:
+    check(place, made(exactly_once="ids"))
+    with pytest.raises(ConfigurationException, match="partitions was 2 and is 3"):
+        check(place, made(exactly_once="ids", partitions=3))
+
+
+def test_state_is_compared_under_the_same_spark(place: PipelinePlace) -> None:
+    check(place, made())
+    check(place, made(), ["said otherwise"], "4.4")
+    with pytest.raises(
+        ConfigurationException, match=r"state was \[StateStoreSave \[origin\]\] and"
+    ):
+        check(place, made(), ["StateStoreSave [dest]"])
+
+
+def test_the_order_of_sources_counts(place: PipelinePlace) -> None:
+    check(place, made(source={"a": "A", "b": "B"}))
+    with pytest.raises(ConfigurationException, match="source was"):
+        check(place, made(source={"b": "B", "a": "A"}))
+
+
+def test_a_checkpoint_of_somebody_else_is_refused(place: PipelinePlace) -> None:
+    use(place)
+    with pytest.raises(ConfigurationException, match="it was not made by a pipeline"):
+        open_checkpoint(place, made())
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [("{", "is damaged"), ("[]", "is damaged"), ('{"parts": {}, "format": 2}', "its format is 2")],
+)
+def test_a_damaged_file_is_refused(place: PipelinePlace, text: str, sentence: str) -> None:
+    place.folder.mkdir()
+    place.fingerprint.write_text(text)
+    with pytest.raises(ConfigurationException, match=sentence):
+        open_checkpoint(place, made())
+
+
+def test_options_have_a_password_or_the_name_of_its_variable(tmp_path: Path) -> None:
+    place = PipelinePlace(url="tcp://x", folder=tmp_path, user="u", password="secret")
+    assert place.options(made()) == {"url": "tcp://x", "user": "u", "password": "secret"}
+    named = PipelinePlace(url="tcp://x", folder=tmp_path, password="secret", password_env="A")
+    assert named.options(made()) == {"url": "tcp://x", "passwordEnv": "A"}
+    own = made(options={"passwordEnv": "B"})
+    assert place.options(own) == {"url": "tcp://x", "user": "u", "passwordEnv": "B"}
+    assert "secret" not in repr(place)
+
+
+def test_the_options_of_a_source(tmp_path: Path) -> None:
+    place = PipelinePlace(url="tcp://x", folder=tmp_path)
+    pipeline = made(partitions=3, max_messages_per_trigger=7, options={"selector": "a = 1"})
+    assert place.source_options(pipeline, "messages", "p/1") == {
+        "url": "tcp://x",
+        "selector": "a = 1",
+        "partitions": "3",
+        "owner": "p/1",
+        "spool": str(tmp_path / "spool" / "messages"),
+        "maxMessagesPerTrigger": "7",
+    }

@@ -1,0 +1,343 @@
+"""One pipeline's life, with queries that end as they are told: restarts, poison, drain."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import anyio
+import anyio.lowlevel
+import pytest
+
+from pyjms.errors import ConfigurationException, ConnectionFailedException
+from pyjms.settings import RestartSettings
+from pyjms.spark.pipeline.definition import Pipeline
+from pyjms.spark.pipeline.events import (
+    BatchFinished,
+    PipelineDone,
+    PipelineDrained,
+    PipelineEvent,
+    PipelineFailed,
+    PipelinePulse,
+    PipelineRestarting,
+    PipelineStarted,
+    PipelineStopped,
+    Range,
+)
+from pyjms.spark.pipeline.supervisor import Supervisor, Surroundings
+from pyjms.testing.clock import VirtualClock
+
+PIPELINE = Pipeline(name="p", sql="SELECT 1", source="IN", sink="OUT")
+BROKER_LOST = "pyjms.errors.ConnectionFailedException: Cannot reach tcp://h:1"
+BAD_VALUE = "[PYTHON_EXCEPTION] boom\nValueError: the secret body"
+
+
+async def at_once(function: Callable[[], Any]) -> Any:
+    """Stands for a thread that needs no time."""
+    await anyio.lowlevel.checkpoint()
+    return function()
+
+
+def in_thread(function: Callable[[], Any]) -> Awaitable[Any]:
+    return anyio.to_thread.run_sync(function, abandon_on_cancel=True)
+
+
+def progress(batch: int, rows: int = 10, latest: int | None = None) -> Any:
+    def offset(seq: int) -> str:
+        return json.dumps({"v": 1, "queue": "queue://IN", "epoch": 1, "seq": seq})
+
+    end = (batch + 1) * 10
+    return SimpleNamespace(
+        name="p",
+        batchId=batch,
+        numInputRows=rows,
+        durationMs={"triggerExecution": 500, "addBatch": 300},
+        sources=[
+            SimpleNamespace(
+                startOffset=offset(batch * 10),
+                endOffset=offset(end),
+                latestOffset=offset(end if latest is None else latest),
+            )
+        ],
+        observedMetrics={},
+    )
+
+
+class FakeQuery:
+    """A query that ends at once, with an error or without, having finished some batches."""
+
+    id = "the-query"
+
+    def __init__(self, error: Exception | None = None, batches: tuple[int, ...] = ()) -> None:
+        self.error = error
+        self.recentProgress = [progress(batch) for batch in batches]
+        self.status = {"isTriggerActive": False}
+
+    def awaitTermination(self) -> None:
+        if self.error is not None:
+            raise self.error
+
+    def processAllAvailable(self) -> None: ...
+
+    def stop(self) -> None: ...
+
+
+class Life:
+    """A supervisor whose starts are scripted; what it told."""
+
+    def __init__(
+        self, folder: Path, *script: Any, once: bool = True, call: Any = at_once, **restart: Any
+    ) -> None:
+        self.events: list[PipelineEvent] = []
+        self.script = list(script)
+        self.starts = 0
+        around = Surroundings(
+            start=self.start,
+            tell=self.events.append,
+            restart=RestartSettings(**restart),
+            drain_timeout=5.0,
+            call=call,
+        )
+        self.supervisor = Supervisor(PIPELINE, folder, around, once=once)
+
+    def start(self, pipeline: Pipeline) -> Any:
+        assert pipeline is PIPELINE
+        self.starts += 1
+        step = self.script.pop(0) if len(self.script) > 1 else self.script[0]
+        if isinstance(step, Exception):
+            raise step
+        return step
+
+    def kinds(self) -> list[type[PipelineEvent]]:
+        return [type(event) for event in self.events if not isinstance(event, PipelinePulse)]
+
+    def of(self, kind: type[PipelineEvent]) -> list[Any]:
+        return [event for event in self.events if isinstance(event, kind)]
+
+
+def failing(text: str) -> FakeQuery:
+    return FakeQuery(RuntimeError(text))
+
+
+def write_log(folder: Path, kind: str, batch: int, seq: int = 0) -> None:
+    (folder / kind).mkdir(parents=True, exist_ok=True)
+    offset = {"v": 1, "queue": "queue://IN", "epoch": 1, "seq": seq}
+    (folder / kind / str(batch)).write_text(f"v1\n{{}}\n{json.dumps(offset)}")
+
+
+@pytest.fixture
+async def clock():
+    async with VirtualClock(autojump=True) as clock:
+        yield clock
+
+
+async def test_a_run_that_does_all_and_ends(tmp_path: Path, clock: VirtualClock) -> None:
+    life = Life(tmp_path, FakeQuery(batches=(0, 1)))
+    await life.supervisor.run()
+    assert life.kinds() == [
+        PipelineStarted, BatchFinished, BatchFinished, PipelineDone, PipelineStopped
+    ]  # fmt: skip
+    assert not life.supervisor.has_failed
+    started, batch = life.events[0], life.events[2]
+    assert started == PipelineStarted("p", "IN", "OUT", str(tmp_path), "the-query", 0)
+    assert isinstance(batch, BatchFinished)
+    assert (batch.rows, batch.seconds, batch.phases) == (10, 0.5, {"addBatch": 0.3})
+    assert (batch.rows_per_second, batch.offset, batch.backlog) == (20, {"queue://IN": 20}, 0)
+
+
+async def test_waits_between_restarts_grow_up_to_the_longest(tmp_path, clock) -> None:
+    life = Life(tmp_path, failing(BROKER_LOST), max_interval="8s", max_attempts=6)
+    await life.supervisor.run()
+    restarts = life.of(PipelineRestarting)
+    assert [event.delay for event in restarts] == [1, 2, 4, 8, 8, 8]
+    assert [event.attempt for event in restarts] == [1, 2, 3, 4, 5, 6]
+    assert life.starts == 7
+    assert life.supervisor.has_failed
+    (failed,) = life.of(PipelineFailed)
+    assert failed == PipelineFailed("p", "Cannot reach tcp://h:1", {})
+    assert life.kinds()[-1] is PipelineStopped
+
+
+async def test_a_finished_batch_ends_the_row_of_failures(tmp_path, clock) -> None:
+    life = Life(
+        tmp_path,
+        failing(BROKER_LOST),
+        failing(BROKER_LOST),
+        FakeQuery(RuntimeError(BROKER_LOST), batches=(0,)),
+        failing(BROKER_LOST),
+        FakeQuery(batches=(0, 1)),
+    )
+    await life.supervisor.run()
+    assert [event.delay for event in life.of(PipelineRestarting)] == [1, 2, 1, 2]
+    assert [event.batch for event in life.of(BatchFinished)] == [0, 1]  # none is told twice
+    assert [event.restarts for event in life.of(PipelineStarted)] == [0, 1, 2, 3, 4]
+    assert not life.supervisor.has_failed
+
+
+async def test_a_start_that_cannot_reach_the_broker_is_tried_again(tmp_path, clock) -> None:
+    life = Life(tmp_path, ConnectionFailedException("gone"), FakeQuery())
+    await life.supervisor.run()
+    assert life.kinds() == [PipelineRestarting, PipelineStarted, PipelineDone, PipelineStopped]
+
+
+@pytest.mark.parametrize(
+    ("step", "reason"),
+    [
+        (ConfigurationException("no such column"), "no such column"),
+        (failing("x\npyjms.errors.ConfigurationException: unknown option"), "unknown option"),
+        (failing("pyjms.errors.IllegalStateException: gone; failOnDataLoss=false"), "gone; failOnDataLoss=false"),
+        (failing("Job aborted: SparkContext was stopped"), "Spark has ended: RuntimeError"),
+    ],
+)  # fmt: skip
+async def test_what_another_attempt_cannot_mend_is_not_tried_again(tmp_path, clock, step, reason):
+    life = Life(tmp_path, step)
+    await life.supervisor.run()
+    assert life.starts == 1
+    assert life.of(PipelineFailed) == [PipelineFailed("p", reason, {})]
+
+
+async def test_a_batch_that_fails_by_itself_ends_the_pipeline_and_is_named(tmp_path, clock) -> None:
+    for batch in (6, 7):
+        write_log(tmp_path, "offsets", batch, 120 + 60 * (batch - 6))
+    write_log(tmp_path, "commits", 6)
+    life = Life(tmp_path, failing(BAD_VALUE), failing(BROKER_LOST), failing(BAD_VALUE))
+    await life.supervisor.run()
+    assert life.starts == 4  # losing the broker does not count
+    (failed,) = life.of(PipelineFailed)
+    assert failed.ranges == {"queue://IN": Range(120, 180)}
+    assert failed.reason == (
+        "batch 7 failed 3 times and is not skipped (messages by their numbers: "
+        "queue://IN 120 to 179): PYTHON_EXCEPTION, ValueError"
+    )
+    assert "secret" not in str(life.events)
+
+
+async def test_another_batch_has_its_own_count(tmp_path, clock) -> None:
+    write_log(tmp_path, "offsets", 0, 5)
+
+    class Advancing(FakeQuery):
+        def awaitTermination(self) -> None:
+            batch = max(int(file.name) for file in (tmp_path / "offsets").iterdir())
+            write_log(tmp_path, "commits", batch)
+            write_log(tmp_path, "offsets", batch + 1, 100)
+            raise RuntimeError(BAD_VALUE)
+
+    life = Life(tmp_path, *[Advancing()] * 4, FakeQuery())
+    await life.supervisor.run()
+    assert life.starts == 5
+    assert not life.supervisor.has_failed
+
+
+async def test_a_stop_cuts_the_wait_for_a_restart_short(tmp_path) -> None:
+    life = Life(tmp_path, failing(BROKER_LOST), initial_interval="30s")
+    async with VirtualClock() as clock, anyio.create_task_group() as tasks:
+        tasks.start_soon(life.supervisor.run)
+        await clock.settle()
+        assert life.kinds()[-1] is PipelineRestarting
+        life.supervisor.stop()
+    assert life.starts == 1
+    assert life.kinds()[-1] is PipelineStopped
+    assert not life.supervisor.has_failed
+
+
+async def test_it_lives_between_restarts_too(tmp_path) -> None:
+    life = Life(tmp_path, failing(BROKER_LOST), initial_interval="35s")
+    async with VirtualClock() as clock, anyio.create_task_group() as tasks:
+        tasks.start_soon(life.supervisor.run)
+        await clock.advance(30)
+        assert life.of(PipelinePulse) == [PipelinePulse("p", 0, None)] * 3
+        life.supervisor.stop()
+
+
+class LongQuery(FakeQuery):
+    """Runs until it is stopped; has a batch in progress until `idle` is set."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.idle, self.stopped = threading.Event(), threading.Event()
+        self.running = threading.Event()
+
+    def awaitTermination(self) -> None:
+        self.running.set()
+        assert self.stopped.wait(30)
+
+    def processAllAvailable(self) -> None:
+        while not self.idle.wait(0.01) and not self.stopped.is_set():
+            pass
+
+    def stop(self) -> None:
+        self.stopped.set()
+
+
+async def run_and_stop(life: Life, query: LongQuery, then: Callable[[], Any]) -> None:
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(life.supervisor.run)
+        assert await anyio.to_thread.run_sync(query.running.wait, 10)
+        life.supervisor.stop()
+        life.supervisor.stop()
+        await then()
+
+
+async def test_a_stop_waits_for_the_batch_in_progress(tmp_path) -> None:
+    query = LongQuery()
+    life = Life(tmp_path, query, once=False, call=in_thread)
+
+    async def finish() -> None:
+        await anyio.wait_all_tasks_blocked()
+        assert not query.stopped.is_set()
+        query.idle.set()
+
+    await run_and_stop(life, query, finish)
+    assert life.kinds() == [PipelineStarted, PipelineDrained, PipelineStopped]
+    (drained,) = life.of(PipelineDrained)
+    assert drained.is_clean
+
+
+async def test_a_stop_ends_at_the_drain_time_out_and_says_so(tmp_path) -> None:
+    write_log(tmp_path, "offsets", 0, 5)  # the batch in progress
+    query = LongQuery()
+    life = Life(tmp_path, query, once=False, call=in_thread)
+    async with VirtualClock() as clock:
+
+        async def wait() -> None:
+            await clock.advance(4.9)
+            assert not query.stopped.is_set()
+            await clock.advance(0.2)
+
+        await run_and_stop(life, query, wait)
+    (drained,) = life.of(PipelineDrained)
+    assert not drained.is_clean
+    assert drained.seconds == pytest.approx(5, abs=0.2)
+
+
+async def test_pulses_tell_of_rows_and_backlog(tmp_path) -> None:
+    query = LongQuery()
+    life = Life(tmp_path, query, once=False, call=in_thread)
+    query.idle.set()
+    async with VirtualClock() as clock, anyio.create_task_group() as tasks:
+        tasks.start_soon(life.supervisor.run)
+        assert await anyio.to_thread.run_sync(query.running.wait, 10)
+        await clock.settle()
+        life.supervisor.on_progress(progress(0))
+        life.supervisor.on_progress(progress(0))
+        query.recentProgress = [progress(0, latest=17)]
+        while not life.of(PipelinePulse):
+            await clock.advance(10)
+            await anyio.sleep(0.01)
+        life.supervisor.stop()
+    assert life.of(PipelinePulse)[0] == PipelinePulse("p", 10, 7)
+    assert len(life.of(BatchFinished)) == 1
+
+
+async def test_looking_for_news_is_no_batch(tmp_path, clock) -> None:
+    query = FakeQuery()
+    idle = progress(3, rows=0)
+    idle.durationMs = {"triggerExecution": 20, "latestOffset": 20}
+    query.recentProgress = [idle]
+    life = Life(tmp_path, query)
+    await life.supervisor.run()
+    assert not life.of(BatchFinished)

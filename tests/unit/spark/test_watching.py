@@ -1,0 +1,352 @@
+"""Events, failures, health, status files and log lines of pipelines; no Spark."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from pyjms.errors import (
+    ConfigurationException,
+    ConnectionClosedException,
+    IllegalStateException,
+    JMSSecurityException,
+)
+from pyjms.spark.pipeline.events import (
+    BatchFinished,
+    PipelineDone,
+    PipelineDrained,
+    PipelineFailed,
+    PipelinePulse,
+    PipelineRestarting,
+    PipelinesReady,
+    PipelineStarted,
+    PipelineStopped,
+    Range,
+    tell,
+)
+from pyjms.spark.pipeline.failures import FailureKind, open_batch, read_failure
+from pyjms.spark.pipeline.health import PipelineHealth
+from pyjms.spark.pipeline.logs import PipelineLog
+from pyjms.spark.pipeline.progress import backlog_of, read_progress
+from pyjms.spark.pipeline.status import (
+    STATUS_FILE,
+    PipelineStatus,
+    StatusFiles,
+    read_status,
+    read_statuses,
+)
+from pyjms.testing.clock import VirtualClock
+
+
+def batch(number: int = 0, rows: int = 10, backlog: int | None = 0, dead: int = 0) -> BatchFinished:
+    numbers = Range(number * 10, number * 10 + 10)
+    return BatchFinished("p", number, rows, 0.5, {"addBatch": 0.4}, {"q": numbers}, backlog, dead)
+
+
+def started(restarts: int = 0) -> PipelineStarted:
+    return PipelineStarted("p", "IN", "OUT", "/c/p", "id", restarts)
+
+
+class Recorder:
+    def __init__(self) -> None:
+        self.events: list[object] = []
+
+    def on_event(self, event: object) -> None:
+        self.events.append(event)
+
+
+def test_a_listener_that_raises_is_logged_and_the_others_are_told(caplog) -> None:
+    class Broken:
+        def on_event(self, event: object) -> None:
+            raise KeyError("x")
+
+    recorder = Recorder()
+    tell([Broken(), recorder], PipelineDone("p"))
+    assert recorder.events == [PipelineDone("p")]
+    assert "failed at PipelineDone" in caplog.text
+
+
+def source(start: object, end: object, latest: object) -> SimpleNamespace:
+    def text(value: object) -> object:
+        if not isinstance(value, tuple):
+            return value
+        queue, epoch, seq = value
+        return json.dumps({"v": 1, "queue": queue, "epoch": epoch, "seq": seq})
+
+    return SimpleNamespace(startOffset=text(start), endOffset=text(end), latestOffset=text(latest))
+
+
+def progress(*sources: SimpleNamespace, **observed: dict[str, int]) -> SimpleNamespace:
+    class Row(dict):
+        def asDict(self) -> dict[str, int]:
+            return dict(self)
+
+    rows = {name: Row(values) for name, values in observed.items()}
+    return SimpleNamespace(
+        name="p",
+        runId="r",
+        batchId=3,
+        numInputRows=20,
+        durationMs={"triggerExecution": 250, "addBatch": 200, "walCommit": 20},
+        sources=list(sources),
+        observedMetrics=rows,
+    )
+
+
+def test_a_progress_becomes_a_batch() -> None:
+    event = read_progress(
+        "p",
+        progress(
+            source(("a", 1, 5), ("a", 1, 15), ("a", 1, 20)),
+            source("null", ("b", 9, 4), ("b", 9, 4)),
+            source(None, "{no json", "[1]"),
+            pyjms={"dead_letters": 2},
+            pyjms_b={"dead_letters": 1},
+            mine={"dead_letters": 9},
+        ),
+    )
+    assert event.ranges == {"a": Range(5, 15), "b": Range(None, 4)}
+    assert event.offset == {"a": 15, "b": 4}
+    assert (event.rows, event.dead_letters, event.backlog) == (20, 3, None)
+    assert event.phases == {"addBatch": 0.2, "walCommit": 0.02}
+    assert event.rows_per_second == 80
+
+
+def test_the_backlog_is_what_waits_in_all_sources() -> None:
+    one = source(("a", 1, 5), ("a", 1, 15), ("a", 1, 20))
+    two = source(("b", 1, 5), ("b", 1, 5), ("b", 1, 8))
+    assert backlog_of(progress(one, two)) == 8
+    assert backlog_of(progress(one, one)) == 5  # one queue, read by two branches
+    assert backlog_of(progress(source(None, ("a", 1, 15), None))) is None
+    assert backlog_of(progress(source(None, ("a", 1, 15), ("a", 2, 3)))) is None
+    assert backlog_of(progress()) is None
+
+
+class Py4JNetworkError(Exception):
+    """As py4j's, told by its name."""
+
+
+class AnalysisException(Exception):
+    """As pyspark's, told by its name."""
+
+
+@pytest.mark.parametrize(
+    ("error", "kind", "reason"),
+    [
+        (RuntimeError("[STREAM_FAILED] [PYTHON_EXCEPTION] File x\nValueError: body"), FailureKind.BATCH, "STREAM_FAILED, PYTHON_EXCEPTION, ValueError"),
+        (RuntimeError("[CAST_INVALID_INPUT] The value 'body' of the type"), FailureKind.BATCH, "CAST_INVALID_INPUT"),
+        (RuntimeError("pyjms.errors.ConnectionClosedException: closed"), FailureKind.BROKER, "closed"),
+        (RuntimeError("x: pyjms.spark.jms.ranges.asking.RangesRefused: IN is leased"), FailureKind.BROKER, "IN is leased"),
+        (RuntimeError("ExecutorLostFailure (executor 1 exited)"), FailureKind.BROKER, "RuntimeError"),
+        (RuntimeError("pyjms.errors.JMSSecurityException: wrong"), FailureKind.FINAL, "wrong"),
+        (AnalysisException("[UNRESOLVED_COLUMN.WITH_SUGGESTION] a column `dely`"), FailureKind.FINAL, "UNRESOLVED_COLUMN.WITH_SUGGESTION"),
+        (ConfigurationException("bad", hint="do this"), FailureKind.FINAL, "bad (do this)"),
+        (JMSSecurityException("who are you"), FailureKind.FINAL, "who are you"),
+        (IllegalStateException("another pipeline's"), FailureKind.FINAL, "another pipeline's"),
+        (ConnectionClosedException("closed"), FailureKind.BROKER, "closed"),
+        (Py4JNetworkError("no answer"), FailureKind.GONE, "Spark has ended: Py4JNetworkError"),
+        (RuntimeError("Cannot call methods on a stopped SparkContext."), FailureKind.GONE, "Spark has ended: RuntimeError"),
+    ],
+)  # fmt: skip
+def test_failures_are_sorted_and_give_no_values_away(error, kind, reason) -> None:
+    failure = read_failure(error)
+    assert failure.kind is kind
+    assert failure.reason == reason
+    assert "body" not in failure.reason
+    assert failure.detail == str(error)
+
+
+def test_the_log_gets_no_plan() -> None:
+    python = "[STREAM_FAILED] Traceback (most recent call last)\nValueError: x"
+    plan = "\n=== Streaming Query ===\nLogical Plan:\nProject\n\nJVM stacktrace:\njava.lang.E: x\n\tat a"
+    assert read_failure(RuntimeError(python + plan)).detail == python
+    java = "An error occurred while calling o1.start.\n: java.io.IOException: full\n\tat a.b(C.java:1)\n"
+    assert read_failure(RuntimeError(java + "Caused by: java.E: disk\n\tat d")).detail == (
+        "An error occurred while calling o1.start.\n: java.io.IOException: full\nCaused by: java.E: disk"
+    )
+
+
+def test_what_a_function_raises_before_anything_runs_is_final() -> None:
+    class Py4JJavaError(Exception):
+        """As py4j's: Spark could not, this time."""
+
+    assert read_failure(TypeError("x"), at_start=True).kind is FailureKind.FINAL
+    assert read_failure(ConnectionClosedException("x"), at_start=True).kind is FailureKind.BROKER
+    assert read_failure(Py4JJavaError("no space"), at_start=True).kind is FailureKind.BATCH
+
+
+def test_a_failure_without_a_text_is_one_still() -> None:
+    class Mute(Exception):
+        def __str__(self) -> str:
+            raise Py4JNetworkError
+
+    assert read_failure(Mute()).detail == "Mute, without a text: Py4JNetworkError"
+    assert len(read_failure(ConfigurationException("x" * 1000)).reason) == 300
+
+
+def test_the_open_batch_of_a_checkpoint(tmp_path: Path) -> None:
+    assert open_batch(tmp_path) is None
+
+    def write(kind: str, number: int, *offsets: tuple[str, int, int]) -> None:
+        (tmp_path / kind).mkdir(exist_ok=True)
+        lines = [json.dumps({"v": 1, "queue": q, "epoch": e, "seq": s}) for q, e, s in offsets]
+        (tmp_path / kind / str(number)).write_text("\n".join(["v1", '{"batch": 0}', *lines]))
+
+    write("offsets", 0, ("a", 1, 10))
+    (tmp_path / "offsets" / ".0.crc").write_bytes(b"x")
+    assert open_batch(tmp_path) == (0, {"a": Range(None, 10)})
+    assert str(open_batch(tmp_path).ranges["a"]) == "the beginning to 9"
+    write("commits", 0)
+    assert open_batch(tmp_path) is None
+    write("offsets", 1, ("a", 1, 30), ("b", 1, 7))
+    assert open_batch(tmp_path) == (1, {"a": Range(10, 30), "b": Range(None, 7)})
+    write("commits", 1)
+    write("offsets", 2, ("a", 2, 5), ("b", 1, 7))  # a was purged; b has nothing new
+    assert open_batch(tmp_path) == (2, {"a": Range(None, 5)})
+
+
+def test_health() -> None:
+    health = PipelineHealth()
+    assert health.of("p").is_up
+    for event in (PipelinesReady((), "local", "4", None), started(), batch()):
+        health.on_event(event)
+    assert health.all.is_up
+    for backlog in (5, 6, 7):
+        health.on_event(PipelinePulse("p", 0, backlog))
+    assert health.of("p").is_up
+    health.on_event(PipelinePulse("p", 0, 9))
+    assert str(health.of("p")) == "DOWN (9 messages wait, more and more, and none is read)"
+    health.on_event(PipelinePulse("p", 0, 8))
+    assert health.of("p").is_up
+    for backlog in (9, 10, None, 11, 12, 13):
+        health.on_event(PipelinePulse("p", 0, backlog))
+    assert health.of("p").is_up
+    for backlog in (14, 15):
+        health.on_event(PipelinePulse("p", 4, backlog))  # it is slow, and it reads
+    assert health.of("p").is_up
+    health.on_event(PipelineRestarting("p", 1, 1.0, "x"))
+    assert health.of("p").is_up
+    health.on_event(PipelineFailed("p", "batch 7 failed", {}))
+    health.on_event(PipelineStopped("p"))
+    health.on_event(PipelineStarted("other", "A", "B", "c", "id", 0))
+    assert str(health.all) == "DOWN (p: batch 7 failed)"
+    assert str(health.of("other")) == "UP"
+
+
+async def test_the_status_file(tmp_path: Path) -> None:
+    file = tmp_path / "p" / STATUS_FILE
+    async with VirtualClock() as clock:
+        files = StatusFiles({"p": file.parent})
+        files.on_event(PipelinesReady(("p",), "local", "4", None))
+        assert not file.exists()
+        files.on_event(started())
+        status = read_status(file)
+        assert status is not None
+        assert (status.state, status.query_id, status.batch) == ("running", "id", None)
+        assert (status.host, status.process) == (socket.gethostname(), os.getpid())
+        files.on_event(batch(0, dead=2))
+        assert read_status(file).batch == 0
+        files.on_event(batch(1, backlog=4))  # within the second
+        assert read_status(file).batch == 0
+        await clock.advance(10)
+        files.on_event(PipelinePulse("p", 10, 5))
+        status = read_status(file)
+        assert (status.batch, status.rows, status.dead_letters, status.backlog) == (1, 20, 2, 5)
+        assert (status.offset, status.rows_per_second) == ({"q": 20}, 20.0)
+        assert status.updated - status.started == 10_000
+        assert not status.is_stale(status.updated + 30_000)
+        assert status.is_stale(status.updated + 40_000)
+        files.on_event(PipelineRestarting("p", 1, 1.0, "no broker"))
+        assert (read_status(file).state, read_status(file).reason) == ("restarting", "no broker")
+        files.on_event(started(restarts=1))
+        files.on_event(PipelineFailed("p", "bad batch", {}))
+        files.on_event(PipelineStopped("p"))
+        files.on_event(PipelineStopped("nobody's"))
+    status = read_status(file)
+    assert (status.state, status.reason, status.restarts) == ("failed", "bad batch", 1)
+    assert not status.is_stale(status.updated + 10**9)
+    assert [f.name for f in file.parent.iterdir()] == [STATUS_FILE]
+    assert read_statuses(tmp_path) == [status]
+
+
+@pytest.mark.parametrize(
+    ("events", "state", "reason"),
+    [
+        ([PipelineDone("p"), PipelineStopped("p")], "done", ""),
+        ([PipelineDrained("p", 0.1, is_clean=True), PipelineStopped("p")], "stopped", ""),
+        ([PipelineDrained("p", 30, is_clean=False)], "stopped", "stopped in a batch, which runs again with the next start"),
+        ([PipelineStopped("p")], "stopped", ""),
+    ],
+)  # fmt: skip
+def test_how_a_status_ends(tmp_path: Path, events, state, reason) -> None:
+    files = StatusFiles({"p": tmp_path})
+    for event in (started(), *events):
+        files.on_event(event)
+    assert (files.of("p").state, files.of("p").reason) == (state, reason)
+
+
+def test_a_status_is_stale_once_its_process_is_gone(tmp_path: Path) -> None:
+    with subprocess.Popen([sys.executable, "-c", ""]) as child:
+        child.wait()
+    assert PipelineStatus("p", "running", process=child.pid, updated=10).is_stale(20)
+    assert not PipelineStatus("p", "running", process=os.getpid(), updated=10).is_stale(20)
+    assert not PipelineStatus("p", "running", host="far", process=child.pid, updated=10).is_stale(
+        20
+    )
+    assert not PipelineStatus("p", "done", process=child.pid, updated=10).is_stale(20)
+    for text in ("", "[]", '{"other": 1}'):
+        (tmp_path / STATUS_FILE).write_text(text)
+        assert read_status(tmp_path / STATUS_FILE) is None
+    assert read_statuses(tmp_path / "absent") == []
+
+
+def test_a_status_that_cannot_be_written_is_said_and_no_more(tmp_path: Path, caplog) -> None:
+    (tmp_path / "file").write_text("")
+    StatusFiles({"p": tmp_path / "file" / "p"}).on_event(started())
+    assert "The status of pipeline p is not written" in caplog.text
+
+
+async def test_log_lines(caplog) -> None:
+    caplog.set_level(logging.INFO, "pyjms.spark.pipeline.logs")
+    log = PipelineLog()
+    async with VirtualClock() as clock:
+        log.on_event(PipelinesReady(("p", "o"), "local[2]", "4.3.0", "http://h:4040"))
+        log.on_event(started())
+        log.on_event(batch(0))
+        await clock.advance(29)
+        log.on_event(PipelinePulse("p", 0, 0))
+        assert "messages in" not in caplog.text
+        await clock.advance(1)
+        log.on_event(batch(1, backlog=None, dead=3))
+        caplog.set_level(logging.DEBUG, "pyjms.spark.pipeline.logs")
+        log.on_event(batch(2))
+    for event in (
+        PipelineRestarting("p", 2, 4.0, "no broker"),
+        PipelineFailed("p", "bad batch", {}),
+        PipelineDrained("p", 0.25, is_clean=True),
+        PipelineDrained("p", 30, is_clean=False),
+        PipelineDone("p"),
+        PipelineStopped("p"),
+        PipelineStopped("p"),
+    ):
+        log.on_event(event)
+    assert [(r.levelname, r.getMessage()) for r in caplog.records] == [
+        ("INFO", "Spark 4.3.0 on local[2] runs p, o; its pages: http://h:4040"),
+        ("INFO", "Pipeline p runs: IN -> OUT, checkpoint /c/p"),
+        ("INFO", "Pipeline p: 20 messages in 2 batches, 1.0 s of work, 3 dead letters, backlog unknown"),
+        ("DEBUG", "Pipeline p: batch 2, 10 messages in 0.50 s (addBatch 0.40), 0 dead letters, 0 waiting"),
+        ("WARNING", "Pipeline p failed, restart 2 in 4.0 s: no broker"),
+        ("ERROR", "Pipeline p failed for good: bad batch"),
+        ("INFO", "Pipeline p drained in 0.2 s"),
+        ("WARNING", "Pipeline p was stopped in a batch after 30.0 s (spark.drain_timeout); the batch runs again with the next start"),
+        ("INFO", "Pipeline p has done all that was there"),
+        ("INFO", "Pipeline p: 10 messages in 1 batches, 0.5 s of work, 0 dead letters, 0 waiting"),
+    ]  # fmt: skip
