@@ -112,8 +112,8 @@ def spawn(
 class Turn:
     """What a loop does about one socket that can be read, and what waits for the end of that.
 
-    `run` takes the chunk in, does what finishes it, sends what was written meanwhile, and then
-    does what was put off, which no peer waits for. Sockets that can be read in the same pass of
+    `run` takes the chunk in, sends what was written meanwhile, does what finishes it, sends again,
+    and then does what was put off, which no peer waits for. Sockets that can be read in the same pass of
     the loop have what they cause sent together, at the start of the next pass. One object a loop.
     """
 
@@ -147,10 +147,11 @@ class Turn:
         try:
             take_in()
             if self._early:
+                self._send_now()  # peers read while the disk works
                 self._finish_early()
-            if self._sends and not self._has_sent:
-                self._await_next_pass()
-                self._send()
+                self._send_now()
+            elif not self._has_sent:
+                self._send_now()
             while self._late:
                 self._late.popleft()()
         finally:
@@ -168,7 +169,7 @@ class Turn:
             self._await_next_pass()
 
     def finish_with(self, function: Callable[[], object]) -> bool:
-        """Call `function()` before this turn's sends, when all of the chunk was taken in.
+        """Call `function()` when all of the chunk was taken in and sent; its own sends follow.
 
         False, and no call: there is no turn, or others had theirs in this pass of the loop.
         """
@@ -182,6 +183,12 @@ class Turn:
         if self._is_open:
             self._late.append(function)
         return self._is_open
+
+    def _send_now(self) -> None:
+        if self._sends:
+            if not self._has_sent:
+                self._await_next_pass()
+            self._send()
 
     def _await_next_pass(self) -> None:
         self._has_sent = True

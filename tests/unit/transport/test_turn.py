@@ -49,20 +49,25 @@ def test_a_turn_sends_before_it_does_what_was_put_off() -> None:
     assert not loop.waiting
 
 
-def test_what_finishes_the_first_turn_of_a_pass_is_done_before_its_sends() -> None:
+def test_what_finishes_the_first_turn_of_a_pass_is_done_between_its_sends() -> None:
     loop = Loop()
     finished = []
 
+    def finish() -> None:
+        loop.done.append("finish")
+        loop.turn.send(loop.does("answer"))
+
     def take_in() -> None:
         loop.turn.send(loop.does("send"))
-        finished.append(loop.turn.finish_with(loop.does("finish")))
+        finished.append(loop.turn.finish_with(finish))
 
     loop.turn.run(take_in)
     loop.turn.run(take_in)
     assert finished == [True, False], "others are there in this pass: they go together"
-    assert loop.done == ["finish", "send"]
+    assert loop.done == ["send", "finish", "answer"]
     loop.next_pass()
-    assert loop.done == ["finish", "send", "send"]
+    assert loop.done == ["send", "finish", "answer", "send"]
+    assert not loop.waiting
     assert not loop.turn.finish_with(loop.does("never")), "there is no turn"
 
 
