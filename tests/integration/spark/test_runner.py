@@ -50,7 +50,7 @@ def wait(text):
     time.sleep(0.05)
     return text
 
-slowly = F.udf(wait, StringType())
+slowly = F.udf(wait, StringType(), useArrow=False)
 
 @jms_pipeline("IN", sink="OUT", trigger="{trigger}", max_messages_per_trigger=40)
 def copy(messages: DataFrame) -> DataFrame:
@@ -217,7 +217,7 @@ def careful() -> Any:
             raise ValueError("the body of bad")
         return text
 
-    return F.udf(check, "string")
+    return F.udf(check, "string", useArrow=False)
 
 
 def blinking() -> Any:
@@ -230,7 +230,7 @@ def blinking() -> Any:
             raise OSError("for once")
         return text
 
-    return F.udf(check, "string")
+    return F.udf(check, "string", useArrow=False)
 
 
 def copies(source: str, sink: str, udf: Any = None, name: str | None = None) -> Pipeline:
