@@ -113,8 +113,9 @@ class Turn:
     """What a loop does about one socket that can be read, and what waits for the end of that.
 
     `run` takes the chunk in, sends what was written meanwhile, does what finishes it, sends again,
-    and then does what was put off, which no peer waits for. Sockets that can be read in the same pass of
-    the loop have what they cause sent together, at the start of the next pass. One object a loop.
+    and then does what was put off, which no peer waits for. Sockets that can be read in the same
+    pass of the loop have what they cause sent together, at the start of the next pass. One object
+    a loop.
     """
 
     __slots__ = (

@@ -48,7 +48,8 @@ def cluster(tmp_path: Path) -> Iterator[str]:
     """A master and two workers, started from the pip package; the master's URL."""
     java = find_java("auto").path
     env = {**os.environ, "JAVA_HOME": str(java), "SPARK_LOCAL_IP": "127.0.0.1"}
-    env |= {"SPARK_NO_DAEMONIZE": "1", "PYSPARK_PYTHON": sys.executable}
+    env |= {"SPARK_DAEMON_JAVA_OPTS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
+    env |= {"PYSPARK_PYTHON": sys.executable}
     spark_class = str(Path(pyspark.__file__).parent / "bin" / "spark-class")
 
     def start(name: str, *arguments: str) -> tuple[subprocess.Popen[bytes], Path]:
@@ -119,7 +120,7 @@ def no_litter() -> Iterator[None]:
 
 def test_a_cluster_of_two_workers_loses_an_executor(broker, cluster, run_in, kills):
     broker.killer.arm("after range", 3, kills.executor)
-    assert run_in(cluster, **EPOCH) == (0, 0)
+    assert run_in(cluster, **EPOCH, rows="100") == (0, 0)
 
 
 @pytest.mark.nightly

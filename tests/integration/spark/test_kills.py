@@ -58,9 +58,9 @@ def finish(spark, broker, tmp_path, driver, **how: str) -> tuple[int, int]:
 
 
 def test_a_driver_killed_in_the_epochs_commit(spark, broker, tmp_path, driver, run_killed):
-    how = {"mode": "ranges", "sink": "epoch", "shuffle": "yes"}
+    how = {"mode": "ranges", "sink": "epoch", "shuffle": "yes", "rows": "100"}
     broker.send("IN", TEXTS)
-    assert run_killed("after epoch", 2, **how), broker.killer.seen
+    assert run_killed("after epoch", 1, **how), broker.killer.seen
     assert finish(spark, broker, tmp_path, driver, **how) == (0, 0)
 
 
@@ -135,7 +135,7 @@ def outage(spark, broker_child, tmp_path, driver) -> Outage:
 
 
 def test_a_broker_killed_after_a_partitions_commit(outage, send_texts, take_texts):
-    how = {"mode": "ranges", "sink": "key"}
+    how = {"mode": "ranges", "sink": "key", "rows": "100"}
     assert outage.run(send_texts, take_texts, "after partition", 3, **how) == (0, 0)
 
 
