@@ -52,8 +52,8 @@ class RestartSettings(_Section):
 class SparkSettings(_Section):
     """Where and how pipelines run (`spark`)."""
 
-    master: Text = "local[*]"
-    """Spark's master: local[*] is this process, spark://host:7077 a cluster."""
+    master: Text = "local[*,4]"
+    """Spark's master: local[*,4] is this process (4 tries a task), spark://host:7077 a cluster."""
     conf: dict[str, Option] = Field(default_factory=dict)
     """Further settings of Spark, by their names there."""
     checkpoint_root: Text = "./checkpoints"

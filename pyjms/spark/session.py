@@ -38,7 +38,7 @@ _DRIVER_OPTIONS: Final = "spark.driver.extraJavaOptions"
 def spark_session(
     app_name: str = "pyjms",
     *,
-    master: str = "local[*]",
+    master: str = "local[*,4]",
     java: str = "auto",
     conf: Mapping[str, str] | None = None,
     aot_cache: bool = False,

@@ -84,7 +84,7 @@ def default(path: str) -> Any:
         ("activemq.close_timeout", 15.0, "1s", 1.0),
         ("activemq.send_timeout", None, "1s", 1.0),
         ("activemq.non_blocking_redelivery", False, "true", True),
-        ("spark.master", "local[*]", "spark://h:7077", "spark://h:7077"),
+        ("spark.master", "local[*,4]", "spark://h:7077", "spark://h:7077"),
         ("spark.conf", {}, "{spark.ui.enabled: true, spark.sql.shuffle.partitions: 8}",
          {"spark.ui.enabled": "true", "spark.sql.shuffle.partitions": "8"}),
         ("spark.checkpoint_root", "./checkpoints", "/shared", "/shared"),
