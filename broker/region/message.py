@@ -18,7 +18,7 @@ from pyjms.wire.openwire.commands import (
     MessageId,
 )
 from pyjms.wire.openwire.primitives import decode_map
-from pyjms.wire.openwire.raw import patch_raw
+from pyjms.wire.openwire.raw import patch_raw, patch_tail
 
 if TYPE_CHECKING:
     from broker.completion import Completion
@@ -53,6 +53,7 @@ class MessageReference:
         "persistent",
         "position",
         "priority",
+        "raw_is_numbered",
         "redelivery_counter",
         "reference_count",
         "size",
@@ -89,6 +90,8 @@ class MessageReference:
         """Where the store has it, once the store has numbered it."""
         self.letter: Completion | None = None
         """The dead letter that is being stored elsewhere; until then the message stays."""
+        self.raw_is_numbered = False
+        """Whether what is marshalled has the broker's number: a store has written it."""
         self.reference_count = 0
         self.size = (
             minimum_size
@@ -115,7 +118,7 @@ class MessageReference:
         if not message.broker_out_time:
             message.broker_out_time = _clock.time_ms()
             if message.raw is not None:
-                patch_raw(message)
+                (patch_tail if self.raw_is_numbered else patch_raw)(message)
         return MessageDispatch(
             consumer_id, self.destination.destination, message, redelivery_counter
         )

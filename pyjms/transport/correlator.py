@@ -9,9 +9,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
-import anyio
+from anyio.lowlevel import checkpoint
 
 from pyjms import _clock
+from pyjms._wakeup import Waiter
 from pyjms.errors import ConnectionFailedException, RequestTimeoutException
 from pyjms.transport.base import RequestTransport, Transport
 from pyjms.transport.remote_errors import from_throwable
@@ -67,21 +68,20 @@ class ResponseCorrelator(RequestTransport):
             raise
 
     async def request(self, command: Command, timeout: float | None = None) -> Response:
-        answered = anyio.Event()
+        waiter = Waiter()
         answers: list[Response | Exception] = []
 
         def take(answer: Response | Exception) -> None:
             answers.append(answer)
-            answered.set()
+            waiter.wake()
 
         self.request_soon(command, take)
         self._inner.send_now()
         try:
-            if timeout is None:
-                await answered.wait()
+            if answers:
+                await checkpoint()  # others have their turn all the same
             else:
-                with _clock.timeout(timeout):
-                    await answered.wait()
+                await _clock.wait(waiter, timeout)
         finally:
             if not answers:
                 self._pending.pop(command.command_id, None)

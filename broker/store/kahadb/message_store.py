@@ -72,6 +72,7 @@ class KahaDBMessageStore:
         if core.ledger.is_duplicate(self._index, facts):
             return core.journal.barrier() if message.response_required else None
         frame = core.format.message_frame(message)
+        reference.raw_is_numbered = True
         payload = add_record(self._part, facts[0], frame, message.priority, self._prioritized)
         waiter = Completion()
         location = core.append(payload, waiter, sync=message.response_required)

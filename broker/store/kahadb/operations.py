@@ -94,6 +94,7 @@ class Operation:
         if self.kind is _ADD:
             message = reference.message
             frame = record_format.message_frame(message)
+            reference.raw_is_numbered = True
             return add_record(
                 part, self.message_id, frame, message.priority, self.prioritized, transaction
             )

@@ -25,7 +25,7 @@ from pyjms.wire.openwire.reader import LooseReader
 from pyjms.wire.openwire.schema import CURRENT_VERSION, MESSAGES
 from pyjms.wire.openwire.writer import LooseWriter
 
-__all__ = ["marshal_body", "patch_raw", "readdress_raw", "unmarshal_body"]
+__all__ = ["marshal_body", "patch_raw", "patch_tail", "readdress_raw", "unmarshal_body"]
 
 _U16: Final = struct.Struct(">H")
 _I64: Final = struct.Struct(">q")
@@ -113,6 +113,24 @@ def patch_raw(message: ActiveMQMessage) -> None:
                 pack_tail(message),
             )
         )
+    except struct.error as e:
+        raise LocalProtocolError(f"{type(message).__name__} cannot be written: {e}") from e
+
+
+def patch_tail(message: ActiveMQMessage) -> None:
+    """Do what `patch_raw` does, where `message_id` is in `raw` as it is; half the price.
+
+    Raises:
+        LocalProtocolError: a field is out of range.
+    """
+    raw = message.raw
+    if raw is None:
+        return
+    if not is_plain(message):
+        _marshal_anew(message)
+        return
+    try:
+        message.raw = raw[:-_TAIL_SIZE] + pack_tail(message)
     except struct.error as e:
         raise LocalProtocolError(f"{type(message).__name__} cannot be written: {e}") from e
 

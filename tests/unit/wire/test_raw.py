@@ -26,6 +26,7 @@ from pyjms.wire.openwire.format import OpenWireFormat, WireFormatSettings
 from pyjms.wire.openwire.raw import (
     marshal_body,
     patch_raw,
+    patch_tail,
     readdress_raw,
     unmarshal_body,
 )
@@ -245,3 +246,16 @@ def test_a_readdressed_body_is_what_marshalling_gives(
         again = copy.copy(there)
         again.raw = None
         assert there.raw == marshal_body(again)
+
+
+@pytest.mark.parametrize("origin", MESSAGES, ids=range(len(MESSAGES)))
+def test_a_patched_tail_is_what_marshalling_gives(origin: ActiveMQMessage) -> None:
+    there = copy.copy(origin)
+    patch_tail(there)
+    assert there.raw is None
+    marshal_body(there)
+    there.broker_out_time, there.droppable = 12345, True
+    patch_tail(there)
+    again = copy.copy(there)
+    again.raw = None
+    assert there.raw == marshal_body(again)
