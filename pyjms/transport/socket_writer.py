@@ -106,6 +106,7 @@ class SocketWriter(CoalescingWriter):
             return
         if sent == len(buffer):
             buffer.clear()
+            self._tell_room()
             return
         del buffer[:sent]
         self._full = True

@@ -174,3 +174,22 @@ async def test_only_asyncio_has_a_timer_of_its_own() -> None:
     assert (call_off is None) == (sniffio.current_async_library() == "trio")
     if call_off is not None:
         await waiter.wait()
+
+
+async def test_who_waits_for_room_hears_of_a_send_that_took_all() -> None:
+    own, peer = socket.socketpair()
+    writer = SocketWriter(None, own, high_water=10, low_water=5)  # type: ignore[arg-type]
+    try:
+        async with anyio.create_task_group() as group:
+            writer.buffer += bytes(100)
+            assert writer.congested
+            group.start_soon(writer.drained)
+            await anyio.wait_all_tasks_blocked()
+            with anyio.fail_after(5):
+                writer.wake()
+                while writer.congested:
+                    await anyio.lowlevel.checkpoint()
+                await anyio.wait_all_tasks_blocked()
+    finally:
+        own.close()
+        peer.close()
