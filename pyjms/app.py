@@ -15,6 +15,7 @@ from types import ModuleType, TracebackType
 from typing import Any, Self
 
 import anyio
+from anyio.lowlevel import checkpoint
 from dependency_injector import containers
 
 from pyjms._wakeup import loop_options, spawn
@@ -178,8 +179,11 @@ class JmsApplication:
     async def run_async(self) -> None:
         """Start, wait for SIGINT, SIGTERM or `request_stop`, then stop. The main thread only."""
         requested = self._stop_requested = anyio.Event()
-        watcher = spawn(self._watch_signals, requested, name="pyjms signals")
+        watching = anyio.Event()
+        watcher = spawn(self._watch_signals, requested, watching, name="pyjms signals")
         try:
+            while not (watching.is_set() or watcher.done):  # before anything is under way
+                await checkpoint()
             await self.start()
             await requested.wait()
             await self.stop()
@@ -192,8 +196,9 @@ class JmsApplication:
         """Run until SIGINT or SIGTERM. Blocks; the main thread only."""
         anyio.run(self.run_async, backend_options=backend_options or loop_options())
 
-    async def _watch_signals(self, stop_requested: anyio.Event) -> None:
+    async def _watch_signals(self, stop_requested: anyio.Event, watching: anyio.Event) -> None:
         with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as received:
+            watching.set()
             async for number in received:
                 if stop_requested.is_set():
                     logger.warning("%s again: stopping now", signal.Signals(number).name)
