@@ -9,16 +9,15 @@ them. The first SIGINT or SIGTERM stops that way, a second one ends the process 
 from __future__ import annotations
 
 import logging
-import signal
 from pathlib import Path
 from types import ModuleType, TracebackType
 from typing import Any, Self
 
 import anyio
-from anyio.lowlevel import checkpoint
 from dependency_injector import containers
 
-from pyjms._wakeup import loop_options, spawn
+from pyjms._signals import stop_on_signals
+from pyjms._wakeup import loop_options
 from pyjms.container.core import ApplicationContainer, make_container
 from pyjms.container.wiring import Around, Wiring
 from pyjms.core.template import JmsTemplate
@@ -179,35 +178,14 @@ class JmsApplication:
     async def run_async(self) -> None:
         """Start, wait for SIGINT, SIGTERM or `request_stop`, then stop. The main thread only."""
         requested = self._stop_requested = anyio.Event()
-        watching = anyio.Event()
-        watcher = spawn(self._watch_signals, requested, watching, name="pyjms signals")
-        try:
-            while not (watching.is_set() or watcher.done):  # before anything is under way
-                await checkpoint()
+        async with stop_on_signals(requested, logger, "work in progress"):
             await self.start()
             await requested.wait()
             await self.stop()
-        finally:
-            watcher.cancel()
-            with anyio.CancelScope(shield=True):
-                await watcher.wait()  # the process has its own signal handlers again
 
     def run(self, **backend_options: Any) -> None:
         """Run until SIGINT or SIGTERM. Blocks; the main thread only."""
         anyio.run(self.run_async, backend_options=backend_options or loop_options())
-
-    async def _watch_signals(self, stop_requested: anyio.Event, watching: anyio.Event) -> None:
-        with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as received:
-            watching.set()
-            async for number in received:
-                if stop_requested.is_set():
-                    logger.warning("%s again: stopping now", signal.Signals(number).name)
-                    # not by cancelling: whatever keeps the stop waiting may not let go
-                    logging.shutdown()
-                    signal.signal(number, signal.SIG_DFL)
-                    signal.raise_signal(number)
-                logger.info("%s: finishing work in progress", signal.Signals(number).name)
-                stop_requested.set()
 
     def _say_what_runs(self) -> None:
         for container in self.registry:

@@ -28,6 +28,7 @@ from pyjms.spark.jms.options import JmsOptions
 from pyjms.sync.portal import call_on_loop, shared_loop
 
 __all__ = [
+    "LOST",
     "close_connections",
     "connected",
     "forget",
@@ -45,7 +46,8 @@ R = TypeVar("R")
 ATTEMPTS: Final = 8
 """Attempts to reach the broker, over some 20 seconds; then Spark retries, or the runner does."""
 _LONGEST_WAIT: Final = 5.0
-_LOST: Final = (ConnectionFailedException, ConnectionClosedException)
+LOST: Final = (ConnectionFailedException, ConnectionClosedException)
+"""What work fails with when the broker is gone."""
 
 _connections: dict[tuple[str, str | None, str | None], ActiveMQConnection] = {}
 
@@ -122,7 +124,7 @@ async def in_session(
         session = await _session(options)
         try:
             return await work(session, *args, **kwargs)
-        except _LOST:
+        except LOST:
             await forget(options)
             raise
         finally:
@@ -144,7 +146,7 @@ async def _session(options: JmsOptions) -> ActiveMQSession:
     try:
         connection = await connected(options)
         return await connection.create_session(transacted=True)
-    except _LOST:
+    except LOST:
         await forget(options)
         raise
 
@@ -156,7 +158,7 @@ async def retrying(work: Callable[P, Awaitable[R]], /, *args: P.args, **kwargs: 
         JMSException: the broker was not reached, or refused.
     """
     return await AsyncRetrying(
-        retry=retry_if_exception_type(_LOST),
+        retry=retry_if_exception_type(LOST),
         stop=stop_after_attempt(ATTEMPTS),
         wait=wait_exponential(0.25, max=_LONGEST_WAIT),
         sleep=_clock.sleep,

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import logging
 import math
-import signal
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, contextmanager
@@ -20,6 +19,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import anyio
 import anyio.to_thread
 
+from pyjms._signals import stop_on_signals
 from pyjms._wakeup import LoopHandle, loop_options, spawn
 from pyjms.errors import ConfigurationException, IllegalStateException
 from pyjms.settings import PyjmsSettings
@@ -127,9 +127,8 @@ class PipelineRunner:
                     embedded = await stack.enter_async_context(embedded_broker())
                 brokers = await _in_thread(lambda: self._brokers(embedded))
                 if threading.current_thread() is threading.main_thread():
-                    watcher = spawn(_watch_signals, self._stopping, name="pyjms signals")
-                    stack.push_async_callback(watcher.wait)
-                    stack.callback(watcher.cancel)
+                    watching = stop_on_signals(self._stopping, logger, "the batches in progress")
+                    await stack.enter_async_context(watching)
                 flag = stack.enter_context(_drain_flag())
                 engine = await _in_thread(lambda: self._start_spark(brokers.values()))
                 stack.push_async_callback(_in_thread, engine.close)
@@ -213,18 +212,6 @@ async def _in_thread(function: Callable[[], T]) -> T:
     return await anyio.to_thread.run_sync(
         function, abandon_on_cancel=True, limiter=anyio.CapacityLimiter(math.inf)
     )
-
-
-async def _watch_signals(stopping: anyio.Event) -> None:
-    with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as received:
-        async for number in received:
-            if stopping.is_set():
-                logger.warning("%s again: stopping now", signal.Signals(number).name)
-                logging.shutdown()
-                signal.signal(number, signal.SIG_DFL)
-                signal.raise_signal(number)
-            logger.info("%s: finishing the batches in progress", signal.Signals(number).name)
-            stopping.set()
 
 
 @contextmanager

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import itertools
 import json
-from typing import Any, Final
+from collections.abc import Awaitable, Callable
+from typing import Any, Final, TypeVar
 
 import anyio
+from tenacity import AsyncRetrying, retry_if_exception, wait_exponential
 
 from pyjms import _clock
 from pyjms.client.connection import ActiveMQConnection
@@ -19,8 +21,6 @@ from pyjms.client.producer import ActiveMQMessageProducer
 from pyjms.client.session import ActiveMQSession
 from pyjms.enums import DeliveryMode
 from pyjms.errors import (
-    ConnectionClosedException,
-    ConnectionFailedException,
     JMSException,
     JMSSecurityException,
     RequestTimeoutException,
@@ -28,14 +28,14 @@ from pyjms.errors import (
 from pyjms.jms.bodies import TextMessage
 from pyjms.jms.destination import Queue, TemporaryQueue
 from pyjms.jms.message import Message
-from pyjms.spark.jms.client import connected, forget
+from pyjms.spark.jms.client import LOST, connected, forget
 from pyjms.spark.jms.options import JmsOptions
 
-__all__ = ["LOST", "Asker", "RangesRefused", "asker", "has_ranges"]
+__all__ = ["Asker", "RangesRefused", "asker", "has_ranges", "patiently"]
+
+R = TypeVar("R")
 
 RANGES: Final = Queue("PyJMS.Ranges")
-LOST: Final = (ConnectionFailedException, ConnectionClosedException)
-"""What a request fails with when the broker is gone."""
 _ANSWERED_WITHIN: Final = 60.0
 """Seconds that an answer may take beyond what it was told to wait."""
 _KNOWN_WITHIN: Final = 3.0
@@ -43,6 +43,8 @@ _KNOWN_WITHIN: Final = 3.0
 _LOOK_AGAIN: Final = 0.5
 """Seconds after which a lost connection is noticed by who waits for an answer."""
 _NO_LEASE: Final = "is-anybody-there"
+_PASSING: Final = frozenset(("leased", "in_flight", "unknown_token"))
+"""Refusals that may be over later: of a lease that somebody has, or that has to be taken again."""
 
 
 class RangesRefused(JMSException):
@@ -172,6 +174,26 @@ async def has_ranges(options: JmsOptions) -> bool:
     except (RequestTimeoutException, JMSSecurityException):
         return False
     return True
+
+
+async def patiently(work: Callable[[], Awaitable[R]], seconds: float) -> R:
+    """Do `work`, again and again while the broker or the lease may come back, for `seconds`.
+
+    Raises:
+        JMSException: neither did, or the broker refuses for good.
+    """
+    until = _clock.now() + seconds
+    return await AsyncRetrying(
+        retry=retry_if_exception(_is_passing),
+        stop=lambda _: _clock.now() >= until,
+        wait=wait_exponential(0.1, max=3.0),
+        sleep=_clock.sleep,
+        reraise=True,
+    )(work)
+
+
+def _is_passing(error: BaseException) -> bool:
+    return isinstance(error, LOST) or (isinstance(error, RangesRefused) and error.code in _PASSING)
 
 
 def _values(message: Message) -> dict[str, Any]:

@@ -12,14 +12,13 @@ import secrets
 import socket
 from typing import Any, Final
 
-from tenacity import AsyncRetrying, retry_if_exception, stop_after_delay, wait_exponential
-
 from pyjms import _clock, _wakeup
 from pyjms.errors import IllegalStateException, JMSException
+from pyjms.spark.jms.client import LOST
 from pyjms.spark.jms.options import JmsOptions
-from pyjms.spark.jms.ranges.asking import LOST, RangesRefused, asker
+from pyjms.spark.jms.ranges.asking import RangesRefused, asker, patiently
 
-__all__ = ["QueueLease", "worth_another_try"]
+__all__ = ["QueueLease"]
 
 logger = logging.getLogger(__name__)
 
@@ -27,12 +26,6 @@ _PATIENCE: Final = 30.0
 """Seconds to wait for the broker, and for the lease of who read the queue before."""
 _IN_FLIGHT_WAIT: Final = 5.0
 _NEWS_WAIT: Final = 10.0
-_PASSING: Final = frozenset(("leased", "in_flight", "unknown_token"))
-
-
-def worth_another_try(error: BaseException) -> bool:
-    """Whether a request may succeed later: the broker or the lease may come back."""
-    return isinstance(error, LOST) or (isinstance(error, RangesRefused) and error.code in _PASSING)
 
 
 class QueueLease:
@@ -58,7 +51,7 @@ class QueueLease:
             RangesRefused: another one has it, or consumers have messages, still after 30 s.
             JMSException: the broker is not reached.
         """
-        await self._patiently(self._take)
+        await patiently(self._take, _PATIENCE)
         self._keeper = _wakeup.spawn(self._keep, name=f"lease of {self._queue}")
 
     async def close(self) -> None:
@@ -117,8 +110,7 @@ class QueueLease:
                 self._is_taken = False
                 raise
 
-        found: dict[str, Any] = await self._patiently(once)
-        return found
+        return await patiently(once, _PATIENCE)
 
     async def _take(self) -> None:
         there = await asker(self._options)
@@ -159,13 +151,3 @@ class QueueLease:
                     return
                 pause = min(pause * 2, 5.0)
             await _clock.sleep(pause)
-
-    @staticmethod
-    async def _patiently(work: Any) -> Any:
-        return await AsyncRetrying(
-            retry=retry_if_exception(worth_another_try),
-            stop=stop_after_delay(_PATIENCE),
-            wait=wait_exponential(0.1, max=3.0),
-            sleep=_clock.sleep,
-            reraise=True,
-        )(work)

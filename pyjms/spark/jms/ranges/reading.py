@@ -8,16 +8,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql.datasource import InputPartition
-from tenacity import AsyncRetrying, retry_if_exception, stop_after_delay, wait_exponential
 
-from pyjms import _clock
 from pyjms.errors import IllegalStateException
 from pyjms.jms.bodies import BytesMessage
 from pyjms.spark.columns import MESSAGE_COLUMNS, arrow_batch, arrow_schema, message_values
 from pyjms.spark.jms.client import run
 from pyjms.spark.jms.options import JmsOptions
-from pyjms.spark.jms.ranges.asking import RangesRefused, asker
-from pyjms.spark.jms.ranges.lease import worth_another_try
+from pyjms.spark.jms.ranges.asking import RangesRefused, asker, patiently
 from pyjms.wire.openwire.raw import unmarshal_body
 
 if TYPE_CHECKING:
@@ -89,11 +86,4 @@ async def _chunk(
             raise IllegalStateException(f"{options.target} was purged or made anew")
         return bytes(message.data or b""), int(str(properties["next"])), bool(properties["last"])
 
-    found: tuple[bytes, int, bool] = await AsyncRetrying(
-        retry=retry_if_exception(worth_another_try),
-        stop=stop_after_delay(_PATIENCE),
-        wait=wait_exponential(0.1, max=3.0),
-        sleep=_clock.sleep,
-        reraise=True,
-    )(once)
-    return found
+    return await patiently(once, _PATIENCE)

@@ -11,13 +11,11 @@ from pyjms.client.messages import command_of
 from pyjms.client.session import ActiveMQSession
 from pyjms.errors import (
     ConfigurationException,
-    ConnectionClosedException,
-    ConnectionFailedException,
 )
 from pyjms.jms.destination import Queue, Topic
 from pyjms.jms.message import Message
 from pyjms.spark.columns import message_values
-from pyjms.spark.jms.client import connected, forget, retrying
+from pyjms.spark.jms.client import LOST, connected, forget, retrying
 from pyjms.spark.jms.limits import Limit
 from pyjms.spark.jms.options import JmsOptions
 from pyjms.spark.jms.prefetch import by_pages
@@ -29,7 +27,6 @@ logger = logging.getLogger(__name__)
 
 _MORE_WITHIN: Final = 0.02
 """Seconds to wait for a further message once there is one: what was sent ahead comes at once."""
-_LOST: Final = (ConnectionFailedException, ConnectionClosedException)
 
 
 class Pull(NamedTuple):
@@ -64,7 +61,7 @@ class Puller:
     async def _pull_once(self, limit: Limit, wait: float) -> Pull:
         try:
             return await self._pull(limit, wait)
-        except _LOST:
+        except LOST:
             self._session = self._consumer = None
             await forget(self._options)
             raise
