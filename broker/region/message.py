@@ -18,7 +18,7 @@ from pyjms.wire.openwire.commands import (
     MessageId,
 )
 from pyjms.wire.openwire.primitives import decode_map
-from pyjms.wire.openwire.raw import patch_raw, patch_tail
+from pyjms.wire.openwire.raw import patch_raw
 
 if TYPE_CHECKING:
     from broker.completion import Completion
@@ -118,7 +118,7 @@ class MessageReference:
         if not message.broker_out_time:
             message.broker_out_time = _clock.time_ms()
             if message.raw is not None:
-                (patch_tail if self.raw_is_numbered else patch_raw)(message)
+                patch_raw(message, is_numbered=self.raw_is_numbered)
         return MessageDispatch(
             consumer_id, self.destination.destination, message, redelivery_counter
         )

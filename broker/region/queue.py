@@ -205,9 +205,7 @@ class Queue(BaseDestination):
         """Have the store forget the message."""
         if self.store is None or not reference.persistent:
             return None
-        if reference.letter is not None:
-            return remove_behind_letter(context, reference, self.store.remove_message)
-        return self.store.remove_message(context, reference)
+        return remove_behind_letter(context, reference, self.store.remove_message)
 
     def drop(self, reference: MessageReference) -> None:
         """Forget a message for good: it was consumed, expired or removed."""

@@ -13,7 +13,7 @@ from difflib import get_close_matches
 from typing import Any, Final
 
 from pyjms.errors import ConfigurationException
-from pyjms.jms.destination import Destination, Queue, Topic
+from pyjms.jms.destination import Destination, parse_destination
 
 __all__ = ["JmsOptions", "read_options"]
 
@@ -83,14 +83,7 @@ class JmsOptions:
             raise ConfigurationException(
                 "jms: option destination is missing", hint='load("queue://orders")'
             )
-        return read_destination(self.destination)
-
-
-def read_destination(text: str) -> Destination:
-    """Return the destination that a text names; without a prefix it is a queue."""
-    if text.startswith("topic://"):
-        return Topic(text.removeprefix("topic://"))
-    return Queue(text.removeprefix("queue://"))
+        return parse_destination(self.destination)
 
 
 def read_options(options: Mapping[str, str], role: str) -> JmsOptions:

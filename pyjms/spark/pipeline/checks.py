@@ -14,9 +14,9 @@ from difflib import get_close_matches
 from typing import Any, Final
 
 from pyjms.errors import ConfigurationException
-from pyjms.jms.destination import Destination
+from pyjms.jms.destination import Destination, parse_destination
 from pyjms.spark.java import find_java
-from pyjms.spark.jms.options import read_destination, read_options
+from pyjms.spark.jms.options import read_options
 from pyjms.spark.pipeline.definition import FAIL, Pipeline
 from pyjms.spark.session import check_pyspark
 
@@ -85,7 +85,7 @@ def _shared_queues(pipelines: Sequence[Pipeline]) -> Iterator[str]:
     users: dict[tuple[str | None, str], list[str]] = defaultdict(list)
     for pipeline in pipelines:
         for text in pipeline.sources.values():
-            target = read_destination(text)
+            target = parse_destination(text)
             if not target.is_topic:
                 users[pipeline.broker, target.qualified_name].append(pipeline.name)
     for (_, queue), names in users.items():
@@ -105,12 +105,12 @@ def _broker(pipeline: Pipeline, brokers: Collection[str]) -> Iterator[str]:
 
 
 def _loops(pipeline: Pipeline, _brokers: Collection[str]) -> Iterator[str]:
-    sources = {read_destination(text) for text in pipeline.sources.values()}
+    sources = {parse_destination(text) for text in pipeline.sources.values()}
     ends: dict[str, Destination] = {}
     if pipeline.folder is None:
-        ends["sink"] = read_destination(pipeline.sink)
+        ends["sink"] = parse_destination(pipeline.sink)
     if pipeline.dead_letter not in (None, FAIL):
-        ends["dead_letter"] = read_destination(str(pipeline.dead_letter))
+        ends["dead_letter"] = parse_destination(str(pipeline.dead_letter))
     for key, target in ends.items():
         if target in sources:
             yield f"{key} {target} is its source, too, so it would read what it sends; use another"
@@ -120,7 +120,7 @@ def _topics(pipeline: Pipeline, _brokers: Collection[str]) -> Iterator[str]:
     given = {key.lower() for key in pipeline.options_of_source}
     missing = [option for option in _TOPIC_NEEDS if option.lower() not in given]
     for text in pipeline.sources.values():
-        if read_destination(text).is_topic and missing:
+        if parse_destination(text).is_topic and missing:
             yield (
                 f"source {text} is a topic, and needs the options {' and '.join(missing)} for a "
                 "durable subscription; or read a virtual topic's queue"

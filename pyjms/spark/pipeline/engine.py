@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import os
+import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self
@@ -51,6 +52,7 @@ class Engine:
         self._spark = spark
         self._is_own = is_own
         self._secrets = secrets or {}
+        self._starting = threading.Lock()
         self._listener = _listener(on_progress)
         spark.streams.addListener(self._listener)
 
@@ -99,10 +101,16 @@ class Engine:
         Raises:
             ConfigurationException: the pipeline cannot run like that.
         """
+        from pyjms.spark.jms.source import JmsDataSource
         from pyjms.spark.pipeline.query import start_query
 
         self._make_active()
-        query: Query = start_query(self._spark, pipeline, place, once=once)
+        with self._starting:
+            # Each stream, as it starts, writes into the variables of its format without a lock;
+            # two at once break them for good ("Illegal size 5 of collection"). So each query has
+            # a format of its own.
+            self._spark.dataSource.register(JmsDataSource)
+            query: Query = start_query(self._spark, pipeline, place, once=once)
         return query
 
     def _make_active(self) -> None:

@@ -15,7 +15,7 @@ from typing import Any, Final
 from uuid import uuid4
 
 from pyjms.errors import ConfigurationException
-from pyjms.spark.jms.options import read_destination
+from pyjms.jms.destination import parse_destination
 from pyjms.spark.pipeline.definition import Pipeline
 from pyjms.spark.pipeline.place import PipelinePlace
 
@@ -116,7 +116,7 @@ def _parts(pipeline: Pipeline, state: Sequence[str]) -> dict[str, Any]:
 
 
 def _target(text: str) -> str:
-    return read_destination(text).qualified_name
+    return parse_destination(text).qualified_name
 
 
 def _said(part: Any) -> str:

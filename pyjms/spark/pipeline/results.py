@@ -17,6 +17,7 @@ from pyjms.spark.columns import MESSAGE_COLUMNS
 from pyjms.spark.jms.sink.rows import BODIES, DUPLICATE_ID, PLACES
 from pyjms.spark.pipeline.parsing import JMS, REASON
 from pyjms.spark.pipeline.plans import attributes
+from pyjms.spark.pipeline.types import quoted
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -67,7 +68,7 @@ def message_rows(result: DataFrame, pipeline: Pipeline, given: Mapping[str, int]
         body = [name for name in columns if name != JMS]
         if not body:
             raise ConfigurationException(f"Pipeline {pipeline.name}: its result has no columns")
-        made = [F.to_json(F.struct(*map(_quoted, body)), _JSON).alias("text")]
+        made = [F.to_json(F.struct(*map(quoted, body)), _JSON).alias("text")]
     if pipeline.id_column is not None:
         made.append(F.col(pipeline.id_column).cast("string").alias(ID))
     return result.select(*made)
@@ -123,7 +124,3 @@ def _properties(result: DataFrame, pipeline: Pipeline) -> Column:
         )
     properties = F.col("properties")
     return properties.cast(_TEXTS).alias("properties") if pipeline.schemas else properties
-
-
-def _quoted(name: str) -> Column:
-    return F.col("`" + name.replace("`", "``") + "`")

@@ -19,6 +19,7 @@ __all__ = [
     "Scalar",
     "Struct",
     "Type",
+    "quoted",
     "raw_ddl",
     "type_ddl",
 ]
@@ -94,31 +95,33 @@ Type: TypeAlias = Scalar | Native | Array | Map | Struct
 
 def raw_ddl(kind: Type) -> str:
     """Return the Spark type that the JSON reader is given: all scalars are strings."""
-    match kind:
-        case Scalar():
-            return "string"
-        case Native(ddl):
-            return ddl
-        case Array(item):
-            return f"array<{raw_ddl(item)}>"
-        case Map(value):
-            return f"map<string,{raw_ddl(value)}>"
-        case Struct(fields):
-            return f"struct<{','.join(f'{_quoted(f.key)}:{raw_ddl(f.type)}' for f in fields)}>"
+    return _ddl(kind, is_raw=True)
 
 
 def type_ddl(kind: Type) -> str:
     """Return the Spark type that a pipeline's function gets."""
+    return _ddl(kind, is_raw=False)
+
+
+def quoted(name: str) -> str:
+    """Return a column's name as Spark's SQL takes any."""
+    return "`" + name.replace("`", "``") + "`"
+
+
+def _ddl(kind: Type, *, is_raw: bool) -> str:
+    """Return a type as Spark writes it; a raw struct has the body's own keys."""
     match kind:
-        case Scalar(ddl) | Native(ddl):
+        case Scalar(ddl):
+            return "string" if is_raw else ddl
+        case Native(ddl):
             return ddl
         case Array(item):
-            return f"array<{type_ddl(item)}>"
+            return f"array<{_ddl(item, is_raw=is_raw)}>"
         case Map(value):
-            return f"map<string,{type_ddl(value)}>"
+            return f"map<string,{_ddl(value, is_raw=is_raw)}>"
         case Struct(fields):
-            return f"struct<{','.join(f'{_quoted(f.name)}:{type_ddl(f.type)}' for f in fields)}>"
-
-
-def _quoted(name: str) -> str:
-    return "`" + name.replace("`", "``") + "`"
+            parts = (
+                f"{quoted(f.key if is_raw else f.name)}:{_ddl(f.type, is_raw=is_raw)}"
+                for f in fields
+            )
+            return f"struct<{','.join(parts)}>"

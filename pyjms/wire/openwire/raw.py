@@ -25,7 +25,7 @@ from pyjms.wire.openwire.reader import LooseReader
 from pyjms.wire.openwire.schema import CURRENT_VERSION, MESSAGES
 from pyjms.wire.openwire.writer import LooseWriter
 
-__all__ = ["marshal_body", "patch_raw", "patch_tail", "readdress_raw", "unmarshal_body"]
+__all__ = ["marshal_body", "patch_raw", "readdress_raw", "unmarshal_body"]
 
 _U16: Final = struct.Struct(">H")
 _I64: Final = struct.Struct(">q")
@@ -85,13 +85,17 @@ def _fast_reader() -> FastReader:
     return reader
 
 
-def patch_raw(message: ActiveMQMessage) -> None:
+def patch_raw(message: ActiveMQMessage, *, is_numbered: bool = False) -> None:
     """Bring `raw` in line with the fields that a broker sets on a message it takes.
 
     These are `message_id.broker_sequence_id`, `redelivery_counter`, `arrival`,
     `broker_in_time`, `broker_out_time`, `jms_xgroup_first_for_consumer`, `droppable` and
     `compressed`. Costs no marshalling for messages as clients send them; others are
     marshalled anew. Without `raw` there is nothing to do.
+
+    Args:
+        message: what is to be written.
+        is_numbered: `raw` has the broker's sequence id already; half the price.
 
     Raises:
         LocalProtocolError: a field is out of range.
@@ -104,6 +108,9 @@ def patch_raw(message: ActiveMQMessage) -> None:
         _marshal_anew(message)
         return
     try:
+        if is_numbered:
+            message.raw = raw[:-_TAIL_SIZE] + pack_tail(message)
+            return
         at = _broker_sequence_offset(raw)
         message.raw = b"".join(
             (
@@ -113,24 +120,6 @@ def patch_raw(message: ActiveMQMessage) -> None:
                 pack_tail(message),
             )
         )
-    except struct.error as e:
-        raise LocalProtocolError(f"{type(message).__name__} cannot be written: {e}") from e
-
-
-def patch_tail(message: ActiveMQMessage) -> None:
-    """Do what `patch_raw` does, where `message_id` is in `raw` as it is; half the price.
-
-    Raises:
-        LocalProtocolError: a field is out of range.
-    """
-    raw = message.raw
-    if raw is None:
-        return
-    if not is_plain(message):
-        _marshal_anew(message)
-        return
-    try:
-        message.raw = raw[:-_TAIL_SIZE] + pack_tail(message)
     except struct.error as e:
         raise LocalProtocolError(f"{type(message).__name__} cannot be written: {e}") from e
 

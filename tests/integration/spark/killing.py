@@ -96,6 +96,9 @@ class Killer(BrokerFilter):
     def _ask(self, exchange: ProducerExchange, message: ActiveMQMessage) -> Any:
         if self.ranges == "unknown":
             return None  # as a broker that has none, where it is a queue like others
+        if self.ranges == "busy":
+            self.ranges = "served"
+            return None  # as one that has no time for the first question
         context = exchange.context
         what = json.loads(decode_text(bytes(message.content or b"")) or "{}")["op"]
         self._at(f"before {what}", context)

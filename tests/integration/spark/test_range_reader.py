@@ -249,3 +249,12 @@ def test_a_broker_without_ranges_gets_the_spool(broker, make, tmp_path, ranges):
     end = reader.latestOffset(start, ReadAllAvailable())
     assert texts_between(reader, start, end) == ["a"]
     assert isinstance(reader._reader, SpoolStreamReader)
+
+
+def test_a_broker_that_is_busy_is_not_taken_for_one_without_ranges(broker, make):
+    broker.killer.ranges = "busy"
+    broker.send("IN", ["a"])
+    reader = make(JmsStreamReader)
+    start = reader.initialOffset()
+    assert texts_between(reader, start, reader.latestOffset(start, ReadAllAvailable())) == ["a"]
+    assert isinstance(reader._reader, RangeStreamReader)

@@ -164,9 +164,9 @@ def drain_round(spark, broker, settings, tmp_path: Path, trigger: str) -> None:
         child.send_signal(signal.SIGTERM)
         assert child.wait(120) == 0, say(tmp_path)
     said = say(tmp_path)
-    assert "SIGTERM: finishing the batches in progress" in said
-    assert "Pipeline copy drained in" in said
-    assert "Pipeline other drained in" in said
+    assert "SIGTERM: finishing the batches in progress" in said, said
+    assert "Pipeline copy drained in" in said, said
+    assert "Pipeline other drained in" in said, said
     assert "s3cret" not in said
     assert open_batch(folder / "checkpoint") is None
     status = read_status(folder / STATUS_FILE)

@@ -1,13 +1,14 @@
-"""Names that a broker goes by: ids of rows that come again, and prefetches in a queue's options."""
+"""Names that a broker goes by: of rows that come again, of who wants an answer, in options."""
 
 from __future__ import annotations
 
 import pytest
+from pyspark.sql import Row
 
 from pyjms.client.messages import parse_message_id
-from pyjms.jms.destination import Queue
+from pyjms.jms.destination import Destination, Queue, TemporaryQueue, Topic
 from pyjms.spark.jms.prefetch import by_pages, one_by_one
-from pyjms.spark.jms.sink.rows import RowId
+from pyjms.spark.jms.sink.rows import RowId, to_message
 
 
 def test_rows_of_a_partition_are_numbered_messages_of_one_producer() -> None:
@@ -41,3 +42,17 @@ def test_prefetches_go_into_the_options_unless_the_user_chose() -> None:
     }
     chosen = Queue("a?consumer.prefetchSize=5")
     assert by_pages(chosen) is chosen
+
+
+@pytest.mark.parametrize(
+    ("name", "destination"),
+    [
+        ("a", Queue("a")),
+        ("topic://a", Topic("a")),
+        ("temp-queue://ID:a:1", TemporaryQueue("ID:a:1")),
+    ],
+)
+def test_answers_go_to_the_kind_of_destination_that_the_column_names(
+    name: str, destination: Destination
+) -> None:
+    assert to_message(Row(text="x", reply_to=name)).message.reply_to == destination

@@ -26,7 +26,6 @@ from pyjms.wire.openwire.format import OpenWireFormat, WireFormatSettings
 from pyjms.wire.openwire.raw import (
     marshal_body,
     patch_raw,
-    patch_tail,
     readdress_raw,
     unmarshal_body,
 )
@@ -251,11 +250,11 @@ def test_a_readdressed_body_is_what_marshalling_gives(
 @pytest.mark.parametrize("origin", MESSAGES, ids=range(len(MESSAGES)))
 def test_a_patched_tail_is_what_marshalling_gives(origin: ActiveMQMessage) -> None:
     there = copy.copy(origin)
-    patch_tail(there)
+    patch_raw(there, is_numbered=True)
     assert there.raw is None
     marshal_body(there)
     there.broker_out_time, there.droppable = 12345, True
-    patch_tail(there)
+    patch_raw(there, is_numbered=True)
     again = copy.copy(there)
     again.raw = None
     assert there.raw == marshal_body(again)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import Any, Final, TypeVar
 
 import anyio
@@ -38,8 +39,12 @@ R = TypeVar("R")
 RANGES: Final = Queue("PyJMS.Ranges")
 _ANSWERED_WITHIN: Final = 60.0
 """Seconds that an answer may take beyond what it was told to wait."""
-_KNOWN_WITHIN: Final = 3.0
-"""Seconds in which a broker that has ranges says so. Another one forgets the question then."""
+_KNOWN_WITHIN: Final = (1.0, 3.0)
+"""Seconds in which a broker that has ranges says so; another one forgets the question then.
+
+Asked twice, and in between it has to answer something else: one that is busy is not taken for one
+that has none, which would have the query go through a spool for ever.
+"""
 _LOOK_AGAIN: Final = 0.5
 """Seconds after which a lost connection is noticed by who waits for an answer."""
 _NO_LEASE: Final = "is-anybody-there"
@@ -117,6 +122,16 @@ class Asker:
             _values(waiting.answer)
         return waiting.answer
 
+    async def meet(self) -> None:
+        """Wait until the broker answers something that every broker answers.
+
+        Raises:
+            JMSException: the connection is lost.
+        """
+        assert self._session is not None
+        producer = await self._session.create_producer(RANGES)
+        await producer.close()
+
     async def values(
         self, operation: str, *, within: float = _ANSWERED_WITHIN, **fields: object
     ) -> dict[str, Any]:
@@ -168,12 +183,16 @@ async def has_ranges(options: JmsOptions) -> bool:
     await connected(options)
     try:
         there = await asker(options)
-        await there.ask("stat", within=_KNOWN_WITHIN, token=_NO_LEASE)
+        for seconds in _KNOWN_WITHIN:
+            with suppress(RequestTimeoutException):
+                await there.ask("stat", within=seconds, token=_NO_LEASE)
+                return True
+            await there.meet()
     except RangesRefused:
         return True
-    except (RequestTimeoutException, JMSSecurityException):
+    except JMSSecurityException:
         return False
-    return True
+    return False
 
 
 async def patiently(work: Callable[[], Awaitable[R]], seconds: float) -> R:

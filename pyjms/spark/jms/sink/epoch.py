@@ -18,10 +18,10 @@ from pyjms.client.session import ActiveMQSession
 from pyjms.enums import DeliveryMode
 from pyjms.errors import JMSException, ResourceAllocationException
 from pyjms.jms.bodies import TextMessage
-from pyjms.jms.destination import Queue
+from pyjms.jms.destination import Queue, parse_destination
 from pyjms.jms.message import Message
 from pyjms.spark.jms.client import in_session
-from pyjms.spark.jms.options import JmsOptions, read_destination
+from pyjms.spark.jms.options import JmsOptions
 from pyjms.spark.jms.prefetch import by_pages, one_by_one
 from pyjms.spark.jms.sink.rows import Outgoing, to_message
 from pyjms.spark.jms.sink.sending import send_rows
@@ -154,7 +154,7 @@ async def _forward(producer: ActiveMQMessageProducer, message: Message) -> None:
     mode = kept.get(_MODE)
     await producer.send(
         message,
-        destination=read_destination(str(kept[_WHERE])),
+        destination=parse_destination(str(kept[_WHERE])),
         delivery_mode=DeliveryMode.PERSISTENT if mode is None else DeliveryMode(mode),
         priority=kept.get(_PRIORITY),
         time_to_live=kept.get(_TIME_TO_LIVE),

@@ -12,9 +12,8 @@ from typing import Any, Final, NamedTuple
 from pyjms.enums import DeliveryMode
 from pyjms.errors import ConfigurationException, MessageFormatException
 from pyjms.jms.bodies import BytesMessage, MapMessage, TextMessage
-from pyjms.jms.destination import Destination
+from pyjms.jms.destination import Destination, parse_destination
 from pyjms.jms.message import Message
-from pyjms.spark.jms.options import read_destination
 from pyjms.wire.openwire.commands import MessageId, ProducerId
 
 __all__ = ["BODIES", "DUPLICATE_ID", "PLACES", "Outgoing", "RowId", "check_columns", "to_message"]
@@ -106,7 +105,7 @@ def to_message(row: Any, row_id: RowId | None = None) -> Outgoing:
     mode = values.get("delivery_mode")
     return Outgoing(
         message,
-        None if where is None else read_destination(where),
+        None if where is None else parse_destination(where),
         None if mode is None else DeliveryMode(mode),
         values.get("priority"),
         _seconds(values.get("time_to_live")),
@@ -135,7 +134,7 @@ def _body(values: dict[str, Any]) -> Message:
 
 
 def _set_reply_to(message: Message, value: str) -> None:
-    message.reply_to = read_destination(value)
+    message.reply_to = parse_destination(value)
 
 
 def _set_properties(message: Message, value: dict[str, Any]) -> None:
