@@ -1,7 +1,7 @@
 """Flights through Spark, which is killed once in the middle: nothing lost, nothing twice.
 
-`python -m examples.board` runs the pipeline `delays`; with `--all` the other two as well, and then
-the audit of `examples.audit`.
+`python -m examples.board` runs the pipeline `delays` and a listener for alerts; with `--all` the
+other two pipelines as well, and then the audit of `examples.audit`.
 `--days N` takes more of January; `--chart FILE` says where the chart goes. Ends by itself, with
 exit code 0 if every number adds up.
 """
@@ -17,11 +17,13 @@ from collections.abc import Sequence
 from datetime import date, timedelta
 from pathlib import Path
 
+from examples.board.alerts import listening
 from examples.board.counting import Hour
 from examples.board.names import BATCH, FLIGHTS, queue_of
 from examples.board.records import departures, with_broken
 from examples.board.results import (
     Sent,
+    check_alerts,
     check_archive,
     check_cancelled,
     check_delays,
@@ -48,12 +50,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     with tempfile.TemporaryDirectory(prefix="board-") as name:
         folder = Path(name)
         with running_broker(folder / "data") as url:
-            sent = send(url, options.days, pipelines)
-            batches = -(-sent.messages // BATCH)
-            checks = run_twice(folder, url, pipelines, batches // 2)
+            with listening(url):
+                sent = send(url, options.days, pipelines)
+                batches = -(-sent.messages // BATCH)
+                checks = run_twice(folder, url, pipelines, batches // 2)
             with connected(url) as connection:
                 hours = take_hours(connection)
                 checks |= check_delays(connection, sent, hours)
+                checks |= check_alerts(connection, sent)
                 if options.all:
                     checks |= check_cancelled(connection, sent)
                     checks |= check_archive(connection, sent, folder)

@@ -5,6 +5,7 @@ from __future__ import annotations
 FLIGHTS = "VirtualTopic.flights"
 BOARD = "flights.delays"
 CANCELLED = "flights.cancelled"
+ALERTS = "flights.alerts"
 ARCHIVE = "archive"
 BATCH = 700
 """Messages that the pipeline `delays` takes at once."""

@@ -6,15 +6,25 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from examples.board.alerts import LATE, is_late
 from examples.board.counting import Hour, difference, hours_of
-from examples.board.names import ARCHIVE, BOARD, CANCELLED, FLIGHTS, dead_letters_of, queue_of
+from examples.board.names import (
+    ALERTS,
+    ARCHIVE,
+    BOARD,
+    CANCELLED,
+    FLIGHTS,
+    dead_letters_of,
+    queue_of,
+)
 from examples.board.records import Departure
 from examples.messages import take_texts
 from pyjms import Connection
 
-__all__ = ["Sent", "check_archive", "check_cancelled", "check_delays", "take_hours"]
+__all__ = ["Sent", "check_alerts", "check_archive", "check_cancelled", "check_delays", "take_hours"]
 
 Checks = dict[str, bool]
+DEAD_LETTERS = "ActiveMQ.DLQ"
 
 
 class Sent(NamedTuple):
@@ -53,6 +63,19 @@ Pipeline delays, from topic {FLIGHTS} to queue {BOARD}
         "sent = in the output + in the state + dead letters": in_state == 1 and left == 0,
         "dead letters = broken messages": dead == sent.broken,
         "0 lost, 0 duplicated": found.lost == found.duplicated == 0,
+    }
+
+
+def check_alerts(connection: Connection, sent: Sent) -> Checks:
+    found = sorted(take_texts(connection, ALERTS))
+    wanted = sorted(f.model_dump_json() for f in (*sent.flights, sent.clock) if is_late(f))
+    dead = len(take_texts(connection, DEAD_LETTERS))
+    left = len(take_texts(connection, queue_of("alerts")))
+    print(f"Listener alerts: {len(found)} flights {LATE} minutes late or more to queue {ALERTS}, "
+          f"{dead} dead letters")  # fmt: skip
+    return {
+        "alerts: exactly those": found == wanted and left == 0,
+        "alerts: dead letters = broken messages": dead == sent.broken,
     }
 
 

@@ -36,10 +36,12 @@ def run(*args: str) -> str:
     return done.stdout
 
 
+@pytest.mark.fact("spark-pipeline 8.1")
 def test_three_pipelines_killed_once_lose_and_double_nothing(tmp_path: Path) -> None:
     chart = tmp_path / "chart.svg"
     out = run("examples.board", "--all", "--days", "2", "--chart", str(chart))
     assert "ok  0 lost, 0 duplicated" in out
+    assert "ok  alerts: exactly those" in out
     assert "ok  cancelled: exactly those" in out
     assert "ok  archive: exactly those" in out
     assert "ok  the journal explains every message" in out

@@ -8,7 +8,8 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -34,6 +35,12 @@ def load(name: str) -> ModuleType:
 
 
 killing = load("killing")
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Have a test that counts its turns run in all rounds of a night."""
+    if "turn" in metafunc.fixturenames:
+        metafunc.parametrize("turn", range(int(os.environ.get("PYJMS_ROUNDS", "20"))))
 
 
 @pytest.fixture(scope="session")
@@ -140,33 +147,73 @@ def broker(tmp_path: Path) -> Iterator[SparkBroker]:
 RunDriver = Callable[..., int]
 
 
+@pytest.fixture(scope="session")
+def quick_java(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """What drivers get in a night of many starts: the bundled Java, and a cache of its classes."""
+    folder = tmp_path_factory.mktemp("quick")
+    made = {"PYJMS_TEST_JAVA": "bundled", "XDG_CACHE_HOME": str(folder)}
+    broker = SparkBroker(folder)
+    broker.start()
+    try:
+        broker.send("IN", ["a"])
+        assert _run_driver(folder, made, broker.url) == 0
+    finally:
+        broker.stop()
+    assert list(folder.glob("pyjms/aot/*.aot"))
+    return made
+
+
 @pytest.fixture
-def run_driver(tmp_path: Path) -> RunDriver:
+def run_driver(request: pytest.FixtureRequest, tmp_path: Path) -> RunDriver:
     """Runs the driver as a process and returns how it ended: 0, or the signal that killed it.
 
     `run_driver(url, armed, master=..., mode=..., ...)`; `armed(pid)` is told its process group.
     """
+    is_night = "turn" in request.fixturenames
+    more: dict[str, str] = request.getfixturevalue("quick_java") if is_night else {}
+    return partial(_run_driver, tmp_path, more)
 
-    def run(url: str, armed: Callable[[int], None] | None = None, **how: str) -> int:
-        settings = [f"{name}={value}" for name, value in how.items()]
-        with (tmp_path / "driver.log").open("a") as log:
-            child = subprocess.Popen(
-                [sys.executable, str(HERE / "driver.py"), url, str(tmp_path), *settings],
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-                env={**os.environ, "PYTHONPATH": str(HERE.parents[2])},
-            )
-            try:
-                if armed is not None:
-                    armed(child.pid)
-                code = child.wait(240)
-            finally:
-                with contextlib.suppress(ProcessLookupError):
-                    os.killpg(child.pid, signal.SIGKILL)
-        assert code in (0, -signal.SIGKILL), (tmp_path / "driver.log").read_text()[-3000:]
-        return code
+
+def _run_driver(
+    folder: Path,
+    more: Mapping[str, str],
+    url: str,
+    armed: Callable[[int], None] | None = None,
+    **how: str,
+) -> int:
+    settings = [f"{name}={value}" for name, value in how.items()]
+    with (folder / "driver.log").open("a") as log:
+        child = subprocess.Popen(
+            [sys.executable, str(HERE / "driver.py"), url, str(folder), *settings],
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+            env={**os.environ, **more, "PYTHONPATH": str(HERE.parents[2])},
+        )
+        try:
+            if armed is not None:
+                armed(child.pid)
+            code = child.wait(240)
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(child.pid, signal.SIGKILL)
+    assert code in (0, -signal.SIGKILL), (folder / "driver.log").read_text()[-3000:]
+    return code
+
+
+@pytest.fixture
+def finish(spark: Any, broker: Any, tmp_path: Path, driver: ModuleType) -> Callable[..., Any]:
+    """Runs the query to its end in this process; returns how many are lost, how many doubled."""
+
+    def run(**how: str) -> tuple[int, int]:
+        query = driver.start(spark, broker.url, tmp_path, **how)
+        query.awaitTermination(120)
+        assert query.exception() is None
+        assert not query.isActive
+        assert broker.count("IN") == 0
+        found: tuple[int, int] = killing.lost_and_doubled(broker.texts("OUT"))
+        return found
 
     return run
 

@@ -7,6 +7,7 @@ spool (its folder), master.
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 
@@ -26,7 +27,11 @@ CONF = {
 
 def session(master: str = "local[2,4]") -> SparkSession:
     memory = {} if master.startswith("local[") else {"spark.executor.memory": "600m"}
-    return spark_session("pyjms-test", master=master, conf={**CONF, **memory})
+    java = os.environ.get("PYJMS_TEST_JAVA", "auto")  # a night's starts use a cache as well
+    conf = {**CONF, **memory}
+    return spark_session(
+        "pyjms-test", master=master, java=java, conf=conf, aot_cache=java == "bundled"
+    )
 
 
 def start(spark: SparkSession, url: str, folder: Path, **how: str) -> StreamingQuery:

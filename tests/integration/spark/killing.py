@@ -9,7 +9,7 @@ import json
 import os
 import signal
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +31,16 @@ from pyjms.wire.openwire.commands import (
 from pyjms.wire.openwire.primitives import decode_text
 
 Act = Callable[[ConnectionContext], None]
+TEXTS = [f"m{number}" for number in range(200)]
+"""What a query is given."""
 WORK = {"OUT": "partition", "PyJMS.Stage": "stage", "PyJMS.Epoch": "epoch"}
+
+
+def lost_and_doubled(out: Sequence[str]) -> tuple[int, int]:
+    """Return how many of TEXTS are not in the output, and how many come again."""
+    counts = Counter(out)
+    assert set(counts) <= set(TEXTS)
+    return len(set(TEXTS) - set(counts)), sum(counts.values()) - len(counts)
 
 
 class Killer(BrokerFilter):

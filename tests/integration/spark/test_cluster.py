@@ -12,7 +12,6 @@ import os
 import shutil
 import subprocess
 import sys
-from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -22,8 +21,6 @@ import pytest
 from pyjms.spark.java import find_java
 
 pytestmark = pytest.mark.timeout(400)
-TEXTS = [f"m{number}" for number in range(200)]
-ROUNDS = range(int(os.environ.get("PYJMS_ROUNDS", "20")))  # of the nightly run
 LOCAL_CLUSTER = "local-cluster[2,1,600]"
 DEPLOY = "org.apache.spark.deploy"
 EPOCH = {"mode": "ranges", "sink": "epoch", "shuffle": "yes"}
@@ -35,12 +32,6 @@ KILLS = [
     pytest.param("epoch", "after stage", "executor"),
     pytest.param("epoch", "before stage", "worker"),
 ]
-
-
-def lost_and_doubled(out: list[str]) -> tuple[int, int]:
-    counts = Counter(out)
-    assert set(counts) <= set(TEXTS)
-    return len(set(TEXTS) - set(counts)), sum(counts.values()) - len(counts)
 
 
 @pytest.fixture
@@ -93,15 +84,15 @@ def wait_for(child: subprocess.Popen[bytes], log: Path, text: str) -> str:
 
 
 @pytest.fixture
-def run_in(broker, run_driver, tmp_path: Path) -> Callable[..., tuple[int, int]]:
+def run_in(broker, run_driver, kills) -> Callable[..., tuple[int, int]]:
     """Runs the driver as a process with a master, and returns how many are lost and doubled."""
 
     def run(master: str, **how: str) -> tuple[int, int]:
-        broker.send("IN", TEXTS)
+        broker.send("IN", kills.TEXTS)
         assert run_driver(broker.url, master=master, **how) == 0
         assert broker.killer.point is None, (broker.killer.point, broker.killer.seen)
         assert broker.count("IN") == 0
-        return lost_and_doubled(broker.texts("OUT"))
+        return kills.lost_and_doubled(broker.texts("OUT"))
 
     return run
 
@@ -133,7 +124,6 @@ def test_both_workers_of_a_cluster_work_and_only_the_master_differs(
 
 
 @pytest.mark.nightly
-@pytest.mark.parametrize("turn", ROUNDS)
 @pytest.mark.usefixtures("no_litter")
 def test_executors_killed_in_a_local_cluster(broker, run_in, kills, turn):
     sink, point, victim = KILLS[turn % len(KILLS)].values

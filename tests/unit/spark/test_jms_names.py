@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from pyspark.sql import Row
 
 from pyjms.client.messages import parse_message_id
 from pyjms.jms.destination import Destination, Queue, TemporaryQueue, Topic
@@ -55,4 +54,5 @@ def test_prefetches_go_into_the_options_unless_the_user_chose() -> None:
 def test_answers_go_to_the_kind_of_destination_that_the_column_names(
     name: str, destination: Destination
 ) -> None:
-    assert to_message(Row(text="x", reply_to=name)).message.reply_to == destination
+    row = pytest.importorskip("pyspark.sql").Row(text="x", reply_to=name)
+    assert to_message(row).message.reply_to == destination

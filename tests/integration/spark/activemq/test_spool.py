@@ -9,8 +9,6 @@ T26)
 
 from __future__ import annotations
 
-import os
-from collections import Counter
 from collections.abc import Iterator, Sequence
 
 import pytest
@@ -27,14 +25,12 @@ from pyjms.spark.jms.spool.stream import SpoolStreamReader
 from pyjms.spark.jms.stream import JmsStreamReader
 
 pytestmark = pytest.mark.timeout(400)
-TEXTS = [f"m{number}" for number in range(200)]
-ROUNDS = range(int(os.environ.get("PYJMS_ROUNDS", "20")))  # of the nightly run
 SPOOL = ("after consumer", "before pull", "after pull", "after partition", "before partition")
 EPOCH = ("before stage", "after stage", "before epoch", "after epoch")
 KILLS = [
-    pytest.param("ids", "", SPOOL, id="row ids"),
-    pytest.param("key", "yes", SPOOL, id="key ids, shuffle"),
-    pytest.param("epoch", "yes", EPOCH, id="epoch, shuffle"),
+    ("ids", "", SPOOL),
+    ("key", "yes", SPOOL),
+    ("epoch", "yes", EPOCH),
 ]
 
 
@@ -42,21 +38,6 @@ KILLS = [
 def _connections() -> Iterator[None]:
     yield
     run(close_connections)
-
-
-def lost_and_doubled(out: Sequence[str]) -> tuple[int, int]:
-    counts = Counter(out)
-    assert set(counts) <= set(TEXTS)
-    return len(set(TEXTS) - set(counts)), sum(counts.values()) - len(counts)
-
-
-def finish(spark, broker, tmp_path, driver, **how: str) -> tuple[int, int]:
-    query = driver.start(spark, broker.url, tmp_path, **how)
-    query.awaitTermination(120)
-    assert query.exception() is None
-    assert not query.isActive
-    assert broker.count("IN") == 0
-    return lost_and_doubled(broker.texts("OUT"))
 
 
 def reader_of(broker, tmp_path, kind=JmsStreamReader, **options: str):
@@ -147,26 +128,24 @@ def test_a_durable_subscription_is_a_stream(broker, tmp_path):
     [("ids", "", "after partition"), ("epoch", "yes", "after epoch"), ("key", "yes", "after pull")],
 )
 def test_a_killed_driver_loses_and_doubles_nothing(
-    spark, broker, tmp_path, driver, run_killed, sink, shuffle, point
+    broker, finish, run_killed, kills, sink, shuffle, point
 ):
     how = {"mode": "auto", "sink": sink, "shuffle": shuffle}
-    broker.send("IN", TEXTS)
+    broker.send("IN", kills.TEXTS)
     assert run_killed(point, 2, **how)
-    assert finish(spark, broker, tmp_path, driver, **how) == (0, 0)
+    assert finish(**how) == (0, 0)
 
 
 @pytest.mark.nightly
-@pytest.mark.parametrize("turn", ROUNDS)
-@pytest.mark.parametrize(("sink", "shuffle", "points"), KILLS)
-def test_drivers_killed_at_every_point(
-    spark, broker, tmp_path, driver, run_killed, sink, shuffle, points, turn
-):
+@pytest.mark.activemq
+def test_drivers_killed_at_every_point(broker, finish, run_killed, kills, turn):
+    sink, shuffle, points = KILLS[turn % len(KILLS)]
     how = {"mode": "spool", "sink": sink, "shuffle": shuffle, "rows": "20"}
-    broker.send("IN", TEXTS)
+    broker.send("IN", kills.TEXTS)
     for place, point in enumerate(points):
         number = 1 if "consumer" in point else 1 + (turn + place) % 2
         assert run_killed(point, number, **how), point
-    assert finish(spark, broker, tmp_path, driver, **how) == (0, 0)
+    assert finish(**how) == (0, 0)
 
 
 @pytest.mark.activemq
@@ -233,32 +212,37 @@ def test_ids_double_what_was_consumed_before_a_restart_and_epoch_does_not(broker
     assert broker.count("EPOCH") == 0
 
 
-def outage(spark, broker, tmp_path, driver, away: float, **how: str) -> tuple[int, int]:
-    """Kill the broker while a query runs, when something has come out of it."""
-    broker.send("IN", TEXTS)
-    query = driver.start(spark, broker.url, tmp_path, rows="10", **how)
-    while not broker.count("OUT") and query.isActive:
-        query.awaitTermination(0.05)
-    assert query.isActive
-    broker.kill()
-    query.awaitTermination(away)
-    broker.start()
-    query.awaitTermination(120)
-    assert query.exception() is None, "the query died of it"
-    assert broker.count("IN") == 0
-    return lost_and_doubled(broker.texts("OUT"))
+@pytest.fixture
+def outage(spark, broker, tmp_path, driver, kills):
+    """Kills the broker while a query runs, when something has come out of it."""
+
+    def run(away: float, **how: str) -> tuple[int, int]:
+        broker.send("IN", kills.TEXTS)
+        query = driver.start(spark, broker.url, tmp_path, rows="10", **how)
+        while not broker.count("OUT") and query.isActive:
+            query.awaitTermination(0.05)
+        assert query.isActive
+        broker.kill()
+        query.awaitTermination(away)
+        broker.start()
+        query.awaitTermination(120)
+        assert query.exception() is None, "the query died of it"
+        assert broker.count("IN") == 0
+        return kills.lost_and_doubled(broker.texts("OUT"))
+
+    return run
 
 
 @pytest.mark.activemq
-def test_a_broker_killed_in_a_batch_comes_back(spark, broker, tmp_path, driver):
+def test_a_broker_killed_in_a_batch_comes_back(outage):
     how = {"mode": "spool", "sink": "epoch", "shuffle": "yes"}
-    assert outage(spark, broker, tmp_path, driver, 3.0, **how) == (0, 0)
+    assert outage(3.0, **how) == (0, 0)
 
 
 @pytest.mark.nightly
-@pytest.mark.parametrize("turn", ROUNDS)
+@pytest.mark.activemq
 @pytest.mark.parametrize("sink", ["key", "epoch"])
-def test_brokers_killed_in_batches_come_back(spark, broker, tmp_path, driver, sink, turn):
+def test_brokers_killed_in_batches_come_back(outage, sink, turn):
     how = {"mode": "spool", "sink": sink, "shuffle": "yes"}
     away = 10.0 if turn == 0 else 0.1 + turn % 5
-    assert outage(spark, broker, tmp_path, driver, away, **how) == (0, 0)
+    assert outage(away, **how) == (0, 0)
