@@ -8,11 +8,12 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import IO, Any
 
 import pytest
 
@@ -156,11 +157,23 @@ def quick_java(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     broker.start()
     try:
         broker.send("IN", ["a"])
-        assert _run_driver(folder, made, broker.url) == 0
+        with (folder / "driver.log").open("a") as log:
+            child = _start_driver(folder, made, log, broker.url)
+            assert child.wait(240) == 0
+            while _is_there(child.pid):  # Java writes the cache behind its end
+                time.sleep(0.1)
     finally:
         broker.stop()
     assert list(folder.glob("pyjms/aot/*.aot"))
     return made
+
+
+def _is_there(group: int) -> bool:
+    try:
+        os.killpg(group, 0)
+    except ProcessLookupError:
+        return False
+    return True
 
 
 @pytest.fixture
@@ -181,16 +194,8 @@ def _run_driver(
     armed: Callable[[int], None] | None = None,
     **how: str,
 ) -> int:
-    settings = [f"{name}={value}" for name, value in how.items()]
     with (folder / "driver.log").open("a") as log:
-        child = subprocess.Popen(
-            [sys.executable, str(HERE / "driver.py"), url, str(folder), *settings],
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=log,
-            start_new_session=True,
-            env={**os.environ, **more, "PYTHONPATH": str(HERE.parents[2])},
-        )
+        child = _start_driver(folder, more, log, url, **how)
         try:
             if armed is not None:
                 armed(child.pid)
@@ -200,6 +205,20 @@ def _run_driver(
                 os.killpg(child.pid, signal.SIGKILL)
     assert code in (0, -signal.SIGKILL), (folder / "driver.log").read_text()[-3000:]
     return code
+
+
+def _start_driver(
+    folder: Path, more: Mapping[str, str], log: IO[str], url: str, **how: str
+) -> subprocess.Popen[bytes]:
+    settings = [f"{name}={value}" for name, value in how.items()]
+    return subprocess.Popen(
+        [sys.executable, str(HERE / "driver.py"), url, str(folder), *settings],
+        stdin=subprocess.DEVNULL,
+        stdout=log,
+        stderr=log,
+        start_new_session=True,
+        env={**os.environ, **more, "PYTHONPATH": str(HERE.parents[2])},
+    )
 
 
 @pytest.fixture
