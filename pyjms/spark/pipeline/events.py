@@ -134,6 +134,8 @@ class PipelineDrained:
     seconds: float
     is_clean: bool
     """Whether no batch was in progress; else it runs again with the next start."""
+    failure: str = ""
+    """Why its query failed meanwhile, in a line without anybody's values; empty: it did not."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -126,6 +126,12 @@ class PipelineLog:
     def _drained(event: PipelineDrained) -> None:
         if event.is_clean:
             logger.info("Pipeline %s drained in %.1f s", event.pipeline, event.seconds)
+        elif event.failure:
+            logger.warning(
+                "Pipeline %s failed while it drained: %s; its batch runs again with the next start",
+                event.pipeline,
+                event.failure,
+            )
         else:
             logger.warning(
                 "Pipeline %s was stopped in a batch after %.1f s (spark.drain_timeout); "

@@ -149,7 +149,7 @@ def _after(status: PipelineStatus, event: PipelineEvent, now: int) -> PipelineSt
         case PipelineDone():
             changes |= {"state": "done"}
         case PipelineDrained():
-            unclean = "stopped in a batch, which runs again with the next start"
+            unclean = event.failure or "stopped in a batch, which runs again with the next start"
             changes |= {"state": "stopped", "reason": "" if event.is_clean else unclean}
         case PipelineStopped() if status.state in _RUNNING:
             changes |= {"state": "stopped"}

@@ -207,7 +207,9 @@ class Supervisor:
             logger.warning("Pipeline %s failed while it ended: %s", self.name, failure.detail)
         is_open = await self._around.call(lambda: open_batch(self._checkpoint)) is not None
         seconds = _clock.now() - begun
-        self._tell(PipelineDrained(self.name, seconds, failure is None and not is_open))
+        reason = "" if failure is None else failure.reason
+        is_clean = failure is None and not is_open
+        self._tell(PipelineDrained(self.name, seconds, is_clean, reason))
 
     def _is_worth_a_restart(self, error: BaseException) -> bool:
         if not isinstance(error, QueryFailedError) or self._stopping.is_set():

@@ -120,6 +120,17 @@ def same(expected: dict[str, list[str]], found: dict[str, list[str]]) -> None:
         )
 
 
+ONE_WAY = pytest.mark.parametrize(
+    "workshop",
+    [
+        pytest.param(False, id="kahadb"),
+        pytest.param(True, id="multi_kahadb", marks=pytest.mark.nightly),  # the last test has both
+    ],
+    indirect=True,
+)
+
+
+@ONE_WAY
 @pytest.mark.fact("activemq-persistence K20")
 def test_activemq_opens_what_we_wrote(workshop: Workshop) -> None:
     with workshop.ours() as url:
@@ -128,6 +139,7 @@ def test_activemq_opens_what_we_wrote(workshop: Workshop) -> None:
         same(expected, workshop.java("drain", url, "a"))
 
 
+@ONE_WAY
 def test_we_open_what_activemq_wrote(workshop: Workshop) -> None:
     with workshop.activemq() as url:
         expected = workshop.java("fill", url, "b")

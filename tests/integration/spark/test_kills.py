@@ -16,16 +16,11 @@ EPOCH = ("after stage", "before epoch", "after epoch", "after trim")
 SPOOL = ("after consumer of IN", "before pull", "after pull", "after partition", "before partition")
 
 
-def row(name: str, *values: object) -> object:
-    """A row of section 7's table."""
-    return pytest.param(*values, id=name, marks=pytest.mark.fact(f"spark-pipeline 7/{name}"))
-
-
 DRIVER_KILLS = [
-    row("A / row ids, map-only", "ranges", "ids", "", RANGES),
-    row("A / key ids, with shuffle", "ranges", "key", "yes", RANGES),
-    row("A / epoch, with shuffle", "ranges", "epoch", "yes", EPOCH),
-    row("B spool / row ids", "spool", "ids", "", SPOOL),
+    pytest.param("ranges", "ids", "", RANGES, id="row ids"),
+    pytest.param("ranges", "key", "yes", RANGES, id="key ids"),
+    pytest.param("ranges", "epoch", "yes", EPOCH, id="epoch"),
+    pytest.param("spool", "ids", "", SPOOL, id="spool"),
 ]
 BROKER_KILLS = [
     ("ranges", "key", ("before range", "after range", "before trim", "after trim")),
@@ -45,6 +40,11 @@ def test_a_driver_killed_in_the_epochs_commit(broker, finish, run_killed, kills)
 
 
 @pytest.mark.nightly
+@pytest.mark.fact("spark-pipeline 1.4")
+@pytest.mark.fact("spark-pipeline 5/ids", "spark-pipeline 5/epoch")
+@pytest.mark.fact("spark-pipeline 7/A / row ids, map-only")
+@pytest.mark.fact("spark-pipeline 7/A / key ids, with shuffle")
+@pytest.mark.fact("spark-pipeline 7/A / epoch, with shuffle", "spark-pipeline 7/B spool / row ids")
 @pytest.mark.parametrize(("mode", "sink", "shuffle", "points"), DRIVER_KILLS)
 def test_drivers_killed_at_every_point(
     broker, finish, run_killed, kills, mode, sink, shuffle, points, turn
@@ -58,7 +58,7 @@ def test_drivers_killed_at_every_point(
 
 
 @pytest.mark.nightly
-@pytest.mark.fact("spark-pipeline 7/A / plain")
+@pytest.mark.fact("spark-pipeline 5/off", "spark-pipeline 7/A / plain")
 def test_a_plain_sink_doubles_at_most_the_batches_that_were_killed(
     broker, finish, run_killed, kills, turn
 ):

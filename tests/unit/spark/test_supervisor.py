@@ -314,6 +314,28 @@ async def test_a_stop_ends_at_the_drain_time_out_and_says_so(tmp_path) -> None:
     assert drained.seconds == pytest.approx(5, abs=0.2)
 
 
+class DyingQuery(LongQuery):
+    """Fails in the batch that is in progress when the stop comes."""
+
+    def awaitTermination(self) -> None:
+        self.running.set()
+        assert self.idle.wait(30)
+        raise ConnectionFailedException("no broker")
+
+
+async def test_a_query_that_fails_while_it_drains_says_why_and_is_not_restarted(tmp_path) -> None:
+    query = DyingQuery()
+    life = Life(tmp_path, query, once=False, call=in_thread)
+
+    async def die() -> None:
+        query.idle.set()
+
+    await run_and_stop(life, query, die)
+    assert life.kinds() == [PipelineStarted, PipelineDrained, PipelineStopped]
+    (drained,) = life.of(PipelineDrained)
+    assert (drained.is_clean, drained.failure) == (False, "no broker")
+
+
 async def test_pulses_tell_of_rows_and_backlog(tmp_path) -> None:
     query = LongQuery()
     life = Life(tmp_path, query, once=False, call=in_thread)

@@ -283,6 +283,7 @@ async def test_the_status_file(tmp_path: Path) -> None:
         ([PipelineDone("p"), PipelineStopped("p")], "done", ""),
         ([PipelineDrained("p", 0.1, is_clean=True), PipelineStopped("p")], "stopped", ""),
         ([PipelineDrained("p", 30, is_clean=False)], "stopped", "stopped in a batch, which runs again with the next start"),
+        ([PipelineDrained("p", 1, is_clean=False, failure="no broker")], "stopped", "no broker"),
         ([PipelineStopped("p")], "stopped", ""),
     ],
 )  # fmt: skip
@@ -333,6 +334,7 @@ async def test_log_lines(caplog) -> None:
         PipelineFailed("p", "bad batch", {}),
         PipelineDrained("p", 0.25, is_clean=True),
         PipelineDrained("p", 30, is_clean=False),
+        PipelineDrained("p", 1, is_clean=False, failure="no broker"),
         PipelineDone("p"),
         PipelineStopped("p"),
         PipelineStopped("p"),
@@ -347,6 +349,7 @@ async def test_log_lines(caplog) -> None:
         ("ERROR", "Pipeline p failed for good: bad batch"),
         ("INFO", "Pipeline p drained in 0.2 s"),
         ("WARNING", "Pipeline p was stopped in a batch after 30.0 s (spark.drain_timeout); the batch runs again with the next start"),
+        ("WARNING", "Pipeline p failed while it drained: no broker; its batch runs again with the next start"),
         ("INFO", "Pipeline p has done all that was there"),
         ("INFO", "Pipeline p: 10 messages in 1 batches, 0.5 s of work, 0 dead letters, 0 waiting"),
     ]  # fmt: skip
