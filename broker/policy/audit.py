@@ -1,7 +1,7 @@
 """Which message ids were seen: a window of sequence numbers for each of the latest producers.
 
 Bounded both ways: `max_producers` producers, the least recently seen goes first, and the
-latest `max_depth` sequence numbers of each. (ActiveMQ T26)
+latest `max_depth` sequence numbers of each. What lies before them counts as new. (ActiveMQ T26)
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class _Window:
         self.words: dict[int, int] = {}
 
     def add(self, number: int, words_kept: int) -> bool:
-        """Note `number`; return whether it was there, or is too old to tell."""
+        """Note `number`; return whether it was there. One that is too old to tell is new."""
         index, bit = number // _WORD, 1 << (number % _WORD)
         words = self.words
         word = words.get(index)
@@ -39,7 +39,7 @@ class _Window:
             self.highest = index  # wherever a producer begins is no repeat
         lowest = max(self.highest, index) - words_kept + 1
         if index < lowest:
-            return True
+            return False  # a doubled message can be told later, a lost one cannot
         words[index] = bit
         if index > self.highest:
             self.highest = index

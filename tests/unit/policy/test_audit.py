@@ -26,12 +26,12 @@ def test_repeats_are_found_and_can_be_forgotten():
     assert not audit.is_duplicate(MessageId(None, None, 1))
 
 
-def test_the_window_moves_on_and_what_is_behind_it_counts_as_seen():
+def test_the_window_moves_on_and_what_is_behind_it_counts_as_new():
     audit = MessageAudit(max_depth=128)
     audit.is_duplicate(message_id(1, 1))
     assert not audit.is_duplicate(message_id(1, 10_000))
-    assert audit.is_duplicate(message_id(1, 1))
-    assert audit.is_duplicate(message_id(1, 2))
+    assert not audit.is_duplicate(message_id(1, 1))
+    assert not audit.is_duplicate(message_id(1, 2))
     assert not audit.is_duplicate(message_id(1, 9_990))
 
 

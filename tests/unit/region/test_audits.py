@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+
 import pytest
 
 from broker.policy.entry import PolicyEntry
@@ -55,3 +57,16 @@ def test_the_windows_of_brokers_and_clients():
     assert none.max_queue_audit_depth == 2048
     client = ClientOptions()
     assert (client.audit_maximum_producer_number, client.audit_depth) == (64, 2048)
+
+
+def test_a_long_transaction_may_be_sent_again_after_its_rollback(client, broker):
+    messages = [client.message(Queue("Q"), str(number), persistent=True) for number in range(5000)]
+    for attempt in (messages, [copy.copy(message) for message in messages]):
+        tx = client.begin()
+        for message in attempt:
+            client.send(Queue("Q"), "", tx=tx, message=message)
+        if attempt is messages:
+            tx.rollback()
+        else:
+            tx.commit(True)
+    assert broker.queue(Queue("Q")).statistics.messages == 5000

@@ -216,6 +216,19 @@ def test_a_poisoned_message_may_come_again(broker, client):
     assert len(broker.dead_letters) == 1  # the DLQ still has the first copy under that id
 
 
+def test_a_letter_older_than_the_audit_knows_is_kept(broker, client):
+    for number in range(2200):
+        client.send(Q, str(number), persistent=True)
+    late, others = broker.client(), broker.client()
+    last = late.consume(Q, prefetch=1)
+    poisoned = others.consume(Q, prefetch=2200)
+    for number in range(2199):
+        others.ack(poisoned, number, kind=AckType.POISON)
+    late.ack(last, 0, kind=AckType.POISON)
+    assert broker.queue(Q).statistics.messages == 0
+    assert broker.queue(Queue("ActiveMQ.DLQ")).statistics.messages == 2200
+
+
 def test_without_the_audit_the_same_id_is_kept_again(make_broker):
     broker = make_broker(policy(SharedDeadLetterStrategy(enable_audit=False)))
     client = broker.client()
