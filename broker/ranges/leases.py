@@ -149,7 +149,11 @@ class Leases:
 
     def _check_not_replaced(self, token: str) -> None:
         if token in self._replaced:
-            raise RangesError("replaced", "A newer lease of the same owner has replaced that one")
+            raise RangesError(
+                "replaced",
+                "A newer lease of the same owner has replaced that one: another process runs the "
+                "same query now",
+            )
 
     def _reading(self, destination: Destination) -> QueueReading:
         region = self._region

@@ -45,7 +45,7 @@ def load_pipelines(
     modules = [target for target in targets if not target.endswith(_YAML)]
     settings = load_settings(files[0] if files else config)
     marked = [pipeline for target in modules for pipeline in _marked(target)]
-    are_all = bool(modules) and not any(":" in target for target in modules)
+    are_all = not only and not any(":" in target for target in modules)
     pipelines = collect_pipelines(settings, marked, are_all=are_all)
     return LoadedPipelines(settings, choose_pipelines(pipelines, only))
 

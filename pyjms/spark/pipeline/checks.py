@@ -24,6 +24,8 @@ __all__ = ["check_pipelines"]
 
 _ANY_URL: Final = "tcp://localhost:61616"
 _TOPIC_NEEDS: Final = ("clientId", "subscription")
+_DEAD_LETTERS: Final = "ActiveMQ.DLQ"
+_VIRTUAL: Final = re.compile(r"Consumer\.[^.]+\.(VirtualTopic\..+)")
 _SQL_TEXT: Final = re.compile(
     r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|--[^\n]*|/\*.*?\*/", re.DOTALL
 )
@@ -109,22 +111,46 @@ def _loops(pipeline: Pipeline, _brokers: Collection[str]) -> Iterator[str]:
     ends: dict[str, Destination] = {}
     if pipeline.folder is None:
         ends["sink"] = parse_destination(pipeline.sink)
-    if pipeline.dead_letter not in (None, FAIL):
-        ends["dead_letter"] = parse_destination(str(pipeline.dead_letter))
+    if pipeline.dead_letter is not None or pipeline.schemas:
+        ends["dead_letter"] = parse_destination(pipeline.dead_letter or _DEAD_LETTERS)
+    if pipeline.dead_letter == FAIL:
+        del ends["dead_letter"]
     for key, target in ends.items():
         if target in sources:
             yield f"{key} {target} is its source, too, so it would read what it sends; use another"
+        for source in _copies_of(target, sources):
+            yield (
+                f"{key} {target} is copied to its source {source}, so it would read what it sends; "
+                "use another"
+            )
+
+
+def _copies_of(target: Destination, queues: Collection[Destination]) -> set[Destination]:
+    """Return those of the queues that get a virtual topic's messages."""
+    return {
+        queue
+        for queue in queues
+        if target.is_topic
+        and not queue.is_topic
+        and (found := _VIRTUAL.fullmatch(queue.physical_name)) is not None
+        and found[1] == target.physical_name
+    }
 
 
 def _topics(pipeline: Pipeline, _brokers: Collection[str]) -> Iterator[str]:
     given = {key.lower() for key in pipeline.options_of_source}
     missing = [option for option in _TOPIC_NEEDS if option.lower() not in given]
-    for text in pipeline.sources.values():
-        if parse_destination(text).is_topic and missing:
-            yield (
-                f"source {text} is a topic, and needs the options {' and '.join(missing)} for a "
-                "durable subscription; or read a virtual topic's queue"
-            )
+    topics = [text for text in pipeline.sources.values() if parse_destination(text).is_topic]
+    for text in topics if missing else ():
+        yield (
+            f"source {text} is a topic, and needs the options {' and '.join(missing)} for a "
+            "durable subscription; or read a virtual topic's queue"
+        )
+    if len(topics) > 1:
+        yield (
+            f"sources {' and '.join(topics)} are topics, which would share one durable "
+            "subscription; read a virtual topic's queue in place of all but one"
+        )
 
 
 def _views(pipeline: Pipeline, _brokers: Collection[str]) -> Iterator[str]:

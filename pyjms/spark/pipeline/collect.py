@@ -61,7 +61,7 @@ def collect_pipelines(
             names = ", ".join(p.name for p in found) or "none"
             problems.append(
                 f"pipelines.{name} has no sql and changes a decorated pipeline, and there is no "
-                f"{name}; decorated are: {names}"
+                f"{name}; decorated are: {names}; give it sql, or name the module of its function"
             )
     if problems:
         raise ConfigurationException("\n".join(problems))

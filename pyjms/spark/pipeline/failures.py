@@ -35,6 +35,7 @@ _BROKER: Final = re.compile(
 _LOST_WORKER: Final = re.compile(r"ExecutorLostFailure|Python worker exited unexpectedly")
 _FINAL: Final = re.compile(
     r"\bpyjms\.[\w.]+\.(?:ConfigurationException|JMSSecurityException)\b|"
+    r"\bpyjms\.[\w.]+\.RangesRefused: A newer lease|"
     r"\bpyjms\.[\w.]+\.IllegalStateException: .*(?:failOnDataLoss|checkpoint|spool)"
 )
 _GONE: Final = re.compile(
@@ -120,7 +121,8 @@ def open_batch(checkpoint: Path) -> OpenBatch | None:
 
 def _kind(error: BaseException, detail: str) -> FailureKind:
     kinds = {kind.__name__ for kind in type(error).__mro__}
-    if _GONE_TYPES & kinds or _GONE.search(detail):
+    is_gone = _GONE_TYPES & kinds and "Py4JJavaError" not in kinds  # Java's answer is no silence
+    if is_gone or _GONE.search(detail):
         return FailureKind.GONE
     if _is_final(error) or _FINAL.search(detail):
         return FailureKind.FINAL

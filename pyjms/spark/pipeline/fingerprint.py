@@ -109,10 +109,18 @@ def _parts(pipeline: Pipeline, state: Sequence[str]) -> dict[str, Any]:
         "sink": pipeline.sink if pipeline.folder is not None else _target(pipeline.sink),
         "output_mode": pipeline.output_mode,
         "exactly_once": pipeline.exactly_once,
+        # another one's messages would be other rows under the same numbers, or another subscription
+        "selector": _selector(pipeline),
         # rows are known by their numbers in a partition
         "partitions": pipeline.partitions if numbered else None,
+        "sql": pipeline.sql if numbered else None,
         _SAME_SPARK: list(state),
     }
+
+
+def _selector(pipeline: Pipeline) -> str | None:
+    given = {key.lower(): value for key, value in pipeline.options_of_source.items()}
+    return given.get("selector") or None
 
 
 def _target(text: str) -> str:
@@ -120,6 +128,8 @@ def _target(text: str) -> str:
 
 
 def _said(part: Any) -> str:
+    if part is None:
+        return "nothing"
     return f"[{', '.join(map(str, part))}]" if isinstance(part, list) else str(part)
 
 

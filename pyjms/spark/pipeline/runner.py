@@ -171,9 +171,11 @@ class PipelineRunner:
 
     async def _stop_when_asked(self, stopping: anyio.Event, flag: Path) -> None:
         await stopping.wait()
-        await _in_thread(flag.touch)
-        for supervisor in self._supervisors.values():
-            supervisor.stop()
+        try:
+            await _in_thread(lambda: _raise_flag(flag))
+        finally:  # without it they stop in a batch, at the latest after the drain time-out
+            for supervisor in self._supervisors.values():
+                supervisor.stop()
 
     def _brokers(self, embedded: str | None) -> dict[str, BrokerPlace]:
         """Return the broker of each pipeline.
@@ -212,6 +214,11 @@ async def _in_thread(function: Callable[[], T]) -> T:
     return await anyio.to_thread.run_sync(
         function, abandon_on_cancel=True, limiter=anyio.CapacityLimiter(math.inf)
     )
+
+
+def _raise_flag(flag: Path) -> None:
+    flag.parent.mkdir(parents=True, exist_ok=True)  # old folders for short use get swept away
+    flag.touch()
 
 
 @contextmanager

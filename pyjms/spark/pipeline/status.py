@@ -39,7 +39,7 @@ STATUS_FILE: Final = "pyjms-status.json"
 _BETWEEN_WRITES: Final = 1.0
 _STALE_AFTER_MS: Final = 35_000
 """Three pulses missed."""
-_RUNNING: Final = frozenset(("running", "restarting"))
+_RUNNING: Final = frozenset(("starting", "running", "restarting"))
 
 
 @dataclass(frozen=True, slots=True)

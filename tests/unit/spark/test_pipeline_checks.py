@@ -70,6 +70,34 @@ def test_nothing_is_wrong_with_these(java: str) -> None:
             ),
         ),
         (
+            [made("a", source="ActiveMQ.DLQ", schema="n INT")],
+            (
+                "Pipeline a: dead_letter queue://ActiveMQ.DLQ is its source, too, so it would read "
+                "what it sends; use another"
+            ),
+        ),
+        (
+            [made("a", source="Consumer.a.VirtualTopic.x", sink="topic://VirtualTopic.x")],
+            (
+                "Pipeline a: sink topic://VirtualTopic.x is copied to its source "
+                "queue://Consumer.a.VirtualTopic.x, so it would read what it sends; use another"
+            ),
+        ),
+        (
+            [
+                made(
+                    "a",
+                    source={"s": "topic://s", "t": "topic://t"},
+                    sql="SELECT * FROM s JOIN t",
+                    options={"clientId": "c", "subscription": "d"},
+                )
+            ],
+            (
+                "Pipeline a: sources topic://s and topic://t are topics, which would share one "
+                "durable subscription; read a virtual topic's queue in place of all but one"
+            ),
+        ),
+        (
             [made("a", source="topic://t", options={"clientid": "c"})],
             (
                 "Pipeline a: source topic://t is a topic, and needs the options subscription for a "

@@ -72,7 +72,7 @@ def test_nothing_is_written_before_the_plan_is_good(place: PipelinePlace) -> Non
         {"max_messages_per_trigger": 9},
         {"source": "queue://IN"},
         {"dead_letter": "BAD"},
-        {"options": {"selector": "a = 1"}},
+        {"options": {"pollTimeout": "1s"}},
         {"schema": "a INT"},
     ],
 )
@@ -92,6 +92,7 @@ def test_what_may_change(place: PipelinePlace, values: dict[str, Any]) -> None:
         ({"sink": "OTHER"}, "sink was queue://OUT and is queue://OTHER"),
         ({"output_mode": "update"}, "output_mode was append and is update"),
         ({"exactly_once": "off"}, "exactly_once was epoch and is off"),
+        ({"options": {"Selector": "a = 1"}}, "selector was nothing and is a = 1"),
     ],
 )
 def test_what_may_not(place: PipelinePlace, values: dict[str, Any], sentence: str) -> None:
@@ -109,6 +110,13 @@ def test_numbered_rows_need_the_same_partitions(place: PipelinePlace) -> None:
     check(place, made(exactly_once="ids"))
     with pytest.raises(ConfigurationException, match="partitions was 2 and is 3"):
         check(place, made(exactly_once="ids", partitions=3))
+
+
+def test_numbered_rows_need_the_same_sql(place: PipelinePlace) -> None:
+    one, other = (f"SELECT text FROM messages WHERE priority > {n}" for n in (1, 2))
+    check(place, made(exactly_once="ids", sql=one))
+    with pytest.raises(ConfigurationException, match=r"sql was SELECT .* > 1 and is SELECT .* > 2"):
+        check(place, made(exactly_once="ids", sql=other))
 
 
 def test_state_is_compared_under_the_same_spark(place: PipelinePlace) -> None:

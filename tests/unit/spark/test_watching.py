@@ -145,6 +145,7 @@ class AnalysisException(Exception):
         (RuntimeError("[CAST_INVALID_INPUT] The value 'body' of the type"), FailureKind.BATCH, "CAST_INVALID_INPUT"),
         (RuntimeError("pyjms.errors.ConnectionClosedException: closed"), FailureKind.BROKER, "closed"),
         (RuntimeError("x: pyjms.spark.jms.ranges.asking.RangesRefused: IN is leased"), FailureKind.BROKER, "IN is leased"),
+        (RuntimeError("x: pyjms.spark.jms.ranges.asking.RangesRefused: A newer lease of"), FailureKind.FINAL, "A newer lease of"),
         (RuntimeError("ExecutorLostFailure (executor 1 exited)"), FailureKind.BROKER, "RuntimeError"),
         (RuntimeError("pyjms.errors.JMSSecurityException: wrong"), FailureKind.FINAL, "wrong"),
         (AnalysisException("[UNRESOLVED_COLUMN.WITH_SUGGESTION] a column `dely`"), FailureKind.FINAL, "UNRESOLVED_COLUMN.WITH_SUGGESTION"),
@@ -175,7 +176,10 @@ def test_the_log_gets_no_plan() -> None:
 
 
 def test_what_a_function_raises_before_anything_runs_is_final() -> None:
-    class Py4JJavaError(Exception):
+    class Py4JError(Exception):
+        """As py4j's: Java was not reached."""
+
+    class Py4JJavaError(Py4JError):
         """As py4j's: Spark could not, this time."""
 
     assert read_failure(TypeError("x"), at_start=True).kind is FailureKind.FINAL
@@ -302,6 +306,7 @@ def test_a_status_is_stale_once_its_process_is_gone(tmp_path: Path) -> None:
     assert not PipelineStatus("p", "running", host="far", process=child.pid, updated=10).is_stale(
         20
     )
+    assert PipelineStatus("p", "starting", process=child.pid, updated=10).is_stale(20)
     assert not PipelineStatus("p", "done", process=child.pid, updated=10).is_stale(20)
     for text in ("", "[]", '{"other": 1}'):
         (tmp_path / STATUS_FILE).write_text(text)
