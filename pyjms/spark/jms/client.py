@@ -22,6 +22,7 @@ from tenacity import (
 from pyjms import _clock
 from pyjms.client.connection import ActiveMQConnection
 from pyjms.client.factory import ConnectionFactory
+from pyjms.client.redelivery import NO_MAXIMUM_REDELIVERIES
 from pyjms.client.session import ActiveMQSession
 from pyjms.errors import ConnectionClosedException, ConnectionFailedException, JMSException
 from pyjms.spark.jms.options import JmsOptions
@@ -73,6 +74,8 @@ async def connected(options: JmsOptions) -> ActiveMQConnection:
     connection = _connections.get(key)
     if connection is None:
         factory = ConnectionFactory(options.url, user_name=options.user, password=options.secret())
+        # what comes again comes for our own failures: it is never a message's fault
+        factory.redelivery_policy.maximum_redeliveries = NO_MAXIMUM_REDELIVERIES
         connection = await factory.create_connection()
         if options.client_id is not None:
             await connection.set_client_id(options.client_id)
@@ -133,19 +136,19 @@ async def in_session(
     return await retrying(once)
 
 
-async def new_session(options: JmsOptions) -> ActiveMQSession:
-    """Return a new transacted session; a broker that is away is waited for, some 20 seconds.
+async def new_session(options: JmsOptions, *, transacted: bool = True) -> ActiveMQSession:
+    """Return a new session; a broker that is away is waited for, some 20 seconds.
 
     Raises:
         JMSException: the broker was not reached in eight attempts, or refused.
     """
-    return await retrying(_session, options)
+    return await retrying(_session, options, transacted=transacted)
 
 
-async def _session(options: JmsOptions) -> ActiveMQSession:
+async def _session(options: JmsOptions, *, transacted: bool = True) -> ActiveMQSession:
     try:
         connection = await connected(options)
-        return await connection.create_session(transacted=True)
+        return await connection.create_session(transacted=transacted)
     except LOST:
         await forget(options)
         raise

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -19,7 +20,7 @@ from pyjms.spark.columns import MESSAGE_COLUMNS, arrow_batch, arrow_schema
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["Segment", "Spool", "read_rows", "spool_id"]
+__all__ = ["Segment", "Spool", "not_written", "read_rows", "spool_id"]
 
 _NAME: Final = re.compile(r"rows-(\d{20})-(\d+)\.arrow")
 _ID_COLUMN: Final = "message_id"
@@ -44,10 +45,10 @@ class Spool:
     """A folder of segments. One process writes it. Blocks on the disk."""
 
     def __init__(self, folder: Path) -> None:
-        """Open the folder, made if need be; half-written files go.
+        """Open the folder, made if need be; half-written files go. The caller has its lock.
 
         Raises:
-            ConfigurationException: it cannot be written.
+            ConfigurationException: it cannot be written, or its files do not fit together.
         """
         self.folder = folder
         try:
@@ -56,11 +57,10 @@ class Spool:
                 leftover.unlink()
             self.id = self._read_id()
         except OSError as error:
-            raise ConfigurationException(
-                f"jms: the spool {folder} cannot be written: {error}",
-                hint="option spool: a folder that the driver and all executors reach",
-            ) from error
+            raise not_written(folder, error) from error
         self._segments = sorted(self._find())
+        self._check()
+        self._next = self._segments[-1].end if self._segments else 0
         self._ids: dict[Segment, frozenset[str]] = {
             segment: frozenset(_ids(segment)) for segment in self._segments
         }
@@ -73,12 +73,12 @@ class Spool:
     @property
     def end(self) -> int:
         """The number of the next row."""
-        return self._segments[-1].end if self._segments else 0
+        return self._next
 
     @property
     def first(self) -> int:
         """The number of the first row that is there."""
-        return self._segments[0].first if self._segments else 0
+        return self._segments[0].first if self._segments else self._next
 
     def has(self, message_id: str) -> bool:
         """Whether a message is in a segment that is kept."""
@@ -98,6 +98,7 @@ class Spool:
         _sync_folder(self.folder)
         segment = Segment(first, count, str(path))
         self._segments.append(segment)
+        self._next = segment.end
         at = [name for name, _ in MESSAGE_COLUMNS].index(_ID_COLUMN)
         self._ids[segment] = frozenset(str(row[at]) for row in rows)
         return segment
@@ -112,6 +113,14 @@ class Spool:
             del self._ids[segment]
             Path(segment.path).unlink(missing_ok=True)
 
+    def skip_to(self, number: int) -> None:
+        """Go on with a number beyond the end; what is there is done with, and goes."""
+        for segment in self._segments:
+            Path(segment.path).unlink(missing_ok=True)
+        self._segments.clear()
+        self._ids.clear()
+        self._next = number
+
     def between(self, start: int, end: int) -> list[Segment]:
         """Return the segments with rows from `start` on, before `end`."""
         return [s for s in self._segments if s.first < end and s.end > start]
@@ -122,21 +131,56 @@ class Spool:
             if found:
                 yield Segment(int(found[1]), int(found[2]), str(path))
 
+    def _check(self) -> None:
+        for one, other in pairwise(self._segments):
+            if one.end != other.first:
+                raise ConfigurationException(
+                    f"jms: the spool {self.folder} has rows up to {one.end} and from {other.first} "
+                    "on: files are missing, or two drivers wrote them",
+                    hint="put the files back that were taken away",
+                )
+
     def _read_id(self) -> int:
         """Return what tells this spool from another one in the same place."""
+        known = spool_id(self.folder)
+        if known is not None:
+            return known
+        made = int.from_bytes(os.urandom(6))
         path = self.folder / _ID_FILE
-        if not path.exists():
-            fresh = path.with_suffix(".tmp")
-            fresh.write_text(str(int.from_bytes(os.urandom(6))))
-            fresh.replace(path)
-            _sync_folder(self.folder)
-        return int(path.read_text())
+        fresh = path.with_suffix(".tmp")
+        with fresh.open("w", encoding="utf-8") as file:
+            file.write(str(made))
+            file.flush()
+            os.fsync(file.fileno())
+        fresh.replace(path)
+        _sync_folder(self.folder)
+        return made
+
+
+def not_written(folder: Path, error: OSError) -> ConfigurationException:
+    """Return what is said of a folder that cannot be used."""
+    return ConfigurationException(
+        f"jms: the spool {folder} cannot be written: {error}",
+        hint="option spool: a folder that the driver and all executors reach",
+    )
 
 
 def spool_id(folder: Path) -> int | None:
-    """Return what tells the spool in a folder from others, None if there is none."""
+    """Return what tells the spool in a folder from others, None if there is none.
+
+    Raises:
+        ConfigurationException: its file is damaged.
+    """
     path = folder / _ID_FILE
-    return int(path.read_text()) if path.exists() else None
+    try:
+        return int(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return None
+    except ValueError:
+        raise ConfigurationException(
+            f"jms: {path} is damaged: it holds no number",
+            hint="put it back; a query that has not read anything yet may have a new folder",
+        ) from None
 
 
 def read_rows(path: str, start: int, stop: int) -> Iterator[pa.RecordBatch]:

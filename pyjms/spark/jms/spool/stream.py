@@ -6,6 +6,7 @@ was not is delivered again and told apart by its id. (spark-pipeline 3.2, 3.3, 5
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -25,16 +26,21 @@ from pyjms.spark.jms.drain import is_draining
 from pyjms.spark.jms.limits import Limit, limit_of
 from pyjms.spark.jms.offsets import Offset
 from pyjms.spark.jms.options import JmsOptions
+from pyjms.spark.jms.spool.lock import SpoolLock
 from pyjms.spark.jms.spool.pulling import Puller
-from pyjms.spark.jms.spool.segments import Segment, Spool, read_rows
+from pyjms.spark.jms.spool.segments import Segment, Spool, not_written, read_rows
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 __all__ = ["RowsPartition", "SpoolStreamReader"]
 
+logger = logging.getLogger(__name__)
+
 _FIRST_WAIT_NOW: Final = 2.0
 """Seconds that AvailableNow waits for a first message: a new consumer's are on their way."""
+_LOCKED_WITHIN: Final = 30.0
+"""Seconds that a driver which was just stopped may still have the spool."""
 
 
 class RowsPartition(InputPartition):
@@ -53,8 +59,10 @@ class SpoolStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._folder = folder
         self._queue = options.target.qualified_name
         self._spool: Spool | None = None
+        self._lock: SpoolLock | None = None
         self._puller: Puller | None = None
         self._now: int | None = None  # AvailableNow: the time it began, in ms
+        self._has_pulled = False
         self._done = False
 
     def initialOffset(self) -> dict[str, Any]:
@@ -70,6 +78,9 @@ class SpoolStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         spool = self._open()
         begun = self._offset(start)
+        if begun.seq > spool.end:
+            self._lost(f"Rows before {begun.seq} were read, and the spool ends at {spool.end}")
+            spool.skip_to(begun.seq)
         if self._options.ack_on == "finished":
             self._forget_before(begun.seq)
         if is_draining(self._options):
@@ -79,19 +90,19 @@ class SpoolStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return begun._replace(seq=_end_within(waiting, begun.seq, limit)).to_json()
         if not self._done:
             self._pull(limit)
-        return begun._replace(seq=max(spool.end, begun.seq)).to_json()
+        return begun._replace(seq=spool.end).to_json()
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
-        spool = self._open()
-        return Offset(self._queue, spool.id, spool.end).to_json()
+        """Say nothing: how many messages wait on the broker is not known."""
+        return None
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         spool = self._open()
         begun, ended = self._offset(start), self._offset(end)
-        if begun.seq < ended.seq and spool.first > begun.seq and self._options.fail_on_data_loss:
-            raise IllegalStateException(
-                f"Rows from {begun.seq} on are wanted, and the spool begins with {spool.first}",
-                hint="the spool was changed by hand; failOnDataLoss=false goes on without them",
+        if begun.seq < ended.seq and not spool.first <= begun.seq <= ended.seq <= spool.end:
+            self._lost(
+                f"Rows {begun.seq} to {ended.seq} are wanted, and the spool has {spool.first} to "
+                f"{spool.end}"
             )
         found: list[InputPartition] = []
         for segment in spool.between(begun.seq, ended.seq):
@@ -112,13 +123,32 @@ class SpoolStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._forget_before(self._offset(end).seq)
 
     def stop(self) -> None:
-        """Nothing to do: Spark kills this process without asking."""
+        """Give the spool back, where Spark asks; mostly it just ends this process."""
+        lock, self._lock, self._spool = self._lock, None, None
+        if lock is not None:
+            lock.give_back()
 
     def _open(self) -> Spool:
         if self._spool is None:
-            self._spool = Spool(Path(self._folder))
+            folder = Path(self._folder)
+            try:
+                folder.mkdir(parents=True, exist_ok=True)
+                self._lock = SpoolLock(folder)
+                run(self._lock.take, _LOCKED_WITHIN)
+            except OSError as error:
+                raise not_written(folder, error) from error
+            self._spool = Spool(folder)
             self._puller = Puller(self._options, self._spool)
         return self._spool
+
+    def _lost(self, text: str) -> None:
+        if self._options.fail_on_data_loss:
+            raise IllegalStateException(
+                text,
+                hint=f"{self._folder} was changed by hand; failOnDataLoss=false goes on without "
+                "what is missing",
+            )
+        logger.warning("%s; going on without them", text)
 
     def _forget_before(self, seq: int) -> None:
         # a batch that failed after its end was committed by name reads its rows again: keep one
@@ -141,7 +171,7 @@ class SpoolStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         wanted = limit_of(limit)
         if not isinstance(limit, ReadAllAvailable):
             wanted = Limit(wanted.rows, min(wanted.size, self._options.max_bytes_per_trigger))
-        first = self._now is not None and not self._open().segments
+        first, self._has_pulled = self._now is not None and not self._has_pulled, True
         wait = self._options.poll_timeout if self._now is None else 0.3
         pull = run(self._puller.pull, wanted, _FIRST_WAIT_NOW if first else wait)
         if self._now is not None:

@@ -1,0 +1,151 @@
+"""The reader through a spool, called as Spark calls it: one driver at a time, and nothing is lost."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql.streaming.datasource import ReadMaxRows
+
+from pyjms.errors import ConfigurationException, IllegalStateException
+from pyjms.spark.jms.client import close_connections, run
+from pyjms.spark.jms.options import read_options
+from pyjms.spark.jms.spool.lock import SpoolLock
+from pyjms.spark.jms.spool.segments import Spool
+from pyjms.spark.jms.spool.stream import SpoolStreamReader
+
+TEXTS = [f"m{number}" for number in range(50)]
+HOLDER = """
+import fcntl, sys
+with open(sys.argv[1], "a+") as file:
+    fcntl.lockf(file, fcntl.LOCK_EX)
+    file.write("far:1")
+    file.flush()
+    print("locked", flush=True)
+    sys.stdin.read()
+"""
+
+Make = Callable[..., SpoolStreamReader]
+
+
+@pytest.fixture(autouse=True)
+def _connections() -> Iterator[None]:
+    yield
+    run(close_connections)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return tmp_path / "spool"
+
+
+@pytest.fixture
+def make(broker: Any, folder: Path) -> Iterator[Make]:
+    made: list[SpoolStreamReader] = []
+
+    def reader(**options: str) -> SpoolStreamReader:
+        given = {"url": broker.url, "destination": "IN", "spool": str(folder), **options}
+        made.append(SpoolStreamReader(read_options(given, "source"), str(folder)))
+        return made[-1]
+
+    yield reader
+    for each in made:
+        each.stop()
+
+
+def texts_between(reader: SpoolStreamReader, start: Any, end: Any) -> list[str]:
+    return [
+        row["text"]
+        for part in reader.partitions(start, end)
+        for batch in reader.read(part)
+        for row in batch.to_pylist()
+    ]
+
+
+def test_a_spool_that_cannot_be_written_for_long_costs_no_message(broker, make, folder):
+    broker.send("IN", TEXTS)
+    reader = make()
+    start = reader.initialOffset()
+    shutil.move(folder, folder.with_name("away"))
+    for _ in range(10):  # more often than a message may come again by default
+        with pytest.raises(OSError, match="No such file"):
+            reader.latestOffset(start, ReadMaxRows(100))
+    assert broker.count("IN") == len(TEXTS)
+    assert broker.count("ActiveMQ.DLQ") == 0
+    shutil.move(folder.with_name("away"), folder)
+    end = reader.latestOffset(start, ReadMaxRows(100))
+    assert texts_between(reader, start, end) == TEXTS
+    assert broker.count("IN") == 0
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="the other process locks as POSIX does")
+def test_one_process_has_a_spool(process, folder, tmp_path):
+    folder.mkdir()
+    command = [sys.executable, "-c", HOLDER, str(folder / "lock")]
+    with process(command, tmp_path / "log") as child:
+        assert child.stdout.readline() == "locked\n"
+        with pytest.raises(IllegalStateException, match="in use by another process: far:1"):
+            run(SpoolLock(folder).take, 0.2)
+    lock = SpoolLock(folder)
+    run(lock.take, 10.0)  # the system takes its time to end a process
+    lock.give_back()
+
+
+def test_segments_that_do_not_fit_together_are_named(make, folder):
+    reader = make()
+    reader.initialOffset()
+    for name in (f"rows-{0:020d}-5.arrow", f"rows-{7:020d}-5.arrow"):
+        (folder / name).touch()
+    with pytest.raises(ConfigurationException, match="has rows up to 5 and from 7 on"):
+        Spool(folder)
+
+
+def test_a_damaged_id_is_named(folder):
+    Spool(folder)
+    (folder / "spool-id").write_text("")
+    with pytest.raises(ConfigurationException, match="spool-id is damaged: it holds no number"):
+        Spool(folder)
+
+
+def spooled(broker: Any, make: Make) -> tuple[Any, Any]:
+    """Have a batch of five finished and one of five planned; return the ends of both."""
+    reader = make()
+    start = reader.initialOffset()
+    broker.send("IN", TEXTS[:5])
+    first = reader.latestOffset(start, ReadMaxRows(5))
+    broker.send("IN", TEXTS[5:10])
+    second = reader.latestOffset(first, ReadMaxRows(5))
+    reader.stop()
+    run(close_connections)
+    return first, second
+
+
+@pytest.mark.parametrize("lost", ["all", "the last"])
+def test_a_spool_that_ends_before_the_checkpoint_is_an_error(broker, make, folder, lost):
+    first, second = spooled(broker, make)
+    for file in sorted(folder.glob("*.arrow"))[0 if lost == "all" else -1 :]:
+        file.unlink()
+    broker.send("IN", TEXTS[10:15])
+    with pytest.raises(IllegalStateException, match="Rows 5 to 10 are wanted, and the spool has"):
+        make().partitions(first, second)
+    with pytest.raises(IllegalStateException, match="Rows before 10 were read, and the spool ends"):
+        make().latestOffset(second, ReadMaxRows(5))
+    assert broker.count("IN") == 5
+    reader = make(failOnDataLoss="false")
+    assert texts_between(reader, first, second) == []
+    third = reader.latestOffset(second, ReadMaxRows(5))
+    assert third["seq"] == 15
+    assert texts_between(reader, second, third) == TEXTS[10:15]
+    again = make()
+    assert texts_between(again, second, third) == TEXTS[10:15]
+
+
+def test_how_much_waits_at_a_foreign_broker_is_not_claimed(broker, make):
+    broker.send("IN", TEXTS)
+    reader = make()
+    reader.latestOffset(reader.initialOffset(), ReadMaxRows(5))
+    assert reader.reportLatestOffset() is None
