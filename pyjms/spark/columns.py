@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from pyjms.client.messages import CommandSource
 from pyjms.errors import ConfigurationException
@@ -60,6 +60,7 @@ _ARROW_TYPES: Final = {
     "binary": "binary",
 }
 _PERSISTENT, _NON_PERSISTENT = 2, 1
+_LATEST: Final = (2**63 - 1) // 1000
 Columns = Sequence[tuple[str, str]]
 Body = tuple[str, str | None, bytes | None]
 
@@ -100,8 +101,23 @@ def arrow_batch(rows: Iterable[Sequence[object]], schema: pa.Schema) -> pa.Recor
     import pyarrow as pa
 
     values = list(zip(*rows, strict=True)) or [()] * len(schema)
-    arrays = [pa.array(column, kind) for column, kind in zip(values, schema.types, strict=True)]
+    try:
+        arrays = [pa.array(column, kind) for column, kind in zip(values, schema.types, strict=True)]
+    except UnicodeEncodeError:  # half of a pair: Java's texts may have one
+        arrays = [
+            pa.array(_whole(column), kind)
+            for column, kind in zip(values, schema.types, strict=True)
+        ]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _whole(value: Any) -> Any:
+    """Return a value, or a list of such, with U+FFFD for what is no character."""
+    if isinstance(value, str):
+        return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    if isinstance(value, list | tuple):
+        return type(value)(_whole(item) for item in value)
+    return value
 
 
 def message_values(message: ActiveMQMessage, seq: int | None, counter: int) -> tuple[object, ...]:
@@ -117,10 +133,10 @@ def message_values(message: ActiveMQMessage, seq: int | None, counter: int) -> t
         seq,
         str(message.message_id),
         None if destination is None else destination.qualified_name,
-        message.timestamp * 1000 or None,
-        message.expiration * 1000 or None,
+        _microseconds(message.timestamp),
+        _microseconds(message.expiration),
         _PERSISTENT if message.persistent else _NON_PERSISTENT,
-        message.priority,
+        message.priority if message.priority < 128 else message.priority - 256,  # a byte of Java's
         counter > 0,
         counter + 1,
         message.correlation_id,
@@ -133,6 +149,11 @@ def message_values(message: ActiveMQMessage, seq: int | None, counter: int) -> t
         text,
         data,
     )
+
+
+def _microseconds(milliseconds: int) -> int | None:
+    """Return a time as Arrow has it; None: there is none, or none that fits."""
+    return milliseconds * 1000 if 0 < milliseconds <= _LATEST else None
 
 
 def _text(value: object) -> str | None:

@@ -61,6 +61,19 @@ def test_headers_and_routes_survive_the_stage(broker, options):
     assert dict(message.properties) == {"k": "v"}
 
 
+def test_orders_to_a_broker_wait_for_the_publication(broker, options):
+    row = Row(text="x", properties={"_AMQ_DUPL_ID": "one", "k": "v"}, delay=2.5)
+    for attempt in ("killed", "again"):  # as a stage would drop it: it has that id already
+        assert stage_rows(options, "q", 0, attempt, iter([row])) == 1
+    run(publish, options, "q", 0, {"again": 1}, 2.0)
+    with broker.connected() as connection:
+        session = connection.create_session()
+        message = session.create_consumer(session.create_queue("OUT")).receive(5)
+    assert dict(message.properties) == {
+        "_AMQ_DUPL_ID": "one", "k": "v", "AMQ_SCHEDULED_DELAY": 2500,
+    }  # fmt: skip
+
+
 def test_a_failed_batch_leaves_nothing(broker, options):
     stage(options, 3, "a", "1")
     stage(options, 4, "b", "2")

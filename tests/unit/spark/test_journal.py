@@ -14,7 +14,7 @@ from pyjms.errors import ConfigurationException
 from pyjms.jms.bodies import BytesMessage, MapMessage, ObjectMessage, StreamMessage, TextMessage
 from pyjms.jms.destination import Queue
 from pyjms.jms.message import Message
-from pyjms.spark.columns import MESSAGE_COLUMNS, message_values
+from pyjms.spark.columns import MESSAGE_COLUMNS, arrow_batch, arrow_schema, message_values
 from pyjms.spark.journal.folders import Slice, read_slice, segments, slices
 from pyjms.spark.journal.pending import PendingMessages
 from pyjms.spark.journal.rows import RECORDS, Wanted, record_row, wanted_from
@@ -275,3 +275,15 @@ def test_headers_and_properties_are_columns() -> None:
     assert (row["group_id"], row["group_seq"], row["priority"]) == ("g", 7, 4)
     assert dict(row["properties"]) == {"yes": "true", "n": "5"}
     assert row["expiration"] is None
+
+
+def test_what_no_column_can_hold_spoils_no_batch() -> None:
+    odd, plain = TextMessage("cut \ud83d"), TextMessage("whole \U0001f600")
+    odd.properties["k"] = "\udc00"
+    commands = [command(1, message) for message in (odd, plain)]
+    commands[0].expiration, commands[0].priority = 2**63 - 1, 200
+    rows = [message_values(each, number, 0) for number, each in enumerate(commands)]
+    first, second = arrow_batch(rows, arrow_schema(MESSAGE_COLUMNS)).to_pylist()
+    assert (first["text"], first["properties"]) == ("cut \ufffd", [("k", "\ufffd")])
+    assert (first["expiration"], first["priority"]) == (None, -56)
+    assert second["text"] == plain.text

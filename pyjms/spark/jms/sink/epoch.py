@@ -23,7 +23,7 @@ from pyjms.jms.message import Message
 from pyjms.spark.jms.client import in_session
 from pyjms.spark.jms.options import JmsOptions
 from pyjms.spark.jms.prefetch import by_pages, one_by_one
-from pyjms.spark.jms.sink.rows import Outgoing, to_message
+from pyjms.spark.jms.sink.rows import DUPLICATE_ID, Outgoing, to_message
 from pyjms.spark.jms.sink.sending import send_rows
 
 __all__ = ["discard", "epoch_queue", "publish", "stage_queue", "stage_rows"]
@@ -37,8 +37,14 @@ _PRIORITY: Final = "PyJMSPriority"
 _MODE: Final = "PyJMSDeliveryMode"
 _TIME_TO_LIVE: Final = "PyJMSTimeToLive"
 _OURS: Final = frozenset((_BATCH, _STAGE, _WHERE, _PRIORITY, _MODE, _TIME_TO_LIVE))
-_MARKER_WITHIN: Final = 30.0
-"""Seconds to wait for the marker; only a query's first batch with rows has none."""
+_KEPT: Final = "PyJMSKept_"
+"""How properties are called on the stage that tell a broker to do something with a message."""
+_ORDERS: Final = ("AMQ_SCHEDULED_", DUPLICATE_ID)
+_MARKER_WITHIN: Final = 45.0
+"""Seconds to wait for the marker; only a query's first batch with rows has none.
+
+Longer than the 30 s in which brokers notice that the connection of a dead driver is dead.
+"""
 _STAGED_WITHIN: Final = 30.0
 """Seconds to wait for the next staged row; the broker has it, or it is lost."""
 
@@ -150,7 +156,7 @@ async def _forward(producer: ActiveMQMessageProducer, message: Message) -> None:
     message.clear_properties()
     for name, value in kept.items():
         if name not in _OURS:
-            message.properties[name] = value
+            message.properties[name.removeprefix(_KEPT)] = value
     mode = kept.get(_MODE)
     await producer.send(
         message,
@@ -174,9 +180,13 @@ def _staged(
         _MODE: out.delivery_mode,
         _TIME_TO_LIVE: out.time_to_live,
     }
+    properties = out.message.properties
+    for name in [name for name in properties if name.startswith(_ORDERS)]:
+        properties[_KEPT + name] = properties[name]
+        del properties[name]
     for name, value in fields.items():
         if value is not None:
-            out.message.properties[name] = value
+            properties[name] = value
     return Outgoing(out.message, stage_queue(query), None, None, None)
 
 
