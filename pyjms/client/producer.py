@@ -80,9 +80,7 @@ class ActiveMQMessageProducer(api.MessageProducer):
     def delivery_mode(self, value: DeliveryMode) -> None:
         self._check_open()
         if value not in tuple(DeliveryMode):
-            raise IllegalStateException(
-                f"Unknown delivery mode: {value}", hint="it is PERSISTENT or NON_PERSISTENT"
-            )
+            raise _unknown_mode(value)
         self._delivery_mode = DeliveryMode(value)
 
     @property
@@ -123,10 +121,10 @@ class ActiveMQMessageProducer(api.MessageProducer):
         """Send `message` and set its headers: id, destination, timestamp, expiration and alike.
 
         Cancelling stops the waiting only; the message may have been sent. A priority outside
-        0 to 9 is cut to that; every mode but PERSISTENT counts as NON_PERSISTENT.
+        0 to 9 is cut to that; every number but PERSISTENT's counts as NON_PERSISTENT.
 
         Raises:
-            IllegalStateException: the producer is closed.
+            IllegalStateException: the producer is closed, or the mode is no number.
             UnsupportedOperationException: the destination is missing, or not this producer's.
             InvalidDestinationException: a temporary destination that is gone.
             RequestTimeoutException: the broker did not answer within the send timeout.
@@ -140,6 +138,8 @@ class ActiveMQMessageProducer(api.MessageProducer):
             self._check_open()
         session = self.session
         mode = self._delivery_mode if delivery_mode is None else delivery_mode
+        if not isinstance(mode, int):  # "persistent" must not mean the contrary
+            raise _unknown_mode(mode)
         persistent = mode == _PERSISTENT
         self._stamp(
             message,
@@ -242,6 +242,13 @@ class ActiveMQMessageProducer(api.MessageProducer):
             raise self.session.connection.failed_error()
         if self._is_closed:
             raise IllegalStateException("The producer is closed")
+
+
+def _unknown_mode(value: object) -> IllegalStateException:
+    return IllegalStateException(
+        f"Unknown delivery mode: {value!r}",
+        hint="it is DeliveryMode.PERSISTENT or DeliveryMode.NON_PERSISTENT",
+    )
 
 
 def _size(command: ActiveMQMessage) -> int:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from pyjms.enums import AcknowledgeMode, DeliveryMode
 from pyjms.errors import IllegalStateException
 from pyjms.jms.api import ConnectionFactory, Session
@@ -12,6 +14,9 @@ from pyjms.support.destination import DestinationResolver, SimpleDestinationReso
 from pyjms.support.qos import QosSettings
 
 __all__ = ["TemplateSettings"]
+
+_PROVIDERS: Final = (DeliveryMode.PERSISTENT, DEFAULT_PRIORITY, 0.0)
+"""What a provider does with a message that says nothing."""
 
 
 class TemplateSettings:
@@ -25,7 +30,8 @@ class TemplateSettings:
         session_transacted: outside a transaction, each operation commits by itself.
         session_acknowledge_mode: of sessions that are not transacted.
         receive_timeout: seconds; None for ever, 0 not at all.
-        explicit_qos_enabled: whether the next three count; else the provider's defaults do.
+        explicit_qos_enabled: whether the next three count; else the provider's defaults do. None:
+            they count if one of them is given here.
         delivery_mode: PERSISTENT or not.
         priority: 0 to 9.
         time_to_live: seconds, 0 for ever.
@@ -48,7 +54,7 @@ class TemplateSettings:
         session_transacted: bool = False,
         session_acknowledge_mode: AcknowledgeMode = AcknowledgeMode.AUTO,
         receive_timeout: float | None = None,
-        explicit_qos_enabled: bool = False,
+        explicit_qos_enabled: bool | None = None,
         delivery_mode: DeliveryMode = DeliveryMode.PERSISTENT,
         priority: int = DEFAULT_PRIORITY,
         time_to_live: float = 0.0,
@@ -66,7 +72,10 @@ class TemplateSettings:
         self.session_transacted = session_transacted
         self.session_acknowledge_mode = session_acknowledge_mode
         self.receive_timeout = receive_timeout
-        self.explicit_qos_enabled = explicit_qos_enabled
+        given = (delivery_mode, priority, time_to_live)
+        self.explicit_qos_enabled: bool = (
+            given != _PROVIDERS if explicit_qos_enabled is None else explicit_qos_enabled
+        )
         self.delivery_mode = delivery_mode
         self.priority = priority
         self.time_to_live = time_to_live

@@ -78,6 +78,8 @@ async def test_setters_refuse_what_a_send_cuts(client: Any) -> None:
         with pytest.raises(IllegalStateException):
             setattr(producer, name, value)
     message = session.create_text_message("x")
+    with pytest.raises(IllegalStateException, match="Unknown delivery mode: 'persistent'"):
+        await producer.send(message, delivery_mode="persistent")
     await producer.send(message, priority=15, delivery_mode=7)
     await producer.send(message, priority=-3, delivery_mode=DeliveryMode.PERSISTENT)
     received = await client.take("q")

@@ -65,9 +65,11 @@ def test_defaults(provider: Any, oracle: dict[str, Any]) -> None:
 
 
 async def test_qos_counts_only_when_it_is_explicit(provider: Any) -> None:
-    template = JmsTemplate(
-        provider, delivery_mode=DeliveryMode.NON_PERSISTENT, priority=9, time_to_live=60.0
-    )
+    given: dict[str, Any] = {
+        "delivery_mode": DeliveryMode.NON_PERSISTENT, "priority": 9, "time_to_live": 60.0,
+    }  # fmt: skip
+    assert JmsTemplate(provider, **given).explicit_qos_enabled  # who gives them means them
+    template = JmsTemplate(provider, explicit_qos_enabled=False, **given)
     await template.convert_and_send("q", "implicit")
     template.explicit_qos_enabled = True
     await template.convert_and_send("q", "explicit")
