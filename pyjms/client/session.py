@@ -80,9 +80,8 @@ class ActiveMQSession(api.Session):
         self._consumer_numbers = itertools.count(1)
         self._producer_numbers = itertools.count(1)
         self.tasks = OwnedTasks(session_id)
-        self.unstarted = UnstartedWarning(
-            connection.connection_id, options.warn_about_unstarted_connection_timeout
-        )
+        patience = 0.0 if self.is_started else options.warn_about_unstarted_connection_timeout
+        self.unstarted = UnstartedWarning(connection.connection_id, patience)
 
     # --- what it is
 

@@ -6,7 +6,10 @@ import functools
 from collections.abc import Callable, Coroutine
 from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar
 
+import sniffio
+
 from pyjms._wakeup import LoopHandle
+from pyjms.errors import IllegalStateException
 from pyjms.sync.portal import call_on_loop, current_loop
 
 __all__ = ["Facade", "blocking", "blocking_as", "core_of"]
@@ -46,9 +49,30 @@ class Facade(Generic[T_co]):
         return f"<blocking {self.core!r}>"
 
 
-def core_of(value: Any) -> Any:
-    """The coroutine object behind a face; anything else as it is."""
-    return value.core if isinstance(value, Facade) else value
+def core_of(factory: Any) -> Any:
+    """The coroutine object behind a face; anything else as it is.
+
+    Raises:
+        IllegalStateException: it has no face, and this is a loop: a blocking call would wait for
+            what its own loop has to do.
+    """
+    if isinstance(factory, Facade):
+        return factory.core
+    if _runs_a_loop():
+        raise IllegalStateException(
+            f"{type(factory).__name__} is one of pyjms.aio, and a blocking call on its loop would "
+            "never end",
+            hint="use the classes of pyjms.aio here",
+        )
+    return factory
+
+
+def _runs_a_loop() -> bool:
+    try:
+        sniffio.current_async_library()
+    except sniffio.AsyncLibraryNotFoundError:
+        return False
+    return True
 
 
 def blocking(

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import ast
+import re
 import statistics
+import tomllib
+from importlib.metadata import packages_distributions
+from itertools import chain
 from pathlib import Path
 
 import pytest
@@ -83,3 +87,32 @@ def test_the_error_tree_is_the_one_drawn() -> None:
         del parents[level:]
         assert getattr(errors, name).__mro__[1].__name__ == parents[-1], name
         parents.append(name)
+
+
+def test_what_is_imported_is_asked_for() -> None:
+    """A package that another one happens to bring is gone with the other one's next version."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    wanted = [*project["dependencies"], *chain(*project["optional-dependencies"].values())]
+    asked = {re.split(r"[\[<>=;~! ]", name)[0].lower().replace("_", "-") for name in wanted}
+    # the other loop, for who runs on it; what loads the plugin; what pydantic is made of
+    asked |= {"trio", "pytest", "pydantic-core"}
+    owners = packages_distributions()
+    found = {
+        (owner.lower().replace("_", "-"), str(path.relative_to(ROOT)))
+        for folder in ("pyjms", "broker")
+        for path in sorted((ROOT / folder).rglob("*.py"))
+        for name in imported(path)
+        for owner in owners.get(name, ())
+    }
+    assert {(owner, where) for owner, where in found if owner not in {*asked, "pyjms"}} == set()
+
+
+def imported(path: Path) -> set[str]:
+    """The top-level packages that a module imports, at its top or inside its functions."""
+    names: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            names |= {alias.name.partition(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
+            names.add(node.module.partition(".")[0])
+    return names

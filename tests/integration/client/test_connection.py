@@ -368,6 +368,19 @@ async def test_messages_on_an_unstarted_connection_are_warned_of_once(
     assert str(connection.connection_id) in warnings[0].getMessage()
 
 
+async def test_a_connection_that_was_stopped_is_not_one_that_was_never_started(
+    client: Any, clock: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    connection = await client.connect()
+    session = await connection.create_session()
+    await session.create_consumer(Topic("t"))
+    await connection.stop()
+    await clock.sleep(0.6)
+    await client.send(Topic("t"), "later")
+    await client.settle()
+    assert "not yet started" not in caplog.text
+
+
 async def test_nobody_there_is_said_with_the_url() -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))

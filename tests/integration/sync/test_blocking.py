@@ -23,6 +23,7 @@ from pyjms import (
     Queue,
     SingleConnectionFactory,
     Topic,
+    aio,
 )
 from pyjms.sync.portal import call_on_loop, shared_loop
 
@@ -255,3 +256,11 @@ def test_errors_come_out_as_they_are(connection) -> None:
         session.create_producer(Queue("x"))
     with pytest.raises(IllegalStateException):
         connection.create_session().commit()
+
+
+async def test_a_factory_of_the_loop_gets_no_blocking_template() -> None:
+    url = f"vm://sync-{next(_numbers)}?broker.persistent=false"
+    with pytest.raises(
+        IllegalStateException, match=r"CachingConnectionFactory is one of pyjms.aio"
+    ):
+        JmsTemplate(aio.CachingConnectionFactory(aio.ConnectionFactory(url)))
