@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
 from pyspark.sql.datasource import DataSourceReader, InputPartition
@@ -11,8 +11,9 @@ from pyjms.client.messages import command_of
 from pyjms.client.session import ActiveMQSession
 from pyjms.errors import ConfigurationException
 from pyjms.jms.destination import Queue
+from pyjms.jms.message import Message
 from pyjms.spark.columns import MESSAGE_COLUMNS, arrow_batch, arrow_schema, message_values
-from pyjms.spark.jms.client import in_session, run
+from pyjms.spark.jms.client import forget, new_session, run
 from pyjms.spark.jms.options import JmsOptions
 
 if TYPE_CHECKING:
@@ -38,18 +39,51 @@ class BrowseReader(DataSourceReader):
         return [InputPartition(0)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        rows: list[Row] = run(in_session, self._options, _browse, self._options)
         schema = arrow_schema(MESSAGE_COLUMNS)
-        for at in range(0, len(rows), _ROWS_A_BATCH):
-            yield arrow_batch(rows[at : at + _ROWS_A_BATCH], schema)
+        pages = _Pages(self._options)
+        try:
+            while rows := run(pages.next):
+                yield arrow_batch(rows, schema)
+        finally:
+            run(pages.close)
 
 
-async def _browse(session: ActiveMQSession, options: JmsOptions) -> list[Row]:
-    target = options.target
-    assert isinstance(target, Queue)
-    found: list[Row] = []
-    async with await session.create_browser(target, options.selector) as browser:
-        async for message in browser:
-            values = message_values(command_of(message), None, message.delivery_count - 1)
-            found.append(values)
-    return found
+class _Pages:
+    """A browser's messages, so many at a time. Lives on the shared loop."""
+
+    def __init__(self, options: JmsOptions) -> None:
+        self._options = options
+        self._session: ActiveMQSession | None = None
+        self._messages: AsyncIterator[Message] | None = None
+
+    async def next(self) -> list[Row]:
+        """Return the next rows; none: that was all.
+
+        Raises:
+            JMSException: the broker was not reached, or is gone; the snapshot is over then.
+        """
+        messages = await self._opened()
+        found: list[Row] = []
+        while len(found) < _ROWS_A_BATCH:
+            message = await anext(messages, None)
+            if message is None:
+                break
+            found.append(message_values(command_of(message), None, message.delivery_count - 1))
+        return found
+
+    async def close(self) -> None:
+        """End the browser, where there is one still."""
+        session, self._session = self._session, None
+        if session is not None and session.connection.failure is None:
+            await session.close()
+        elif session is not None:
+            await forget(self._options)
+
+    async def _opened(self) -> AsyncIterator[Message]:
+        if self._messages is None:
+            target = self._options.target
+            assert isinstance(target, Queue)
+            self._session = await new_session(self._options)
+            browser = await self._session.create_browser(target, self._options.selector)
+            self._messages = aiter(browser)
+        return self._messages

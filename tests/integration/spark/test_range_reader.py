@@ -11,6 +11,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, Rea
 from broker.context import ConnectionContext
 from pyjms.errors import ConfigurationException, IllegalStateException
 from pyjms.jms.destination import Queue
+from pyjms.spark.jms.browse import BrowseReader
 from pyjms.spark.jms.client import close_connections, run
 from pyjms.spark.jms.drain import DRAIN_FILE
 from pyjms.spark.jms.options import read_options
@@ -258,3 +259,14 @@ def test_a_broker_that_is_busy_is_not_taken_for_one_without_ranges(broker, make)
     start = reader.initialOffset()
     assert texts_between(reader, start, reader.latestOffset(start, ReadAllAvailable())) == ["a"]
     assert isinstance(reader._reader, RangeStreamReader)
+
+
+def test_a_queue_is_looked_at_a_page_at_a_time(broker):
+    broker.send("IN", [f"m{number}" for number in range(2500)])
+    reader = BrowseReader(read_options({"url": broker.url, "destination": "IN"}, "source"))
+    (partition,) = reader.partitions()
+    assert [batch.num_rows for batch in reader.read(partition)] == [2000, 500]
+    half = reader.read(partition)
+    assert next(half).num_rows == 2000
+    half.close()
+    assert broker.count("IN") == 2500
