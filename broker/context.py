@@ -67,6 +67,8 @@ class ConnectionContext:
         self.parked: dict[ParkedSend, None] = {}
         """Its messages that wait for memory, in their order."""
         self.transactions: dict[TransactionId, Transaction] = {}
+        self.waiting_ends: dict[Transaction, Completion] = {}
+        """Transactions whose commit or prepare, asked for here, waits for such messages."""
         self.transaction: Transaction | None = None
         """The transaction of the command in hand, set by the transaction filter."""
         self.wants_answer = False

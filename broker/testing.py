@@ -67,6 +67,7 @@ class EmbeddedTestBroker:
         """Wait until the queue has no messages, neither waiting nor with a consumer.
 
         A queue that does not exist has none. `name` is a queue's name or `topic://name`.
+        `timeout` is real time, whatever clock the test has.
 
         Raises:
             RequestTimeoutException: it still has some after `timeout` seconds.
@@ -83,7 +84,7 @@ class EmbeddedTestBroker:
 
         queue.watchers.append(look)
         try:
-            with _clock.timeout(timeout) as scope:
+            with _clock.SystemClock().timeout(timeout) as scope:
                 await empty.wait()
         finally:
             queue.watchers.remove(look)

@@ -32,7 +32,10 @@ def start(
     ] = None,
     data: Annotated[
         Path | None,
-        typer.Option(help="ActiveMQ's data directory: the journal is in its folder kahadb."),
+        typer.Option(
+            help="ActiveMQ's data directory: the journal is in its folder kahadb. Not with "
+            "persistent: false."
+        ),
     ] = None,
     ephemeral: Annotated[
         bool, typer.Option("--ephemeral", help="Keep messages in memory only.")
@@ -51,8 +54,9 @@ def start(
 ) -> None:
     """Run a broker until SIGTERM or SIGINT.
 
-    Prints one line per connector once it accepts connections. Without --openwire and
-    --config it listens on 127.0.0.1:61616.
+    Prints one line per connector once it accepts connections. Without --openwire, and
+    without connectors in the configuration, it listens on 127.0.0.1:61616; with --openwire the
+    connectors of the configuration do not count.
     """
     from broker.cli.start import run
 

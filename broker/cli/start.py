@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import logging
+import os
 import signal
 import sys
 from pathlib import Path
@@ -19,6 +20,7 @@ __all__ = ["run", "serve"]
 logger = logging.getLogger(__name__)
 
 DEFAULT_OPENWIRE = "127.0.0.1:61616"
+_ENVIRONMENT = "PYJMS_BROKER__"  # also in broker.settings, which takes its time to import
 
 # Objects between two looks at the young, looks at the young between two at the middle-aged,
 # and those between two at all.
@@ -90,12 +92,17 @@ def make_service(
         raise ConfigurationException(
             "--data and --ephemeral contradict each other", hint="leave one of them out"
         )
-    if config is None:
+    if config is None and not any(name.startswith(_ENVIRONMENT) for name in os.environ):
         service = BrokerService()
     else:
         from broker.settings import load_broker_settings
 
         service = BrokerService.from_settings(load_broker_settings(config))
+        if data is not None and not service.persistent:
+            raise ConfigurationException(
+                "--data contradicts persistent: false in the configuration",
+                hint="leave one of them out",
+            )
     if name is not None:
         service.broker_name = name
     if ephemeral:

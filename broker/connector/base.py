@@ -7,10 +7,11 @@ connections themselves; nothing here waits except `start` and `stop`. (ActiveMQ 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Protocol
 
 from broker.completion import Completion, all_of
+from broker.connector.lost_sends import LostSends
 from broker.filter import Broker
 from pyjms import _clock
 from pyjms.errors import JMSException
@@ -19,6 +20,7 @@ from pyjms.wire.openwire.commands import BrokerId, ConnectionId, ProducerId
 
 if TYPE_CHECKING:
     from broker.connector.connection import BrokerConnection
+    from broker.region.flow_control import ParkedSend
 
 __all__ = [
     "MAXIMUM_CONNECTIONS",
@@ -41,6 +43,8 @@ class ConnectionRegistry:
         self.by_id: dict[ConnectionId, BrokerConnection] = {}
         self.unanswered: dict[ProducerId, Completion] = {}
         """Of producers whose connection went: done when the store has what they had sent."""
+        self.lost_sends = LostSends()
+        """Of such producers, too: what the store has not, though it has later ones (T27)."""
 
     def claim(self, connection_id: ConnectionId, connection: BrokerConnection) -> None:
         """Give the id to `connection`; another one that had it is cut off first: the last wins."""
@@ -51,8 +55,17 @@ class ConnectionRegistry:
             )
         self.by_id[connection_id] = connection
 
-    def leave_unanswered(self, producer_id: ProducerId, sends: Iterable[Completion]) -> None:
-        """Remember what a producer that may come back was to be told (T27)."""
+    def leave(
+        self,
+        unanswered: Mapping[ProducerId, Iterable[Completion]],
+        parked: Iterable[ParkedSend],
+    ) -> None:
+        """Remember what producers that may come back were to be told, and what was lost. (T27)"""
+        self.lost_sends.note(parked)
+        for producer_id, sends in unanswered.items():
+            self._leave_unanswered(producer_id, sends)
+
+    def _leave_unanswered(self, producer_id: ProducerId, sends: Iterable[Completion]) -> None:
         whole = all_of([send for send in sends if not send.done])
         if whole is None:
             return

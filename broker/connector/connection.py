@@ -252,11 +252,13 @@ class BrokerConnection:
     def park(self, message: ActiveMQMessage, window: bool, answer: Completion) -> None:
         """Let an unanswered send wait; without a window the whole connection waits with it. (M2)"""
         size = self._count_parked(message)
+        self._answers.open += 1
         if not window:
             self._unwindowed += 1
             self.hold("space")
 
         def done(completion: Completion) -> None:
+            self._answers.given()
             self._uncount_parked(size)
             if window:
                 self.send_producer_ack(message)
@@ -358,10 +360,11 @@ class BrokerConnection:
         for destination in list(state.temporary):
             self._try(self.broker.remove_destination, context, destination, 0.0)
         state.temporary.clear()
+        parked = tuple(context.parked) if state.info.fault_tolerant else ()
         self._try(self.broker.remove_connection, context, state.info, error)
-        for producer_id, sends in self._unanswered.items():
-            self.host.connections.leave_unanswered(producer_id, sends)
-        self._unanswered.clear()
+        if self._closed:
+            self.host.connections.leave(self._unanswered, parked)
+            self._unanswered.clear()
         if state.info.connection_id is not None:
             self.states.pop(state.info.connection_id, None)
             self.host.connections.release(state.info.connection_id, self)

@@ -66,7 +66,9 @@ def on_message(connection: BrokerConnection, message: ActiveMQMessage) -> Answer
         raise JMSException(
             f"Cannot send message to {message.destination} with invalid (null) producer state"
         )
-    if exchange.last_stored_sequence is not None and is_stored_replay(exchange, message):
+    if exchange.last_stored_sequence is not None and is_stored_replay(
+        connection, exchange, message
+    ):
         return on_stored_replay(connection, exchange, message)
     answer = connection.broker.send(exchange, message)
     if message.response_required:
@@ -83,14 +85,17 @@ def on_message(connection: BrokerConnection, message: ActiveMQMessage) -> Answer
     return answer
 
 
-def is_stored_replay(exchange: ProducerExchange, message: ActiveMQMessage) -> bool:
+def is_stored_replay(
+    connection: BrokerConnection, exchange: ProducerExchange, message: ActiveMQMessage
+) -> bool:
     """Whether a client that failed over sends again what the store has (T27)."""
     stored, message_id = exchange.last_stored_sequence, message.message_id
     if stored is None or message_id is None or not message.persistent:
         return False
-    if message_id.producer_sequence_id <= stored:
-        return True
-    exchange.last_stored_sequence = message_id.producer_sequence_id
+    sequence = message_id.producer_sequence_id
+    if sequence <= stored:
+        return not connection.host.connections.lost_sends.take(message.producer_id, sequence)
+    exchange.last_stored_sequence = sequence
     return False
 
 

@@ -16,7 +16,7 @@ __all__ = ["LastAnswers"]
 
 
 class LastAnswers:
-    """The open answers of one connection. Sends that wait for room are not among them."""
+    """The open answers of one connection, but for sends without room and commits behind them."""
 
     __slots__ = ("_contexts", "_given", "open")
 
@@ -33,11 +33,16 @@ class LastAnswers:
             self._given.set()
 
     async def wait(self, contexts: Iterable[ConnectionContext]) -> None:
-        """Wait until all are given but for what is parked in `contexts`. Cancellable."""
+        """Wait until all are given but for what waits for room in `contexts`. Cancellable."""
         self._contexts = tuple(contexts)
         if not self._are_given():
             self._given = anyio.Event()
             await self._given.wait()
 
     def _are_given(self) -> bool:
-        return self.open <= sum(len(context.parked) for context in self._contexts)
+        return self.open <= sum(map(_without_room, self._contexts))
+
+
+def _without_room(context: ConnectionContext) -> int:
+    ends = sum(transaction.is_waiting for transaction in context.waiting_ends)
+    return len(context.parked) + ends

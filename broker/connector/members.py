@@ -149,7 +149,9 @@ def _exchange(
 ) -> ProducerExchange:
     exchange = ProducerExchange(state.context, info)
     if state.info.failover_reconnect:
-        exchange.last_stored_sequence = connection.host.last_producer_sequence_id(producer_id)
+        stored = connection.host.last_producer_sequence_id(producer_id)
+        exchange.last_stored_sequence = stored
+        connection.host.connections.lost_sends.returned(producer_id, stored)
     if state.info.fault_tolerant:
         exchange.unanswered = deque()
     return exchange

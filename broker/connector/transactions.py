@@ -43,7 +43,8 @@ def run(
 
 def _begin(broker: Broker, state: ConnectionState, xid: TransactionId) -> None:
     if xid not in state.transactions:  # a second begin is a replay (C3)
-        if len(state.transactions) >= state.maximum_transactions:
+        count = len(state.transactions) + len(state.context.waiting_ends)
+        if count >= state.maximum_transactions:
             raise IllegalStateException(
                 f"Can't begin a transaction on connection {state.info.connection_id}: "
                 f"at maximum limit: {state.maximum_transactions}"

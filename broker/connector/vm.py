@@ -233,6 +233,8 @@ def vm_transport(uri: TransportURI) -> RequestTransport:
         ConfigurationException: an option is unknown or has a bad value.
     """
     broker_options, rest = uri.split_options("broker.")
+    if broker_options:
+        vm_registry.check_options(broker_options)
     wire, rest = rest.split_options("wireFormat.")
     known = TransportURI(
         rest.scheme, options={k: v for k, v in rest.options.items() if k not in _NO_MEANING}

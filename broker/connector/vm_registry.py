@@ -20,7 +20,9 @@ from pyjms.transport import registry as transports
 
 __all__ = [
     "BrokerFactory",
+    "OptionsCheck",
     "Registration",
+    "check_options",
     "create",
     "find",
     "register",
@@ -31,6 +33,9 @@ __all__ = [
 
 BrokerFactory = Callable[[str, Mapping[str, str], "str | None"], Awaitable[BrokerHost]]
 """`create(name, broker_options, broker_config)` makes, starts and so registers a broker."""
+
+OptionsCheck = Callable[[Mapping[str, str]], object]
+"""`check(broker_options)` raises ConfigurationException for what no broker can be made with."""
 
 
 class Registration:
@@ -56,12 +61,24 @@ _registrations: dict[str, Registration] = {}
 _creating: dict[str, tuple[LoopHandle, anyio.Event]] = {}
 _arrivals: set[tuple[LoopHandle, anyio.Event]] = set()
 _factory: BrokerFactory | None = None
+_check: OptionsCheck | None = None
 
 
-def set_factory(create: BrokerFactory) -> None:
-    """Say how `vm://` makes a broker that is not there."""
-    global _factory
-    _factory = create
+def set_factory(create: BrokerFactory, check: OptionsCheck) -> None:
+    """Say how `vm://` makes a broker that is not there, and which options that takes."""
+    global _factory, _check
+    _factory, _check = create, check
+
+
+def check_options(options: Mapping[str, str]) -> None:
+    """Refuse what no broker could be made with, whether or not one has to be made.
+
+    Raises:
+        ConfigurationException: an option is unknown, or its value cannot be read.
+    """
+    _load_factory()
+    if _check is not None:
+        _check(options)
 
 
 def register(name: str, host: BrokerHost) -> Registration:
@@ -143,8 +160,7 @@ async def create(name: str, options: Mapping[str, str], config: str | None) -> R
             return found
     _creating[name] = (LoopHandle(), anyio.Event())
     try:
-        if _factory is None:
-            importlib.import_module("broker.service")  # a floor above: it sets the factory
+        _load_factory()
         if _factory is None:
             raise ResourceAllocationException(f"Nothing here can make the broker '{name}'")
         await _factory(name, options, config)
@@ -158,6 +174,11 @@ async def create(name: str, options: Mapping[str, str], config: str | None) -> R
         return registration
     finally:
         _creating.pop(name)[1].set()
+
+
+def _load_factory() -> None:
+    if _factory is None:
+        importlib.import_module("broker.service")  # a floor above: it sets the factory
 
 
 def _elsewhere(name: str) -> IllegalStateException:

@@ -35,6 +35,12 @@ class PendingCursor(Protocol):
     def append_front(self, reference: MessageReference) -> None:
         """Add the message before those of its kind."""
 
+    def put_back(self, references: list[MessageReference]) -> None:
+        """Add messages that were taken before, in the order of their broker sequence numbers.
+
+        They are behind those put back earlier that have lower numbers, before all others.
+        """
+
     def take(self) -> MessageReference:
         """Take the first message.
 

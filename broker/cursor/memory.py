@@ -1,9 +1,13 @@
-"""Lists of waiting messages in memory: in order of arrival, or by priority. All steps are O(1)."""
+"""Lists of waiting messages in memory: in order of arrival, or by priority.
+
+All steps are O(1), but for `put_back`: it looks at what came back before.
+"""
 
 from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterator
+from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
@@ -12,6 +16,7 @@ if TYPE_CHECKING:
 __all__ = ["FifoPendingList", "PrioritizedPendingList", "pending_list"]
 
 _LEVELS: Final = 10
+_sequence_id = attrgetter("broker_sequence_id")
 
 
 class FifoPendingList:
@@ -41,6 +46,20 @@ class FifoPendingList:
     def append_front(self, reference: MessageReference) -> None:
         self._references[reference] = None
         self._references.move_to_end(reference, last=False)
+
+    def put_back(self, references: list[MessageReference]) -> None:
+        front = sorted(references, key=_sequence_id)
+        if not front:
+            return
+        last = front[-1].broker_sequence_id
+        for waiting in self._references:
+            if waiting.broker_sequence_id > last:
+                break
+            front.append(waiting)
+        if len(front) > len(references):
+            front.sort(key=_sequence_id)
+        for reference in reversed(front):
+            self.append_front(reference)
 
     def take(self) -> MessageReference:
         return self._references.popitem(last=False)[0]
@@ -95,6 +114,11 @@ class PrioritizedPendingList:
     def append_front(self, reference: MessageReference) -> None:
         self._level(reference).append_front(reference)
         self._size += 1
+
+    def put_back(self, references: list[MessageReference]) -> None:
+        for level in self._levels:
+            level.put_back([r for r in references if self._level(r) is level])
+        self._size += len(references)
 
     def take(self) -> MessageReference:
         for level in reversed(self._levels):

@@ -124,6 +124,9 @@ class SpillingCursor:
     def append_front(self, reference: MessageReference) -> None:
         self._head.append_front(reference)
 
+    def put_back(self, references: list[MessageReference]) -> None:
+        self._head.put_back(references)
+
     def take(self) -> MessageReference:
         if not self.is_spilling:
             return self._head.take()

@@ -34,16 +34,19 @@ class StoreSource:
         next_messages: NextMessages,
         paged_in: Callable[[StoredMessage], MessageReference],
         recovered: int = 0,
+        skipped: Container[Position] = (),
     ) -> None:
         """Page with `next_messages`; `paged_in` makes a reference of what came.
 
-        `recovered` messages are in the store already, and none of them in memory.
+        `recovered` messages are in the store already, and none of them in memory. Those at
+        `skipped`, which varies, are not read: the store has them still, nobody else.
         """
         self.paged_to: Position | None = None
         self._shown_to: Position | None = None
         self._next_messages = next_messages
         self._paged_in = paged_in
         self._count = recovered
+        self._skipped = skipped
 
     def __len__(self) -> int:
         return self._count
@@ -58,7 +61,8 @@ class StoreSource:
 
     def is_outside(self, position: Position) -> bool:
         """Whether memory never had the message at that position."""
-        return self.paged_to is None or position > self.paged_to
+        behind = self.paged_to is None or position > self.paged_to
+        return behind and position not in self._skipped
 
     def add(self, reference: MessageReference) -> bool:
         position = reference.position
@@ -81,7 +85,7 @@ class StoreSource:
 
     def first_outside(self, limit: int) -> list[StoredMessage]:
         """Return the first `limit` messages that memory has not; they stay."""
-        return self._next_messages(self.first_after, limit, ()) if self._count else []
+        return self._next_messages(self.first_after, limit, self._skipped) if self._count else []
 
     @property
     def first_after(self) -> Position | None:
@@ -117,9 +121,8 @@ class PrioritizedStoreSource(StoreSource):
         held: Container[Position],
         recovered: int = 0,
     ) -> None:
-        """As for all stores; `held` are the positions in memory, whoever has them there."""
-        super().__init__(next_messages, paged_in, recovered)
-        self._held = held
+        """As for all stores; `held` are the positions in memory, too, whoever has them there."""
+        super().__init__(next_messages, paged_in, recovered, held)
         self._by_priority = [0] * (HIGHEST_PRIORITY + 1)  # of those that were added
 
     @property
@@ -130,7 +133,7 @@ class PrioritizedStoreSource(StoreSource):
         """Nothing to do: `held` knows what is in memory."""
 
     def is_outside(self, position: Position) -> bool:
-        return position not in self._held
+        return position not in self._skipped
 
     def add(self, reference: MessageReference) -> bool:
         if reference.position is None:
@@ -141,9 +144,6 @@ class PrioritizedStoreSource(StoreSource):
 
     def count_above(self, priority: int) -> int:
         return min(self._count, sum(self._by_priority[priority + 1 :]))
-
-    def first_outside(self, limit: int) -> list[StoredMessage]:
-        return self._next_messages(None, limit, self._held) if self._count else []
 
     def _passed(self, page: list[StoredMessage]) -> None:
         counts = self._by_priority

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Final
 
+from broker.completion import Completion, all_of
 from broker.context import ProducerExchange
 from broker.region.copies import copied
 from broker.region.message import MessageReference
@@ -17,6 +18,7 @@ from pyjms.wire.openwire.commands import ActiveMQMessage, MessageId, Throwable
 from pyjms.wire.openwire.primitives import encode_map
 
 if TYPE_CHECKING:
+    from broker.policy.dead_letter import DeadLetterStrategy
     from broker.region.region_broker import RegionBroker
 
 __all__ = ["dead_letter", "send_to_dead_letter_queue", "throwable_text"]
@@ -34,18 +36,38 @@ def send_to_dead_letter_queue(
     subscription: Subscription | None,
     cause: Throwable | None,
 ) -> bool:
-    """Send the dead letter if the destination's strategy wants one; return whether it did."""
+    """Send the dead letter if the destination's strategy wants one; return whether it did.
+
+    One that could not be sent or stored is forgotten by the strategy: it may be tried again.
+    """
+    if reference.letter is not None and reference.letter.done:
+        reference.letter = None
     strategy = reference.destination.policy.dead_letter_strategy
     if not strategy.is_send_to_dead_letter_queue(reference):
         return False
     target = strategy.dead_letter_destination(reference, subscription)
     if target is None or target == reference.destination.destination:
         return False
-    letter = dead_letter(reference, target, cause, strategy.expiration)
-    letter.response_required = broker.store_traits.has_several_journals
-    reference.letter = broker.root.send(ProducerExchange(broker.context), letter)
+    try:
+        letter = dead_letter(reference, target, cause, strategy.expiration)
+        letter.response_required = broker.store_traits.has_several_journals
+        stored = broker.root.send(ProducerExchange(broker.context), letter)
+    except Exception:
+        strategy.rollback(reference)
+        raise
     broker.mark_dead_letter_queue(target)
+    if stored is not None:
+        stored.then(lambda done: _forget_if_lost(strategy, reference, done))
+        reference.letter = all_of([reference.letter, stored])
     return True
+
+
+def _forget_if_lost(
+    strategy: DeadLetterStrategy, reference: MessageReference, done: Completion
+) -> None:
+    if done.error is not None:
+        logger.warning("The dead letter of %s is lost: %s", reference.message_id, done.error)
+        strategy.rollback(reference)
 
 
 def dead_letter(

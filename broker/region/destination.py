@@ -194,6 +194,8 @@ class BaseDestination(BrokerDestination):
             ADVISORY_PREFIX
         )
         self.watchers = []
+        self.decided_sends = 0
+        """Messages of transactions that are prepared or being committed: they keep it here."""
         self.flow_control = FlowControl(self, broker.system_usage)
         self._controls_flow = policy.producer_flow_control and not self.is_advisory
         self._minimum_size = policy.minimum_message_size
@@ -261,9 +263,15 @@ class BaseDestination(BrokerDestination):
         """Count one holder more of a message, where messages have holders."""
 
     def store_removal(
-        self, context: ConnectionContext, reference: MessageReference
+        self,
+        context: ConnectionContext,
+        reference: MessageReference,
+        letter: Completion | None = None,
     ) -> Completion | None:
-        """Have the store forget a message; None where it is done, or there is no store."""
+        """Have the store forget a message; None where it is done, or there is no store.
+
+        Where its dead letter is being stored, that is done first.
+        """
         return None
 
     def tell_if_lost(
@@ -304,6 +312,10 @@ class BaseDestination(BrokerDestination):
     def restore(self, reference: MessageReference, key: SubscriptionKey | None) -> None:
         """Have a message back that `hide` returned: its transaction is rolled back."""
         raise NotImplementedError
+
+    def mark_redelivered(self, reference: MessageReference) -> Completion | None:
+        """Have the store note that a message may be seen soon; None where that is not wanted."""
+        return None
 
     def put_back(self, reference: MessageReference) -> None:
         """Have a consumed message again: the store could not forget it."""

@@ -6,6 +6,7 @@ disk takes nothing. Its state is heard of; its size is looked at while somebody 
 
 from __future__ import annotations
 
+import logging
 from collections import deque
 from collections.abc import Callable
 from typing import Final, Protocol
@@ -14,6 +15,8 @@ from broker.store.api import StoreState
 from pyjms import _clock, _wakeup
 
 __all__ = ["DiskUsage", "Measured"]
+
+logger = logging.getLogger(__name__)
 
 POLLING_TIME: Final = 1.0
 """Seconds between two looks at the size, as ActiveMQ's usages have it."""
@@ -119,5 +122,8 @@ class DiskUsage:
     async def _look(self) -> None:
         while self._waiting:
             await _clock.sleep(POLLING_TIME)
-            self.changed()
+            try:
+                self.changed()
+            except Exception:  # who waits would wait for ever
+                logger.exception("Nobody can be let in to %s now", self.name)
         self._watch = None

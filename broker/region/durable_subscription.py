@@ -57,7 +57,8 @@ class DurableTopicSubscription(PrefetchSubscription):
         self.is_active = False
         self._backlog = SubscriptionBacklog(key, broker, policy)
         self._pending = self._backlog.pending
-        self._topics: dict[BaseDestination, None] = {}
+        self._topics: dict[BaseDestination, int | None] = {}
+        """With the number of the last arrival before it came; None where nothing is stored."""
         self._redeliveries: dict[MessageId, int] = {}
         self._last_delivered = LAST_DELIVERED_UNKNOWN
         self._turn: _wakeup.BackgroundTask | None = None
@@ -88,9 +89,12 @@ class DurableTopicSubscription(PrefetchSubscription):
             or info.no_local != self.info.no_local
         )
 
-    def joined(self, topic: Topic) -> None:
-        """Remember a topic that it gets messages from, with what its store has for this."""
-        self._topics[topic] = None
+    def joined(self, topic: Topic, start: int | None) -> None:
+        """Remember a topic that it gets messages from, with what its store has for this.
+
+        Of the store's messages it gets those whose arrival has a higher number than `start`.
+        """
+        self._topics[topic] = start
         self._backlog.join(topic)
         self.destinations.append(topic)
 
@@ -123,22 +127,28 @@ class DurableTopicSubscription(PrefetchSubscription):
         self.window_freed()
 
     def deactivate(self, last_delivered_sequence_id: int) -> None:
-        """Take back what the consumer has not acknowledged; the subscription stays (T20)."""
+        """Take back what the consumer has not acknowledged; the subscription stays (T20).
+
+        What its transactions hold comes back when they are rolled back, whoever is here then.
+        """
         self.is_active = False
         self.close()
         for topic in self._topics:
             for reference in self.delivered(topic, last_delivered_sequence_id):
                 self._redeliveries[reference.message_id] = self._redelivery(reference) + 1
-        if not self._unsettled:
-            self.settled_after_removal()
-
-    def settled_after_removal(self) -> None:
-        if self.is_active:
-            return
         returned = [r for topic in self._topics for r in self.release(topic)]
-        returned.sort(key=lambda reference: reference.broker_sequence_id, reverse=True)
-        for reference in returned:
-            self._pending.append_front(reference)
+        self.dispatched.clear()
+        self._pending.put_back(returned)
+
+    def let_go(self, rolled_back: list[MessageReference]) -> None:
+        returned = []
+        for reference in rolled_back:
+            if reference.destination not in self._topics:
+                self.undispatch(reference)
+                self._forget(reference)
+            elif not self.is_dispatched(reference):
+                returned.append(reference)
+        self._pending.put_back(returned)
 
     def _redelivery(self, reference: MessageReference) -> int:
         return self._redeliveries.get(reference.message_id, reference.redelivery_counter)
@@ -149,6 +159,8 @@ class DurableTopicSubscription(PrefetchSubscription):
 
     def add(self, reference: MessageReference) -> None:
         """Take a message that matches: send it, or keep it."""
+        if self._is_too_old(reference):
+            return
         if self._audit is not None and self._audit.is_duplicate(reference.message_id):
             self.store_acknowledgement(self.broker.context, reference)
             return
@@ -157,6 +169,17 @@ class DurableTopicSubscription(PrefetchSubscription):
             self._send(reference)
         else:
             self._pending.append(reference)
+
+    def _is_too_old(self, reference: MessageReference) -> bool:
+        """Whether its topic's store had taken the message, or left it, when this subscribed.
+
+        The store has it for others only: a restart would lose what this had got of it.
+        """
+        start = self._topics[reference.destination]
+        if start is None or not reference.persistent:
+            return False
+        position = reference.position
+        return position is None or position.arrival <= start
 
     def window_freed(self) -> None:
         pending = self._pending
@@ -208,7 +231,7 @@ class DurableTopicSubscription(PrefetchSubscription):
 
     def _expire(self, reference: MessageReference) -> None:
         reference.destination.expired(self.context, reference, self)
-        self.store_acknowledgement(self.broker.context, reference)
+        self.store_acknowledgement(self.broker.context, reference, reference.letter)
 
     def expire_messages(self, limit: int) -> None:
         """Expire what is over among the first `limit` waiting messages, while inactive (T24)."""
@@ -225,8 +248,15 @@ class DurableTopicSubscription(PrefetchSubscription):
                 self._expire(reference)
 
     def store_acknowledgement(
-        self, context: ConnectionContext, reference: MessageReference
+        self,
+        context: ConnectionContext,
+        reference: MessageReference,
+        letter: Completion | None = None,
     ) -> Completion | None:
+        if letter is not None:
+            return self._backlog.remove_behind(
+                letter, context, reference, self.store_acknowledgement
+            )
         return reference.destination.store_subscriber_acknowledgement(context, self.key, reference)
 
     def settle(self, reference: MessageReference) -> None:
@@ -243,7 +273,7 @@ class DurableTopicSubscription(PrefetchSubscription):
 
     def _come_back(self, reference: MessageReference) -> None:
         self._backlog.hold(reference)
-        self._pending.append_front(reference)
+        self._pending.put_back([reference])
         self.window_freed()
 
     def _forget(self, reference: MessageReference) -> None:

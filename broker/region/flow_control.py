@@ -14,7 +14,7 @@ from broker.context import ConnectionContext, ProducerExchange
 from broker.region.disk_usage import DiskUsage
 from broker.region.message import MessageReference
 from broker.region.usage import SystemUsage, Usage
-from broker.transaction.local import Transaction, TransactionState
+from broker.transaction.local import Transaction
 from pyjms import _clock, _wakeup
 from pyjms.errors import JMSException, ResourceAllocationException
 
@@ -62,6 +62,8 @@ class FlowControl:
         parked = ParkedSend(destination, exchange.context, reference)
         parked.wait_for(full)
         exchange.context.parked[parked] = None
+        if parked.transaction is not None:
+            parked.transaction.awaits(parked)
         if self._fail_after > 0 and not network:
             parked.timer = _wakeup.spawn(
                 parked.give_up_after,
@@ -103,11 +105,14 @@ class FlowControl:
 def abort_parked(context: ConnectionContext) -> None:
     """Give up what waits for a client that is gone: nobody would hear how it ends."""
     for parked in tuple(context.parked):
-        parked.abort(JMSException("Connection closed, send aborted."))
+        error = JMSException("Connection closed, send aborted.")
+        parked.abort(error)
+        if parked.transaction is not None:  # another connection's, which goes on
+            parked.transaction.set_rollback_only(error)
 
 
 class ParkedSend:
-    """A message that waits for room."""
+    """A message that waits for room. Its transaction does not end before it came in."""
 
     def __init__(
         self,
@@ -121,7 +126,9 @@ class ParkedSend:
         self._destination = destination
         self._context = context
         self._reference = reference
-        self._transaction: Transaction | None = context.transaction
+        self.message = reference.message
+        self.came_in = False
+        self.transaction: Transaction | None = context.transaction
 
     def wait_for(self, full: Usage | DiskUsage) -> None:
         """Wait until there is room in `full`."""
@@ -139,10 +146,26 @@ class ParkedSend:
 
     def abort(self, error: Exception) -> None:
         """Wait no longer: the send failed."""
+        self._leave()
+        self._fail(error)
+
+    def dropped(self) -> None:
+        """Wait no longer: the transaction was rolled back. Whoever asked for an answer is told."""
+        self._leave()
+        asked = self.message.response_required
+        self.completion.complete(
+            JMSException("Send transaction completed while waiting for space") if asked else None
+        )
+
+    def _leave(self) -> None:
         if self.forget is not None:
             self.forget()
         self._waits_no_more()
+
+    def _fail(self, error: Exception) -> None:
         self.completion.complete(error)
+        if self.transaction is not None:
+            self.transaction.failed(self, error)
 
     def _waits_no_more(self) -> None:
         self._context.parked.pop(self, None)
@@ -160,26 +183,26 @@ class ParkedSend:
         try:
             stored = self._accept()
         except Exception as error:
-            self.completion.complete(error)
+            self._fail(error)
             return
+        self.came_in = True
         if stored is None:
             self.completion.complete()
         else:
             stored.then(lambda done: self.completion.complete(done.error))
+        if self.transaction is not None:
+            self.transaction.came_in(self)
 
     def _accept(self) -> Completion | None:
         destination, context, reference = self._destination, self._context, self._reference
-        transaction = self._transaction
         if destination.disposed:
             raise ResourceAllocationException(
                 f"{destination} was removed while a message waited for space"
             )
-        if transaction is not None and transaction.state is not TransactionState.IN_USE:
-            raise JMSException("Send transaction completed while waiting for space")
         if reference.is_expired():
             destination.expired(context, reference, None)
             return None
-        outer, context.transaction = context.transaction, transaction
+        outer, context.transaction = context.transaction, self.transaction
         try:
             return destination.accept(context, reference)
         finally:

@@ -1,4 +1,4 @@
-"""Has a message leave its store behind its dead letter, where these lie in different journals.
+"""Has messages leave their store behind their dead letters, where these lie in another journal.
 
 One journal keeps what it was told in order: after a crash there is both, or neither. Of two
 the one with the removal may be safe first, and the letter would be lost. (persistence K25)
@@ -11,44 +11,71 @@ from collections.abc import Callable
 from broker.completion import Completion
 from broker.context import ConnectionContext
 from broker.region.message import MessageReference
+from broker.store.api import Position
 
-__all__ = ["remove_behind_letter"]
+__all__ = ["Departures"]
 
 
-def remove_behind_letter(
-    context: ConnectionContext,
-    reference: MessageReference,
-    remove: Callable[[ConnectionContext, MessageReference], Completion | None],
-) -> Completion | None:
-    """Call `remove`, which tells the store, when the message's letter is safe.
+class Departures:
+    """Messages of one queue or subscription that the store has until their letters are safe.
 
-    A letter that could not be stored is the answer, and nothing is removed: the message is
-    there again after a restart.
+    Nobody has them in memory any more, and nobody may read them again.
     """
-    letter = reference.letter
-    if letter is None:
-        return remove(context, reference)
-    removed = Completion()
-    wants_answer = context.wants_answer
 
-    def go_on(done: Completion) -> None:
-        reference.letter = None
-        if done.error is not None:
-            removed.complete(done.error)
-            return
-        outer = context.transaction, context.wants_answer
-        context.transaction, context.wants_answer = None, wants_answer
-        try:
-            stored = remove(context, reference)
-        except Exception as error:
-            removed.complete(error)
-            return
-        finally:
-            context.transaction, context.wants_answer = outer
-        if stored is None:
-            removed.complete()
-        else:
-            stored.then(lambda told: removed.complete(told.error))
+    __slots__ = ("_held", "positions")
 
-    letter.then(go_on)
-    return removed
+    def __init__(self, held: set[Position] | None) -> None:
+        """`held`, where it is kept, are the positions that are not read: these are among them."""
+        self.positions: set[Position] = set()
+        """Where they are; also those whose letters were lost and who are not back in memory."""
+        self._held = held
+
+    def remove_behind(
+        self,
+        letter: Completion,
+        context: ConnectionContext,
+        reference: MessageReference,
+        remove: Callable[[ConnectionContext, MessageReference], Completion | None],
+    ) -> Completion | None:
+        """Call `remove`, which tells the store, when the letter is safe.
+
+        A letter that could not be stored is the answer, and nothing is removed: the message is
+        there again after a restart, or when its owner takes it back into memory.
+        """
+        if letter.done and letter.error is None:
+            return remove(context, reference)
+        position = reference.position
+        if position is not None:
+            self.positions.add(position)
+            if self._held is not None:
+                self._held.add(position)
+        removed = Completion()
+        wants_answer = context.wants_answer
+
+        def go_on(done: Completion) -> None:
+            if done.error is not None:
+                removed.complete(done.error)
+                return
+            outer = context.transaction, context.wants_answer
+            context.transaction, context.wants_answer = None, wants_answer
+            try:
+                stored = remove(context, reference)
+            except Exception as error:
+                removed.complete(error)
+                return
+            finally:
+                context.transaction, context.wants_answer = outer
+            if position is not None:
+                self._has_left(position)
+            if stored is None:
+                removed.complete()
+            else:
+                stored.then(lambda told: removed.complete(told.error))
+
+        letter.then(go_on)
+        return removed
+
+    def _has_left(self, position: Position) -> None:
+        self.positions.discard(position)
+        if self._held is not None:
+            self._held.discard(position)

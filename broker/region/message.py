@@ -83,13 +83,13 @@ class MessageReference:
         self.owner: Subscription | None = None
         """Who has it and has not acknowledged it: queues lock a message to one consumer."""
         self.acked = False
-        """Acknowledged in a transaction that is still open."""
+        """A queue's: acknowledged in a transaction that is still open."""
         self.dropped = False
         """No longer in its destination."""
         self.position: Position | None = None
         """Where the store has it, once the store has numbered it."""
         self.letter: Completion | None = None
-        """The dead letter that is being stored elsewhere; until then the message stays."""
+        """The dead letter that is being stored elsewhere; who sent it leaves the store after it."""
         self.raw_is_numbered = False
         """Whether what is marshalled has the broker's number: a store has written it."""
         self.reference_count = 0

@@ -50,14 +50,21 @@ class PrefetchSubscription(Subscription):
         super().__init__(broker, context, info, policy, prefetch_size)
         self.dispatched: OrderedDict[object, MessageReference] = OrderedDict()
         self._by_id = not (self.wanted.is_composite or self.wanted.is_pattern)
+        self._held: set[MessageReference] = set()  # open transactions have acknowledged them
         self._unsettled = 0  # acknowledgements in open local transactions
 
     # what the kinds do
     @abstractmethod
     def store_acknowledgement(
-        self, context: ConnectionContext, reference: MessageReference
+        self,
+        context: ConnectionContext,
+        reference: MessageReference,
+        letter: Completion | None = None,
     ) -> Completion | None:
-        """Have the store forget the message, with the context's transaction if it has one."""
+        """Have the store forget the message, with the context's transaction if it has one.
+
+        Whoever gives the message up for a dead letter that is being stored waits for that.
+        """
 
     @abstractmethod
     def settle(self, reference: MessageReference) -> None:
@@ -68,8 +75,20 @@ class PrefetchSubscription(Subscription):
         """Have a settled message again: the store could not forget it. It is redelivered."""
 
     @abstractmethod
-    def settled_after_removal(self) -> None:
-        """Return what a gone consumer left behind; no local transaction holds any of it."""
+    def let_go(self, rolled_back: list[MessageReference]) -> None:
+        """Return what gone consumers left behind and an ended transaction held no longer holds.
+
+        `rolled_back` are the messages whose acknowledgements it has undone.
+        """
+
+    # what transactions hold
+    def hold(self, references: list[MessageReference]) -> None:
+        """Note that an open transaction has acknowledged the messages."""
+        self._held.update(references)
+
+    def unhold(self, references: list[MessageReference]) -> None:
+        """Note that their transaction has ended."""
+        self._held.difference_update(references)
 
     # the window
     def is_full(self) -> bool:
@@ -99,35 +118,44 @@ class PrefetchSubscription(Subscription):
         self.enqueue_count += 1
         self.transmit(reference, redelivery_counter)
 
-    def undispatch(self, reference: MessageReference) -> None:
-        """Take a message out of the window."""
+    def undispatch(self, reference: MessageReference) -> bool:
+        """Take a message out of the window; return whether it was there."""
         if self.dispatched.get(reference.message_id) is reference:
             del self.dispatched[reference.message_id]
-        else:
-            self.dispatched.pop(reference, None)
+            return True
+        return self.dispatched.pop(reference, None) is not None
+
+    def is_dispatched(self, reference: MessageReference) -> bool:
+        """Whether the message is in the window."""
+        dispatched = self.dispatched
+        return dispatched.get(reference.message_id) is reference or reference in dispatched
 
     def release(self, destination: object) -> list[MessageReference]:
         """Take the destination's messages out of the window, except those a transaction holds."""
         released = [
             reference
             for reference in self.dispatched.values()
-            if reference.destination is destination and not reference.acked
+            if reference.destination is destination and reference not in self._held
         ]
         for reference in released:
             self.undispatch(reference)
         return released
 
     def delivered(self, destination: object, last_sequence_id: int) -> list[MessageReference]:
-        """Return the destination's messages in the window that the application saw (Q29)."""
+        """Return the destination's messages in the window that the application saw (Q29).
+
+        It saw what it has acknowledged in a transaction, whatever it says was the last.
+        """
         mine = [r for r in self.dispatched.values() if r.destination is destination]
         if last_sequence_id == LAST_DELIVERED_UNKNOWN:
             return mine
-        if last_sequence_id == LAST_DELIVERED_UNSET:
-            return []
-        for index, reference in enumerate(mine):
-            if reference.broker_sequence_id == last_sequence_id:
-                return mine[: index + 1]
-        return []
+        count = 0
+        if last_sequence_id != LAST_DELIVERED_UNSET:
+            for index, reference in enumerate(mine):
+                if reference.broker_sequence_id == last_sequence_id:
+                    count = index + 1
+                    break
+        return [r for index, r in enumerate(mine) if index < count or r in self._held]
 
     # acknowledgements
     def acknowledge(self, context: ConnectionContext, ack: MessageAck) -> Completion | None:
@@ -143,6 +171,7 @@ class PrefetchSubscription(Subscription):
         last = ack.last_message_id
         if (
             transaction is None
+            and not self._held
             and self._by_id
             and ack.message_count == 1
             and last is not None
@@ -164,7 +193,7 @@ class PrefetchSubscription(Subscription):
 
     def _individual(self, context: ConnectionContext, ack: MessageAck) -> Completion | None:
         reference = self._find(ack)
-        if reference.acked:
+        if reference in self._held:
             raise _unmatched(ack, "it was acknowledged before in an open transaction")
         if context.transaction is None:
             return self._complete(context, [reference])
@@ -190,7 +219,7 @@ class PrefetchSubscription(Subscription):
         for reference in references:
             self.broker.root.send_to_dead_letter_queue(context, reference, self, ack.poison_cause)
             reference.destination.forget_duplicate(reference)
-        return self._complete(context, references)
+        return self._complete(context, references, behind_letters=True)
 
     def _expired(self, context: ConnectionContext, ack: MessageAck) -> Completion | None:
         references = self._range(ack)
@@ -198,7 +227,7 @@ class PrefetchSubscription(Subscription):
             reference.destination.expired(context, reference, self)
         outer, context.transaction = context.transaction, None
         try:
-            return self._complete(context, references)
+            return self._complete(context, references, behind_letters=True)
         finally:
             context.transaction = outer
 
@@ -221,7 +250,7 @@ class PrefetchSubscription(Subscription):
                 if reference.message_id != first:
                     continue
                 inside = True
-            if not reference.acked:
+            if reference not in self._held:
                 found.append(reference)
             if _is_last(reference, ack):
                 return found
@@ -254,17 +283,25 @@ class PrefetchSubscription(Subscription):
             self.unsettle(reference)
 
     def _complete(
-        self, context: ConnectionContext, references: list[MessageReference]
+        self,
+        context: ConnectionContext,
+        references: list[MessageReference],
+        behind_letters: bool = False,
     ) -> Completion | None:
-        stored = [self._complete_in_range(context, reference) for reference in references]
+        stored = [
+            self._complete_in_range(
+                context, reference, reference.letter if behind_letters else None
+            )
+            for reference in references
+        ]
         self._shrink(len(references))
         self.window_freed()
         return all_of(stored)
 
     def _complete_in_range(
-        self, context: ConnectionContext, reference: MessageReference
+        self, context: ConnectionContext, reference: MessageReference, letter: Completion | None
     ) -> Completion | None:
-        stored = self.store_acknowledgement(context, reference)
+        stored = self.store_acknowledgement(context, reference, letter)
         self.undispatch(reference)
         self.dequeue_count += 1
         self.settle(reference)
@@ -278,10 +315,8 @@ class PrefetchSubscription(Subscription):
         transaction = context.transaction
         if transaction is None or not references:
             return None
-        stored: list[Completion | None] = []
-        for reference in references:
-            reference.acked = True
-            stored.append(self.store_acknowledgement(context, reference))
+        stored = [self.store_acknowledgement(context, reference) for reference in references]
+        self.hold(references)
         local = not isinstance(transaction.xid, XATransactionId)
         self._unsettled += local
         transaction.add(_Acknowledgement(self, references, local))
@@ -291,16 +326,18 @@ class PrefetchSubscription(Subscription):
         self, references: list[MessageReference], local: bool, committed: bool
     ) -> None:
         """Let a transaction's acknowledgements take effect, or undo them (X2, X3)."""
+        self.unhold(references)
+        in_window = 0  # the others were of a consumer that is gone
         for reference in references:
-            reference.acked = False
             if committed:
-                self.undispatch(reference)
+                in_window += self.undispatch(reference)
                 self.dequeue_count += 1
                 self.settle(reference)
-        self._shrink(len(references))
+            else:
+                in_window += self.is_dispatched(reference)
+        self._shrink(in_window)
         self._unsettled -= local
-        if not self._unsettled:
-            self.settled_after_removal()
+        self.let_go([] if committed else references)
         self.window_freed()
 
     def _extend(self, count: int) -> None:

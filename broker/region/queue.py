@@ -18,9 +18,9 @@ from broker.region.arrival_line import arrival_line
 from broker.region.copies import copied
 from broker.region.destination import BaseDestination
 from broker.region.dispatch import QueueDispatcher
-from broker.region.letter_order import remove_behind_letter
 from broker.region.message import MessageReference
 from broker.region.queue_contents import QueueContents
+from broker.region.queue_expiry import expire_what_is_over
 from broker.region.queue_reader import QueueReader
 from broker.region.queue_subscription import QueueSubscription
 from broker.region.subscription import Subscription
@@ -63,7 +63,7 @@ class Queue(BaseDestination):
         self._browsers: dict[Subscription, None] = {}
         self._is_concurrent = traits.concurrent_store_and_dispatch_queues
         self._line, self._wait_in_line = arrival_line(self._enqueue, self._refused)
-        self._marks_redelivered = policy.persist_jms_redelivered and store is not None
+        self.marks_redelivered = policy.persist_jms_redelivered and store is not None
         self.needs_disk = self._is_paged
         self.reader: QueueReader | None = None
         """Who reads it by its numbers (`broker.ranges`), or did and may come again."""
@@ -89,8 +89,10 @@ class Queue(BaseDestination):
             except Exception:
                 self._give_up(reference)
                 raise
-        if context.transaction is not None:
-            context.transaction.add(TransactedSend(reference, self._committed, self._give_up))
+        transaction = context.transaction
+        if transaction is not None:
+            give_up = self._give_up
+            transaction.add(TransactedSend(transaction, reference, self._committed, give_up))
             return stored
         if store is not None and reference.position is None:
             self._repeated(reference)
@@ -188,24 +190,29 @@ class Queue(BaseDestination):
         reference.owner = owner
         self.statistics.dispatched += 1
         self.statistics.inflight += 1
-        if self._marks_redelivered and not reference.message.redelivery_counter:
-            self._mark_redelivered(reference)
 
-    def _mark_redelivered(self, reference: MessageReference) -> None:
-        """Have the store say that the message may have been seen before (persistJMSRedelivered)."""
-        if self.store is None or reference.position is None:
-            return
+    def mark_redelivered(self, reference: MessageReference) -> Completion | None:
+        if self.store is None or not self.marks_redelivered:
+            return None
+        if reference.position is None or reference.redelivery_counter:
+            return None
         marked = copied(reference.message)
         marked.redelivery_counter = 1
-        self.store.update_message(self.reference_to(marked, reference.position))
+        return self.store.update_message(self.reference_to(marked, reference.position))
 
     def store_removal(
-        self, context: ConnectionContext, reference: MessageReference
+        self,
+        context: ConnectionContext,
+        reference: MessageReference,
+        letter: Completion | None = None,
     ) -> Completion | None:
-        """Have the store forget the message."""
+        """Have the store forget the message, behind its dead letter."""
         if self.store is None or not reference.persistent:
             return None
-        return remove_behind_letter(context, reference, self.store.remove_message)
+        remove = self.store.remove_message
+        if letter is None:
+            return remove(context, reference)
+        return self.contents.departures.remove_behind(letter, context, reference, remove)
 
     def drop(self, reference: MessageReference) -> None:
         """Forget a message for good: it was consumed, expired or removed."""
@@ -317,8 +324,13 @@ class Queue(BaseDestination):
     def remove_outside(self, context: ConnectionContext, reference: MessageReference) -> bool:
         if reference.dropped or not self.contents.is_outside(reference):
             return False
-        self.store_removal(context, reference)
-        return self.contents.take_out(reference) and self._removed(reference)
+        letter = reference.letter
+        if letter is None:
+            self.store_removal(context, reference)
+        taken = self.contents.take_out(reference) and self._removed(reference)
+        if letter is not None:
+            self.store_removal(context, reference, letter)
+        return taken
 
     def _removed(self, reference: MessageReference) -> bool:
         reference.dropped = True
@@ -342,38 +354,19 @@ class Queue(BaseDestination):
 
     def expire(self, reference: MessageReference) -> None:
         """Expire a message that no consumer has and that waits nowhere (any more)."""
-        self._count_expired(reference)
-        self.store_removal(self.broker.context, reference)
+        self.count_expired(reference)
+        self.store_removal(self.broker.context, reference, reference.letter)
         self.drop(reference)
 
-    def _count_expired(self, reference: MessageReference) -> None:
+    def count_expired(self, reference: MessageReference) -> None:
+        """Count a message as expired; its dead letter is sent before the store forgets it."""
         self.expired(self.broker.context, reference, None)
         self.forget_duplicate(reference)
 
     def expire_messages(self) -> None:
         """Expire what is over among the first `max_expire_page_size` messages (Q32)."""
-        if self.dispatcher.is_paused:
-            return
-        page = self.policy.max_expire_page_size
-        seen = [reference for reference, _ in zip(self.references, range(page), strict=False)]
-        for reference in seen:
-            if (
-                reference.owner is None
-                and not reference.dropped
-                and not reference.acked
-                and self._may_expire(reference)
-            ):
-                self.dispatcher.forget(reference)
-                self.expire(reference)
-        for reference in self.contents.first_outside(page - len(seen)):
-            if self._may_expire(reference) and self.remove_outside(self.broker.context, reference):
-                self._count_expired(reference)
-        self.dispatcher.iterate()
-
-    def _may_expire(self, reference: MessageReference) -> bool:
-        return reference.is_expired() and not (
-            self.reader is not None and self.reader.keeps(reference)
-        )
+        if not self.dispatcher.is_paused:
+            expire_what_is_over(self)
 
     def pause(self) -> None:
         """Stop dispatching and scanning; messages are still accepted (Q22)."""

@@ -16,6 +16,7 @@ from broker.cursor.memory import pending_list
 from broker.cursor.sources import MemorySource, MessageSource, SpoolSource
 from broker.cursor.spilling import PrioritizedSpillingCursor, SpillingCursor
 from broker.cursor.store_source import PrioritizedStoreSource, StoreSource
+from broker.region.letter_order import Departures
 from broker.region.message import MessageReference
 from broker.store.api import MessageStore, Position, StoredMessage
 from pyjms.wire.openwire.commands import MessageId
@@ -36,12 +37,18 @@ class QueueContents:
         """Take what the store has from before; without a store everything stays in memory."""
         self.references: dict[MessageReference, None] = {}
         self.held: set[Position] | None = None
-        """The stored ones of `references` by position, where the priority makes the order."""
+        """Stored ones by position that are not to be read, where the priority makes the order:
+        those of `references` and those of `departures`."""
         self._queue = queue
         self._store = store
         self._from_store: StoreSource | None = None
         self._from_memory: SpoolSource | MemorySource | None = None
         prioritized = queue.policy.prioritized_messages
+        if store is not None and prioritized:
+            self.held = set()
+        self.departures = Departures(self.held)
+        self.leaving = self.departures.positions
+        """The stored ones that are in memory no more, but are not to be read."""
         self.cursor: PendingCursor
         if store is None:
             self.cursor = pending_list(prioritized)
@@ -54,8 +61,7 @@ class QueueContents:
         queue = self._queue
         recovered = store.message_count
         queue.statistics.messages += recovered
-        if prioritized:
-            self.held = set()
+        if self.held is not None:
             self._from_store = PrioritizedStoreSource(
                 store.next_messages,
                 self._paged_in,
@@ -63,7 +69,9 @@ class QueueContents:
                 recovered,
             )
         else:
-            self._from_store = StoreSource(store.next_messages, self._paged_in, recovered)
+            self._from_store = StoreSource(
+                store.next_messages, self._paged_in, recovered, self.leaving
+            )
         if temp_store is None:
             self._from_memory = MemorySource(prioritized)
         else:
@@ -84,8 +92,11 @@ class QueueContents:
     def hold(self, reference: MessageReference) -> None:
         """Have a message in memory; its size is counted already."""
         self.references[reference] = None
-        if self.held is not None and reference.position is not None:
-            self.held.add(reference.position)
+        position = reference.position
+        if position is not None:
+            self.leaving.discard(position)
+            if self.held is not None:
+                self.held.add(position)
 
     def shown(self, reference: MessageReference) -> None:
         """Let the store know that the queue counts a message, and has it in memory."""
@@ -96,8 +107,9 @@ class QueueContents:
     def let_go(self, reference: MessageReference) -> None:
         """Have it in memory no more; its size is counted still."""
         del self.references[reference]
-        if self.held is not None and reference.position is not None:
-            self.held.discard(reference.position)
+        position = reference.position
+        if self.held is not None and position is not None and position not in self.leaving:
+            self.held.discard(position)
 
     def _spilled(self, reference: MessageReference) -> None:
         self.let_go(reference)
@@ -132,9 +144,9 @@ class QueueContents:
     ) -> Iterator[MessageReference]:
         assert self._from_store is not None
         after = self._from_store.first_after
-        skip: frozenset[Position] = frozenset()
+        skip = frozenset(self.leaving)
         if self.held is not None:
-            skip = frozenset(r.position for r in in_memory if r.position is not None)
+            skip = skip.union(r.position for r in in_memory if r.position is not None)
         while page := store.next_messages(after, self._page_size, skip):
             for stored in page:
                 yield self._queue.reference_to(stored.message, stored.position)

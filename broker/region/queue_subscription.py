@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from broker.completion import Completion
 from broker.context import ConnectionContext
 from broker.policy.entry import PolicyEntry
+from broker.region.marked_sends import MarkedSends
 from broker.region.message import MessageReference
 from broker.region.prefetch_subscription import PrefetchSubscription
 from broker.region.ring import Candidate
@@ -47,18 +48,34 @@ class QueueSubscription(PrefetchSubscription):
         """Remember the place in a queue."""
         self._places[queue] = place
         self.destinations.append(queue)
+        if queue.marks_redelivered and self.marked_sends is None:
+            self.marked_sends = MarkedSends(self)
 
     def left(self, queue: Queue, last_delivered_sequence_id: int) -> None:
         """Leave a queue; it gets back what was not acknowledged, after open transactions."""
         self._places.pop(queue, None)
         self.destination_removed(queue)
+        unsent = set() if self.marked_sends is None else self.marked_sends.withdraw(queue)
         for reference in self.delivered(queue, last_delivered_sequence_id):
-            reference.redelivery_counter += 1
+            if reference not in unsent:
+                reference.redelivery_counter += 1
         self._left.append(queue)
-        if not self._unsettled:
-            self.settled_after_removal()
+        self.let_go([])
 
-    def settled_after_removal(self) -> None:
+    def hold(self, references: list[MessageReference]) -> None:
+        super().hold(references)
+        for reference in references:
+            reference.acked = True
+
+    def unhold(self, references: list[MessageReference]) -> None:
+        super().unhold(references)
+        for reference in references:
+            reference.acked = False
+
+    def let_go(self, rolled_back: list[MessageReference]) -> None:
+        """See PrefetchSubscription; local transactions end first, for the messages' order."""
+        if self._unsettled or not self._left:
+            return
         left, self._left = self._left, []
         for queue in left:
             returned = self.release(queue)
@@ -72,11 +89,14 @@ class QueueSubscription(PrefetchSubscription):
             queue.dispatcher.window_freed(place)
 
     def store_acknowledgement(
-        self, context: ConnectionContext, reference: MessageReference
+        self,
+        context: ConnectionContext,
+        reference: MessageReference,
+        letter: Completion | None = None,
     ) -> Completion | None:
         if not reference.persistent:
             return None
-        return reference.destination.store_removal(context, reference)
+        return reference.destination.store_removal(context, reference, letter)
 
     def settle(self, reference: MessageReference) -> None:
         destination = reference.destination

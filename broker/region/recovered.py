@@ -5,13 +5,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from broker.region.message import MessageReference
-from broker.store.api import (
-    Position,
-    RecoveredTransaction,
-    StoredMessage,
-    SubscriptionKey,
-)
+from broker.store.api import RecoveredTransaction, StoredMessage, SubscriptionKey
 from broker.transaction.local import Synchronization
 from pyjms.jms.destination import Destination
 from pyjms.wire.openwire.commands import ActiveMQMessage
@@ -37,47 +31,34 @@ def recovered_work(
     return [*sends, *acknowledged]
 
 
-class _Work(Synchronization):
-    __slots__ = ("_destination", "_region")
-
-    def __init__(self, region: RegionBroker, destination: Destination) -> None:
-        self._region = region
-        self._destination = destination
-
-    def _there(self) -> BaseDestination:
-        region = self._region
-        return region.root.add_destination(region.context, self._destination).base
-
-    def _reference(self, message: ActiveMQMessage, position: Position | None) -> MessageReference:
-        there = self._there()
-        reference = MessageReference(message, there, there.policy.minimum_message_size)
-        reference.position = position
-        return reference
-
-
-class _Send(_Work):
-    __slots__ = ("_message",)
+class _Send(Synchronization):
+    __slots__ = ("_message", "_there")
 
     def __init__(
         self, region: RegionBroker, destination: Destination, message: ActiveMQMessage
     ) -> None:
-        super().__init__(region, destination)
+        self._there = _made(region, destination)
+        self._there.decided_sends += 1
         self._message = message
 
     def after_commit(self) -> None:
-        message_id = self._message.message_id
-        if message_id is None:
+        there, message = self._there, self._message
+        there.decided_sends -= 1
+        if message.message_id is None:
             return
-        store = self._region.store.transaction_store()
-        position = store.position_of(self._destination, message_id)
+        store = there.broker.store.transaction_store()
+        position = store.position_of(there.destination, message.message_id)
         if position is None:
-            logger.warning("%s has %s already; dropped", self._destination, message_id)
+            logger.warning("%s has %s already; dropped", there, message.message_id)
             return
-        self._there().publish(self._reference(self._message, position))
+        there.publish(there.reference_to(message, position))
+
+    def after_rollback(self) -> None:
+        self._there.decided_sends -= 1
 
 
-class _Acknowledgement(_Work):
-    __slots__ = ("_hidden", "_key")
+class _Acknowledgement(Synchronization):
+    __slots__ = ("_hidden", "_key", "_there")
 
     def __init__(
         self,
@@ -86,12 +67,18 @@ class _Acknowledgement(_Work):
         key: SubscriptionKey | None,
         stored: StoredMessage,
     ) -> None:
-        super().__init__(region, destination)
+        self._there = _made(region, destination)
         self._key = key
-        self._hidden = self._there().hide(stored, key)
+        self._hidden = self._there.hide(stored, key)
 
     def after_commit(self) -> None:
-        self._there().forget_hidden(self._hidden, self._key)
+        if not self._there.disposed:
+            self._there.forget_hidden(self._hidden, self._key)
 
     def after_rollback(self) -> None:
-        self._there().restore(self._hidden, self._key)
+        if not self._there.disposed:
+            self._there.restore(self._hidden, self._key)
+
+
+def _made(region: RegionBroker, destination: Destination) -> BaseDestination:
+    return region.root.add_destination(region.context, destination).base

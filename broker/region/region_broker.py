@@ -221,10 +221,12 @@ class RegionBroker(Broker):
     ) -> None:
         """Remove a destination and its messages. One that is not there is no error.
 
-        With `timeout` 0 a lasting one must have no subscription; else they are detached.
+        With `timeout` 0 a lasting one must have no subscription; else they are detached. It
+        stays, unless `timeout` is negative, while a transaction with messages for it is prepared
+        or being committed; to what is open otherwise it is made again.
 
         Raises:
-            JMSException: it still has a subscription (D9).
+            JMSException: it still has a subscription (D9), or such messages.
         """
         found = self._registry.get(destination)
         if found is None:
@@ -233,6 +235,12 @@ class RegionBroker(Broker):
         if consumers and timeout == 0 and not destination.is_temporary:
             raise JMSException(
                 f"Destination: {destination} still has an active subscription: {consumers[0]}"
+            )
+        if found.decided_sends and timeout >= 0 and not destination.is_temporary:
+            raise JMSException(
+                f"Destination: {destination} still has messages of transactions that are "
+                "prepared or being committed",
+                hint="end the prepared ones, or try again",
             )
         entrance = self._registry.entrance(destination) or found
         found.disposed = True

@@ -21,7 +21,8 @@ class StoreTraits:
     """The same for topics."""
 
     has_several_journals: bool = False
-    """What was stored of one destination may be safe before what came earlier of another."""
+    """What was stored of one destination may be safe before what came earlier of another, or
+    without it."""
 
     @staticmethod
     def of(adapter: PersistenceAdapter) -> StoreTraits:

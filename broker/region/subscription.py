@@ -14,6 +14,7 @@ from broker.completion import Completion
 from broker.context import ConnectionContext
 from broker.policy.entry import PolicyEntry
 from broker.region.destination import BrokerDestination
+from broker.region.marked_sends import MarkedSends
 from broker.region.message import MessageReference
 from pyjms import _clock, _wakeup
 from pyjms.errors import InvalidDestinationException
@@ -71,6 +72,8 @@ class Subscription(ABC):
         self.prefetch_extension = 0
         self.use_prefetch_extension = policy.use_prefetch_extension
         self.set_info(info)
+        self.marked_sends: MarkedSends | None = None
+        """Where messages wait for their stores before they are sent; None: they do not wait."""
         self._pulls = 0
         self._pull_timer: _wakeup.BackgroundTask | None = None
 
@@ -165,6 +168,8 @@ class Subscription(ABC):
     def close(self) -> None:
         """Stop what runs for this subscription."""
         self._stop_pull_timer()
+        if self.marked_sends is not None:
+            self.marked_sends.close()
 
     # pulling (Q14)
     def pull(self, pull: MessagePull) -> None:
@@ -206,6 +211,9 @@ class Subscription(ABC):
         if self.prefetch_size == 0:
             self._pulls = 0
             self._stop_pull_timer()
+        if self.marked_sends is not None:
+            self.marked_sends.put(reference, redelivery_counter)
+            return
         connection = self.context.connection
         if connection is not None:
             connection.dispatch(reference.dispatch_to(self.consumer_id, redelivery_counter))

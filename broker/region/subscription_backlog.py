@@ -6,7 +6,7 @@ A subscription to a pattern has messages of several topics, each with a store of
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Callable, Container
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -14,10 +14,13 @@ from broker.cursor.memory import pending_list
 from broker.cursor.sources import MemorySource, MessageSource, SpoolSource
 from broker.cursor.spilling import PrioritizedSpillingCursor, SpillingCursor
 from broker.cursor.store_source import PrioritizedStoreSource, StoreSource
+from broker.region.letter_order import Departures
 from broker.region.message import MessageReference
 from broker.store.api import Position, StoredMessage, SubscriptionKey, TopicMessageStore
 
 if TYPE_CHECKING:
+    from broker.completion import Completion
+    from broker.context import ConnectionContext
     from broker.policy.entry import PolicyEntry
     from broker.region.destination import BaseDestination
     from broker.region.region_broker import RegionBroker
@@ -34,6 +37,7 @@ class _Part:
         self, topic: Topic, key: SubscriptionKey, broker: RegionBroker, prioritized: bool
     ) -> None:
         self.topic = topic
+        self.departures = Departures(None)
         self.held: set[Position] | None = None
         self._key = key
         self.from_memory: SpoolSource | MemorySource
@@ -56,17 +60,26 @@ class _Part:
         recovered = store.subscription_message_count(key)
         if prioritized:
             self.held = set()
+            self.departures = Departures(self.held)
             return PrioritizedStoreSource(page, self.paged_in, self.held, recovered)
-        return StoreSource(page, self.paged_in, recovered)
+        return StoreSource(page, self.paged_in, recovered, self.departures.positions)
 
     def hold(self, reference: MessageReference) -> None:
         self.topic.hold(reference)
-        if self.held is not None and reference.position is not None:
-            self.held.add(reference.position)
+        position = reference.position
+        if position is not None:
+            self.departures.positions.discard(position)
+            if self.held is not None:
+                self.held.add(position)
 
     def let_go(self, reference: MessageReference) -> None:
-        if self.held is not None and reference.position is not None:
-            self.held.discard(reference.position)
+        position = reference.position
+        if (
+            self.held is not None
+            and position is not None
+            and position not in self.departures.positions
+        ):
+            self.held.discard(position)
         self.topic.drop(reference)
 
     def paged_in(self, stored: StoredMessage) -> MessageReference:
@@ -153,6 +166,18 @@ class SubscriptionBacklog:
             reference.destination.drop(reference)  # its topic is gone
         else:
             part.let_go(reference)
+
+    def remove_behind(
+        self,
+        letter: Completion,
+        context: ConnectionContext,
+        reference: MessageReference,
+        remove: Callable[[ConnectionContext, MessageReference], Completion | None],
+    ) -> Completion | None:
+        """See Departures."""
+        part = self._parts.get(reference.destination)
+        departures = Departures(None) if part is None else part.departures
+        return departures.remove_behind(letter, context, reference, remove)
 
     def hide(self, topic: Topic, stored: StoredMessage) -> MessageReference:
         """Hold a message back that waits outside."""

@@ -14,12 +14,12 @@ from broker.policy.entry import PolicyEntry
 from broker.region.arrival_line import arrival_line
 from broker.region.destination import BaseDestination
 from broker.region.durable_subscription import DurableTopicSubscription
-from broker.region.letter_order import remove_behind_letter
 from broker.region.message import MessageReference
 from broker.region.subscription import Subscription
 from broker.region.topic_subscription import TopicSubscription
+from broker.region.transacted_send import OpenSend
 from broker.store.api import StoredMessage, SubscriptionKey, TopicMessageStore
-from broker.transaction.local import Synchronization
+from broker.transaction.local import Transaction
 from pyjms.jms.destination import Destination
 
 if TYPE_CHECKING:
@@ -52,6 +52,8 @@ class Topic(BaseDestination):
         self._line, self._wait_in_line = arrival_line(self._publish_held, self._refused)
         self._subscribers: _Subscribers = []
         self._durables = 0
+        self._deferring: set[Transaction] = set()
+        """Transactions whose persistent messages are stored at their end, if at all."""
         if policy.dispatch_policy not in _DISPATCH_POLICIES:
             raise ValueError(
                 f"unknown dispatch policy {policy.dispatch_policy!r}: "
@@ -65,15 +67,12 @@ class Topic(BaseDestination):
 
     # in
     def accept(self, context: ConnectionContext, reference: MessageReference) -> Completion | None:
+        if context.transaction is not None:
+            return self._accept_later(context, context.transaction, reference)
         stored = None
         store = self.store if self._durables and reference.persistent else None
         if store is not None:
             stored = store.add_message(context, reference)
-        transaction = context.transaction
-        if transaction is not None:
-            self.hold(reference)  # what a transaction keeps is memory, too
-            transaction.add(_Send(self, reference, is_stored=store is not None))
-            return stored
         if store is not None and reference.position is None:
             self.repeated(reference)
         else:
@@ -85,6 +84,25 @@ class Topic(BaseDestination):
             else:
                 self._publish(reference)
         return stored if reference.message.response_required else None
+
+    def _accept_later(
+        self, context: ConnectionContext, transaction: Transaction, reference: MessageReference
+    ) -> Completion | None:
+        """Store the message with its transaction: now, or where nobody needs it yet, at the end.
+
+        The transaction's others on the topic follow it, for their order.
+        """
+        stored = None
+        store = self.store if reference.persistent else None
+        is_stored = store is not None and self._durables > 0 and transaction not in self._deferring
+        if store is not None:
+            if is_stored:
+                stored = store.add_message(context, reference)
+            else:
+                self._deferring.add(transaction)
+        self.hold(reference)  # what a transaction keeps is memory, too
+        transaction.add(_Send(self, transaction, reference, is_stored))
+        return stored
 
     def _refused(self, reference: MessageReference, error: Exception) -> None:
         self.drop(reference)
@@ -132,8 +150,7 @@ class Topic(BaseDestination):
     ) -> Completion | None:
         if self.store is None or not reference.persistent:
             return None
-        store = self.store
-        return remove_behind_letter(context, reference, lambda c, r: store.acknowledge(c, key, r))
+        return self.store.acknowledge(context, key, reference)
 
     # prepared transactions from before the start
     def hide(self, stored: StoredMessage, key: SubscriptionKey | None) -> MessageReference:
@@ -166,23 +183,29 @@ class Topic(BaseDestination):
     def add_subscription(self, context: ConnectionContext, subscription: Subscription) -> None:
         if not isinstance(subscription, TopicSubscription | DurableTopicSubscription):
             raise TypeError(f"{subscription} cannot subscribe to a topic")
+        start = None
         if isinstance(subscription, DurableTopicSubscription):
-            self._save(subscription)  # first: one that the store refuses has no part in the topic
+            start = self._save(subscription)  # one that the store refuses has no part in the topic
         self.statistics.consumers += 1
         self._subscribers.append(subscription)
         if self.policy.dispatch_policy == "priority":
             self._subscribers.sort(key=lambda subscriber: -subscriber.info.priority)
         if isinstance(subscription, DurableTopicSubscription):
             self._count_durable(1)
-            subscription.joined(self)
+            subscription.joined(self, start)
         else:
             subscription.destinations.append(self)
 
-    def _save(self, subscription: DurableTopicSubscription) -> None:
+    def _save(self, subscription: DurableTopicSubscription) -> int | None:
+        """Have the store know it; return the last arrival before it, None without a store."""
         store = self.store
-        if store is not None and store.lookup_subscription(subscription.key) is None:
-            saved = store.add_subscription(subscription.stored, retroactive=False)
-            subscription.saved = all_of([subscription.saved, saved])
+        if store is None:
+            return None
+        if store.lookup_subscription(subscription.key) is not None:
+            return 0
+        saved = store.add_subscription(subscription.stored, retroactive=False)
+        subscription.saved = all_of([subscription.saved, saved])
+        return store.last_arrival
 
     def remove_subscription(
         self,
@@ -228,23 +251,46 @@ class Topic(BaseDestination):
         self.memory.close()
 
 
-class _Send(Synchronization):
-    __slots__ = ("_is_stored", "_reference", "_topic")
+class _Send(OpenSend):
+    __slots__ = ("_is_stored", "_topic")
 
-    def __init__(self, topic: Topic, reference: MessageReference, *, is_stored: bool) -> None:
+    def __init__(
+        self, topic: Topic, transaction: Transaction, reference: MessageReference, is_stored: bool
+    ) -> None:
+        super().__init__(transaction, reference)
         self._topic = topic
-        self._reference = reference
         self._is_stored = is_stored
 
+    def before_commit(self) -> None:
+        super().before_commit()
+        topic, reference = self._topic, self.reference
+        if self._is_stored or topic.store is None or topic.disposed:
+            return
+        if not topic._durables or not reference.persistent:
+            return
+        context = ConnectionContext()
+        context.transaction = self.transaction
+        topic.store.add_message(context, reference)
+        self._is_stored = True
+
     def after_commit(self) -> None:
-        if self._is_stored and self._reference.position is None:
-            self._topic.repeated(self._reference)
-            self._topic.drop(self._reference)
+        topic, reference = self._topic, self.reference
+        self._ended()
+        if topic.disposed:
+            topic.drop(reference)
+        elif self._is_stored and reference.position is None:
+            topic.repeated(reference)
+            topic.drop(reference)
         else:
-            self._topic._publish_held(self._reference)
+            topic._publish_held(reference)
 
     def after_rollback(self) -> None:
-        self._topic.drop(self._reference)
+        self._ended()
+        self._topic.drop(self.reference)
+
+    def _ended(self) -> None:
+        self.let_go()
+        self._topic._deferring.discard(self.transaction)
 
 
 def _rotate(subscribers: _Subscribers, first: TopicSubscription | DurableTopicSubscription) -> None:

@@ -5,31 +5,80 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from broker.transaction.local import Synchronization
+from broker.context import ConnectionContext
+from broker.transaction.local import Synchronization, Transaction
 
 if TYPE_CHECKING:
+    from broker.region.destination import BaseDestination
     from broker.region.message import MessageReference
 
-__all__ = ["TransactedSend"]
+__all__ = ["OpenSend", "TransactedSend"]
 
 
-class TransactedSend(Synchronization):
+class OpenSend(Synchronization):
+    """What becomes of a message whose destination is removed before the end.
+
+    It goes to the one of that name that is made again, as what is sent without a transaction
+    does; one to a temporary destination is gone. While it is prepared its destination stays.
+    """
+
+    __slots__ = ("_kept", "reference", "transaction")
+
+    def __init__(self, transaction: Transaction, reference: MessageReference) -> None:
+        self.transaction = transaction
+        self.reference = reference
+        self._kept: BaseDestination | None = None
+
+    @property
+    def is_void(self) -> bool:
+        """Whether its destination is gone."""
+        return self.reference.destination.disposed
+
+    def before_commit(self) -> None:
+        there = self.reference.destination
+        if not there.disposed:
+            self._kept = there
+            there.decided_sends += 1
+        elif not there.destination.is_temporary:
+            self._send_again(there)
+
+    def _send_again(self, removed: BaseDestination) -> None:
+        region = removed.broker
+        there = region.root.add_destination(region.context, removed.destination).base
+        context = ConnectionContext()
+        context.transaction = self.transaction
+        there.accept(context, there.reference_to(self.reference.message))
+
+    def let_go(self) -> None:
+        """Let its destination be removed: the end has come."""
+        if self._kept is not None:
+            self._kept.decided_sends -= 1
+            self._kept = None
+
+
+class TransactedSend(OpenSend):
     """Calls `committed` or `rolled_back` with the message."""
 
-    __slots__ = ("_committed", "_reference", "_rolled_back")
+    __slots__ = ("_committed", "_rolled_back")
 
     def __init__(
         self,
+        transaction: Transaction,
         reference: MessageReference,
         committed: Callable[[MessageReference], None],
         rolled_back: Callable[[MessageReference], None],
     ) -> None:
-        self._reference = reference
+        super().__init__(transaction, reference)
         self._committed = committed
         self._rolled_back = rolled_back
 
     def after_commit(self) -> None:
-        self._committed(self._reference)
+        self.let_go()
+        if self.is_void:
+            self._rolled_back(self.reference)
+        else:
+            self._committed(self.reference)
 
     def after_rollback(self) -> None:
-        self._rolled_back(self._reference)
+        self.let_go()
+        self._rolled_back(self.reference)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from pyjms.errors import ConfigurationException
 from pyjms.transport.uri import did_you_mean
 
-__all__ = ["ATTRIBUTES", "WITHOUT_MEANING", "keywords_from"]
+__all__ = ["ATTRIBUTES", "WITHOUT_MEANING", "check_options", "keywords_from"]
 
 logger = logging.getLogger(__name__)
 
@@ -64,6 +64,14 @@ def keywords_from(options: Mapping[str, str]) -> dict[str, object]:
         ConfigurationException: an option is unknown, or its value cannot be read.
 
     """
+    keywords = check_options(options)
+    for name in options.keys() & WITHOUT_MEANING:
+        logger.info("Broker option %s has no meaning here and is ignored", name)
+    return keywords
+
+
+def check_options(options: Mapping[str, str]) -> dict[str, object]:
+    """Do as `keywords_from` does, without a word in the log."""
     unknown = {k: v for k, v in options.items() if k not in ATTRIBUTES and k not in WITHOUT_MEANING}
     if unknown:
         listed = ", ".join(f"{name}={value}" for name, value in unknown.items())
@@ -73,8 +81,6 @@ def keywords_from(options: Mapping[str, str]) -> dict[str, object]:
             "This BrokerService cannot be started.",
             hint=did_you_mean(next(iter(unknown)), ATTRIBUTES),
         )
-    for name in options.keys() & WITHOUT_MEANING:
-        logger.info("Broker option %s has no meaning here and is ignored", name)
     return {
         ATTRIBUTES[name][0]: _read(name, text)
         for name, text in options.items()

@@ -6,15 +6,19 @@ import logging
 import signal
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Final, Protocol
 
 from broker.connector.base import TransportConnector
 from broker.store.api import StoreState
+from pyjms import _clock
 from pyjms._wakeup import BackgroundTask, spawn
 
 __all__ = ["IOExceptionHandler", "StoreWatch"]
 
 logger = logging.getLogger(__name__)
+
+_RETRY: Final = 1.0
+"""Seconds until connectors that could not be opened are tried again."""
 
 
 @dataclass(frozen=True)
@@ -89,9 +93,11 @@ class StoreWatch:
             self._stop = spawn(self._stop_broker, name=f"broker {name} stop on a failed store")
 
     async def _stop_broker(self) -> None:
-        await self._broker.stop()
-        if self._handler.system_exit_on_shutdown:
-            signal.raise_signal(signal.SIGTERM)
+        try:
+            await self._broker.stop()
+        finally:  # with a broken store the stop may fail, too
+            if self._handler.system_exit_on_shutdown:
+                signal.raise_signal(signal.SIGTERM)
 
     def _open_or_close(self) -> None:
         if self._handler.stop_start_connectors and (
@@ -103,9 +109,17 @@ class StoreWatch:
 
     async def _follow(self) -> None:
         """Have the connectors be as the store is, however often that changes meanwhile."""
-        while self._open is (self._state is StoreState.SUSPENDED):
-            self._open = not self._open
-            for connector in self._broker.connectors:
-                await (connector.start() if self._open else connector.stop())
+        failed = False
+        while failed or self._open is (self._state is StoreState.SUSPENDED):
+            self._open = self._state is not StoreState.SUSPENDED
             name, done = self._broker.broker_name, "opened" if self._open else "closed"
-            logger.warning("Broker %s: connectors %s", name, done)
+            try:
+                for connector in self._broker.connectors:
+                    await (connector.start() if self._open else connector.stop())
+            except Exception as error:  # somebody may have the port for a moment
+                failed = True
+                logger.error("Broker %s: connectors not %s, tried again: %s", name, done, error)
+                await _clock.sleep(_RETRY)
+            else:
+                failed = False
+                logger.warning("Broker %s: connectors %s", name, done)

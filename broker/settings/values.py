@@ -10,7 +10,7 @@ from typing import Annotated, Any, Final, TypeAlias
 from pydantic import BaseModel, BeforeValidator, ConfigDict, PlainSerializer, WithJsonSchema
 
 from pyjms.errors import ConfigurationException, InvalidDestinationException
-from pyjms.jms.destination import Destination, parse_destination
+from pyjms.jms.destination import Destination, named_kind, parse_destination
 
 __all__ = ["Bytes", "DestinationName", "Section", "arguments_of", "check_by"]
 
@@ -39,8 +39,10 @@ def _read_size(value: object) -> int:
 def _read_destination(value: object) -> Destination:
     if isinstance(value, Destination):
         return value
+    text = str(value)
     try:
-        return parse_destination(str(value))
+        named_kind(text)  # refuses a misspelt prefix, which would make a queue of that name
+        return parse_destination(text)
     except InvalidDestinationException as error:
         raise ValueError(str(error)) from None
 

@@ -126,7 +126,7 @@ class MessageStore(Protocol):
         """Forget a message; synced where `context.wants_answer`. Absent ones are no error."""
 
     def update_message(self, reference: MessageReference) -> Completion | None:
-        """Keep the message in its present form instead of the one that has its id."""
+        """Keep the message in its present form instead of the one that has its id; synced."""
 
     def get_message(self, message_id: MessageId) -> StoredMessage | None:
         """Return a message, None if there is none."""
@@ -213,7 +213,10 @@ class TransactionStore(Protocol):
         """
 
     def position_of(self, destination: Destination, message_id: MessageId) -> Position | None:
-        """Return where a message of a committed, recovered transaction stands."""
+        """Return where a message of a committed, recovered transaction stands.
+
+        None: it was there already and is dropped. Each is to be asked for once.
+        """
 
 
 class PersistenceAdapter(Protocol):
@@ -249,7 +252,11 @@ class PersistenceAdapter(Protocol):
         """Return the topic's store, made now if need be."""
 
     def remove_message_store(self, destination: Destination) -> None:
-        """Forget a destination and all it has."""
+        """Forget a destination, all it has, and what open transactions have for it.
+
+        Nothing of that is done at their commits: additions get no position. The destination's
+        store takes nothing more.
+        """
 
     def transaction_store(self) -> TransactionStore:
         """Return the one transaction store."""

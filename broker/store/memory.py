@@ -52,6 +52,8 @@ class MemoryMessageStore:
         self._duplicate_ids: OrderedDict[str, None] = OrderedDict()
         self._size = 0
         self._last_arrival = 0
+        self.is_removed = False
+        """Whether the destination was removed: this takes nothing more, another one may."""
 
     def add_message(
         self, context: ConnectionContext, reference: MessageReference
@@ -131,8 +133,13 @@ class MemoryMessageStore:
     def _add(self, reference: MessageReference) -> None:
         message_id = reference.message_id
         message = reference.message
-        if message_id in self._entries or (
-            message.marshalled_properties is not None and self._is_repeated(reference.duplicate_id)
+        if (
+            self.is_removed
+            or message_id in self._entries
+            or (
+                message.marshalled_properties is not None
+                and self._is_repeated(reference.duplicate_id)
+            )
         ):
             return
         self._last_arrival += 1
@@ -299,8 +306,9 @@ class MemoryPersistenceAdapter:
         return store
 
     def remove_message_store(self, destination: Destination) -> None:
-        self._queues.pop(destination, None)
-        self._topics.pop(destination, None)
+        store = self._queues.pop(destination, None) or self._topics.pop(destination, None)
+        if store is not None:
+            store.is_removed = True
 
     def transaction_store(self) -> MemoryTransactionStore:
         return self.transactions

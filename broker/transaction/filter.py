@@ -20,6 +20,7 @@ from broker.transaction.local import (
     Transaction,
     TransactionState,
 )
+from broker.transaction.waiting import end_in_turn, note_waiting
 from broker.transaction.xa import XAER_NOTA, XATransaction, xa_exception
 from pyjms.errors import JMSException
 from pyjms.wire.openwire.commands import (
@@ -101,7 +102,11 @@ class TransactionBroker(BrokerFilter):
         outer = context.transaction
         if xid is None and outer is None:
             return self.next.send(exchange, message)
-        context.transaction = None if xid is None else self._open(context, xid)
+        if xid is None:
+            context.transaction = None
+        else:
+            context.transaction = transaction = self._open(context, xid)
+            transaction.sender = exchange
         try:
             return self.next.send(exchange, message)
         finally:
@@ -137,12 +142,24 @@ class TransactionBroker(BrokerFilter):
     def prepare_transaction(
         self, context: ConnectionContext, xid: TransactionId
     ) -> int | Completion:
-        return self.transaction(context, xid).prepare()
+        transaction = self.transaction(context, xid)
+        if context.waiting_ends:
+            end_in_turn(context, transaction)
+        answer = transaction.prepare()
+        if isinstance(answer, Completion) and transaction.is_waiting:
+            note_waiting(context, transaction, answer)
+        return answer
 
     def commit_transaction(
         self, context: ConnectionContext, xid: TransactionId, one_phase: bool
     ) -> Completion | None:
-        return self.transaction(context, xid).commit(one_phase)
+        transaction = self.transaction(context, xid)
+        if context.waiting_ends:
+            end_in_turn(context, transaction)
+        answer = transaction.commit(one_phase)
+        if answer is not None and transaction.is_waiting:
+            note_waiting(context, transaction, answer)
+        return answer
 
     def rollback_transaction(
         self, context: ConnectionContext, xid: TransactionId
@@ -173,6 +190,7 @@ class TransactionBroker(BrokerFilter):
         self, context: ConnectionContext, info: ConnectionInfo, error: Exception | None
     ) -> None:
         left_open: list[Transaction] = [
+            *reversed(context.waiting_ends),  # the last first: no other goes on in its turn
             *context.transactions.values(),
             *(
                 transaction
@@ -184,7 +202,7 @@ class TransactionBroker(BrokerFilter):
             if transaction.is_ending:
                 continue  # the store's answer decides
             try:
-                transaction.rollback()
+                transaction.rollback(error)
             except Exception:
                 logger.exception("Rolling back %s of a closed connection failed", transaction.xid)
         self.next.remove_connection(context, info, error)

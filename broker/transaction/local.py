@@ -2,7 +2,8 @@
 
 Sends and acknowledgements register a `Synchronization`; it runs after the store has
 committed, in the order it came. A transaction ends once: while the store commits, its
-answer decides, whatever else is asked meanwhile. (ActiveMQ X1-X5)
+answer decides, whatever else is asked meanwhile. Sends that wait for room belong to it: a
+commit waits for them, and if one fails, it does. (ActiveMQ X1-X5)
 """
 
 from __future__ import annotations
@@ -10,11 +11,16 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from enum import Enum
+from typing import TYPE_CHECKING
 
 from broker.completion import Completion
 from broker.store.api import TransactionStore
 from pyjms.errors import JMSException, TransactionRolledBackException
 from pyjms.wire.openwire.commands import TransactionId
+
+if TYPE_CHECKING:
+    from broker.context import ProducerExchange
+    from broker.transaction.waiting import Awaited
 
 __all__ = [
     "XA_RBOTHER",
@@ -36,7 +42,10 @@ class Synchronization:
     """One piece of work in a transaction; override what matters. No call may wait."""
 
     def before_commit(self) -> None:
-        """Check, before anything is stored; an error makes the commit a rollback."""
+        """Check, before anything is stored; an error makes the commit a rollback.
+
+        What this sends in the transaction has its own called, too.
+        """
 
     def after_commit(self) -> None:
         """Make the work visible: the store has it."""
@@ -49,6 +58,8 @@ class TransactionState(Enum):
     """Where a transaction is in its life."""
 
     IN_USE = "in use"
+    PREPARE_WAITS = "waiting for space, to be prepared"
+    COMMIT_WAITS = "waiting for space, to be committed"
     PREPARING = "being prepared"
     PREPARED = "prepared"
     COMMITTING = "being committed"
@@ -69,7 +80,11 @@ class Transaction:
         self.rollback_only_cause: BaseException | None = None
         self._store = store
         self._on_finished = on_finished
+        self.sender: ProducerExchange | None = None
+        """Who sent last in it, set by the transaction filter."""
         self._synchronizations: list[Synchronization] = []
+        self._awaited: dict[Awaited, None] = {}
+        self._awaited_step: Callable[[], int | Completion | None] | None = None
         self._end_in_hand: Completion | None = None
 
     def add(self, synchronization: Synchronization) -> None:
@@ -85,6 +100,25 @@ class Transaction:
         """
         self._synchronizations.remove(synchronization)
 
+    def awaits(self, awaited: Awaited) -> None:
+        """Have the end wait for `awaited`, which says `came_in` or `failed` once."""
+        self._awaited[awaited] = None
+
+    def came_in(self, awaited: Awaited) -> None:
+        """Say that `awaited` is part of the work now; an end that waited for it alone goes on."""
+        self._awaited.pop(awaited, None)
+        if not self._awaited and self.is_waiting:
+            self._go_on()
+
+    def failed(self, awaited: Awaited, cause: BaseException) -> None:
+        """Say that `awaited` will never come in: an end that waits for it fails with `cause`.
+
+        Before its end was asked for, the transaction does without: the sender hears of it.
+        """
+        self._awaited.pop(awaited, None)
+        if self.is_waiting:
+            self.set_rollback_only(cause)
+
     @property
     def has_work(self) -> bool:
         """Whether anything was sent or acknowledged."""
@@ -96,14 +130,21 @@ class Transaction:
         return self.state is TransactionState.PREPARED
 
     @property
+    def is_waiting(self) -> bool:
+        """Whether it shall end, once all that it awaits has come in."""
+        return self.state in {TransactionState.PREPARE_WAITS, TransactionState.COMMIT_WAITS}
+
+    @property
     def is_rollback_only(self) -> bool:
         """Whether a commit would fail, because a oneway command in it did (C5)."""
         return self.rollback_only_cause is not None
 
     def set_rollback_only(self, cause: BaseException) -> None:
-        """Make every later commit a rollback that names `cause`; the first cause stays."""
+        """Make the commit a rollback that names `cause`, now if it waits; the first cause stays."""
         if self.rollback_only_cause is None:
             self.rollback_only_cause = cause
+        if self.is_waiting:
+            self._go_on()
 
     @property
     def is_ending(self) -> bool:
@@ -129,8 +170,10 @@ class Transaction:
         """
         raise NotImplementedError
 
-    def rollback(self) -> Completion | None:
+    def rollback(self, cause: BaseException | None = None) -> Completion | None:
         """Undo the work, in the order it was done; the answer says when the store knows.
+
+        A commit that waits for room ends with an error that names `cause`.
 
         Raises:
             JMSException: the store is preparing or committing it.
@@ -139,11 +182,19 @@ class Transaction:
             return None
         if self.is_ending:
             raise self.busy_error("Rollback")
+        answer, self._end_in_hand = self._end_in_hand, None
         self._finish()
+        self._drop_awaited()
         try:
             return self._store.rollback(self.xid)
         finally:
             self._after_rollback()
+            if answer is not None:
+                error = self.rolled_back_error(
+                    "COMMIT FAILED: Transaction rolled back while waiting for space", XA_RBROLLBACK
+                )
+                error.__cause__ = cause
+                answer.complete(error)
 
     def busy_error(self, step: str) -> JMSException:
         """Make the error that refuses a step because of the state."""
@@ -154,6 +205,52 @@ class Transaction:
     def rolled_back_error(self, text: str, code: int) -> JMSException:
         """Make the error that says that the commit ended in a rollback."""
         return TransactionRolledBackException(f"{text} xaErrorCode:{code}")
+
+    def _when_all_is_in(
+        self, state: TransactionState, step: Callable[[], int | Completion | None]
+    ) -> Completion:
+        """Do `step` once all that is awaited has come in; answer with its end. (M2)"""
+        logger.warning(
+            "Transaction %s is %s; not in yet: %d, holding what they have until its end: %d",
+            self.xid,
+            state.value,
+            len(self._awaited),
+            len(self._synchronizations),
+        )
+        self.state = state
+        self._awaited_step = step
+        self._end_in_hand = Completion()
+        return self._end_in_hand
+
+    def _go_on(self) -> None:
+        """Do the step that waited."""
+        answer, step = self._end_in_hand, self._awaited_step
+        assert answer is not None
+        assert step is not None
+        self._end_in_hand = self._awaited_step = None
+        self.state = TransactionState.IN_USE
+        try:
+            ended = step()
+        except Exception as error:
+            answer.complete(error)
+            return
+        if isinstance(ended, Completion):
+            ended.then(lambda done: answer.complete(done.error))
+        else:
+            answer.complete()
+
+    def _drop_awaited(self) -> None:
+        awaited, self._awaited = self._awaited, {}
+        for one in awaited:
+            self._end(one.dropped)
+
+    @property
+    def _must_wait(self) -> bool:
+        return bool(self._awaited) and not self.is_rollback_only
+
+    def _commit_all(self) -> Completion | None:
+        self._before_commit()
+        return self._store_commit(prepared=False)
 
     def _before_commit(self) -> None:
         cause = self.rollback_only_cause
@@ -253,10 +350,11 @@ class LocalTransaction(Transaction):
         )
 
     def commit(self, one_phase: bool) -> Completion | None:
-        if self.state is TransactionState.COMMITTING:
+        if self.state in {TransactionState.COMMITTING, TransactionState.COMMIT_WAITS}:
             return self._end_in_hand
-        self._before_commit()
-        return self._store_commit(prepared=False)
+        if self._must_wait:
+            return self._when_all_is_in(TransactionState.COMMIT_WAITS, self._commit_all)
+        return self._commit_all()
 
 
 def all_is_well(answer: Completion | None) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
+from typing import Final
 
 from broker.completion import Completion
 from broker.store.api import TransactionStore
@@ -32,6 +33,8 @@ XA_RDONLY = 3
 XAER_NOTA = -4
 XAER_PROTO = -6
 XAER_RMFAIL = -7
+
+_VOTING: Final = (TransactionState.PREPARING, TransactionState.PREPARE_WAITS)
 
 
 def xa_exception(text: str, code: int) -> XAException:
@@ -79,31 +82,37 @@ class XATransaction(Transaction):
         return xa_exception(super().busy_error(step).reason, XAER_PROTO)
 
     def prepare(self) -> int | Completion:
-        if self.state is TransactionState.PREPARING and self._end_in_hand is not None:
+        if self._end_in_hand is not None and self.state in _VOTING:
             return self._end_in_hand
         if self.state is not TransactionState.IN_USE:
             raise xa_exception("Prepare cannot be called now", XAER_PROTO)
+        if self._must_wait:
+            return self._when_all_is_in(TransactionState.PREPARE_WAITS, self._prepare_all)
         if not self.has_work and not self.is_rollback_only:
             self._finish()
             return XA_RDONLY
+        return self._prepare_all()
+
+    def _prepare_all(self) -> int | Completion:
         self._before_commit()
         self.state = TransactionState.PREPARING
         answer = self._hand_over(lambda: self._store.prepare(self.xid), self._prepared, "PREPARE")
         return XA_OK if answer is None else answer
 
     def commit(self, one_phase: bool) -> Completion | None:
-        if self.state is TransactionState.COMMITTING:
+        if self.state in {TransactionState.COMMITTING, TransactionState.COMMIT_WAITS}:
             return self._end_in_hand
         if self.state is TransactionState.PREPARED:
             return self._store_commit(prepared=True)
-        if self.state is TransactionState.PREPARING:
+        if self.state in _VOTING:
             raise self.busy_error("Commit")
         if not one_phase:
             raise xa_exception(
                 "Cannot do 2 phase commit if the transaction has not been prepared", XAER_PROTO
             )
-        self._before_commit()
-        return self._store_commit(prepared=False)
+        if self._must_wait:
+            return self._when_all_is_in(TransactionState.COMMIT_WAITS, self._commit_all)
+        return self._commit_all()
 
     def _store_failed(self, error: Exception | None, what: str) -> JMSException:
         if not self._was_prepared:

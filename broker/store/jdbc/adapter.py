@@ -55,6 +55,8 @@ class JDBCPersistenceAdapter:
 
     concurrent_store_and_dispatch_queues = False
     concurrent_store_and_dispatch_topics = False
+    has_several_journals = True
+    """A statement that the database refuses fails alone: a letter, and its message must stay."""
 
     def __init__(
         self,
@@ -105,8 +107,7 @@ class JDBCPersistenceAdapter:
             self._begin(contents)
         except BaseException as error:
             with anyio.CancelScope(shield=True):
-                await self.writer.stop()
-                await anyio.to_thread.run_sync(self._close)
+                await self._end()
             if isinstance(error, JMSException) or not isinstance(error, Exception):
                 raise
             raise ResourceAllocationException(
@@ -124,11 +125,19 @@ class JDBCPersistenceAdapter:
             task.cancel()
             await task.wait()
         self._tasks.clear()
-        await self.writer.stop()
-        await anyio.to_thread.run_sync(self._close)
-        self._queues.clear()
-        self._topics.clear()
-        self._by_container.clear()
+        try:
+            await self._end()
+        finally:
+            self._queues.clear()
+            self._topics.clear()
+            self._by_container.clear()
+
+    async def _end(self) -> None:
+        """Write what waits, and close the database whatever becomes of that."""
+        try:
+            await self.writer.stop()
+        finally:
+            await anyio.to_thread.run_sync(self._close)
 
     def _waits(self, waits: bool) -> None:
         self.is_slave = waits
@@ -227,6 +236,7 @@ class JDBCPersistenceAdapter:
     def remove_message_store(self, destination: Destination) -> None:
         store = self._queues.pop(destination, None) or self._topics.pop(destination, None)
         if store is not None:
+            store.is_removed = True
             del self._by_container[store.container]
             self._core.submit((RemoveContainer(store.container),), lambda _: None)
 
@@ -272,7 +282,7 @@ class JDBCPersistenceAdapter:
         """Bytes of SQLite's file; 0 for a server, as in ActiveMQ."""
         file = self.database.file
         parts = () if file is None else (file, file.with_name(file.name + "-wal"))
-        return sum(part.stat().st_size for part in parts if part.exists())
+        return sum(map(_bytes_of, parts))
 
     @property
     def last_broker_sequence_id(self) -> int:
@@ -372,6 +382,13 @@ class JDBCPersistenceAdapter:
             return Removal(store, row.id, size)
         assert isinstance(store, JDBCTopicMessageStore)
         return Acknowledgement(store, row.key, row.id, row.priority, size, prepared=True)
+
+
+def _bytes_of(file: Path) -> int:
+    try:
+        return file.stat().st_size
+    except FileNotFoundError:  # SQLite has its second file only now and then
+        return 0
 
 
 def _size(message: ActiveMQMessage) -> int:

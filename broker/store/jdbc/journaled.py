@@ -2,14 +2,16 @@
 
 What was consumed before a checkpoint never reaches the database. Each unit carries its place
 in the journal into the database's transaction: what a crash left in the journal is done once.
+Only what the journal has for good counts as consumed: a crash may take the rest.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 import anyio
 
@@ -21,11 +23,13 @@ from broker.store.jdbc.compaction import compact
 from broker.store.jdbc.database import Database
 from broker.store.jdbc.execution import JOURNAL_MARK
 from broker.store.jdbc.loading import Contents, make_state
-from broker.store.jdbc.operations import PASSING, JournalMark, Outcome, Unit
+from broker.store.jdbc.operations import PASSING, JournalMark, Operation, Outcome, Unit
 from broker.store.jdbc.settings import JDBCSettings, JournalSettingsJDBC
 from broker.store.jdbc.writer import Writer
+from broker.store.journal.disk import OS_DISK, Disk
 from broker.store.journal.journal import Journal
 from broker.store.journal.settings import JournalSettings
+from broker.store.upkeep import attempt
 from pyjms import _clock
 from pyjms._wakeup import BackgroundTask, spawn
 from pyjms.errors import JMSException
@@ -42,6 +46,17 @@ _REPLAYED_AT_ONCE: Final = 2000
 
 def _place(location: Location) -> int:
     return location.file_id << _OFFSET_BITS | location.offset
+
+
+class _Waiting(NamedTuple):
+    """A unit that the database does not have yet."""
+
+    location: Location | None
+    """Its place in the journal; None: it has none."""
+    unit: Unit
+    answer: Completion
+    """Done when the journal has it, or could not write it."""
+    size: int
 
 
 class JournaledWriter(Writer):
@@ -61,46 +76,46 @@ class JournaledWriter(Writer):
         self._told = StoreState.RUNNING
         self._journal = journal
         self._limit = journal_settings.journal_log_files * journal_settings.journal_log_file_size
-        self._backlog: list[tuple[Location | None, Unit]] = []
+        self._backlog: list[_Waiting] = []
         self._backlog_bytes = 0
         self._under_way = 0
         """Bytes that the last checkpoint has handed to the database."""
         self._checkpoint: BackgroundTask | None = None
         self._one_at_a_time = anyio.Lock()
-        journal.on_state = lambda _, error: self._tell_state(error)
+        self._held_up = anyio.Event()
+        """Set when a checkpoint need not wait for the journal any longer."""
+        journal.on_state = self._journal_state
 
     def submit(self, unit: Unit) -> Completion:
-        waiter = Completion()
+        answer = Completion()
         if self.error is not None:
-            unit.done(self.error)
-            waiter.complete(self.error)
-            return waiter
-        if not unit.operations:  # its sender waits for what came before it
-            waiter.complete()
-            return self._journal.barrier() or waiter
+            return _refused(unit, answer, self.error)
         location: Location | None = None
-        if all(isinstance(operation, PASSING) for operation in unit.operations):
-            waiter.complete()
-        else:
-            payload = encode_operations(unit.operations)
-            try:
-                location = self._journal.append(payload, waiter, sync=True)
-            except JMSException as error:
-                unit.done(error)
-                waiter.complete(error)
-                return waiter
-            self._backlog_bytes += len(payload)
-        self._backlog.append((location, unit))
-        if self._backlog_bytes > self._limit // 2 and self._checkpoint is None:
-            self._checkpoint = spawn(
-                self._checkpoint_soon, name="jdbc journal checkpoint", on_error=self.fail_with
-            )
+        size = 0
+        try:
+            if not unit.operations:  # its sender waits for what came before it
+                before = self._journal.barrier()
+                if before is None:
+                    answer.complete()
+                return before or answer
+            if all(isinstance(operation, PASSING) for operation in unit.operations):
+                answer.complete()
+            else:
+                payload = encode_operations(unit.operations)
+                location = self._journal.append(payload, answer, sync=True)
+                size = len(payload)
+        except JMSException as error:
+            return _refused(unit, answer, error)
+        self._backlog_bytes += size
+        self._backlog.append(_Waiting(location, unit, answer, size))
+        self._checkpoint_if_due()
         self._tell_state(None)
-        return waiter
+        return answer
 
     def settle(self) -> None:
         self.check()
         self._hand_over()
+        self._give(len(self._backlog), list)  # its removals may be forgotten: all is needed
         super().settle()
 
     async def drain(self) -> None:
@@ -108,45 +123,114 @@ class JournaledWriter(Writer):
         await super().drain()
 
     async def checkpoint(self) -> None:
-        """Bring all to the database, and let go of the journal's segments up to here."""
+        """Bring all that the journal has to the database, and let go of its segments up to here.
+
+        Waits until the journal has all, but not for room on its disk: it makes that.
+
+        Raises:
+            ResourceAllocationException: the journal has failed.
+        """
         async with self._one_at_a_time:
-            keep_from = self._journal.written.file_id
-            await self.drain()
+            await self._written()
+            self._hand_over()
+            keep_from = self._keep_from()
+            await super().drain()
             if self.error is not None:
                 return
-            for segment in self._journal.segments():
-                if segment < keep_from:
-                    await self._journal.delete(segment)
+            await attempt(partial(self._let_go, keep_from), "A checkpoint of the journal")
+
+    async def _let_go(self, keep_from: int) -> None:
+        for segment in self._journal.segments():
+            if segment < keep_from:
+                await self._journal.delete(segment)
 
     async def stop(self) -> None:
+        self._ending = True
         if self._checkpoint is not None:
             self._checkpoint.cancel()
             await self._checkpoint.wait()
-        self._hand_over()
-        await super().stop()
-        await self._journal.close()
+        try:
+            await self._journal.close()  # what it cannot write has failed now
+        finally:
+            self._hand_over()
+            await super().stop()
+
+    def _checkpoint_if_due(self) -> None:
+        if self._is_due and self._checkpoint is None and not self._ending:
+            self._checkpoint = spawn(
+                self._checkpoint_soon, name="jdbc journal checkpoint", on_error=self.fail_with
+            )
+
+    @property
+    def _is_due(self) -> bool:
+        return self._backlog_bytes > self._limit // 2
 
     async def _checkpoint_soon(self) -> None:
         try:
             await self.checkpoint()
+            # senders that wait for room bring nothing that would ask for the next one
+            while self._is_due and self._journal.state is not StoreState.SUSPENDED:
+                await self.checkpoint()
         finally:
             self._checkpoint = None
 
+    async def _written(self) -> None:
+        """Wait until the journal has all, or its disk is full."""
+        if self._journal.state is StoreState.SUSPENDED:
+            return
+        answer = self._journal.barrier()
+        if answer is None:
+            return
+        self._held_up = held_up = anyio.Event()
+        answer.then(lambda _: held_up.set())
+        await held_up.wait()
+
     def _hand_over(self) -> None:
-        """Give the backlog to the writer, without what came and went in it."""
-        backlog, self._backlog = self._backlog, []
-        size, self._backlog_bytes = self._backlog_bytes, 0
-        needed = compact([unit.operations for _, unit in backlog])
-        for (location, unit), operations in zip(backlog, needed, strict=True):
+        """Give the writer what the journal has, without what came and went in it."""
+        backlog = self._backlog
+        unsafe = (number for number, each in enumerate(backlog) if not each.answer.done)
+        self._give(next(unsafe, len(backlog)), compact)
+
+    def _give(
+        self,
+        count: int,
+        needed: Callable[[Sequence[Sequence[Operation]]], Sequence[Sequence[Operation]]],
+    ) -> None:
+        """Give the writer what is `needed` of the first `count` units."""
+        if not count:
+            return
+        given, self._backlog = self._backlog[:count], self._backlog[count:]
+        good: list[_Waiting] = []
+        for each in given:
+            if each.answer.error is None:
+                good.append(each)
+            else:  # as its sender was told
+                each.unit.done(each.answer.error)
+        kept = needed([each.unit.operations for each in good])
+        for (location, unit, _, _), operations in zip(good, kept, strict=True):
             marked = [*operations, JournalMark(_place(location))] if location else operations
             super().submit(Unit(marked, unit.done, unit.size))
-        if backlog:
-            self._under_way += size
-            super().submit(Unit((), lambda _: self._arrived(size)))
+        size = sum(each.size for each in given)
+        self._backlog_bytes -= size
+        self._under_way += size
+        super().submit(Unit((), lambda _: self._arrived(size)))
+
+    def _keep_from(self) -> int:
+        """Return the first segment with what was not handed over."""
+        left = (each.location.file_id for each in self._backlog if each.location is not None)
+        written = self._journal.written.file_id
+        return min(written, next(left, written))
 
     def _arrived(self, size: int) -> None:
         self._under_way -= size
         self._tell_state(None)
+
+    def _journal_state(self, state: StoreState, error: Exception | None) -> None:
+        if state is StoreState.SUSPENDED:
+            self._held_up.set()
+        elif state is StoreState.RUNNING:
+            self._checkpoint_if_due()
+        self._tell_state(error)
 
     def _database_state(self, state: StoreState, error: Exception | None) -> None:
         if state is StoreState.SUSPENDED:
@@ -180,9 +264,12 @@ class JournaledJDBCPersistenceAdapter(JDBCPersistenceAdapter):
         settings: JDBCSettings | None = None,
         broker_name: str = "localhost",
         journal_settings: JournalSettingsJDBC | None = None,
+        *,
+        disk: Disk = OS_DISK,
     ) -> None:
         super().__init__(directory, settings, broker_name)
         self.journal_settings = journal_settings or JournalSettingsJDBC()
+        self._disk = disk
         self._journal: Journal | None = None
 
     async def checkpoint(self) -> None:
@@ -207,7 +294,11 @@ class JournaledJDBCPersistenceAdapter(JDBCPersistenceAdapter):
             return super()._make_writer()
         self._journal = Journal(
             self.directory / "journal",
-            JournalSettings(max_file_length=self.journal_settings.journal_log_file_size),
+            JournalSettings(
+                max_file_length=self.journal_settings.journal_log_file_size,
+                resume_check_sleep_period=self.settings.resume_check_sleep_period,
+            ),
+            self._disk,
         )
         return JournaledWriter(
             self.database,
@@ -243,6 +334,12 @@ class JournaledJDBCPersistenceAdapter(JDBCPersistenceAdapter):
         while True:
             await _clock.sleep(self.journal_settings.checkpoint_interval)
             await self.checkpoint()
+
+
+def _refused(unit: Unit, answer: Completion, error: Exception) -> Completion:
+    unit.done(error)
+    answer.complete(error)
+    return answer
 
 
 def _replay(journal: Journal, database: Database, mark: int) -> None:

@@ -53,6 +53,8 @@ class JDBCMessageStore:
         self._last_id = base
         self._sequences: OrderedDict[str, int] = OrderedDict()
         self._duplicates: OrderedDict[str, int] | None = None
+        self.is_removed = False
+        """Whether the destination was removed: this takes nothing more, another one may."""
 
     def load(self, count: int, size: int, last_id: int) -> None:
         """Begin with what the tables have."""

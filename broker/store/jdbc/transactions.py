@@ -102,6 +102,9 @@ class JDBCTransactionStore:
         return self._positions.pop((destination, message_id), None)
 
     def _note_positions(self, works: list[Work]) -> None:
-        for work in works:
-            if isinstance(work, Addition) and work.position is not None:
+        additions = [work for work in works if isinstance(work, Addition)]
+        for work in additions:  # the commit may have been tried before
+            self._positions.pop((work.store.destination, work.message_id), None)
+        for work in additions:
+            if work.position is not None:
                 self._positions[work.store.destination, work.message_id] = work.position

@@ -73,6 +73,7 @@ class Addition:
         self._on_position = on_position
         self._prepared_id = prepared_id
         self._added: AddMessage | None = None
+        self._position: Position | None = None
         producer, sequence = split_id(message_id)
         self._frame = encode_message(message)
         self._message_id = message_id
@@ -89,8 +90,8 @@ class Addition:
 
     @property
     def position(self) -> Position | None:
-        """Where the message stands; None before the commit, and for a duplicate."""
-        return None if self._added is None else self._store.position(self._added)
+        """Where the message stands; None before the commit, and for what is dropped."""
+        return self._position
 
     @property
     def message_id(self) -> MessageId:
@@ -101,22 +102,24 @@ class Addition:
         return self._store
 
     def prepare(self, xid: XATransactionId) -> Sequence[Operation]:
+        if self._store.is_removed:
+            return ()
         message = self._make(self._store.core.next_prepared_id())
         self._prepared_id = message.id
         return (PrepareAdd(message, encode_xid(xid, added=True)),)
 
     def commit(self) -> Sequence[Operation]:
-        self._added = None
+        self._added = self._position = None
         store = self._store
-        if store.has(self._message_id, self._duplicate_id):
+        if store.is_removed or store.has(self._message_id, self._duplicate_id):
             return self.rollback()
         if not store.is_wanted:
             store.pass_over(self._make(0))
-            self._on_position(Position(0, 0))
+            self._numbered(Position(0, 0))
             return self.rollback()
         message = self._make(store.next_id())
         self._added = message
-        self._on_position(store.position(message))
+        self._numbered(store.position(message))
         store.add(message)
         if self._prepared_id is None:
             return (message,)
@@ -129,6 +132,10 @@ class Addition:
     def done(self, error: Exception | None) -> None:
         if self._added is not None:
             self._store.added(self._added, error)
+
+    def _numbered(self, position: Position) -> None:
+        self._position = position
+        self._on_position(position)
 
     def _make(self, message_id: int, frame: bytes | None = None) -> AddMessage:
         return AddMessage(
@@ -158,13 +165,15 @@ class Removal:
         self._removed = False
 
     def prepare(self, xid: XATransactionId) -> Sequence[Operation]:
+        if self._store.is_removed:
+            return ()
         self._store.overlay.hidden.add(self._id)
         text = encode_xid(xid, added=False)
         return (PrepareRemove(self._store.container, self._id, text),)
 
     def commit(self) -> Sequence[Operation]:
         store = self._store
-        self._removed = store.remove(self._id, self._message_size)
+        self._removed = not store.is_removed and store.remove(self._id, self._message_size)
         if not self._removed:
             return ()
         if store.destination.is_topic:
@@ -208,12 +217,17 @@ class Acknowledgement:
         self._subscriber: Subscriber | None = None
 
     def prepare(self, xid: XATransactionId) -> Sequence[Operation]:
+        if self._store.is_removed:
+            return ()
         self._prepared = True
         self._store.hide(self._key, self._id)
         text = encode_xid(xid, added=False)
         return (PrepareAcknowledgement(self._operation(), text),)
 
     def commit(self) -> Sequence[Operation]:
+        self._subscriber = None
+        if self._store.is_removed:
+            return ()
         self._subscriber = self._store.acknowledged(self._key, self._id)
         if self._prepared:
             return (CommitAcknowledgement(self._operation()),)

@@ -100,6 +100,7 @@ class Writer:
         self._pumping = False
         self._idle: anyio.Event | None = None
         self._retry: BackgroundTask | None = None
+        self._ending = False
         self._loop: LoopHandle | None = None
         self._inbox: SimpleQueue[_Batch | None] = SimpleQueue()
         self._thread: Thread | None = None
@@ -114,12 +115,14 @@ class Writer:
 
     async def stop(self) -> None:
         """Write what waits, once more if the database fails, and end. Idempotent."""
+        self._ending = True
         if self._thread is None:
             return
         if self._retry is not None:
             self._retry.cancel()
             await self._retry.wait()
-            await self._last_try()
+            if self._in_flight is not None and self._retry is not None:  # else it was just over
+                await self._last_try(self._in_flight)
         await self.drain()
         self.fail(JMSException("The store is stopped"), quiet=True)
         self._inbox.put(None)
@@ -267,9 +270,8 @@ class Writer:
     def _suspend(self, batch: _Batch) -> None:
         if self._retry is None:
             self._change(StoreState.SUSPENDED, batch.error)
-            self._retry = spawn(
-                self._resume, batch, name="jdbc store resumes", on_error=self.fail_with
-            )
+            again = self._last_try if self._ending else self._resume
+            self._retry = spawn(again, batch, name="jdbc store resumes", on_error=self.fail_with)
 
     def fail_with(self, error: BaseException) -> None:
         """Fail because a task of the store did."""
@@ -293,10 +295,7 @@ class Writer:
         if isinstance(batch.error, DatabaseUnavailableException):
             raise batch.error
 
-    async def _last_try(self) -> None:
-        batch = self._in_flight
-        if batch is None or self._retry is None:
-            return  # it was just over
+    async def _last_try(self, batch: _Batch) -> None:
         with contextlib.suppress(DatabaseUnavailableException):
             await self._try(batch)
         if isinstance(batch.error, DatabaseUnavailableException):

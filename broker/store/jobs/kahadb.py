@@ -130,6 +130,7 @@ class KahaDBJobSchedulerStore:
         for task in tasks:
             task.cancel()
             await task.wait()
+        self.journal.hurry()  # a disk that is full now must not keep the store from its end
         if self._index is not None and self.state is not StoreState.FAILED:
             try:
                 await self.cleanup()

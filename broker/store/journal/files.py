@@ -237,7 +237,8 @@ class SegmentFiles:
         if self._settings.archive_data_logs:
             archive = self._settings.directory_archive or self.directory / "data-archive"
             self._disk.make_directory(archive)
-            self._disk.rename(path, archive / path.name)
+            with suppress(FileNotFoundError):  # the sync failed last time
+                self._disk.rename(path, archive / path.name)
             self._disk.sync_directory(archive)
         else:
             with suppress(FileNotFoundError):  # the sync failed last time

@@ -201,12 +201,14 @@ class KahaDBPersistenceAdapter:
 
         Before any queue knows of the store: no reference of them is handed to one.
         """
-        answer = self.transaction_store().commit(found.xid, prepared=True)
+        transactions = self.transaction_store()
+        answer = transactions.commit(found.xid, prepared=True)
         for destination, message in found.added:
             index = self._opened().index.lookup(to_kaha_destination(destination))
-            entry = None if index is None else index.find(str(message.message_id))
-            if index is not None and entry is not None:
-                index.show(entry.position)
+            assert message.message_id is not None, "the journal has it by its id"
+            position = transactions.position_of(destination, message.message_id)
+            if index is not None and position is not None:
+                index.show(position)
         return answer
 
     async def stop(self) -> None:
@@ -324,12 +326,15 @@ class KahaDBPersistenceAdapter:
     def remove_message_store(self, destination: Destination) -> None:
         """See PersistenceAdapter."""
         core, kaha = self._opened(), to_kaha_destination(destination)
-        self._queues.pop(destination, None)
-        self._topics.pop(destination, None)
-        if core.index.lookup(kaha) is not None:
+        store = self._queues.pop(destination, None) or self._topics.pop(destination, None)
+        if store is not None:
+            store.is_removed = True
+        transactions = self.transaction_store()
+        if core.index.lookup(kaha) is not None or transactions.has_journalled(kaha):
             payload = encode_command(KahaRemoveDestinationCommand(kaha))
             location = core.append(payload, sync=True)
             core.ledger.remove_destination(kaha, location)
+            transactions.lose(kaha, location)
 
     def transaction_store(self) -> KahaDBTransactionStore:
         """See PersistenceAdapter."""

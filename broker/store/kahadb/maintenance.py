@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import logging
-import sqlite3
 from collections.abc import Awaitable, Callable
 
 import anyio
@@ -18,15 +17,13 @@ from broker.store.kahadb.cleanup import Cleanup, SegmentReport
 from broker.store.kahadb.core import DIRTY_LIMIT, StoreCore
 from broker.store.kahadb.settings import KahaDBSettings
 from broker.store.kahadb.transactions import KahaDBTransactionStore
+from broker.store.upkeep import attempt
 from pyjms import _clock
 from pyjms._wakeup import BackgroundTask, spawn
-from pyjms.errors import JMSException
 
 __all__ = ["Maintenance"]
 
 logger = logging.getLogger(__name__)
-
-_FAILURES = (OSError, sqlite3.Error, JMSException)
 
 
 class Maintenance:
@@ -125,18 +122,10 @@ class Maintenance:
         self._on_lock_lost()
 
     async def _attempt(self, work: Callable[[], Awaitable[None]]) -> bool:
-        """Do it; a failure is told, and the next time comes: the journal has everything."""
+        """Do it; a failure is told, and the next time comes."""
         if self._core.journal.state is StoreState.FAILED:
             return True
-        error: Exception | None = None
-        try:
-            await work()
-        except _FAILURES as failure:
-            error = failure
-            logger.warning("A checkpoint of %s failed: %s", self._core.journal.directory, error)
-        except Exception as failure:  # without its checkpoints the store would grow for ever
-            error = failure
-            logger.exception("A checkpoint of %s failed", self._core.journal.directory)
+        error = await attempt(work, f"A checkpoint of {self._core.journal.directory}")
         index = self._core.index
         if index.damage is not None:
             self._on_trouble(index.damage)

@@ -47,6 +47,8 @@ class KahaDBMessageStore:
         self._part = destination_part(self._kaha)
         self._prioritized = prioritized
         self._index: DestinationIndex = core.destination(self._kaha, prioritized)
+        self.is_removed = False
+        """Whether the destination was removed: this takes nothing more, another one may."""
 
     # -- writing
 
@@ -54,8 +56,10 @@ class KahaDBMessageStore:
         self, context: ConnectionContext, reference: MessageReference
     ) -> Completion | None:
         """See MessageStore. Always answered by the journal: a duplicate when the first is safe."""
-        facts = facts_of_reference(reference, self._prioritized)
         reference.position = None
+        if self.is_removed:
+            return None
+        facts = facts_of_reference(reference, self._prioritized)
         if context.transaction is not None:
             operation = Operation(
                 OperationKind.ADD,
@@ -91,6 +95,8 @@ class KahaDBMessageStore:
         """See MessageStore."""
         message_id = str(reference.message_id)
         if context.transaction is not None:
+            if self.is_removed:
+                return None
             operation = Operation(OperationKind.REMOVE, self._kaha, message_id, reference=reference)
             self._transactions.add(context.transaction.xid, operation)
             return None
@@ -109,7 +115,7 @@ class KahaDBMessageStore:
         return waiter
 
     def update_message(self, reference: MessageReference) -> Completion | None:
-        """See MessageStore. The message keeps its place."""
+        """See MessageStore. Synced; the message keeps its place."""
         core, index = self._core, self._index
         message = reference.message
         facts = facts_of_reference(reference, self._prioritized)
@@ -117,7 +123,7 @@ class KahaDBMessageStore:
             return None
         payload = core.format.update(self._kaha, message, self._prioritized)
         waiter = Completion()
-        location = core.append(payload, waiter)
+        location = core.append(payload, waiter, sync=True)
         core.ledger.update(index, facts, location)
         return waiter
 
@@ -126,6 +132,8 @@ class KahaDBMessageStore:
         core, index = self._core, self._index
         if not index.count:
             return None
+        if self._transactions.has_journalled(self._kaha):
+            return self._remove_each()  # they go on, also in a replay
         epoch, last = index.epoch, index.last_arrival
         window = index.duplicates
         duplicate_ids = [each for f in sorted(window.files()) for each in window.proved_by(f)]
@@ -137,6 +145,16 @@ class KahaDBMessageStore:
         index.begin(epoch, last)
         core.arrivals([index])
         core.duplicates(index, duplicate_ids)
+        return waiter
+
+    def _remove_each(self) -> Completion | None:
+        core, index = self._core, self._index
+        waiter = None
+        for entry in index.entries():
+            waiter = Completion()
+            payload = remove_record(self._part, entry.message_id)
+            location = core.append(payload, waiter, sync=True)
+            core.ledger.remove(index, entry.message_id, location)
         return waiter
 
     # -- reading

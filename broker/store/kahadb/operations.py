@@ -47,6 +47,7 @@ class Operation:
         "destination",
         "dropped",
         "facts",
+        "is_gone",
         "key",
         "kind",
         "location",
@@ -75,8 +76,10 @@ class Operation:
         self.prioritized = prioritized
         self.reference = reference
         self.location = location
+        self.is_gone = False
+        """Its destination was removed since: it is dropped at the commit."""
         self.dropped = False
-        """It turned out to be a duplicate and does nothing."""
+        """It turned out to be a duplicate, or is gone, and does nothing."""
 
     def encode(
         self,
@@ -140,6 +143,24 @@ class OpenTransaction:
             self.first = location
         self.last = location
 
+    def has_journalled(self, key: str) -> bool:
+        """Whether the journal has something of it for a destination."""
+        return any(each.destination.key == key for each in self.operations[: self.journalled])
+
+    def lose(self, key: str, location: Location) -> None:
+        """Do nothing for a destination that was removed, by the record at `location`.
+
+        That record is kept as long as those are that it makes void.
+        """
+        written, waiting = self.operations[: self.journalled], self.operations[self.journalled :]
+        if self.has_journalled(key):
+            self.noted(location)
+            for operation in written:
+                operation.is_gone |= operation.destination.key == key
+        waiting = [each for each in waiting if each.destination.key != key]
+        self.operations = written + waiting
+        self.size = sum([each.facts.size for each in waiting if each.facts is not None])
+
 
 def apply_operations(
     ledger: Ledger, transaction: OpenTransaction, end: Location, *, hidden: bool
@@ -153,10 +174,19 @@ def apply_operations(
             where = (id(operation.destination), operation.prioritized)
             destination = destinations.get(where)
             if destination is None:
-                destination = ledger.index.destination(operation.destination, operation.prioritized)
+                destination = _destination(ledger, operation)
+                if destination is None:
+                    continue
                 destinations[where] = destination
             _apply(ledger, operation, destination, numbers, hidden)
     numbers.finish()
+
+
+def _destination(ledger: Ledger, operation: Operation) -> DestinationIndex | None:
+    """Return its destination; what is taken out of one that is not there does not make it."""
+    if operation.kind is _ADD:
+        return ledger.index.destination(operation.destination, operation.prioritized)
+    return ledger.index.lookup(operation.destination)
 
 
 def _apply(

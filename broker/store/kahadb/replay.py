@@ -172,6 +172,8 @@ class Replay:
     def _remove_destination(
         self, command: KahaRemoveDestinationCommand, location: Location
     ) -> None:
+        for transaction in self.transactions.values():  # they may be open still at the end
+            transaction.lose(command.destination.key, location)
         if location > self._covered:
             self._ledger.remove_destination(command.destination, location)
 

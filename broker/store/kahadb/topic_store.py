@@ -45,7 +45,7 @@ class KahaDBTopicMessageStore(KahaDBMessageStore):
         self, context: ConnectionContext, reference: MessageReference
     ) -> Completion | None:
         """See MessageStore. What nobody will need gets no number and position 0."""
-        if context.transaction is None and not self._index.subscriptions:
+        if context.transaction is None and not self._index.subscriptions and not self.is_removed:
             facts = facts_of_reference(reference, self._prioritized)
             reference.position = Position(facts.level, 0)
             return None
@@ -53,14 +53,7 @@ class KahaDBTopicMessageStore(KahaDBMessageStore):
 
     def remove_all_messages(self, context: ConnectionContext) -> Completion | None:
         """See MessageStore. Each message is removed, since the subscriptions stay."""
-        core = self._core
-        waiter = None
-        for entry in self._index.entries():
-            waiter = Completion()
-            payload = remove_record(self._part, entry.message_id)
-            location = core.append(payload, waiter, sync=True)
-            core.ledger.remove(self._index, entry.message_id, location)
-        return waiter
+        return self._remove_each()
 
     def add_subscription(
         self, subscription: StoredSubscription, retroactive: bool
@@ -131,6 +124,8 @@ class KahaDBTopicMessageStore(KahaDBMessageStore):
         core, index = self._core, self._index
         text, message_id = subscription_key(*key), str(reference.message_id)
         if context.transaction is not None:
+            if self.is_removed:
+                return None
             operation = Operation(
                 OperationKind.ACKNOWLEDGE, self._kaha, message_id, key=text, reference=reference
             )

@@ -26,10 +26,10 @@ from pyjms.jms.destination import Destination
 from pyjms.wire.kahadb.frames import (
     decode_subscription_info,
     from_kaha_destination,
-    to_kaha_destination,
     to_transaction_info,
 )
 from pyjms.wire.kahadb.journal import Location
+from pyjms.wire.kahadb.structures import KahaDestination
 from pyjms.wire.openwire.commands import MessageId, TransactionId, XATransactionId
 
 __all__ = ["KahaDBTransactionStore"]
@@ -59,6 +59,8 @@ class KahaDBTransactionStore:
         core.before_checkpoint = self._note_oldest
         self._open: dict[TransactionId, OpenTransaction] = {}
         self._recovered: dict[TransactionId, OpenTransaction] = {}
+        self._positions: dict[tuple[Destination, str], Position] = {}
+        """Of messages of committed, recovered transactions, until somebody asks."""
 
     # -- TransactionStore
 
@@ -78,7 +80,7 @@ class KahaDBTransactionStore:
     def commit(self, xid: TransactionId, prepared: bool) -> Completion | None:
         """Write what is left of it and the commit, synced; its messages get their numbers."""
         transaction = self._open.pop(xid, None)
-        self._recovered.pop(xid, None)
+        is_recovered = self._recovered.pop(xid, None) is not None
         if transaction is None:
             return None
         core = self._core
@@ -96,6 +98,8 @@ class KahaDBTransactionStore:
         if transaction.files != {end.file_id}:
             # Its additions may be gone before this segment, and their numbers with them.
             core.arrivals(_added_to(core, transaction))
+        if is_recovered:
+            self._note_positions(transaction)
         return waiter
 
     def rollback(self, xid: TransactionId) -> Completion | None:
@@ -123,10 +127,19 @@ class KahaDBTransactionStore:
         ]
 
     def position_of(self, destination: Destination, message_id: MessageId) -> Position | None:
-        """Return where a message stands, None if it is not here."""
-        index = self._core.index.lookup(to_kaha_destination(destination))
-        entry = None if index is None else index.find(str(message_id))
-        return None if entry is None else entry.position
+        """See TransactionStore."""
+        return self._positions.pop((destination, str(message_id)), None)
+
+    def _note_positions(self, transaction: OpenTransaction) -> None:
+        """Remember where its messages stand; those that were dropped stand nowhere."""
+        for operation in transaction.operations:
+            facts, where = operation.facts, operation.destination
+            if facts is None or operation.dropped:
+                continue
+            index = self._core.index.lookup(where)
+            entry = None if index is None else index.find(facts.message_id)
+            position = Position(facts.level, 0) if entry is None else entry.position
+            self._positions[from_kaha_destination(where), facts.message_id] = position
 
     # -- for the store
 
@@ -140,6 +153,15 @@ class KahaDBTransactionStore:
             transaction.size += operation.facts.size
             if transaction.size > _SPILL:
                 self._journal(xid, transaction)
+
+    def lose(self, destination: KahaDestination, location: Location) -> None:
+        """Let no open transaction do anything for a destination that `location` removed."""
+        for transaction in self._open.values():
+            transaction.lose(destination.key, location)
+
+    def has_journalled(self, destination: KahaDestination) -> bool:
+        """Whether the journal has work of an open transaction for a destination."""
+        return any(each.has_journalled(destination.key) for each in self._open.values())
 
     def recover(self, found: dict[TransactionId, OpenTransaction]) -> None:
         """Take over what a replay found open: prepared ones wait, others are rolled back. (K22)"""
@@ -178,7 +200,7 @@ class KahaDBTransactionStore:
         self, transaction: OpenTransaction
     ) -> Iterable[tuple[DestinationIndex, Position, str | None]]:
         for operation in transaction.operations:
-            if operation.kind is not OperationKind.ADD:
+            if operation.kind is not OperationKind.ADD and not operation.is_gone:
                 index = self._core.index.lookup(operation.destination)
                 entry = None if index is None else index.find(operation.message_id)
                 if index is not None and entry is not None:
@@ -215,13 +237,15 @@ class KahaDBTransactionStore:
                 if place is None:
                     place = by_key.get(where.key) or _Place(self._core.index.lookup(where))
                     places[id(where)] = by_key[where.key] = place
-                operation.dropped = self._is_duplicate(operation, place)
+                operation.dropped = operation.is_gone or self._is_duplicate(operation, place)
                 if number >= transaction.journalled:
                     if operation.dropped:
                         continue
                     if place.is_unneeded:
                         _unneeded(operation)
                         continue
+            else:
+                operation.dropped = operation.is_gone
             kept.append(operation)
         transaction.operations = kept
 
@@ -241,7 +265,7 @@ class KahaDBTransactionStore:
     def _make_destinations(self, transaction: OpenTransaction) -> None:
         made = set()
         for operation in transaction.operations:
-            if operation.kind is _ADD:
+            if operation.kind is _ADD and not operation.dropped:
                 where = (id(operation.destination), operation.prioritized)
                 if where not in made:
                     made.add(where)
@@ -277,9 +301,9 @@ class KahaDBTransactionStore:
         added: list[tuple[Destination, Location]] = []
         removed: list[tuple[Destination, SubscriptionKey | None, StoredMessage]] = []
         for operation in transaction.operations:
-            destination = from_kaha_destination(operation.destination)
-            if operation.kind is OperationKind.ADD:
+            if operation.kind is OperationKind.ADD and not operation.is_gone:
                 assert operation.location is not None, "it was read from there"
+                destination = from_kaha_destination(operation.destination)
                 added.append((destination, operation.location))
         for index, position, key in self._acknowledged(transaction):
             entry = index.get(position)

@@ -34,7 +34,8 @@ from broker.store.multi.recovery import recover_transactions
 from broker.store.multi.shares import StoreShare, close_all, worst
 from broker.store.multi.stores import MultiMessageStore, MultiTopicMessageStore
 from broker.store.multi.transactions import MultiTransactionStore
-from pyjms import _clock, _wakeup
+from broker.store.upkeep import repeat
+from pyjms import _wakeup
 from pyjms.errors import (
     IllegalStateException,
     InvalidDestinationException,
@@ -374,13 +375,9 @@ class MultiKahaDBPersistenceAdapter:
             self.on_lock_lost()
 
     def _spawn(self, interval: float, work: Callable[[], Awaitable[None]]) -> None:
-        async def repeat() -> None:
-            while True:
-                await _clock.sleep(interval)
-                await work()
-
         if interval:
-            self._tasks.append(_wakeup.spawn(repeat, name="mKahaDB"))
+            what = f"The upkeep of {self.directory}"
+            self._tasks.append(_wakeup.spawn(repeat, interval, work, what, name="mKahaDB"))
 
     @property
     def size(self) -> int:

@@ -217,6 +217,42 @@ async def test_messages_of_a_topic_in_transactions(opened: Any) -> None:
     assert opened.subscription_texts(store, KEY) == ["2"]
 
 
+@pytest.mark.parametrize("prepared", [False, True])
+async def test_who_subscribes_before_the_commit_gets_what_it_brings(
+    opened: Any, prepared: bool
+) -> None:
+    store, transactions = opened.adapter.topic_message_store(T), opened.adapter.transaction_store()
+    await opened.done(store.add_subscription(StoredSubscription(KEY, T), False))
+    (before,) = await opened.send(store, 1)
+    xid = opened.xa()
+    added = opened.reference(2, T)
+    store.add_message(opened.within(xid), added)
+    if prepared:
+        await opened.done(transactions.prepare(xid))
+    await opened.done(store.add_subscription(StoredSubscription(OTHER, T), False))
+    start = store.last_arrival
+    await opened.done(transactions.commit(xid, prepared))
+    assert before.position.arrival <= start < added.position.arrival
+    store.shown(added)
+    for again in range(2 if opened.persistent else 1):
+        if again:
+            await opened.restart()
+            store = opened.adapter.topic_message_store(T)
+        assert opened.subscription_texts(store, KEY) == ["1", "2"]
+        assert opened.subscription_texts(store, OTHER) == ["2"]
+
+
+async def test_what_nobody_needed_has_a_place_before_the_first_subscription(opened: Any) -> None:
+    store, transactions = opened.adapter.topic_message_store(T), opened.adapter.transaction_store()
+    alone, inside = opened.reference(1, T), opened.reference(2, T)
+    await opened.done(store.add_message(ConnectionContext(), alone))
+    store.add_message(opened.within(opened.local()), inside)
+    await opened.done(transactions.commit(opened.local(), False))
+    await opened.done(store.add_subscription(StoredSubscription(KEY, T), False))
+    assert max(alone.position.arrival, inside.position.arrival) <= store.last_arrival
+    assert opened.subscription_texts(store, KEY) == []
+
+
 async def test_transactions_without_work(opened: Any) -> None:
     transactions = opened.adapter.transaction_store()
     for xid in (opened.local(), opened.xa()):
@@ -226,3 +262,108 @@ async def test_transactions_without_work(opened: Any) -> None:
     assert transactions.recovered() == []
     context = ConnectionContext()
     assert context.transaction is None
+
+
+async def test_a_recovered_transaction_says_where_its_messages_stand(kept: Any) -> None:
+    queue, topic, xid = kept.queue(), kept.adapter.topic_message_store(T), kept.xa()
+    again, new, news = kept.reference(1), kept.reference(2), kept.reference(3, T)
+    await kept.done(topic.add_subscription(StoredSubscription(KEY, T), False))
+    for store, reference in ((queue, again), (queue, new), (topic, news)):
+        store.add_message(kept.within(xid), reference)
+    await kept.done(kept.adapter.transaction_store().prepare(xid))
+    await kept.restart()
+    queue, transactions = kept.queue(), kept.adapter.transaction_store()
+    await kept.send(queue, 1, text="came otherwise")
+    await kept.done(kept.adapter.topic_message_store(T).delete_subscription(KEY))
+    await kept.done(transactions.commit(xid, True))
+    assert transactions.position_of(Queue("Q"), again.message_id) is None
+    new.position = transactions.position_of(Queue("Q"), new.message_id)
+    assert new.position.arrival == 2
+    assert transactions.position_of(Queue("Q"), new.message_id) is None
+    assert transactions.position_of(T, news.message_id).arrival == 0  # nobody needs it stored
+    queue.shown(new)
+    assert kept.texts(queue) == ["came otherwise", "2"]
+    await kept.restart()
+    assert kept.texts(kept.queue()) == ["came otherwise", "2"]
+
+
+@pytest.mark.parametrize("again", [False, True])
+@pytest.mark.parametrize("how", ["local", "large", "prepared"])
+async def test_a_removed_destination_takes_the_work_of_open_transactions_with_it(
+    opened: Any, how: str, again: bool
+) -> None:
+    adapter, transactions = opened.adapter, opened.adapter.transaction_store()
+    queue, other, topic = opened.queue(), opened.queue("R"), adapter.topic_message_store(T)
+    await opened.done(topic.add_subscription(StoredSubscription(KEY, T), False))
+    (old,), (news,), (kept,) = [await opened.send(s, 1) for s in (queue, topic, other)]
+    xid = opened.xa() if how == "prepared" else opened.local()
+    inside, size = opened.within(xid), 5 << 20 if how == "large" else 0
+    lost = [opened.reference(n, w, body=bytes(size)) for n, w in ((2, queue.destination), (3, T))]
+    for store, reference in zip((queue, topic), lost, strict=True):
+        store.add_message(inside, reference)
+    queue.remove_message(inside, old)
+    topic.acknowledge(inside, KEY, news)
+    other.remove_message(inside, kept)
+    added = opened.reference(4, other.destination)
+    other.add_message(inside, added)
+    if how == "prepared":
+        await opened.done(transactions.prepare(xid))
+    for store in (queue, topic):
+        adapter.remove_message_store(store.destination)
+    late = opened.reference(5)
+    queue.add_message(inside, late)
+    queue.remove_message(inside, old)
+    if again:
+        await opened.send(opened.queue(), 1, 7)
+    await opened.done(transactions.commit(xid, how == "prepared"))
+    assert [r.position for r in (*lost, late)] == [None] * 3
+    other.shown(added)
+
+    def check() -> None:
+        expected = {Queue("Q"), Queue("R")} if again else {Queue("R")}
+        assert opened.adapter.destinations() == expected
+        assert opened.texts(opened.queue("R")) == ["4"]
+        if again:
+            assert opened.texts(opened.queue()) == ["1", "7"]
+            assert opened.queue().message_count == 2
+
+    check()
+    if opened.persistent:
+        await opened.restart()
+        check()
+
+
+async def test_prepared_work_of_a_removed_destination_does_not_come_back(kept: Any) -> None:
+    await prepare(kept)
+    kept.adapter.remove_message_store(Queue("Q"))
+    kept.adapter.remove_message_store(T)
+    await kept.send(kept.queue(), 1)  # as one that the transaction has acknowledged
+    for _ in range(2):
+        await kept.restart()
+        assert kept.texts(kept.queue()) == ["1"]
+    transactions = kept.adapter.transaction_store()
+    for found in transactions.recovered():
+        assert (found.added, found.removed) == ([], [])
+        await kept.done(transactions.commit(found.xid, True))
+    for _ in range(2):
+        assert kept.adapter.destinations() == {Queue("Q")}
+        assert kept.texts(kept.queue()) == ["1"]
+        await kept.restart()
+
+
+@pytest.mark.parametrize("restarts", [0, 1])
+async def test_prepared_work_outlives_the_messages_of_its_destination(
+    kept: Any, restarts: int
+) -> None:
+    xid, added = await prepare(kept)
+    await kept.done(kept.queue().remove_all_messages(ConnectionContext()))
+    for _ in range(restarts):
+        await kept.restart()
+    transactions = kept.adapter.transaction_store()
+    await kept.done(transactions.commit(xid, True))
+    if restarts:
+        added.position = transactions.position_of(Queue("Q"), added.message_id)
+    kept.queue().shown(added)
+    assert kept.texts(kept.queue()) == ["3"]
+    await kept.restart()
+    assert kept.texts(kept.queue()) == ["3"]

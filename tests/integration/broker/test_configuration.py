@@ -69,8 +69,8 @@ def test_options_of_the_command_line_win(path: Path, tmp_path: Path) -> None:
     assert service.store_keeper.directory == Path("there")
     service = make_service(lasting, tmp_path, ephemeral=False, openwire=None, name=None)
     assert service.store_keeper.directory == tmp_path / "kahadb"
-    service = make_service(path, tmp_path, ephemeral=False, openwire=None, name=None)
-    assert service.store_keeper.directory == tmp_path / "kahadb"
+    with pytest.raises(ConfigurationException, match="--data contradicts persistent: false"):
+        make_service(path, tmp_path, ephemeral=False, openwire=None, name=None)
     service = make_service(lasting, None, ephemeral=True, openwire=None, name=None)
     assert not service.persistent
     assert service.store_keeper.directory is None
@@ -78,6 +78,13 @@ def test_options_of_the_command_line_win(path: Path, tmp_path: Path) -> None:
     assert service.store_keeper.directory == Path("activemq-data/b/KahaDB")
     with pytest.raises(ConfigurationException, match="contradict"):
         make_service(None, tmp_path, ephemeral=True, openwire=None, name=None)
+
+
+def test_the_environment_counts_without_a_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYJMS_BROKER__BROKER_NAME", "theirs")
+    service = make_service(None, None, ephemeral=True, openwire=None, name=None)
+    assert service.broker_name == "theirs"
+    assert [connector.name for connector in service.connectors] == ["openwire"]
 
 
 def test_a_wrong_key_is_one_line_with_its_place(tmp_path: Path) -> None:

@@ -148,6 +148,24 @@ async def test_persistent_messages_and_durable_subscriptions_are_there_again(
         await client.nothing_dispatched()
 
 
+async def test_what_was_committed_after_the_subscription_is_there_again(any_data: Data) -> None:
+    async with (
+        any_data.broker() as broker,
+        any_data.client(broker) as sender,
+        any_data.client(broker, "reader") as client,
+    ):
+        local = sender.local(1)
+        await sender.transaction(TransactionType.BEGIN, local)
+        await sender.send(NEWS, "before", transaction_id=local)
+        await client.consumer(NEWS, subscription_name="all")
+        await sender.send(NEWS, "behind", transaction_id=local)
+        await sender.transaction(TransactionType.COMMIT_ONE_PHASE, local)
+        assert [text_of((await client.dispatched()).message) for _ in "12"] == ["before", "behind"]
+    async with any_data.broker() as broker, any_data.client(broker, "reader") as client:
+        await client.consumer(NEWS, subscription_name="all")
+        assert await received(client, 2) == ["before", "behind"]
+
+
 async def prepared(client: Any) -> None:
     """Send, and acknowledge on a queue and a durable subscription, in a prepared branch."""
     await client.consumer(NEWS, subscription_name="all")

@@ -5,13 +5,14 @@ from __future__ import annotations
 import pytest
 
 from pyjms.errors import IllegalStateException, XAException
-from pyjms.jms.destination import Queue
+from pyjms.jms.destination import Queue, Topic
 from pyjms.wire.openwire.commands import (
     DataArrayResponse,
     IntegerResponse,
     TransactionType,
     XATransactionId,
 )
+from pyjms.wire.openwire.primitives import decode_text
 
 
 @pytest.mark.fact("activemq-broker X5")
@@ -86,3 +87,27 @@ async def test_prepared_branches_survive_their_connection(connect, test_broker) 
     await other.transaction(TransactionType.COMMIT_TWO_PHASE, prepared)
     assert test_broker.queue_statistics("out").messages == 1
     assert test_broker.queue_statistics("q").messages == 0
+
+
+@pytest.mark.parametrize("where", [Queue("q"), Topic("t")])
+async def test_what_a_closed_connection_prepared_and_another_rolls_back_comes_again(
+    connect, test_broker, where
+) -> None:
+    fields = {"client_id": "me", "subscription_name": "s"} if where.is_topic else {}
+    client, again = await connect(), await connect()
+    await client.consumer(where, **fields)
+    await client.send(where, *"012")
+    taken, *_ = [await client.dispatched() for _ in range(3)]
+    xid = XATransactionId(1, b"g", b"b")
+    await client.transaction(TransactionType.BEGIN, xid)
+    await client.ack(taken, transaction_id=xid)
+    await client.transaction(TransactionType.PREPARE, xid)
+    await client.close()
+
+    await again.consumer(where, **fields)
+    found = [await again.dispatched() for _ in range(2)]
+    await again.nothing_dispatched()
+    await again.transaction(TransactionType.ROLLBACK, xid)
+    found.append(await again.dispatched())
+    assert [decode_text(each.message.content) for each in found] == ["1", "2", "0"]
+    assert [each.redelivery_counter for each in found] == [1, 1, 1]

@@ -30,6 +30,22 @@ def test_refused_with_a_sentence(arguments: list[str], sentence: str) -> None:
     assert "Traceback" not in result.output
 
 
+def test_a_folder_for_a_broker_that_keeps_nothing_is_refused(tmp_path: Path) -> None:
+    """It would keep messages there against the word of its configuration."""
+    config = tmp_path / "broker.yaml"
+    config.write_text("persistent: false\n")
+    arguments = ["start", "--config", str(config), "--data", str(tmp_path / "x")]
+    result = CliRunner().invoke(app, [*arguments, "--openwire", "127.0.0.1:http"])
+    assert result.exit_code == 2, result.output
+    assert "--data contradicts persistent: false in the configuration" in result.stderr
+    assert not (tmp_path / "x").exists()
+
+
+def test_help_says_where_a_broker_listens() -> None:
+    said = " ".join(CliRunner().invoke(app, ["start", "--help"]).stdout.split())
+    assert "Without --openwire, and without connectors in the configuration, it listens on" in said
+
+
 def test_help_names_every_option_and_loads_no_broker() -> None:
     script = (
         "import sys\n"

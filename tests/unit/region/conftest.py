@@ -286,6 +286,11 @@ class _Controlled:
         super().acknowledge(context, key, reference)
         return self.adapter.answer()
 
+    def update_message(self, reference):
+        self.adapter.check("update_message")
+        super().update_message(reference)
+        return self.adapter.answer()
+
     def next_messages(self, after, limit, skip=()):
         self.adapter.check("next_messages")
         page = super().next_messages(after, limit, skip)

@@ -34,6 +34,7 @@ class Store(MemoryPersistenceAdapter):
         if not locked:
             self.unlocked.set()
         self._error = error
+        self.end_error: Exception | None = None
         self._state = StoreState.RUNNING
 
     async def start(self) -> None:
@@ -51,6 +52,8 @@ class Store(MemoryPersistenceAdapter):
     async def stop(self) -> None:
         self.calls.append("stop")
         await super().stop()
+        if self.end_error is not None:
+            raise self.end_error
 
     async def delete_all_messages(self) -> None:
         self.calls.append("delete")
@@ -72,6 +75,8 @@ class Door(TransportConnector):
         super().__init__(service, TransportURI(name), name)
         self.calls: list[str] = []
         self.changed = anyio.Event()
+        self.errors: list[Exception] = []
+        """What the next calls of `start` raise."""
         self._stuck = stuck
 
     @property
@@ -79,6 +84,8 @@ class Door(TransportConnector):
         return f"{self.name}://here"
 
     async def start(self) -> None:
+        if self.errors:
+            raise self.errors.pop()
         self._note("open")
 
     async def stop(self) -> None:
@@ -206,6 +213,22 @@ async def test_the_process_may_end_with_a_failed_store() -> None:
     assert not service.started
 
 
+async def test_the_process_ends_also_when_the_failed_store_cannot_be_closed(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    store = Store()
+    store.end_error = JMSException("the end is not written")
+    service, _ = with_door(store, IOExceptionHandler(system_exit_on_shutdown=True))
+    await service.start()
+    with anyio.open_signal_receiver(signal.SIGTERM) as signals:
+        store.becomes(StoreState.FAILED, OSError("the disk is gone"))
+        async for received in signals:
+            assert received is signal.SIGTERM
+            break
+    assert not service.started
+    assert "the end is not written" in caplog.text
+
+
 @pytest.mark.fact("activemq-persistence H2")
 @pytest.mark.parametrize("backlog", [0, 3])
 async def test_a_lost_lock_stops_the_broker(caplog: pytest.LogCaptureFixture, backlog: int) -> None:
@@ -278,6 +301,26 @@ async def test_clients_may_be_sent_away_while_the_disk_is_full() -> None:
         store.becomes(StoreState.SUSPENDED, full)
         await door.does("close")
     assert door.calls[:4] == ["open", "close", "open", "close"]
+
+
+async def test_connectors_that_cannot_be_opened_again_are_tried_until_they_are(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    store = Store()
+    service, door = with_door(store, IOExceptionHandler(stop_start_connectors=True))
+    async with VirtualClock() as clock, service:
+        store.becomes(StoreState.SUSPENDED, OSError(28, "No space left on device"))
+        await door.does("close")
+        door.errors = [JMSException("the port is taken") for _ in range(2)]
+        store.becomes(StoreState.RUNNING)
+        await clock.settle()
+        assert len(door.errors) == 1
+        await clock.advance(1.1)
+        assert door.errors == []
+        assert door.calls == ["open", "close"]
+        await clock.advance(1.1)
+        assert door.calls == ["open", "close", "open"]
+        assert caplog.text.count("connectors not opened, tried again: the port is taken") == 2
 
 
 async def test_stuck_connections_of_all_connectors_share_the_time(

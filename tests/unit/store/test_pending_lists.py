@@ -8,9 +8,10 @@ from broker.cursor.memory import FifoPendingList, PrioritizedPendingList, pendin
 
 
 class Waiting:
-    def __init__(self, name: str, priority: int = 4) -> None:
+    def __init__(self, name: str, priority: int = 4, broker_sequence_id: int = 0) -> None:
         self.name = name
         self.priority = priority
+        self.broker_sequence_id = broker_sequence_id
 
 
 def names(cursor):
@@ -43,3 +44,32 @@ def test_order_and_removal(prioritized, kind, order):
     cursor.append(made["a"])
     cursor.clear()
     assert (len(cursor), names(cursor)) == (0, "")
+
+
+@pytest.mark.parametrize(
+    ("prioritized", "orders"),
+    [
+        (False, ["ghi", "dfghi", "bdfghi", "abcdefghi"]),
+        (True, ["ghi", "fdghi", "fbdghi", "acfbdeghi"]),
+    ],
+)
+def test_what_comes_back_has_its_old_place(prioritized, orders):
+    cursor = pending_list(prioritized)
+    urgent = "acf" if prioritized else ""
+    made = {n: Waiting(n, 9 if n in urgent else 4, i) for i, n in enumerate("abcdefghi")}
+    for name in "ghi":
+        cursor.append(made[name])
+    seen = []
+    for returned in ("", "fd", "b", "eac"):
+        cursor.put_back([made[name] for name in returned])
+        seen.append(names(cursor))
+    assert seen == orders
+    assert len(cursor) == 9
+
+
+def test_what_came_late_stays_behind_what_came_back():
+    cursor = pending_list(prioritized=False)
+    for name, number in (("d", 4), ("a", 1)):  # a transaction sent the second, and ended later
+        cursor.append(Waiting(name, broker_sequence_id=number))
+    cursor.put_back([Waiting("c", broker_sequence_id=3), Waiting("b", broker_sequence_id=2)])
+    assert names(cursor) == "bcda"

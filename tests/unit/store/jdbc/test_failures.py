@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import sqlite3
+from pathlib import Path
 
-import anyio
 import pytest
 
 from broker.context import ConnectionContext
+from broker.region.store_traits import StoreTraits
 from broker.store.api import StoredSubscription, StoreState, SubscriptionKey
 from broker.store.jdbc.adapter import JDBCPersistenceAdapter
 from broker.store.jdbc.database import (
@@ -26,26 +27,6 @@ REFUSE = (
     "CREATE TRIGGER refuse BEFORE INSERT ON ACTIVEMQ_MSGS WHEN NEW.MSGID_SEQ = 13"
     " BEGIN SELECT RAISE(ABORT, 'no thirteen'); END"
 )
-
-
-class States:
-    """The states that an adapter tells of, and waiting for one."""
-
-    def __init__(self, adapter) -> None:
-        self.told: list[tuple[StoreState, Exception | None]] = []
-        self._waiting: dict[StoreState, anyio.Event] = {}
-        adapter.on_state = self._on_state
-
-    def _on_state(self, state, error) -> None:
-        self.told.append((state, error))
-        self._waiting.setdefault(state, anyio.Event()).set()
-
-    async def reached(self, state) -> None:
-        await self._waiting.setdefault(state, anyio.Event()).wait()
-
-    @property
-    def names(self) -> list[StoreState]:
-        return [state for state, _ in self.told]
 
 
 class Busy:
@@ -97,9 +78,9 @@ async def test_a_transaction_that_is_refused_leaves_nothing(open_store, sql):
     assert store.texts(store.queue()) == ["1"]
 
 
-async def test_a_database_that_is_away_is_waited_for(open_store, tmp_path):
+async def test_a_database_that_is_away_is_waited_for(open_store, tmp_path, watch):
     store = await open_store(network_timeout=0.01, resume_check_sleep_period=0.01)
-    states, queue = States(store.adapter), store.queue()
+    states, queue = watch(store.adapter), store.queue()
     await store.send(queue, 1)
     busy = Busy(tmp_path / "store" / "activemq.db")
     second, third = store.reference(2), store.reference(3)
@@ -119,9 +100,9 @@ async def test_a_database_that_is_away_is_waited_for(open_store, tmp_path):
     assert store.texts(queue) == ["1", "2", "3"]
 
 
-async def test_a_store_that_may_not_wait_fails(open_store, tmp_path):
+async def test_a_store_that_may_not_wait_fails(open_store, tmp_path, watch):
     store = await open_store(network_timeout=0.01, ignore_sql_exceptions=False)
-    states, queue = States(store.adapter), store.queue()
+    states, queue = watch(store.adapter), store.queue()
     await store.send(queue, 1)
     busy = Busy(tmp_path / "store" / "activemq.db")
     with pytest.raises(DatabaseUnavailableException):
@@ -134,10 +115,10 @@ async def test_a_store_that_may_not_wait_fails(open_store, tmp_path):
     assert store.texts(store.queue()) == ["1"]
 
 
-async def test_what_waits_at_the_end_is_tried_once_more(open_store, tmp_path):
+async def test_what_waits_at_the_end_is_tried_once_more(open_store, tmp_path, watch):
     settings = {"network_timeout": 0.01, "resume_check_sleep_period": 3600.0}
     store = await open_store(**settings)
-    states, queue = States(store.adapter), store.queue()
+    states, queue = watch(store.adapter), store.queue()
     await store.send(queue, 1)
     busy = Busy(tmp_path / "store" / "activemq.db")
     answer = queue.add_message(ConnectionContext(), store.reference(2))
@@ -145,7 +126,7 @@ async def test_what_waits_at_the_end_is_tried_once_more(open_store, tmp_path):
     busy.leave()
     await store.restart()
     assert (answer.done, answer.error) == (True, None)
-    queue, states = store.queue(), States(store.adapter)
+    queue, states = store.queue(), watch(store.adapter)
     assert store.texts(queue) == ["1", "2"]
     busy = Busy(tmp_path / "store" / "activemq.db")
     answer = queue.add_message(ConnectionContext(), store.reference(3))
@@ -155,10 +136,26 @@ async def test_what_waits_at_the_end_is_tried_once_more(open_store, tmp_path):
     busy.leave()
 
 
-async def test_two_who_write_are_one_too_many(open_store):
+async def test_a_database_that_goes_while_the_store_stops_does_not_hold_it_up(
+    open_store, tmp_path, watch
+):
+    store = await open_store(network_timeout=0.01, resume_check_sleep_period=3600.0)
+    states, queue = watch(store.adapter), store.queue()
+    await store.send(queue, 1)
+    busy = Busy(tmp_path / "store" / "activemq.db")
+    answer = queue.add_message(ConnectionContext(), store.reference(2))
+    await store.adapter.stop()  # nothing is known of the trouble yet
+    assert isinstance(answer.error, DatabaseUnavailableException)
+    assert StoreState.SUSPENDED in states.names
+    busy.leave()
+    await store.start()
+    assert store.texts(store.queue()) == ["1"]
+
+
+async def test_two_who_write_are_one_too_many(open_store, watch):
     first = await open_store(use_lock=False)
     queue = first.queue()
-    states = States(first.adapter)
+    states = watch(first.adapter)
     await first.send(queue, 1)
     second = await open_store(use_lock=False)
     with pytest.raises(DatabaseTakenException, match="taken over"):
@@ -168,9 +165,9 @@ async def test_two_who_write_are_one_too_many(open_store):
     assert second.texts(second.queue()) == ["1", "3"]
 
 
-async def test_too_much_that_waits_is_said(open_store, tmp_path):
+async def test_too_much_that_waits_is_said(open_store, tmp_path, watch):
     store = await open_store(network_timeout=0.01, resume_check_sleep_period=0.01, max_async_jobs=4)
-    states, queue = States(store.adapter), store.queue()
+    states, queue = watch(store.adapter), store.queue()
     answers = [queue.add_message(ConnectionContext(), store.reference(n)) for n in range(1, 10)]
     assert store.adapter.state is StoreState.CONGESTED
     for answer in answers:
@@ -213,9 +210,9 @@ async def test_a_server_that_is_not_there(tmp_path):
     await adapter.stop()
 
 
-async def test_a_lock_that_is_lost_while_the_database_is_away(open_store, tmp_path):
+async def test_a_lock_that_is_lost_while_the_database_is_away(open_store, tmp_path, watch):
     store = await open_store(network_timeout=0.01, resume_check_sleep_period=3600.0)
-    states, queue = States(store.adapter), store.queue()
+    states, queue = watch(store.adapter), store.queue()
     await store.send(queue, 1)
     busy = Busy(tmp_path / "store" / "activemq.db")
     answer = queue.add_message(ConnectionContext(), store.reference(2))
@@ -308,3 +305,7 @@ def test_a_batch_whose_commit_got_no_answer_is_not_done_twice(tmp_path):
     with pytest.raises(DatabaseTakenException):
         database.transact([unit])
     database.close()
+
+
+def test_a_letter_is_safe_before_its_message_goes() -> None:
+    assert StoreTraits.of(JDBCPersistenceAdapter(Path())).has_several_journals

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import shutil
 from dataclasses import fields, is_dataclass
 from typing import Any
@@ -11,13 +12,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from broker.completion import Completion
 from broker.context import ConnectionContext
 from broker.store.api import StoredSubscription, StoreState, SubscriptionKey
 from broker.store.jdbc import operations as ops
 from broker.store.jdbc.codec import _CLASSES, decode_operations, encode_operations
 from broker.store.jdbc.compaction import compact
 from broker.store.jdbc.journaled import JournaledJDBCPersistenceAdapter
+from broker.store.jdbc.operations import Unit
 from broker.store.jdbc.settings import JDBCSettings, JournalSettingsJDBC
+from broker.store.journal.disk import OS_DISK
 from pyjms.errors import JMSException
 from pyjms.jms.destination import Topic
 
@@ -25,12 +29,13 @@ T = Topic("T")
 KEY = SubscriptionKey("me", "s")
 
 
-def journaled(**settings: Any) -> Any:
-    journal = {"journal_log_file_size": 64 * 1024, **settings}
+def journaled(disk: Any = OS_DISK, **settings: Any) -> Any:
+    journal = JournalSettingsJDBC(**{"journal_log_file_size": 64 * 1024, **settings})
+    database = JDBCSettings(resume_check_sleep_period=0.01)
 
     def make(directory):
         return JournaledJDBCPersistenceAdapter(
-            directory, JDBCSettings(), journal_settings=JournalSettingsJDBC(**journal)
+            directory, database, journal_settings=journal, disk=disk
         )
 
     return make
@@ -289,3 +294,170 @@ async def test_checkpoints_at_the_same_time_delete_each_segment_once(open_store)
     assert store.adapter.state is StoreState.RUNNING
     assert len(store.adapter._journal.segments()) == 1
     assert len(store.texts(queue)) == 39
+
+
+# -- what the journal has not written yet
+
+A_BATCH = 8 * 1024 * 1024  # bytes after which the database's next batch begins
+
+
+def full(call: str, _: int) -> OSError | None:
+    return OSError(errno.ENOSPC, "simulated") if call in {"write", "truncate"} else None
+
+
+def broken(call: str, _: int) -> OSError | None:
+    return OSError(errno.EIO, "simulated") if call == "write" else None
+
+
+def well(call: str, _: int) -> OSError | None:
+    return None
+
+
+class HeldBack:
+    """A message is stored; a transaction that exchanges it for another one is not written yet.
+
+    The database takes the two in batches of their own. What a crash between these leaves is
+    kept: a copy of the folder, and of what the journal's disk has.
+    """
+
+    def __init__(self, store, disk, directory) -> None:
+        self.store, self.disk, self.queue = store, disk, store.queue()
+        self._directory, self._copy = directory, directory.with_name("crashed")
+        self._kept = None
+
+    async def exchange(self) -> Completion:
+        store, queue = self.store, self.queue
+        (old,) = await store.send(queue, 1)
+        store.adapter.writer.submit(Unit((ops.TrimProducers(9),), self._crash, A_BATCH))
+        self.disk.fail = full
+        queue.remove_message(store.within(store.local()), old)
+        queue.add_message(store.within(store.local()), store.reference(2))
+        return store.adapter.transaction_store().commit(store.local(), False)
+
+    def _crash(self, _: Exception | None) -> None:
+        if self._kept is None:
+            shutil.copytree(self._directory, self._copy)
+            self._kept = self.disk.after_crash()
+
+    async def texts_after_the_crash(self, open_store) -> list[str]:
+        disk = type(self.disk)()
+        for name in self._kept.names(self._directory / "journal"):
+            content = self._kept.content(self._directory / "journal" / name)
+            disk.put(self._copy / "journal" / name, content)
+        found = await open_store(journaled(disk), directory=self._copy)
+        return found.texts(found.queue())
+
+
+@pytest.fixture
+async def held_back(open_store, simulated_disk, tmp_path):
+    store = await open_store(journaled(simulated_disk))
+    yield HeldBack(store, simulated_disk, tmp_path / "store")
+    simulated_disk.fail = well
+
+
+@pytest.mark.parametrize("way", ["checkpoint", "settle"])
+async def test_a_removal_that_is_not_in_the_journal_takes_nothing_out_of_the_database(
+    held_back, open_store, way, watch
+):
+    states = watch(held_back.store.adapter)
+    answer = await held_back.exchange()
+    if way == "settle":  # the journal has had no time to write
+        held_back.store.adapter.writer.settle()
+    else:
+        await states.reached(StoreState.SUSPENDED)
+        await held_back.store.adapter.checkpoint()
+    assert not answer.done
+    assert await held_back.texts_after_the_crash(open_store) == ["1"]
+
+
+async def test_a_checkpoint_has_the_journal_write_first(held_back, sql):
+    (old,) = await held_back.store.send(held_back.queue, 1)
+    answer = held_back.queue.remove_message(held_back.store.answering(), old)
+    assert not answer.done
+    await held_back.store.adapter.checkpoint()
+    assert answer.done
+    assert rows(sql) == []
+
+
+async def test_a_checkpoint_waits_for_no_full_disk_but_makes_room_on_it(
+    open_store, simulated_disk, watch
+):
+    store = await open_store(journaled(simulated_disk, journal_log_files=1000))
+    states, queue = watch(store.adapter), store.queue()
+    await store.send(queue, *range(1, 21), body=bytes(10_000))
+    segments = store.adapter._journal.segments
+    before = len(segments())
+    simulated_disk.fail = full
+    last = store.reference(21, body=bytes(10_000))
+    answer = queue.add_message(ConnectionContext(), last)
+    await store.adapter.checkpoint()  # which begins before the disk says that it is full
+    assert states.names == [StoreState.SUSPENDED]
+    assert 1 <= len(segments()) < before
+    await store.adapter.checkpoint()
+    assert not answer.done
+    simulated_disk.fail = well
+    await store.done(answer)
+    queue.shown(last)
+    assert len(store.texts(queue)) == 21
+
+
+async def test_a_checkpoint_that_a_full_disk_held_up_comes_when_there_is_room(
+    open_store, simulated_disk, sql, watch
+):
+    store = await open_store(journaled(simulated_disk, journal_log_files=1))
+    states, queue = watch(store.adapter), store.queue()
+    simulated_disk.fail = full
+    answers = [
+        queue.add_message(ConnectionContext(), store.reference(n, body=bytes(10_000)))
+        for n in range(1, 11)  # more than the store takes before senders have to wait
+    ]
+    await states.reached(StoreState.SUSPENDED)
+    await store.adapter.checkpoint()
+    simulated_disk.fail = well
+    for answer in answers:
+        await store.done(answer)
+    await states.reached(StoreState.RUNNING)
+    assert [n for (n,) in rows(sql)] == [*range(1, 11)]
+
+
+async def test_what_the_journal_could_not_write_never_reaches_the_database(held_back, sql, watch):
+    states = watch(held_back.store.adapter)
+    answer = await held_back.exchange()
+    held_back.disk.fail = broken
+    with pytest.raises(JMSException, match="simulated"):
+        await held_back.store.done(answer)
+    assert states.names[-1] is StoreState.FAILED
+    for operations in ((), (ops.RemoveContainer("queue://none"),)):
+        refused = held_back.store.adapter.writer.submit(Unit(operations, lambda _: None))
+        assert isinstance(refused.error, JMSException)
+    await held_back.store.adapter.stop()
+    assert rows(sql) == [(1,)]
+
+
+async def test_a_store_whose_journal_cannot_be_finished_is_closed_all_the_same(
+    held_back, open_store, watch
+):
+    states = watch(held_back.store.adapter)
+    answer = await held_back.exchange()
+    await states.reached(StoreState.SUSPENDED)
+    with pytest.raises(JMSException, match="is not written"):
+        await held_back.store.adapter.stop()
+    assert answer.error is not None
+    held_back.disk.fail = well
+    again = await open_store(journaled(held_back.disk))  # the lock is free
+    assert again.texts(again.queue()) == ["1"]
+
+
+async def test_a_segment_that_cannot_be_removed_goes_the_next_time(
+    open_store, simulated_disk, caplog
+):
+    store = await open_store(journaled(simulated_disk, journal_log_files=1000))
+    await store.send(store.queue(), *range(1, 21), body=bytes(10_000))
+    before = store.adapter._journal.segments()
+    simulated_disk.fail_once("remove", errno.EACCES)
+    await store.adapter.checkpoint()
+    assert "A checkpoint of the journal failed: Cannot remove segment 1" in caplog.text
+    assert store.adapter._journal.segments() == before
+    assert store.adapter.state is StoreState.RUNNING
+    await store.adapter.checkpoint()
+    assert store.adapter._journal.segments() == before[-1:]

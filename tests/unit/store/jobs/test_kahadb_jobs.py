@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import shutil
 import sqlite3
 from pathlib import Path
+from typing import Any
 
 import pytest
 from anyio.lowlevel import checkpoint
@@ -12,6 +14,7 @@ from anyio.lowlevel import checkpoint
 from broker.store.api import StoreState
 from broker.store.jobs import KahaDBJobSchedulerStore, ScheduledJob
 from broker.store.jobs.recovery import INDEX
+from broker.store.journal.disk import OS_DISK
 from broker.store.journal.settings import JournalSettings
 from pyjms.errors import IllegalStateException, ResourceAllocationException
 from pyjms.jms.destination import Queue
@@ -296,4 +299,34 @@ async def test_an_index_that_fails_stops_the_store(tmp_path):
     assert states == [StoreState.FAILED]
     assert store.state is StoreState.FAILED
     await store.stop()
+    await (await check(tmp_path / "a", jobs)).stop()
+
+
+class FullDisk:
+    """The real disk, which may have no space left."""
+
+    def __init__(self) -> None:
+        self.full = False
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(OS_DISK, name)
+
+    def write(self, fd: int, data: bytes, offset: int) -> None:
+        if self.full:
+            raise OSError(errno.ENOSPC, "simulated")
+        OS_DISK.write(fd, data, offset)
+
+
+async def test_a_full_disk_does_not_keep_it_from_its_end(tmp_path):
+    disk = FullDisk()
+    store = await opened(tmp_path / "a", disk=disk)
+    jobs = fill(store)
+    await written(store)
+    disk.full = True
+    answer = store.scheduler().add(ScheduledJob("j77", 5, 7), message("m77"))
+    while store.state is not StoreState.SUSPENDED:
+        await checkpoint()
+    await store.stop()
+    assert isinstance(answer.error, ResourceAllocationException)
+    disk.full = False
     await (await check(tmp_path / "a", jobs)).stop()

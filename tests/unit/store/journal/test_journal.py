@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import struct
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -382,6 +383,41 @@ async def test_segments_are_removed_or_archived(tmp_path: Path, answer: Answer) 
         assert journal.segments() == [2]
     assert (tmp_path / "b" / "data-archive" / "db-1.log").stat().st_size == 4096
     assert not (tmp_path / "b" / "db-1.log").exists()
+
+
+class ForgetfulDisk:
+    """The real disk, on which the next sync of a folder fails."""
+
+    def __init__(self) -> None:
+        self.fails = False
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(OS_DISK, name)
+
+    def sync_directory(self, path: Path) -> None:
+        if self.fails:
+            self.fails = False
+            raise OSError(errno.EIO, "simulated")
+        OS_DISK.sync_directory(path)
+
+
+@pytest.mark.parametrize("archived", [True, False])
+async def test_a_removal_that_was_not_synced_is_done_again(
+    tmp_path: Path, answer: Answer, archived: bool
+) -> None:
+    disk = ForgetfulDisk()
+    settings = JournalSettings(max_file_length=4096, archive_data_logs=archived)
+    async with Journal(tmp_path, settings, disk) as journal:
+        for _ in range(2):
+            journal.append(bytes(4000))
+        assert await answer(journal.barrier()) is None
+        disk.fails = True
+        with pytest.raises(ResourceAllocationException, match="Cannot remove segment 1"):
+            await journal.delete(1)
+        assert journal.segments() == [1, 2]
+        await journal.delete(1)
+        assert journal.segments() == [2]
+    assert (tmp_path / "data-archive" / "db-1.log").exists() is archived
 
 
 async def test_what_cannot_be_appended_is_refused(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from broker.context import ConnectionContext
 from broker.store.api import StoredSubscription, SubscriptionKey
 from broker.store.kahadb.compaction import movable_acks
 from pyjms.jms.destination import Queue, Topic
+from pyjms.wire.kahadb.codec import encode_command
 from pyjms.wire.kahadb.commands import (
     KahaAddMessageCommand,
     KahaCommitCommand,
@@ -29,6 +30,7 @@ from pyjms.wire.openwire.commands import ConnectionId, LocalTransactionId, XATra
 
 Q, OTHER, T = Queue("Q"), Queue("OTHER"), Topic("T")
 KEY = SubscriptionKey("c", "s")
+XA = XATransactionId(7, b"g", b"b")
 BODY = bytes(900)
 
 
@@ -300,3 +302,85 @@ COMMIT, ROLLBACK = KahaCommitCommand(INFO), KahaRollbackCommand(INFO)
 def test_what_can_be_moved(commands: Any, begun: Any, movable: Any) -> None:
     found = movable_acks(commands, begun)
     assert (None if found is None else [c.message_id for c in found]) == movable
+
+
+@pytest.mark.parametrize("prepared", [False, True])
+async def test_a_removed_destination_takes_open_work_with_it_whatever_segments_are_gone(
+    home: Any, prepared: bool
+) -> None:
+    await home.open(journal={"max_file_length": 8192})
+    store, transactions = home.adapter.queue_message_store(Q), home.adapter.transaction_store()
+    other = home.adapter.queue_message_store(OTHER)
+    inside = home.within(XA)
+    store.add_message(inside, home.message(2, Q))
+    if not prepared:  # else nothing but the transaction needs the segment of the removal
+        store.remove_message(inside, *await home.send(store, 1))
+    added = home.message(3, OTHER)
+    other.add_message(inside, added)
+    if prepared:
+        await home.done(transactions.prepare(XA))
+        kept = await home.send(other, 100, content=bytes(9000))  # what follows is apart
+    home.adapter.remove_message_store(Q)
+    await home.remove(other, *await fill(home, OTHER, 200, 250))
+    await home.adapter.checkpoint()
+    if prepared:
+        await home.rebuild(journal={"max_file_length": 8192})
+        transactions = home.adapter.transaction_store()
+        await home.remove(home.adapter.queue_message_store(OTHER), *kept)
+        (found,) = transactions.recovered()
+        assert ([d for d, _ in found.added], found.removed) == ([OTHER], [])
+    await home.send(home.adapter.queue_message_store(Q), 1)
+    await home.done(transactions.commit(XA, prepared))
+    home.adapter.queue_message_store(OTHER).shown(added)
+    await home.remove(home.adapter.queue_message_store(OTHER), added)
+    await fill(home, OTHER, 300, 350)
+    await home.adapter.checkpoint()
+    for _ in range(2):
+        left = home.adapter.queue_message_store(Q).next_messages(None, 9)
+        assert [m.message.type for m in left] == ["1"]
+        assert home.adapter.queue_message_store(OTHER).message_count == 51
+        await home.rebuild(journal={"max_file_length": 8192})
+
+
+async def test_prepared_work_outlives_the_messages_of_its_destination(home: Any) -> None:
+    await home.open()
+    store, transactions = home.adapter.queue_message_store(Q), home.adapter.transaction_store()
+    await home.send(store, 1)
+    store.add_message(home.within(XA), home.message(2, Q))
+    await home.done(transactions.prepare(XA))
+    await home.done(store.remove_all_messages(ConnectionContext()))
+    await home.rebuild()
+    await home.done(home.adapter.transaction_store().commit(XA, True))
+    await home.rebuild()
+    kept = home.adapter.queue_message_store(Q).next_messages(None, 9)
+    assert [m.message.type for m in kept] == ["2"]
+
+
+async def test_acknowledgements_of_a_removed_destination_do_not_make_it_in_a_replay(
+    home: Any,
+) -> None:
+    """As journals have it that were written when the commit did them still."""
+    await home.open()
+    store, transactions = home.adapter.queue_message_store(Q), home.adapter.transaction_store()
+    (old,) = await home.send(store, 1)
+    store.remove_message(home.within(XA), old)
+    await home.done(transactions.prepare(XA))
+    core = home.adapter._opened()
+    kaha = store._kaha
+    core.ledger.remove_destination(
+        kaha, core.append(encode_command(KahaRemoveDestinationCommand(kaha)))
+    )
+    await home.done(transactions.commit(XA, True))
+    assert home.adapter.destinations() == set()
+    await home.rebuild()
+    assert home.adapter.destinations() == set()
+
+
+async def test_an_update_is_synced(home: Any) -> None:
+    await home.open()
+    store = home.adapter.queue_message_store(Q)
+    await home.send(store, 1)
+    before = home.adapter.journal.syncs
+    await home.done(store.update_message(home.message(1, Q, redelivery_counter=1)))
+    assert home.adapter.journal.syncs > before
+    assert home.adapter.journal.synced == home.adapter.journal.written

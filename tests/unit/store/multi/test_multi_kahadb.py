@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import errno
 import shutil
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import anyio
+import anyio.to_thread
 import pytest
 
 from broker.completion import Completion, wait_for
 from broker.context import ConnectionContext
 from broker.region.message import MessageReference
 from broker.store.api import StoreState
+from broker.store.journal.disk import OS_DISK
 from broker.store.journal.settings import JournalSettings, PreallocationScope
 from broker.store.kahadb.settings import KahaDBSettings, PurgeRecoveredXATransactionStrategy
 from broker.store.multi import FilteredKahaDB, MultiKahaDBPersistenceAdapter
@@ -24,6 +28,7 @@ from pyjms.errors import (
     ResourceAllocationException,
 )
 from pyjms.jms.destination import Destination, Queue, Topic
+from pyjms.testing.clock import VirtualClock
 from pyjms.wire.kahadb.commands import (
     KahaCommitCommand,
     KahaPrepareCommand,
@@ -319,12 +324,17 @@ async def test_a_store_that_cannot_prepare_makes_it_a_rollback(stage: Stage) -> 
     assert outcome_records(folder) == []
 
 
-async def test_outcomes_that_nobody_needs_go(stage: Stage) -> None:
+async def fill_outcomes(stage: Stage) -> None:
+    """Commit transactions over two stores, until there are several segments of outcomes."""
     for number in range(400):
         xid = LocalTransactionId(number, ConnectionId("ID:" + "x" * 200))
         stage.send(ORDERS, xid)
         stage.send(OTHER, xid)
         await stage.commit(xid)
+
+
+async def test_outcomes_that_nobody_needs_go(stage: Stage) -> None:
+    await fill_outcomes(stage)
     outcomes = stage.adapter._outcomes
     assert outcomes is not None
     assert len(outcomes.journal.segments()) > 2
@@ -332,6 +342,49 @@ async def test_outcomes_that_nobody_needs_go(stage: Stage) -> None:
     assert len(outcomes.journal.segments()) <= 2
     assert outcomes.decided == {}
     assert JOURNAL.max_file_length < stage.adapter.size
+
+
+class StubbornDisk:
+    """The real disk, on which the next removals of outcomes fail."""
+
+    def __init__(self) -> None:
+        self.refusals = 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(OS_DISK, name)
+
+    def remove(self, path: Path) -> None:
+        if self.refusals and path.parent.name == "txStore":
+            self.refusals -= 1
+            raise OSError(errno.EIO, "simulated")
+        OS_DISK.remove(path)
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Wait for the stores' tasks and their threads."""
+    while not condition():
+        await anyio.to_thread.run_sync(lambda: None)
+
+
+async def test_upkeep_that_fails_once_is_done_the_next_time(
+    stage: Stage, caplog: pytest.LogCaptureFixture
+) -> None:
+    disk = StubbornDisk()
+    async with VirtualClock() as clock:
+        await stage.open(stage.folder, disk=disk, cleanup_interval=30.0)
+        await fill_outcomes(stage)
+        assert stage.adapter._outcomes is not None
+        segments = stage.adapter._outcomes.journal.segments
+        before = segments()
+        assert len(before) > 2
+        disk.refusals = 1
+        await clock.advance(30.1)
+        await until(lambda: "The upkeep of" in caplog.text)
+        assert disk.refusals == 0
+        assert segments() == before
+        await clock.advance(30.1)
+        await until(lambda: len(segments()) <= 2)
+        await stage.adapter.stop()
 
 
 async def test_beginning_with_nothing(stage: Stage) -> None:

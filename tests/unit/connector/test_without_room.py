@@ -1,0 +1,94 @@
+"""A connection whose sends wait for room, and its commits behind them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import anyio
+import pytest
+
+from broker.completion import Completion
+from pyjms.errors import IllegalStateException
+from pyjms.jms.destination import Queue
+from pyjms.wire.openwire.commands import (
+    ActiveMQTextMessage,
+    ConnectionId,
+    LocalTransactionId,
+    MessageId,
+    ProducerId,
+    Response,
+    TransactionInfo,
+    TransactionType,
+)
+
+CONNECTION = ConnectionId("c1")
+PRODUCER = ProducerId("c1", 1, 1)
+
+
+class End:
+    """A transaction that was asked to end."""
+
+    def __init__(self, *, is_waiting: bool) -> None:
+        self.is_waiting = is_waiting
+
+
+def step(number: int, kind: int) -> TransactionInfo:
+    return TransactionInfo(CONNECTION, LocalTransactionId(number, CONNECTION), kind)
+
+
+async def test_a_stopping_connector_waits_for_no_commit_without_room(
+    client: Any, connector: Any, host: Any
+) -> None:
+    await client.connect()
+    await client.ask(step(1, TransactionType.BEGIN))
+    host.recording.answers["commit_transaction"] = commit = Completion()
+    answers: list[Any] = []
+    client.transport.request_soon(step(1, TransactionType.COMMIT_ONE_PHASE), answers.append)
+    await anyio.wait_all_tasks_blocked()
+    client.context().waiting_ends[End(is_waiting=True)] = commit
+    with anyio.fail_after(1):
+        await connector.stop()
+    assert not connector.connections
+
+
+async def test_a_stopping_connector_waits_for_a_commit_that_has_room_by_now(
+    client: Any, connector: Any, host: Any
+) -> None:
+    await client.connect()
+    await client.producer(window=5000)
+    await client.ask(step(1, TransactionType.BEGIN))
+    host.recording.answers["send"] = Completion()
+    client.tell(
+        ActiveMQTextMessage(
+            producer_id=PRODUCER,
+            destination=Queue("q"),
+            message_id=MessageId(None, PRODUCER, 1),
+            content=b"123456",
+        )
+    )
+    host.recording.answers["commit_transaction"] = commit = Completion()
+    answers: list[Any] = []
+    client.transport.request_soon(step(1, TransactionType.COMMIT_ONE_PHASE), answers.append)
+    await anyio.wait_all_tasks_blocked()
+    context = client.context()
+    context.parked["another's"] = None  # no answer is due to a send with a window
+    context.waiting_ends[End(is_waiting=False)] = commit
+    async with anyio.create_task_group() as group:
+        group.start_soon(connector.stop)
+        await anyio.wait_all_tasks_blocked()
+        assert connector.connections
+        commit.complete()
+    assert [type(answer) for answer in answers] == [Response]
+
+
+async def test_transactions_whose_end_waits_count_still(
+    client: Any, connector: Any, host: Any
+) -> None:
+    connector.maximum_transactions_per_connection = 2
+    await client.connect()
+    await client.ask(step(1, TransactionType.BEGIN))
+    client.context().waiting_ends["another"] = Completion()
+    with pytest.raises(IllegalStateException, match="at maximum limit: 2"):
+        await client.ask(step(2, TransactionType.BEGIN))
+    client.context().waiting_ends.clear()
+    await client.ask(step(2, TransactionType.BEGIN))

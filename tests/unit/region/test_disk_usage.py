@@ -1,0 +1,40 @@
+"""Who waits for room in a store comes in, whatever happens to a look at it."""
+
+from __future__ import annotations
+
+import pytest
+
+from broker.region.disk_usage import POLLING_TIME, DiskUsage
+from broker.store.api import StoreState
+from pyjms.testing.clock import VirtualClock
+
+
+class Disk:
+    """A full store; looking at its size may fail."""
+
+    state = StoreState.RUNNING
+
+    def __init__(self) -> None:
+        self.bytes = 100
+        self.errors: list[Exception] = []
+
+    @property
+    def size(self) -> int:
+        if self.errors:
+            raise self.errors.pop()
+        return self.bytes
+
+
+async def test_a_look_that_fails_is_not_the_last_one(caplog: pytest.LogCaptureFixture) -> None:
+    disk, came_in = Disk(), list[str]()
+    async with VirtualClock() as clock:
+        usage = DiskUsage("Temp Store", 100, disk)
+        for name in ("first", "second"):
+            usage.wait(lambda name=name: came_in.append(name))  # type: ignore[misc]
+        disk.errors = [OSError("it went away")]
+        await clock.advance(POLLING_TIME + 0.1)
+        assert "Nobody can be let in to Temp Store now" in caplog.text
+        disk.bytes = 99
+        await clock.advance(POLLING_TIME + 0.1)
+        assert came_in == ["first", "second"]
+        await usage.close()

@@ -1,0 +1,171 @@
+"""Messages that wait until the store knows that they may be seen (persistJMSRedelivered)."""
+
+from __future__ import annotations
+
+import logging
+
+import anyio
+import pytest
+
+from broker.completion import wait_for
+from broker.policy.entry import PolicyEntry
+from broker.store.kahadb.adapter import KahaDBPersistenceAdapter
+from pyjms.errors import JMSException
+from pyjms.jms.destination import Queue
+from pyjms.wire.openwire.commands import AckType
+
+Q, R = Queue("Q.marked"), Queue("Q.plain")
+POLICY = PolicyEntry(destination=Q, persist_jms_redelivered=True)
+
+
+@pytest.fixture
+def stage(make_broker, paged):
+    """A broker whose store has three messages, and answers later from now on."""
+    broker = make_broker(POLICY, store=paged)
+    client = broker.client()
+    for text in "123":
+        client.send(Q, text, persistent=True)
+    paged.answers_later = True
+    return broker
+
+
+def stored(adapter):
+    page = adapter.queue_message_store(Q).next_messages(None, 99)
+    return [(m.message.type, m.message.redelivery_counter) for m in page]
+
+
+@pytest.mark.fact("activemq-broker 2.1/persistJMSRedelivered")
+def test_messages_are_sent_when_the_store_has_noted_that_they_will_be(stage, paged):
+    client = stage.client()
+    consumer = client.consume(Q, prefetch=2)
+    assert client.received(consumer) == []
+    assert len(paged.unanswered) == 2  # as many as its window takes
+    paged.unanswered[1].complete()
+    assert client.received(consumer) == []  # the first is first
+    paged.unanswered[0].complete()
+    assert client.received(consumer) == ["1", "2"]
+    assert [d.redelivery_counter for d in client.dispatches] == [0, 0]
+    assert stored(paged) == [("1", 1), ("2", 1), ("3", 0)]
+    paged.unanswered.clear()
+    paged.answers_later = False
+    client.ack(consumer, 1, first=0, count=2)
+    assert client.received(consumer) == ["1", "2", "3"]
+    assert stage.texts(Q) == ["3"]
+
+
+def test_what_needs_no_mark_waits_for_what_came_before(stage, paged):
+    client = stage.client()
+    consumer = client.consume(Queue("Q.>"))
+    client.send(Q, "4")
+    client.send(R, "5", persistent=False)
+    assert client.received(consumer) == []
+    for waiting in tuple(paged.unanswered):
+        waiting.complete()
+    assert client.received(consumer) == ["1", "2", "3", "4", "5"]
+    client.send(R, "6")
+    assert client.received(consumer)[5:] == ["6"]
+    assert stored(paged) == [("1", 1), ("2", 1), ("3", 1)]
+
+
+def test_a_message_that_was_seen_is_not_marked_again(stage, paged):
+    first, second = stage.client(), stage.client()
+    consumer = first.consume(Q, prefetch=1)
+    paged.complete()
+    first.ack(consumer, kind=AckType.DELIVERED)
+    assert len(paged.unanswered) == 1  # of the second message
+    first.close(consumer, first.dispatches[0].message.message_id.broker_sequence_id)
+    again = second.consume(Q, prefetch=1)
+    assert [d.redelivery_counter for d in second.dispatches] == [1]
+    assert len(paged.unanswered) == 1
+    assert second.received(again) == ["1"]
+
+
+def test_what_a_gone_consumer_was_not_sent_is_new_to_the_next(stage, paged):
+    gone, other = stage.client(), stage.client()
+    consumer = gone.consume(Q)
+    paged.complete()
+    assert gone.received(consumer) == ["1"]
+    gone.close(consumer)  # it may have seen all that it got
+    late, paged.unanswered = paged.unanswered, []
+    next_one = other.consume(Q)
+    for waiting in (*late, *paged.unanswered):
+        waiting.complete()
+    assert gone.received(consumer) == ["1"]
+    assert other.received(next_one) == ["1", "2", "3"]
+    assert [d.redelivery_counter for d in other.dispatches] == [1, 0, 0]
+    assert stage.queue(Q).statistics.inflight == 3
+
+
+def test_a_pull_gets_one(stage, paged):
+    client = stage.client()
+    consumer = client.consume(Q, prefetch=0)
+    client.pull(consumer, -1)
+    assert client.received(consumer) == []
+    assert len(paged.unanswered) == 1
+    paged.complete()
+    assert client.received(consumer) == ["1"]
+
+
+def test_a_removed_queue_sends_nothing_more(stage, paged):
+    client = stage.client()
+    consumer = client.consume(Q)
+    stage.region.remove_destination(stage.region.context, Q, 1)
+    for waiting in paged.unanswered:
+        waiting.complete()
+    assert client.received(consumer) == []
+
+
+@pytest.mark.parametrize("raises", [False, True])
+async def test_a_mark_that_fails_is_tried_again(stage, paged, clock, caplog, raises):
+    client = stage.client()
+    paged.broken = {"update_message"} if raises else set()
+    with caplog.at_level(logging.ERROR):
+        consumer = client.consume(Q)
+        for waiting in paged.unanswered:
+            waiting.complete(JMSException("not now"))
+    assert caplog.text.count("they may have been seen") == 1
+    paged.unanswered.clear()
+    assert client.received(consumer) == []
+    await clock.advance(5)
+    assert client.received(consumer) == []
+    if raises:
+        paged.broken.clear()
+        await clock.advance(5)
+    assert len(paged.unanswered) == 3
+    for waiting in paged.unanswered:
+        waiting.complete()
+    assert client.received(consumer) == ["1", "2", "3"]
+    await clock.advance(5)
+    assert client.received(consumer) == ["1", "2", "3"]
+
+
+async def test_nothing_is_tried_again_when_the_broker_has_stopped(stage, paged, clock):
+    client = stage.client()
+    paged.broken = {"update_message"}
+    consumer = client.consume(Q)
+    await anyio.wait_all_tasks_blocked()
+    await stage.region.stop()
+    paged.broken.clear()
+    await clock.advance(10)
+    assert (client.received(consumer), paged.unanswered) == ([], [])
+
+
+async def test_the_journal_is_synced_before_the_message_is_seen(make_broker, tmp_path):
+    store = KahaDBPersistenceAdapter(tmp_path)
+    await store.start()
+    broker = make_broker(POLICY, store=store)
+    client = broker.client()
+    client.send(Q, "1", persistent=True)
+    await store.checkpoint()
+    seen = []
+
+    def look(dispatch):
+        seen.append((store.journal.syncs > before, store.journal.synced >= store.journal.written))
+
+    client.on_dispatch = look
+    before = store.journal.syncs
+    client.consume(Q)
+    await wait_for(store.journal.barrier(sync=True))
+    assert seen == [(True, True)]
+    await broker.region.stop()
+    await store.stop()

@@ -1,0 +1,215 @@
+"""Ends that wait for room, as the transaction filter sees them: their order, and who goes."""
+
+from __future__ import annotations
+
+import pytest
+
+from broker.completion import Completion
+from broker.context import ConnectionContext, ProducerExchange
+from broker.filter import Broker
+from broker.store.memory import MemoryTransactionStore
+from broker.transaction.filter import TransactionBroker
+from broker.transaction.local import Synchronization
+from broker.transaction.xa import XA_RDONLY
+from pyjms.errors import JMSException
+from pyjms.wire.openwire.commands import (
+    ActiveMQMessage,
+    ConnectionId,
+    ConnectionInfo,
+    LocalTransactionId,
+    ProducerId,
+    ProducerInfo,
+    TransactionId,
+    XATransactionId,
+)
+
+C1 = ConnectionId("c1")
+ONE, TWO, THREE = (LocalTransactionId(number, C1) for number in (1, 2, 3))
+XA = XATransactionId(1, b"a", b"b")
+
+
+class Parked:
+    """A send without room."""
+
+    def __init__(self) -> None:
+        self.was_dropped = False
+
+    def dropped(self) -> None:
+        self.was_dropped = True
+
+
+class Done(Synchronization):
+    def __init__(self, log: list[str], xid: TransactionId) -> None:
+        self.log = log
+        self.xid = xid
+
+    def after_commit(self) -> None:
+        self.log.append(f"commit {self.xid}")
+
+    def after_rollback(self) -> None:
+        self.log.append(f"rollback {self.xid}")
+
+
+class Region(Broker):
+    """Takes a send into its transaction at once, or lets it wait."""
+
+    def __init__(self) -> None:
+        self.log: list[str] = []
+
+    def send(self, exchange: ProducerExchange, message: ActiveMQMessage) -> Completion | None:
+        transaction = exchange.context.transaction
+        assert transaction is not None
+        transaction.add(Done(self.log, transaction.xid))
+        return None
+
+    def remove_connection(
+        self, context: ConnectionContext, info: ConnectionInfo, error: Exception | None
+    ) -> None:
+        self.log.append("gone")
+
+
+class Case:
+    def __init__(self) -> None:
+        self.region = Region()
+        self.broker = TransactionBroker(self.region, MemoryTransactionStore())
+        self.context = self.connection("c1")
+
+    def connection(self, name: str) -> ConnectionContext:
+        context = ConnectionContext()
+        context.connection_id = ConnectionId(name)
+        return context
+
+    def begin(self, xid: TransactionId, session: int, *, waits: bool = False) -> Parked:
+        """Begin with one send of that session, which may be without room."""
+        self.broker.begin_transaction(self.context, xid)
+        exchange = ProducerExchange(self.context, ProducerInfo(ProducerId("c1", 1, session)))
+        self.broker.send(exchange, ActiveMQMessage(transaction_id=xid))
+        parked = Parked()
+        if waits:
+            self.broker.transaction(self.context, xid).awaits(parked)
+        return parked
+
+    def commit(self, xid: TransactionId) -> Completion | None:
+        return self.broker.commit_transaction(self.context, xid, True)
+
+    def come_in(self, xid: TransactionId, parked: Parked) -> None:
+        self.broker.transaction(self.context, xid).came_in(parked)
+
+
+@pytest.fixture
+def case() -> Case:
+    return Case()
+
+
+def test_the_ends_of_one_session_keep_their_order(case: Case) -> None:
+    parked = case.begin(ONE, 1, waits=True)
+    case.begin(TWO, 1)
+    case.begin(THREE, 1)
+    answers = [case.commit(xid) for xid in (ONE, TWO, THREE)]
+    assert not any(answer is None or answer.done for answer in answers)
+    assert list(case.context.waiting_ends.values()) == answers
+    assert case.commit(TWO) is answers[1]
+    case.come_in(ONE, parked)
+    assert all(answer is not None and answer.done and not answer.error for answer in answers)
+    assert case.region.log == [f"commit {xid}" for xid in (ONE, TWO, THREE)]
+    assert case.context.waiting_ends == {}
+    assert case.context.transactions == {}
+
+
+def test_other_sessions_go_ahead(case: Case) -> None:
+    parked = case.begin(ONE, 1, waits=True)
+    case.begin(TWO, 2)
+    case.broker.begin_transaction(case.context, THREE)  # acknowledges only: of no session
+    assert case.commit(ONE) is not None
+    assert case.commit(TWO) is None
+    assert case.commit(THREE) is None
+    case.come_in(ONE, parked)
+    assert case.region.log == [f"commit {TWO}", f"commit {ONE}"]
+
+
+def test_one_that_fails_lets_the_next_go_on(case: Case) -> None:
+    parked = case.begin(ONE, 1, waits=True)
+    case.begin(TWO, 1)
+    first, second = case.commit(ONE), case.commit(TWO)
+    assert first is not None
+    assert second is not None
+    cause = JMSException("no room")
+    case.broker.transaction(case.context, ONE).failed(parked, cause)
+    assert first.error is not None
+    assert first.error.__cause__ is cause
+    assert (second.done, second.error) == (True, None)
+    assert case.region.log == [f"rollback {ONE}", f"commit {TWO}"]
+
+
+def test_one_that_is_rolled_back_meanwhile_has_no_turn(case: Case) -> None:
+    parked = case.begin(ONE, 1, waits=True)
+    case.begin(TWO, 1)
+    first, second = case.commit(ONE), case.commit(TWO)
+    case.broker.rollback_transaction(case.context, TWO)
+    assert second is not None
+    assert "while waiting for space" in str(second.error)
+    case.come_in(ONE, parked)
+    assert first is not None
+    assert (first.done, first.error) == (True, None)
+    assert case.region.log == [f"rollback {TWO}", f"commit {ONE}"]
+
+
+def test_a_connection_that_goes_ends_them_all(case: Case) -> None:
+    parked = case.begin(ONE, 1, waits=True)
+    case.begin(TWO, 1)
+    answers = [case.commit(ONE), case.commit(TWO)]
+    lost = OSError("connection reset")
+    case.broker.remove_connection(case.context, ConnectionInfo(C1), lost)
+    for answer in answers:
+        assert answer is not None
+        assert answer.error is not None
+        assert answer.error.__cause__ is lost
+    assert parked.was_dropped
+    assert case.region.log == [f"rollback {TWO}", f"rollback {ONE}", "gone"]
+    assert case.context.waiting_ends == {}
+
+
+@pytest.mark.parametrize("goes", ["who began it", "who asked for its end"])
+def test_an_xa_branch_waits_for_neither_of_its_connections(case: Case, goes: str) -> None:
+    parked = case.begin(XA, 1, waits=True)
+    manager = case.connection("manager")
+    vote = case.broker.prepare_transaction(manager, XA)
+    assert isinstance(vote, Completion)
+    assert list(manager.waiting_ends.values()) == [vote]
+    leaving = case.context if goes == "who began it" else manager
+    case.broker.remove_connection(leaving, ConnectionInfo(leaving.connection_id), None)
+    assert parked.was_dropped
+    assert "xaErrorCode:100" in str(vote.error)
+    assert case.region.log == [f"rollback {XA}", "gone"]
+    assert manager.waiting_ends == {}
+
+
+def test_an_xa_branch_may_vote_when_all_is_in(case: Case) -> None:
+    parked = case.begin(XA, 1, waits=True)
+    vote = case.broker.prepare_transaction(case.context, XA)
+    assert isinstance(vote, Completion)
+    for step in (
+        lambda: case.broker.commit_transaction(case.context, XA, False),
+        lambda: case.broker.commit_transaction(case.context, XA, True),
+        lambda: case.begin(XA, 1),
+    ):
+        with pytest.raises(JMSException, match="is waiting for space, to be prepared"):
+            step()
+    assert case.broker.prepared_transactions(case.context) == []
+    case.come_in(XA, parked)
+    assert (vote.done, vote.error) == (True, None)
+    assert case.broker.prepared_transactions(case.context) == [XA]
+    assert case.commit(XA) is None
+
+
+def test_a_branch_whose_only_send_never_comes_in_may_vote_all_the_same(case: Case) -> None:
+    case.broker.begin_transaction(case.context, XA)
+    expired = Parked()
+    case.broker.transaction(case.context, XA).awaits(expired)
+    vote = case.broker.prepare_transaction(case.context, XA)
+    assert vote != XA_RDONLY
+    case.come_in(XA, expired)
+    assert isinstance(vote, Completion)
+    assert vote.error is None
+    assert case.broker.commit_transaction(case.context, XA, False) is None
+    assert case.region.log == []
