@@ -17,7 +17,7 @@ run: venv
 	$(BIN)/python -m examples.board
 
 test: venv
-	$(BIN)/python -m pytest -m "not nightly and not activemq and not postgresql"
+	$(BIN)/python -m pytest -m "not nightly and not activemq and not postgresql and not maven"
 
 check: venv
 	$(BIN)/ruff check . && $(BIN)/ruff format --check .
@@ -32,7 +32,7 @@ compiled: venv
 	$(BIN)/python -m benchmarks.compiled
 
 nightly: venv
-	$(BIN)/python -m pytest -m "nightly or not (activemq or postgresql)" --timeout 600
+	$(BIN)/python -m pytest -m "nightly or not (activemq or postgresql or maven)" --timeout 600
 
 docs: venv
 	$(BIN)/pyjms config schema --output docs/application.schema.json

@@ -13,10 +13,12 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any, Final
 
-from pyjms.errors import ConfigurationException
+from pyjms.errors import ConfigurationException, InvalidSelectorException
 from pyjms.jms.destination import Destination, parse_destination
+from pyjms.selector import selector_or_none
 from pyjms.spark.java import find_java
 from pyjms.spark.jms.options import read_options
+from pyjms.spark.pipeline.ddl_names import ddl_problems
 from pyjms.spark.pipeline.definition import FAIL, Pipeline
 from pyjms.spark.session import check_pyspark
 
@@ -162,6 +164,13 @@ def _views(pipeline: Pipeline, _brokers: Collection[str]) -> Iterator[str]:
             )
 
 
+def _ddl(pipeline: Pipeline, _brokers: Collection[str]) -> Iterator[str]:
+    for name, schema in pipeline.schemas.items():
+        where = "schema" if pipeline.is_single else f"schema of {name}"
+        for sentence in ddl_problems(schema) if isinstance(schema, str) else ():
+            yield f"{where}: {sentence}"
+
+
 def _models(pipeline: Pipeline, _brokers: Collection[str]) -> Iterator[str]:
     for schema in pipeline.schemas.values():
         if not isinstance(schema, str):
@@ -184,6 +193,15 @@ def _options(pipeline: Pipeline, _brokers: Collection[str]) -> Iterator[str]:
                 yield sentence
 
 
+def _selector(pipeline: Pipeline, _brokers: Collection[str]) -> Iterator[str]:
+    for key, text in pipeline.options_of_source.items():
+        if key.lower() == "selector":
+            try:
+                selector_or_none(text)
+            except InvalidSelectorException as error:
+                yield f"selector {text!r}: {error}"
+
+
 def _said(attempt: Callable[[], Any]) -> str | None:
     """Return what an attempt says is wrong, None if nothing is."""
     try:
@@ -198,6 +216,8 @@ _CHECKS: Final[tuple[Callable[[Pipeline, Collection[str]], Iterator[str]], ...]]
     _loops,
     _topics,
     _views,
+    _ddl,
     _models,
     _options,
+    _selector,
 )

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from pyjms.errors import ConfigurationException
 from pyjms.settings import PyjmsSettings
@@ -17,21 +17,45 @@ from pyjms.spark.pipeline.brokers import broker_of
 from pyjms.spark.pipeline.checks import check_pipelines
 from pyjms.spark.pipeline.definition import Pipeline
 
-__all__ = ["choose_pipelines", "collect_pipelines", "problems_of"]
+__all__ = [
+    "CollectedPipelines",
+    "choose_pipelines",
+    "collect_pipelines",
+    "gather_pipelines",
+    "problems_of",
+]
 
 V = TypeVar("V")
+
+
+class CollectedPipelines(NamedTuple):
+    """The pipelines that can be made, and why others cannot, a line each."""
+
+    pipelines: list[Pipeline]
+    problems: list[str]
 
 
 def collect_pipelines(
     settings: PyjmsSettings, decorated: Iterable[Pipeline] = (), *, are_all: bool = True
 ) -> list[Pipeline]:
-    """Return the pipelines to run, with `${...}` in names and options replaced.
-
-    `are_all` False: `decorated` are some of the application's, so an entry for another one is
-    no mistake.
+    """Return the pipelines to run; see `gather_pipelines`.
 
     Raises:
         ConfigurationException: all that is wrong, one line each.
+    """
+    pipelines, problems = gather_pipelines(settings, decorated, are_all=are_all)
+    if problems:
+        raise ConfigurationException("\n".join(problems))
+    return pipelines
+
+
+def gather_pipelines(
+    settings: PyjmsSettings, decorated: Iterable[Pipeline] = (), *, are_all: bool = True
+) -> CollectedPipelines:
+    """Return the pipelines, with `${...}` in names and options replaced, and what is wrong.
+
+    `are_all` False: `decorated` are some of the application's, so an entry for another one is
+    no mistake.
     """
     problems: list[str] = []
 
@@ -63,9 +87,7 @@ def collect_pipelines(
                 f"pipelines.{name} has no sql and changes a decorated pipeline, and there is no "
                 f"{name}; decorated are: {names}; give it sql, or name the module of its function"
             )
-    if problems:
-        raise ConfigurationException("\n".join(problems))
-    return [pipeline for pipeline in made if pipeline is not None]
+    return CollectedPipelines([pipeline for pipeline in made if pipeline is not None], problems)
 
 
 def choose_pipelines(pipelines: Sequence[Pipeline], only: Sequence[str]) -> list[Pipeline]:

@@ -14,6 +14,8 @@ from typing import Any, Final
 from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
 
+from pyjms.spark.pipeline.bodies import OPTIONS, marked, text_of, with_exact_numbers
+from pyjms.spark.pipeline.patterns import java_pattern
 from pyjms.spark.pipeline.types import (
     ARRAY_ITEM,
     Array,
@@ -32,17 +34,20 @@ __all__ = ["converted", "first_of", "problem"]
 _WHOLE: Final = frozenset(("tinyint", "smallint", "int", "bigint"))
 _REAL: Final = frozenset(("float", "double"))
 _TIMES: Final = frozenset(("timestamp", "timestamp_ntz"))
-_JAVA_SUFFIX: Final = r"[dDfF]\s*$"
-"""`1d` is a double to Java, and to nobody else."""
-_NUMBER: Final = r"^\s*[+-]?[0-9]+(\.[0-9]*)?([eE][+-]?[0-9]+)?\s*$"
+_JAVA_ONLY: Final = r"[dDfF]\s*$|[xX]"
+"""`1d` and `0x1p3` are doubles to Java, and to nobody else."""
+_EXPONENT: Final = "[eE]([+-]?[0-9]{1,3})"
+"""A longer one would keep Spark busy for minutes."""
+_NUMBER: Final = rf"^\s*[+-]?[0-9]+(\.[0-9]*)?({_EXPONENT})?\s*$"
+_SCIENTIFIC: Final = rf"^\s*+[+-]?+([0-9]*+)(?:\.([0-9]*+))?+{_EXPONENT}\s*+$"
 _DATE: Final = r"^\s*[+-]?[0-9]{4,}-"
 """Spark would take a time of day alone for one of today."""
 _DAY: Final = r"^\s*[+-]?[0-9]{4,}-[0-9]{1,2}-[0-9]{1,2}([T ]00:00(:00(\.0+)?)?(Z|[+-]00:00)?)?\s*$"
 """A date, or a time that is the beginning of one: no time of day is cut off."""
 _SECONDS_BELOW: Final = 20_000_000_000
 """As in pydantic: a larger number is milliseconds."""
-_EXACT: Final = 18
-_EXACT_WHOLE: Final = 20
+_ANY_WHOLE: Final = "decimal(38,18)"
+"""Has room for all whole numbers, and for a fraction that one must not have."""
 
 
 def first_of(sentences: Iterable[Column]) -> Column:
@@ -114,18 +119,20 @@ def _raw(raw: Column, field: Field) -> Column:
 def _default(kind: Type, default: str) -> Column:
     if isinstance(kind, Scalar):
         value = json.loads(default)
-        return F.lit(value if isinstance(value, str) else default)
-    wrapped = f'{{"v":{default}}}'
-    return F.from_json(F.lit(wrapped), f"v {raw_ddl(kind)}").getField("v")
+        return F.lit(marked(value) if isinstance(value, str) else default)
+    wrapped = with_exact_numbers(F.lit(f'{{"v":{default}}}'))
+    return F.from_json(wrapped, f"v {raw_ddl(kind)}", OPTIONS).getField("v")
 
 
 def _scalar(raw: Column, ddl: str) -> Column:
     if ddl == "string":
-        return raw
+        return text_of(raw)
+    if ddl.startswith("string collate"):
+        return text_of(raw).cast(ddl)
     if ddl in _WHOLE:
-        real = _real(raw, "double")
-        is_whole = (real == F.rint(real)) & (F.abs(real) < F.lit(float(2**53)))
-        return F.coalesce(raw.try_cast(ddl), F.when(is_whole, real.try_cast(ddl)))
+        exact = _decimal(raw, _ANY_WHOLE)
+        whole = exact.try_cast(ddl)
+        return F.coalesce(raw.try_cast(ddl), F.when(exact == whole, whole))
     if ddl in _REAL:
         return _real(raw, ddl)
     if ddl in _TIMES:
@@ -138,17 +145,22 @@ def _scalar(raw: Column, ddl: str) -> Column:
 
 
 def _real(raw: Column, ddl: str) -> Column:
-    bare = F.btrim(raw, F.lit('"'))  # NaN and Infinity come with quotes
-    return F.when(~raw.rlike(_JAVA_SUFFIX), bare.try_cast(ddl))
+    # NaN and Infinity come with quotes
+    bare = F.when(raw.startswith('"'), F.btrim(raw, F.lit('"'))).otherwise(raw)
+    return F.when(~raw.rlike(_JAVA_ONLY), bare.try_cast(ddl))
 
 
 def _decimal(raw: Column, ddl: str) -> Column:
-    """Cast, unless that would round."""
-    precision, scale = map(int, re.findall(r"\d+", ddl))
-    value = raw.try_cast(ddl)
-    if scale >= _EXACT or precision - scale > _EXACT_WHOLE:
-        return value
-    return F.when(value == raw.try_cast(f"decimal(38,{_EXACT})"), value)
+    """Cast what has no more digits than the type; by its text, as a cast rounds."""
+    scale = int(re.findall(r"\d+", ddl)[1])
+    plain = rf"^\s*+[+-]?+[0-9]*+(?:\.[0-9]{{0,{scale}}}+0*+)?+\s*+$"
+    whole, fraction, exponent = (F.regexp_extract(raw, _SCIENTIFIC, n) for n in (1, 2, 3))
+    digits = F.concat(whole, fraction)
+    counted = F.rtrim(digits, F.lit("0"))
+    zeros = F.length(digits) - F.length(counted)
+    places = F.length(fraction) - exponent.try_cast("int") - zeros
+    fits = raw.rlike(plain) | (raw.rlike(_SCIENTIFIC) & ((counted == "") | (places <= scale)))
+    return F.when(fits, raw.try_cast(ddl))
 
 
 def _time(raw: Column, ddl: str) -> Column:
@@ -168,13 +180,14 @@ def _failed(
     for check in checks:
         measured = size(value) if check.name in _SIZES else value
         holds = _HOLDS[check.name](measured, check.bound)
-        sentence = f"{path} {_SENTENCES[check.name]} {_said(check.bound)}"
+        sentence = f"{path} {_SENTENCES[check.name]} {_said(check.bound)}".rstrip()
         found.append(F.when(~holds, F.lit(sentence)))
     return found
 
 
 def _said(bound: Any) -> str:
-    bound = getattr(bound, "pattern", bound)
+    if bound is None:
+        return ""
     return ", ".join(map(str, bound)) if isinstance(bound, tuple) else str(bound)
 
 
@@ -186,8 +199,10 @@ _HOLDS: Final[Mapping[str, Callable[[Column, Any], Column]]] = {
     "le": lambda value, bound: value <= bound,
     "min_length": lambda size, bound: size >= bound,
     "max_length": lambda size, bound: size <= bound,
-    "pattern": lambda value, bound: value.rlike(getattr(bound, "pattern", bound)),
+    "pattern": lambda value, bound: value.rlike(java_pattern(bound)),
     "in": lambda value, bound: value.isin(*bound),
+    "number": lambda value, _: ~F.isnan(value),
+    "finite": lambda value, _: F.abs(value) < F.lit(float("inf")),  # NaN is more, to Spark
 }
 _SENTENCES: Final[Mapping[str, str]] = {
     "gt": "is not greater than",
@@ -198,4 +213,6 @@ _SENTENCES: Final[Mapping[str, str]] = {
     "max_length": "is longer than",
     "pattern": "does not match",
     "in": "is none of",
+    "number": "is NaN",
+    "finite": "is not finite",
 }

@@ -13,10 +13,19 @@ from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
 
 from pyjms.errors import ConfigurationException
 from pyjms.spark.columns import MESSAGE_COLUMNS
+from pyjms.spark.pipeline.bodies import (
+    END,
+    body_text,
+    first_object,
+    keys_of,
+    no_single_object,
+    read_objects,
+    with_exact_numbers,
+)
 from pyjms.spark.pipeline.conversion import converted, first_of, problem
 from pyjms.spark.pipeline.ddl import ddl_type
 from pyjms.spark.pipeline.models import model_type
-from pyjms.spark.pipeline.types import Struct, raw_ddl
+from pyjms.spark.pipeline.types import Field, Native, Scalar, Struct, raw_ddl
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -35,13 +44,9 @@ _ORIGIN: Final = (
     "message_id", "seq", "timestamp", "destination", "correlation_id", "type", "properties",
 )  # fmt: skip
 _READ: Final = "pyjms_read"
+_PLAIN: Final = "pyjms_plain"
 _VALUE: Final = "pyjms_value"
-_CORRUPT: Final = "corrupt"
-_OPTIONS: Final = {
-    "mode": "PERMISSIVE",
-    "columnNameOfCorruptRecord": _CORRUPT,
-    "allowSingleQuotes": "false",
-}
+_END: Final = Field(END, END, Scalar("string"), required=False)
 
 
 class Parsed(NamedTuple):
@@ -75,11 +80,7 @@ def parse(messages: DataFrame, struct: Struct, source: str, pipeline: str | None
     Counts both, as observed metrics. `pipeline`: its name, where a bad message is to stop it;
     the error names the message's number.
     """
-    # an array around the body: what follows its first value is an error then, not cut off
-    wrapped = F.concat(F.lit('{"v":['), _body(), F.lit("]}"))
-    ddl = f"v array<{raw_ddl(struct)}>, {_CORRUPT} string"
-    read = messages.withColumn(_READ, F.from_json(wrapped, ddl, _OPTIONS))
-    raw = F.get(F.col(_READ).getField("v"), 0)
+    read, raw = _read(messages, struct)
     judged = read.select(
         *(name for name, _ in MESSAGE_COLUMNS),
         converted(raw, struct).alias(_VALUE),
@@ -102,6 +103,27 @@ def parse(messages: DataFrame, struct: Struct, source: str, pipeline: str | None
     )
 
 
+def _read(messages: DataFrame, struct: Struct) -> tuple[DataFrame, Column]:
+    """Return messages with what the JSON reader makes of them, and the object that it is then.
+
+    Columns of types that the reader knows are read on their own, with their numbers as they are.
+    """
+    plain = tuple(field for field in struct.fields if isinstance(field.type, Native))
+    exact = tuple(field for field in struct.fields if field not in plain)
+    numbers = with_exact_numbers(body_text())
+    read = messages.withColumn(_READ, read_objects(numbers, raw_ddl(Struct((*exact, _END)))))
+    raw = first_object(F.col(_READ))
+    if not plain:
+        return read, raw
+    read = read.withColumn(_PLAIN, read_objects(body_text(), raw_ddl(Struct((*plain, _END)))))
+    other = first_object(F.col(_PLAIN))
+    keys = [
+        (other if field in plain else raw).getField(field.key).alias(field.key)
+        for field in struct.fields
+    ]
+    return read, F.when(raw.isNotNull(), F.struct(*keys))
+
+
 def _failure(pipeline: str) -> Column:
     """Return a condition that is never false: it raises."""
     where = F.format_string(
@@ -111,28 +133,14 @@ def _failure(pipeline: str) -> Column:
     return F.raise_error(where).cast("boolean")
 
 
-def _body() -> Column:
-    """Return the text of a message, bytes as UTF-8; null if it is an object, or no text."""
-    data = F.try_validate_utf8(F.col("bytes").cast("string"))
-    return F.coalesce("text", F.when(F.col("body_kind") != "object", data))
-
-
 def _reason(raw: Column, struct: Struct) -> Column:
-    read = F.col(_READ)
-    sentences = [
-        F.when(read.isNull(), F.lit("it has no body that is a text")),
-        F.when(read.getField("v").isNull(), F.lit("the body is no JSON object")),
-        F.when(
-            read.getField(_CORRUPT).isNotNull(),
-            F.lit("a value is not the object or list that the schema has there"),
-        ),
-        F.when(raw.isNull(), F.lit("the body is no JSON object")),
-        F.when(F.size(read.getField("v")) > 1, F.lit("the body is more than one JSON object")),
-        problem(raw, struct, ""),
-    ]
+    sentences = no_single_object(F.col(_READ))
+    if any(isinstance(field.type, Native) for field in struct.fields):
+        sentences += no_single_object(F.col(_PLAIN))
+    sentences.append(problem(raw, struct, ""))
     if struct.is_closed:
         known = F.array(*(F.lit(field.key) for field in struct.fields))
-        other = F.array_except(F.json_object_keys(_body()), known)
+        other = F.array_except(keys_of(body_text()), known)
         sentences.append(
             F.when(F.size(other) > 0, F.concat(F.get(other, 0), F.lit(" is no key of the schema")))
         )

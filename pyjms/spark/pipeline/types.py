@@ -46,7 +46,7 @@ class Scalar:
 
 @dataclass(frozen=True)
 class Native:
-    """A type that Spark's JSON reader reads as it is."""
+    """A type that Spark's JSON reader reads as it is; a column of its own has its own reading."""
 
     ddl: str
 

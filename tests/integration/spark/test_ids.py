@@ -66,3 +66,12 @@ def test_a_partition_that_broke_off_is_sent_whole(broker):
         send_rows(options, rows(), _maker(options, "q:0:0"))
     send(broker, TEXTS, None)
     assert broker.texts("OUT") == TEXTS
+
+
+def test_rows_of_a_transaction_that_the_broker_refuses_are_sent_one_by_one(broker):
+    """Artemis refuses all for one that it knows."""
+    send(broker, TEXTS[:50], "id")
+    broker.killer.arm("before partition", 1, lambda _: None)
+    send(broker, TEXTS, "id")
+    assert broker.killer.point is None
+    assert broker.texts("OUT") == TEXTS

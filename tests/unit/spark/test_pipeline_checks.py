@@ -9,8 +9,20 @@ from pydantic import BaseModel
 
 from pyjms.spark import Pipeline
 from pyjms.spark.pipeline.checks import check_pipelines
+from pyjms.spark.pipeline.ddl_names import ddl_problems
 
 pytest.importorskip("pyspark")
+
+
+DDL = (
+    "origin STRING, delay DOUBLE",
+    "a int not null comment 'an INTT, it''s said', b: long, `c d` timestamp_ntz",
+    "STRUCT<a: INT, b: ARRAY<STRING>>",
+    "m MAP<STRING, ARRAY<STRUCT<x: DECIMAL(10, 2), y: VARCHAR(3)>>>, n Tinyint",
+    "s STRUCT<>, t STRING COLLATE UTF8_BINARY, i INTERVAL DAY TO SECOND, v VARIANT",
+    "struct STRING, d DEC(3), x ARRAY<TIMESTAMP WITHOUT TIME ZONE> -- INTT\n, y BYTE, z VOID",
+)
+"""Spark reads each of them, see tests/integration/spark."""
 
 
 class Loose(BaseModel):
@@ -120,10 +132,58 @@ def test_nothing_is_wrong_with_these(java: str) -> None:
             [made("a", options={"sink.selector": "x"})],
             "Pipeline a: jms: option selector is for a source, and this is a sink",
         ),
+        (
+            [made("a", schema="t TIMESTAMP, delay INTT")],
+            "Pipeline a: schema: INTT of delay is no type of Spark; did you mean INT?",
+        ),
+        (
+            [
+                made(
+                    "a",
+                    source={"x": "X", "y": "Y"},
+                    sql="SELECT * FROM x JOIN y",
+                    schema={"x": "n INT", "y": "n"},
+                )
+            ],
+            "Pipeline a: schema of y: n has no type; write for instance `n STRING`",
+        ),
     ],
 )  # fmt: skip
 def test_a_problem_is_a_sentence(pipelines: list[Pipeline], sentence: str, java: str) -> None:
     assert check_pipelines(pipelines, brokers=["main"], java=java) == [sentence]
+
+
+def test_a_selector_is_read_before_spark_starts(java: str) -> None:
+    (sentence,) = check_pipelines([made("a", options={"Selector": "a == 1"})], java=java)
+    assert sentence.startswith("Pipeline a: selector 'a == 1': ")
+    assert check_pipelines([made("a", options={"selector": ""})], java=java) == []
+
+
+@pytest.mark.parametrize("text", DDL)
+def test_ddl_that_spark_reads_is_let_through(text: str) -> None:
+    assert ddl_problems(text) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "problems"),
+    [
+        ("INT", ["INT has no type; write for instance `INT STRING`"]),
+        ("a: strings", ["strings of a is no type of Spark; did you mean STRING?"]),
+        ("a whatsoever", ["whatsoever of a is no type of Spark"]),
+        (
+            "a ARRAY<MAP<STRINGS, STRUCT<x: INTT, y INT>>> NOT NULL, b, c DOUBLES",
+            [
+                "STRINGS of a is no type of Spark; did you mean STRING?",
+                "INTT of x is no type of Spark; did you mean INT?",
+                "b has no type; write for instance `b STRING`",
+                "DOUBLES of c is no type of Spark; did you mean DOUBLE?",
+            ],
+        ),
+        ("a struct<b: int, c>", ["c has no type; write for instance `c STRING`"]),
+    ],
+)
+def test_types_that_spark_does_not_have(text: str, problems: list[str]) -> None:
+    assert ddl_problems(text) == problems
 
 
 def test_a_schema_without_spark_types_is_found_before_spark_starts(java: str) -> None:

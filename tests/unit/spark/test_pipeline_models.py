@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import re
 from datetime import date, datetime, time
 from decimal import Decimal
 from typing import Annotated, Any, Literal
@@ -21,6 +22,7 @@ from pydantic import (
 
 from pyjms.errors import ConfigurationException
 from pyjms.spark.pipeline.models import model_type
+from pyjms.spark.pipeline.patterns import java_pattern
 from pyjms.spark.pipeline.types import Check, Scalar, raw_ddl, type_ddl
 
 
@@ -93,6 +95,11 @@ class Wrong(BaseModel):
     strict: int = Field(strict=True)
     several: int = Field(validation_alias=AliasChoices("a", "b"))
     made: int = Field(default_factory=lambda: 7)
+    compiled: str = Field(pattern=re.compile("^abc$", re.IGNORECASE))
+    flagged: str = Field(pattern="^(?i)abc$")
+    digits: Decimal = Field(max_digits=5)
+    few: set[int] = Field(min_length=2)
+    chosen: Annotated[Literal["a"], AfterValidator(str.upper)]
 
 
 def test_all_that_has_no_type_is_named_at_once() -> None:
@@ -111,6 +118,11 @@ def test_all_that_has_no_type_is_named_at_once() -> None:
         "Wrong.strict: Spark's reader cannot check Strict",
         "Wrong.several has several aliases; write one",
         "Wrong.made has a default that Python makes; write a value, or None",
+        "Wrong.compiled has a pattern that Python compiled; write its text, without flags",
+        "Wrong.flagged has a pattern that Spark cannot check: '(?i)abc$' may mean something else",
+        "Wrong.digits has max_digits alone; write decimal_places, too",
+        "Wrong.few is a set with a limit, and Spark counts what is in it twice",
+        "Wrong.chosen: Spark's reader cannot check AfterValidator",
     ):
         assert sentence in text
 
@@ -137,6 +149,21 @@ class Closed(BaseModel):
     n: int
 
 
+class ByName(BaseModel):
+    model_config = ConfigDict(populate_by_name=True)
+    dep_delay: int | None = Field(None, alias="depDelay")
+
+
+class NotByAlias(BaseModel):
+    model_config = ConfigDict(validate_by_alias=False, validate_by_name=True)
+    dep_delay: int | None = Field(None, alias="depDelay")
+
+
+class PythonsPatterns(BaseModel):
+    model_config = ConfigDict(regex_engine="python-re", val_temporal_unit="seconds")
+    code: str = Field(pattern="^abc$")
+
+
 class Outer(BaseModel):
     model_config = ConfigDict(str_strip_whitespace=True)
     inner: Closed
@@ -148,6 +175,9 @@ class Outer(BaseModel):
         (Node, "Node.children\\[\\] holds itself"),
         (Validated, r"Validated has validators of Python \(positive\), which Spark's reader does"),
         (Numbers, "Numbers is a RootModel, which has no columns"),
+        (ByName, "by its alias only; remove populate_by_name, or the aliases"),
+        (NotByAlias, "by its alias only; remove validate_by_name, validate_by_alias, or the"),
+        (PythonsPatterns, "reader does not know regex_engine, val_temporal_unit; remove it"),
         (Outer, "Outer: Spark's reader does not know str_strip_whitespace"),
         (Outer, "Outer.inner forbids other keys, which is checked for the outermost model only"),
     ],
@@ -159,3 +189,45 @@ def test_a_model_that_needs_python_is_refused(model: type[BaseModel], sentence: 
 
 def test_a_closed_model_says_so() -> None:
     assert model_type(Closed).is_closed
+
+
+class NoAliases(BaseModel):
+    model_config = ConfigDict(populate_by_name=True, allow_inf_nan=False)
+    real: float = float("inf")
+    reals: list[float] = [float("nan"), 1.5]
+    least: Annotated[float, Field(ge=0, allow_inf_nan=True)]
+    money: Annotated[Decimal, Field(ge=0.1)]
+
+
+def test_reals_have_no_nan_where_the_model_has_none() -> None:
+    fields = {field.name: field for field in model_type(NoAliases).fields}
+    finite = Scalar("double", (Check("finite", None),))
+    assert fields["real"].type == fields["reals"].type.item == finite
+    assert (fields["real"].default, fields["reals"].default) == ("Infinity", "[NaN,1.5]")
+    assert fields["least"].type == Scalar("double", (Check("number", None), Check("ge", 0)))
+    assert fields["money"].type == Scalar("decimal(38,18)", (Check("ge", Decimal("0.1")),))
+
+
+@pytest.mark.parametrize(
+    ("pattern", "java"),
+    [
+        ("^abc$", r"\Aabc\z"),
+        (r"^(?P<n>a|b+?){2,3}\d$", r"\A(?:a|b+?){2,3}\d\z"),
+        (r"(?<n>.)(?:\.)(x)", r"(?:[^\n])(?:\.)(?:x)"),
+        (r"[^a-z\-\]\d_^-]\n", r"[^a-z\-\]\d\_\^\-]\x0A"),
+        ("é /-]}", r"é\ \/\-\]\}"),
+        ("[a-]", r"[a\-]"),
+    ],
+)
+def test_a_pattern_in_the_words_of_java(pattern: str, java: str) -> None:
+    assert java_pattern(pattern) == "(?U)" + java
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    ["[a&&b]", "[a--b]", "[a[b]]", "[[:alpha:]]", "a++", "[]a]", "(?i)a", r"\<a", r"\p{L}",
+     r"\x41", r"\b{start}", "(?=a)", r"\Qa\E"],
+)  # fmt: skip
+def test_a_pattern_that_java_may_read_otherwise_is_none(pattern: str) -> None:
+    with pytest.raises(ValueError, match="may mean something else in Java"):
+        java_pattern(pattern)

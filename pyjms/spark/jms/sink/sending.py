@@ -1,22 +1,27 @@
 """What a task does with its rows: one local transaction, committed before it says so.
 
-A broker that is away before the first row is waited for; one that goes later fails the task, since
-rows are not kept. Spark repeats it on a cluster and in `local[n,m]`, with m attempts.
+A broker that is away before the first row is waited for; one that goes later fails the task.
+Spark repeats it on a cluster and in `local[n,m]`, with m attempts. Artemis rolls a transaction back
+that has a row it knows, so rows with ids are kept, and then sent again one by one.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from typing import Any, Final
 
 from pyjms.client.producer import ActiveMQMessageProducer
 from pyjms.client.session import ActiveMQSession
+from pyjms.errors import TransactionRolledBackException
 from pyjms.spark.jms.client import forget, new_session, run
 from pyjms.spark.jms.options import JmsOptions
 from pyjms.spark.jms.sink.rows import Outgoing
 
 __all__ = ["RowTransaction", "send_rows"]
+
+logger = logging.getLogger(__name__)
 
 _ROWS_A_CALL: Final = 500
 
@@ -25,11 +30,17 @@ ToOutgoing = Callable[[int, Any], Outgoing]
 
 
 class RowTransaction:
-    """A transaction that rows are sent in, a piece at a time. Lives on the shared loop."""
+    """A transaction that rows are sent in, a piece at a time. Lives on the shared loop.
 
-    def __init__(self, options: JmsOptions, to_outgoing: ToOutgoing) -> None:
+    `transacted` False: there is none, each row is lasting when it is sent.
+    """
+
+    def __init__(
+        self, options: JmsOptions, to_outgoing: ToOutgoing, *, transacted: bool = True
+    ) -> None:
         self._options = options
         self._to_outgoing = to_outgoing
+        self._is_transacted = transacted
         self._session: ActiveMQSession | None = None
         self._producer: ActiveMQMessageProducer | None = None
         self.sent = 0
@@ -41,7 +52,7 @@ class RowTransaction:
             JMSException: the broker is gone, or refuses; nothing of the transaction counts.
         """
         if self._session is None:
-            self._session = await new_session(self._options)
+            self._session = await new_session(self._options, transacted=self._is_transacted)
             self._producer = await self._session.create_producer(None)
         assert self._producer is not None
         default = self._options.target if self._options.destination else None
@@ -60,7 +71,8 @@ class RowTransaction:
     async def commit(self) -> None:
         """Make all rows lasting and visible at once."""
         if self._session is not None:
-            await self._session.commit()
+            if self._is_transacted:
+                await self._session.commit()
             await self._session.close()
 
     async def give_up(self) -> None:
@@ -72,10 +84,24 @@ class RowTransaction:
 def send_rows(options: JmsOptions, rows: Iterable[Any], to_outgoing: ToOutgoing) -> int:
     """Send all rows in one transaction and return how many they were. Blocks.
 
+    With `exactlyOnce=ids` a broker may roll it back for a row that it has: then each row is sent
+    by itself, and the broker drops those that it has.
+
     Raises:
-        JMSException: it failed, and nothing was sent, unless the answer to the commit got lost.
+        JMSException: it failed, and nothing was sent, unless the answer to the commit got lost, or
+            rows were sent by themselves.
     """
-    transaction = RowTransaction(options, to_outgoing)
+    if options.exactly_once != "ids":
+        return _send(RowTransaction(options, to_outgoing), rows)
+    kept: list[Any] = []
+    try:
+        return _send(RowTransaction(options, to_outgoing), _keeping(rows, kept))
+    except TransactionRolledBackException as error:
+        logger.warning("jms: %d rows are sent one by one after a rollback: %s", len(kept), error)
+    return _send(RowTransaction(options, to_outgoing, transacted=False), kept)
+
+
+def _send(transaction: RowTransaction, rows: Iterable[Any]) -> int:
     try:
         for some in _pieces(iter(rows)):
             run(transaction.send, some)
@@ -84,6 +110,12 @@ def send_rows(options: JmsOptions, rows: Iterable[Any], to_outgoing: ToOutgoing)
         run(transaction.give_up)
         raise
     return transaction.sent
+
+
+def _keeping(rows: Iterable[Any], kept: list[Any]) -> Iterator[Any]:
+    for row in rows:
+        kept.append(row)
+        yield row
 
 
 def _pieces(rows: Iterator[Any]) -> Iterator[list[Any]]:

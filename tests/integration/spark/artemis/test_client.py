@@ -1,0 +1,165 @@
+"""Our client on Artemis and ActiveMQ 6 over OpenWire: what it can do on ActiveMQ 5.17, it can there.
+
+One thing differs: Artemis adds a property `__AMQ_CID`, the connection that sent, to each message.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from pyjms import BytesMessage, Connection, ConnectionFactory, MapMessage, TextMessage
+
+pytestmark = pytest.mark.maven
+PROPERTIES = {"n": 7, "large": 2**40, "half": 0.5, "yes": True, "word": "grüß dich 😀"}
+
+
+@pytest.fixture
+def connection(broker) -> Iterator[Connection]:
+    with ConnectionFactory(broker.url).create_connection() as made:
+        made.start()
+        yield made
+
+
+def test_bodies_properties_and_headers_arrive(connection, broker):
+    session = connection.create_session()
+    queue = session.create_queue("A")
+    producer = session.create_producer(queue)
+    text = session.create_text_message("grüß dich 😀\0€")
+    text.properties.update(PROPERTIES)
+    text.correlation_id = "c"
+    text.type = "greeting"
+    text.reply_to = session.create_queue("ANSWERS")
+    producer.send(text, priority=7)
+    producer.send(session.create_bytes_message(bytes(range(256))))
+    values = session.create_map_message()
+    values["n"] = 1
+    values["word"] = "€"
+    producer.send(values)
+    producer.send(session.create_text_message("x" * 300_000))  # beyond Artemis's "large"
+    consumer = session.create_consumer(queue)
+    first, second, third, fourth = (consumer.receive(5) for _ in range(4))
+    assert isinstance(first, TextMessage)
+    assert first.text == "grüß dich 😀\0€"
+    more = {"__AMQ_CID"} if broker.kind == "artemis" else set()
+    assert first.properties.keys() == PROPERTIES.keys() | more
+    assert PROPERTIES.items() <= first.properties.items()
+    assert (first.correlation_id, first.type, first.priority) == ("c", "greeting", 7)
+    assert (first.message_id, first.timestamp) == (text.message_id, text.timestamp)
+    assert (str(first.reply_to), str(first.destination)) == ("queue://ANSWERS", "queue://A")
+    assert (first.redelivered, first.delivery_count) == (False, 1)
+    assert isinstance(second, BytesMessage)
+    assert second.data == bytes(range(256))
+    assert isinstance(third, MapMessage)
+    assert dict(third) == {"n": 1, "word": "€"}
+    assert fourth.text == "x" * 300_000
+    assert consumer.receive_no_wait() is None
+
+
+def test_a_transaction_is_sent_or_not(connection, broker):
+    session = connection.create_session(True)
+    producer = session.create_producer(session.create_queue("A"))
+    producer.send(session.create_text_message("dropped"))
+    session.rollback()
+    producer.send(session.create_text_message("sent"))
+    assert broker.count("A") == 0
+    session.commit()
+    assert broker.texts("A") == ["sent"]
+
+
+def test_what_is_rolled_back_comes_again_and_says_so(connection, broker):
+    broker.send("A", ["a", "b"])
+    session = connection.create_session(True)
+    consumer = session.create_consumer(session.create_queue("A"))
+    first = [consumer.receive(5) for _ in range(2)]
+    assert [m.redelivered for m in first] == [False, False]
+    session.rollback()
+    again = [consumer.receive(5) for _ in range(2)]
+    assert [m.text for m in again] == ["a", "b"]
+    assert [(m.redelivered, m.delivery_count) for m in again] == [(True, 2), (True, 2)]
+    session.commit()
+    assert broker.count("A") == 0
+
+
+def test_what_a_closed_connection_had_comes_again_and_says_so(broker):
+    broker.send("A", ["a", "b"])
+    for redelivered in (False, True):
+        with ConnectionFactory(broker.url).create_connection() as connection:
+            connection.start()
+            session = connection.create_session(True)
+            consumer = session.create_consumer(session.create_queue("A"))
+            found = [consumer.receive(5) for _ in range(2)]
+            assert [m.text for m in found] == ["a", "b"]
+            assert [m.redelivered for m in found] == [redelivered] * 2
+
+
+def test_a_selector_is_the_brokers(connection):
+    session = connection.create_session()
+    queue = session.create_queue("A")
+    producer = session.create_producer(queue)
+    for number in range(4):
+        message = session.create_text_message(str(number))
+        message.properties["n"] = number
+        producer.send(message)
+    odd = session.create_consumer(queue, "(n = 1 OR n > 2) AND JMSPriority = 4")
+    assert [odd.receive(5).text, odd.receive(5).text] == ["1", "3"]
+    assert odd.receive(0.2) is None
+    odd.close()
+    rest = session.create_consumer(queue)
+    assert [rest.receive(5).text, rest.receive(5).text] == ["0", "2"]
+
+
+@pytest.mark.parametrize("end", ["stop", "kill"])
+def test_a_durable_subscription_keeps_what_came_while_nobody_listened(broker, end):
+    def session_of(connection):
+        connection.set_client_id("c")
+        connection.start()
+        return connection.create_session()
+
+    with ConnectionFactory(broker.url).create_connection() as connection:
+        session = session_of(connection)
+        session.create_durable_subscriber(session.create_topic("T"), "all").close()
+    with ConnectionFactory(broker.url).create_connection() as connection:
+        session = connection.create_session()
+        producer = session.create_producer(session.create_topic("T"))
+        for text in ("a", "b"):
+            producer.send(session.create_text_message(text))
+    getattr(broker, end)()
+    broker.start()
+    with ConnectionFactory(broker.url).create_connection() as connection:
+        session = session_of(connection)
+        subscriber = session.create_durable_subscriber(session.create_topic("T"), "all")
+        assert [subscriber.receive(5).text, subscriber.receive(5).text] == ["a", "b"]
+        assert subscriber.receive(0.2) is None
+        subscriber.close()
+        session.unsubscribe("all")
+
+
+def test_a_request_is_answered_through_a_temporary_queue(broker, connection):
+    with ConnectionFactory(broker.url).create_connection() as other:
+        other.start()
+        server = other.create_session()
+        requests = server.create_consumer(server.create_queue("REQUESTS"))
+        session = connection.create_session()
+        answers = session.create_temporary_queue()
+        listener = session.create_consumer(answers)
+        request = session.create_text_message("ping")
+        request.reply_to = answers
+        session.create_producer(session.create_queue("REQUESTS")).send(request)
+        asked = requests.receive(5)
+        answer = server.create_text_message("pong")
+        answer.correlation_id = asked.message_id
+        server.create_producer(asked.reply_to).send(answer)
+        received = listener.receive(5)
+        assert (received.text, received.correlation_id) == ("pong", request.message_id)
+        listener.close()
+        session.delete_temporary(answers)
+
+
+def test_a_browser_leaves_what_it_sees(connection, broker):
+    broker.send("A", ["a", "b", "c"])
+    session = connection.create_session()
+    with session.create_browser(session.create_queue("A")) as browser:
+        assert [message.text for message in browser] == ["a", "b", "c"]
+    assert broker.count("A") == 3

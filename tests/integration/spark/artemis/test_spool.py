@@ -1,0 +1,231 @@
+"""The source on Artemis and ActiveMQ 6: through the spool, by itself, and nothing is lost."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+import pytest
+from pyspark.sql.streaming.datasource import ReadMaxRows
+
+from pyjms import ConnectionFactory
+from pyjms.spark.jms.client import close_connections, run
+from pyjms.spark.jms.limits import Limit
+from pyjms.spark.jms.options import JmsOptions, read_options
+from pyjms.spark.jms.spool.pulling import Puller
+from pyjms.spark.jms.spool.segments import Spool
+from pyjms.spark.jms.spool.stream import SpoolStreamReader
+from pyjms.spark.jms.stream import JmsStreamReader
+
+pytestmark = [pytest.mark.maven, pytest.mark.timeout(400)]
+
+
+@pytest.fixture(autouse=True)
+def _connections() -> Iterator[None]:
+    yield
+    run(close_connections)
+
+
+def reader_of(broker, tmp_path, **options: str) -> JmsStreamReader:
+    spool = str(tmp_path / "spool")
+    given = {"url": broker.url, "destination": "IN", "spool": spool, **options}
+    return JmsStreamReader(read_options(given, "source"))
+
+
+def rows_between(reader, start, end) -> list[dict]:
+    parts = reader.partitions(start, end)
+    return [row for part in parts for batch in reader.read(part) for row in batch.to_pylist()]
+
+
+def test_the_spool_is_chosen_by_itself_and_said_once(broker, tmp_path, caplog):
+    broker.send("IN", ["a", "b"])
+    reader = reader_of(broker, tmp_path)
+    start = reader.initialOffset()
+    end = reader.latestOffset(start, ReadMaxRows(10))
+    assert [row["text"] for row in rows_between(reader, start, end)] == ["a", "b"]
+    assert rows_between(reader, start, end) == rows_between(reader, start, end)
+    assert reader.latestOffset(end, ReadMaxRows(10)) == end
+    assert isinstance(reader._reader, SpoolStreamReader)
+    assert len([r for r in caplog.records if "goes through files" in r.message]) == 1
+    assert broker.count("IN") == 0
+
+
+def test_questions_about_ranges_end_where_what_expires_goes(broker, tmp_path):
+    """At Artemis in its expiry queue; ActiveMQ drops what expires and is not persistent."""
+    reader_of(broker, tmp_path).initialOffset()
+    until = time.monotonic() + 60
+    while broker.count("PyJMS.Ranges") and time.monotonic() < until:
+        time.sleep(0.2)
+    assert broker.count("PyJMS.Ranges") == broker.count("ActiveMQ.DLQ") == 0
+    assert broker.count("ExpiryQueue") == (2 if broker.kind == "artemis" else 0)
+
+
+def test_a_batch_replays_equal_after_the_broker_was_killed(broker, tmp_path):
+    broker.send("IN", [f"m{number}" for number in range(3000)])
+    reader = reader_of(broker, tmp_path, mode="spool")
+    start = reader.initialOffset()
+    middle = reader.latestOffset(start, ReadMaxRows(1000))
+    rows = rows_between(reader, start, middle)
+    assert [row["text"] for row in rows] == [f"m{number}" for number in range(1000)]
+    broker.restart("kill")
+    assert broker.count("IN") == 2000
+    run(close_connections)
+    again = reader_of(broker, tmp_path, mode="spool")
+    assert rows_between(again, start, middle) == rows
+    last = _until(again, middle, 2000)
+    assert [row["text"] for row in rows_between(again, middle, last)] == [
+        f"m{number}" for number in range(1000, 3000)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("broker", "attempts"),
+    [("artemis", "10"), ("artemis", "-1"), ("activemq6", "")],
+    indirect=["broker"],
+)
+def test_what_the_spool_does_not_take_is_not_acknowledged(broker, tmp_path, attempts):
+    """Artemis counts by itself how often a message is delivered, and takes it away after that."""
+    if attempts:
+        broker.restart("stop", attempts=attempts)
+    broker.send("IN", ["a", "b"])
+    reader = reader_of(broker, tmp_path, mode="spool")
+    start = reader.initialOffset()
+    spool, away = tmp_path / "spool", tmp_path / "away"
+    spool.rename(away)
+    for _ in range(10):
+        with pytest.raises(FileNotFoundError):
+            reader.latestOffset(start, ReadMaxRows(10))
+    away.rename(spool)
+    if attempts == "10":
+        assert (broker.count("IN"), broker.count("DLQ")) == (0, 2)
+    else:
+        rows = rows_between(reader, start, _until(reader, start, 2))
+        assert [(row["text"], row["redelivered"]) for row in rows] == [("a", True), ("b", True)]
+
+
+def test_what_is_in_the_spool_and_comes_again_is_known(broker, tmp_path):
+    broker.send("IN", ["a", "b", "c"])
+    run(_pull_without_acknowledging, broker.url, tmp_path / "spool")
+    broker.restart("kill")
+    run(close_connections)
+    broker.send("IN", ["d"])
+    reader = reader_of(broker, tmp_path, mode="spool")
+    start = reader.initialOffset()
+    middle = reader.latestOffset(start, ReadMaxRows(10))
+    end = reader.latestOffset(middle, ReadMaxRows(10))
+    assert [row["text"] for row in rows_between(reader, start, middle)] == ["a", "b", "c"]
+    assert [row["text"] for row in rows_between(reader, middle, end)] == ["d"]
+    assert broker.count("IN") == 0
+
+
+async def _pull_without_acknowledging(url, folder):
+    spool = Spool(folder)
+    puller = Puller(JmsOptions(url, "IN"), spool)
+    _, consumer = await puller._opened()
+    rows, received, _ = await puller._receive(consumer, Limit(3, 1 << 20), 5.0)
+    assert received == 3
+    spool.append(rows)
+
+
+def test_a_durable_subscription_is_a_stream(broker, tmp_path):
+    options = {"destination": "topic://T", "clientId": "spark", "subscription": "all"}
+    reader = reader_of(broker, tmp_path, **options)
+    start = reader.initialOffset()
+    assert reader.latestOffset(start, ReadMaxRows(10)) == start
+    send_to_topic(broker, ["a", "b"])
+    middle = _until(reader, start, 2)
+    run(close_connections)
+    send_to_topic(broker, ["c"])
+    broker.restart("kill")
+    again = reader_of(broker, tmp_path, **options)
+    end = _until(again, middle, 1)
+    assert [row["text"] for row in rows_between(again, start, end)] == ["a", "b", "c"]
+
+
+def send_to_topic(broker, texts):
+    with ConnectionFactory(broker.url).create_connection() as connection:
+        session = connection.create_session()
+        producer = session.create_producer(session.create_topic("T"))
+        for text in texts:
+            producer.send(session.create_text_message(text))
+
+
+def _until(reader, start, rows):
+    end = start
+    while end["seq"] - start["seq"] < rows:
+        end = reader.latestOffset(end, ReadMaxRows(5000))
+    return end
+
+
+def test_columns_are_those_that_our_broker_gives(broker, tmp_path):
+    """Artemis adds a property: the connection that sent the message."""
+    with ConnectionFactory(broker.url).create_connection() as connection:
+        session = connection.create_session()
+        producer = session.create_producer(session.create_queue("IN"))
+        text = session.create_text_message("hello")
+        text.properties["n"] = 7
+        text.correlation_id = "c"
+        producer.send(text, priority=6)
+        producer.send(session.create_bytes_message(b"\x00\x01"), delivery_mode=1)
+    reader = reader_of(broker, tmp_path, mode="spool")
+    start = reader.initialOffset()
+    end = _until(reader, start, 2)
+    first, second = rows_between(reader, start, end)
+    properties = dict(first["properties"])
+    assert properties.pop("n") == "7"
+    assert list(properties) == (["__AMQ_CID"] if broker.kind == "artemis" else [])
+    assert (first["body_kind"], first["text"], first["message_id"]) == (
+        "text",
+        "hello",
+        text.message_id,
+    )
+    assert (first["correlation_id"], first["priority"], first["delivery_mode"]) == ("c", 6, 2)
+    assert (first["destination"], first["redelivered"]) == ("queue://IN", False)
+    assert first["delivery_count"] == 1
+    assert (second["bytes"], second["delivery_mode"]) == (b"\x00\x01", 1)
+
+
+@pytest.fixture
+def outage(spark, broker, tmp_path, driver, kills):
+    """Kills the broker while a query runs, when something has come out of it."""
+
+    def run_it(away: float, **how: str) -> tuple[int, int]:
+        broker.send("IN", kills.TEXTS)
+        query = driver.start(spark, broker.url, tmp_path, rows="10", **how)
+        while not broker.count("OUT") and query.isActive:
+            query.awaitTermination(0.05)
+        assert query.isActive
+        broker.kill()
+        query.awaitTermination(away)
+        broker.start()
+        query.awaitTermination(120)
+        assert query.exception() is None, "the query died of it"
+        assert broker.count("IN") == 0
+        assert broker.count("OUT") == len(kills.TEXTS)
+        return kills.lost_and_doubled(broker.texts("OUT"))
+
+    return run_it
+
+
+@pytest.mark.parametrize(
+    ("broker", "sink"),
+    [("artemis", "epoch"), ("artemis", "key"), ("activemq6", "epoch")],
+    indirect=["broker"],
+)
+def test_a_broker_killed_in_a_batch_comes_back(outage, sink):
+    how = {"mode": "auto", "sink": sink, "shuffle": "yes"}
+    assert outage(3.0, **how) == (0, 0)
+
+
+@pytest.mark.parametrize(("sink", "shuffle"), [("ids", ""), ("key", "yes"), ("epoch", "yes")])
+def test_a_batch_that_is_run_again_doubles_nothing(broker, finish, tmp_path, kills, sink, shuffle):
+    how = {"mode": "spool", "sink": sink, "shuffle": shuffle}
+    broker.send("IN", kills.TEXTS)
+    assert finish(**how) == (0, 0)
+    commits = tmp_path / "checkpoint" / "commits"
+    last = max(int(path.name) for path in commits.iterdir() if path.name.isdigit())
+    (commits / str(last)).unlink()
+    (commits / f".{last}.crc").unlink()
+    lost, doubled = finish(**how)
+    assert (lost, doubled) == (len(kills.TEXTS), 0), "what was sent again is what was consumed"
+    assert (commits / str(last)).exists()

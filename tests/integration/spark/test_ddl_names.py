@@ -1,0 +1,47 @@
+"""The list of Spark's types, against Spark: what it reads is let through, what it lacks is told."""
+
+from __future__ import annotations
+
+import pytest
+
+from pyjms.errors import ConfigurationException
+from pyjms.spark.pipeline.ddl import ddl_type
+from pyjms.spark.pipeline.ddl_names import _TYPES, ddl_problems
+
+ARGUMENTS = {
+    "ARRAY": "<INT>",
+    "MAP": "<STRING, INT>",
+    "STRUCT": "<x: INT>",
+    "CHAR": "(3)",
+    "CHARACTER": "(3)",
+    "VARCHAR": "(3)",
+    "INTERVAL": " DAY TO SECOND",
+    "GEOGRAPHY": "(4326)",
+    "GEOMETRY": "(4326)",
+}
+TEXTS = (
+    "a int not null comment 'an INTT, it\\'s said', b: long, `c d` timestamp_ntz",
+    "STRUCT<a: INT, b: ARRAY<STRING>>",
+    "m MAP<STRING, ARRAY<STRUCT<x: DECIMAL(10, 2), y: VARCHAR(3)>>>, n Tinyint",
+    "s STRUCT<>, t STRING COLLATE UTF8_BINARY, i INTERVAL DAY TO SECOND, v VARIANT",
+    "struct STRING, d DEC(3), x ARRAY<TIMESTAMP WITHOUT TIME ZONE> -- INTT\n, y BYTE, z VOID",
+)
+WRONG = ("INT", "a STRINGS", "a ARRAY<MAP<STRING, INTT>>", "a INT, b", "a struct<b: int, c>")
+
+
+@pytest.mark.parametrize("name", sorted(_TYPES))
+def test_spark_has_every_type_of_the_list(spark, name: str) -> None:
+    ddl_type(f"x {name}{ARGUMENTS.get(name, '')}")
+
+
+@pytest.mark.parametrize("text", TEXTS)
+def test_spark_reads_what_is_let_through(spark, text: str) -> None:
+    assert ddl_problems(text) == []
+    ddl_type(text)
+
+
+@pytest.mark.parametrize("text", WRONG)
+def test_spark_reads_nothing_that_is_refused(spark, text: str) -> None:
+    assert ddl_problems(text)
+    with pytest.raises((ConfigurationException, AssertionError)):
+        ddl_type(text)
