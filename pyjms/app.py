@@ -9,6 +9,7 @@ them. The first SIGINT or SIGTERM stops that way, a second one ends the process 
 from __future__ import annotations
 
 import logging
+import threading
 from pathlib import Path
 from types import ModuleType, TracebackType
 from typing import Any, Self
@@ -116,11 +117,34 @@ class JmsApplication:
         """
         self._wiring.check(self._targets)
 
+    def check_settings(self) -> None:
+        """Find out whether the settings fit together, whatever the handlers are.
+
+        Raises:
+            ConfigurationException: all that is wrong, one line each.
+
+        """
+        self._wiring.check_settings()
+
+    def require_work(self) -> None:
+        """Refuse to go on with neither a listener nor a hook. The command line asks.
+
+        Raises:
+            ConfigurationException: there is none; it says what was looked for.
+
+        """
+        if not len(self.registry):
+            self._wiring.require_work(self._targets)
+
     async def start(self) -> None:
         """Run the start-up hooks and start the listeners.
 
+        Returns when each listener consumes, or waits for its broker to come.
+
         Raises:
             ConfigurationException: as `check`.
+            JMSException: a listener that the broker will never accept, such as one whose client
+                id is taken.
             Exception: what a start-up hook raised; what had started is stopped again.
 
         """
@@ -137,6 +161,8 @@ class JmsApplication:
             for endpoint in endpoints:
                 self.registry.register(endpoint, self._wiring.make_container)
             await self.registry.start(auto_startup_only=True)
+            for container in self.registry:
+                await container.wait_until_listening()
         except BaseException:
             with anyio.CancelScope(shield=True):
                 await self.stop()
@@ -176,7 +202,14 @@ class JmsApplication:
             self._stop_requested.set()
 
     async def run_async(self) -> None:
-        """Start, wait for SIGINT, SIGTERM or `request_stop`, then stop. The main thread only."""
+        """Start, wait for SIGINT, SIGTERM or `request_stop`, then stop. The main thread only.
+
+        Raises:
+            IllegalStateException: it is another thread.
+            Exception: as `start`.
+
+        """
+        _require_main_thread()
         requested = self._stop_requested = anyio.Event()
         async with stop_on_signals(requested, logger, "work in progress"):
             await self.start()
@@ -184,7 +217,14 @@ class JmsApplication:
             await self.stop()
 
     def run(self, **backend_options: Any) -> None:
-        """Run until SIGINT or SIGTERM. Blocks; the main thread only."""
+        """Run until SIGINT or SIGTERM. Blocks; the main thread only.
+
+        Raises:
+            IllegalStateException: it is another thread.
+            Exception: as `start`.
+
+        """
+        _require_main_thread()
         anyio.run(self.run_async, backend_options=backend_options or loop_options())
 
     def _say_what_runs(self) -> None:
@@ -200,4 +240,12 @@ class JmsApplication:
             "Application started: %d listeners on %s",
             len(self.registry),
             self._wiring.describe_broker(),
+        )
+
+
+def _require_main_thread() -> None:
+    if threading.current_thread() is not threading.main_thread():
+        raise IllegalStateException(
+            "An application runs in the main thread: signals come to no other",
+            hint="elsewhere use `async with application` in a loop of your own",
         )

@@ -11,7 +11,7 @@ from __future__ import annotations
 import inspect
 import logging
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, TypeVar, overload
 
 __all__ = ["HookRunner", "hook_kind", "on_shutdown", "on_startup"]
 
@@ -22,16 +22,44 @@ F = TypeVar("F", bound=Callable[..., Any])
 _ATTRIBUTE = "__pyjms_hook__"
 
 
-def on_startup(function: F) -> F:
-    """Run the function when the application starts, before any listener does."""
-    setattr(function, _ATTRIBUTE, "startup")
-    return function
+@overload
+def on_startup(function: F) -> F: ...
+@overload
+def on_startup() -> Callable[[F], F]: ...
+def on_startup(function: F | None = None) -> F | Callable[[F], F]:
+    """Run the function when the application starts, before any listener does.
+
+    Brackets make no difference: `@on_startup` and `@on_startup()`.
+
+    Raises:
+        TypeError: it was given something that is no function.
+    """
+    return _mark(function, "startup")
 
 
-def on_shutdown(function: F) -> F:
-    """Run the function when the application stops, after the last message was handled."""
-    setattr(function, _ATTRIBUTE, "shutdown")
-    return function
+@overload
+def on_shutdown(function: F) -> F: ...
+@overload
+def on_shutdown() -> Callable[[F], F]: ...
+def on_shutdown(function: F | None = None) -> F | Callable[[F], F]:
+    """Run the function when the application stops, after the last message was handled.
+
+    Brackets make no difference: `@on_shutdown` and `@on_shutdown()`.
+
+    Raises:
+        TypeError: it was given something that is no function.
+    """
+    return _mark(function, "shutdown")
+
+
+def _mark(function: F | None, kind: str) -> F | Callable[[F], F]:
+    def add(hook: F) -> F:
+        if not callable(hook):
+            raise TypeError(f"@on_{kind} goes above a function, not {type(hook).__name__}")
+        setattr(hook, _ATTRIBUTE, kind)
+        return hook
+
+    return add if function is None else add(function)
 
 
 def hook_kind(function: object) -> str | None:

@@ -13,8 +13,10 @@ from pyjms._yaml.layers import chosen_profiles, overlay_environment, read_layers
 from pyjms._yaml.placeholders import Placeholders, expand
 from pyjms._yaml.problems import validate
 from pyjms._yaml.reader import parse_yaml, read_yaml
+from pyjms._yaml.variables import OTHER_VARIABLES, refuse_misspelt
 
 __all__ = [
+    "OTHER_VARIABLES",
     "Deadline",
     "Document",
     "Duration",
@@ -28,5 +30,6 @@ __all__ = [
     "parse_yaml",
     "read_layers",
     "read_yaml",
+    "refuse_misspelt",
     "validate",
 ]

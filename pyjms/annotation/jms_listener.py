@@ -10,6 +10,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from pyjms.annotation.destinations import destination_text
+from pyjms.jms.destination import Destination
+
 __all__ = ["JmsListenerMark", "jms_listener", "listener_marks"]
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -31,7 +34,7 @@ class JmsListenerMark:
 
 
 def jms_listener(
-    destination: str,
+    destination: str | Destination,
     *,
     id: str | None = None,  # noqa: A002 - Spring's name
     container_factory: str | None = None,
@@ -48,7 +51,8 @@ def jms_listener(
     Spring: @JmsListener.
 
     Args:
-        destination: a name; queue or topic as the container factory says.
+        destination: a name; queue or topic as the container factory says, unless it says so
+            itself: `queue://orders`, `topic://news`. A `Queue` or `Topic` does as well.
         id: the listener's name in the registry, in YAML (`listeners.<id>`) and in logs.
         container_factory: the name of the factory that makes the container.
         subscription: the name of a durable subscription.
@@ -56,9 +60,12 @@ def jms_listener(
         concurrency: "lower-upper" or the upper limit alone.
         auto_startup: False leaves the container stopped until started by hand.
 
+    Raises:
+        TypeError: there is no destination.
+
     """
     mark = JmsListenerMark(
-        destination=destination,
+        destination=destination_text(destination, "jms_listener"),
         id=id,
         container_factory=container_factory,
         subscription=subscription,

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+from pyjms.annotation.destinations import destination_text
+from pyjms.jms.destination import Destination
+
 __all__ = ["send_to", "send_to_destination"]
 
 T = TypeVar("T", bound=Callable[..., Any] | type)
@@ -12,15 +15,20 @@ T = TypeVar("T", bound=Callable[..., Any] | type)
 _ATTRIBUTE = "__jms_send_to__"
 
 
-def send_to(destination: str) -> Callable[[T], T]:
+def send_to(destination: str | Destination) -> Callable[[T], T]:
     """Send the handler's result to `destination`, unless the message has a reply_to.
 
-    On a class it holds for all its handlers that have none of their own. Spring: @SendTo;
-    as there, the message's own reply_to wins.
+    A name is a queue or a topic as the listener's is; `queue://` or `topic://` before it says
+    which. On a class it holds for all its handlers that have none of their own. Spring:
+    @SendTo; as there, the message's own reply_to wins.
+
+    Raises:
+        TypeError: there is no destination.
     """
+    text = destination_text(destination, "send_to")
 
     def add_mark(target: T) -> T:
-        setattr(target, _ATTRIBUTE, destination)
+        setattr(target, _ATTRIBUTE, text)
         return target
 
     return add_mark

@@ -39,7 +39,10 @@ app.add_typer(pipeline_app, name="pipeline")
 
 ConfigOption = Annotated[
     Path | None,
-    typer.Option("--config", help="The YAML file; else PYJMS_CONFIG, ./application.yaml."),
+    typer.Option(
+        "--config",
+        help="The YAML file; else PYJMS_CONFIG, ./application.yaml, ./config/application.yaml.",
+    ),
 ]
 TargetArgument = Annotated[str, typer.Argument(metavar="MODULE[:APP]", help="What to run.")]
 
@@ -64,6 +67,7 @@ def run(target: TargetArgument, config: ConfigOption = None) -> None:
             ", ".join(names),
             target.partition(":")[0],
         )
+    application.require_work()
     application.run()
 
 
@@ -77,13 +81,14 @@ def check(
     """Check the settings and, if MODULE is given, its handlers; every problem is one line."""
     from pyjms.cli.loading import load_application
     from pyjms.errors import ConfigurationException
-    from pyjms.settings import load_settings
 
     if target is None:
-        load_settings(config)
+        _settings_alone(config).check_settings()
         typer.echo("The settings are fine.")
         return
     application = load_application(target, config)
+    if not _pipelines_of(target):
+        application.require_work()
     problems = [*_problems_of(application), *_pipeline_problems(target, application.settings)]
     if problems:
         raise ConfigurationException("\n".join(problems))
@@ -133,6 +138,12 @@ def config_schema(
         output.write_text(text + "\n", encoding="utf-8")
 
 
+def _settings_alone(config: Path | None) -> JmsApplication:
+    from pyjms.app import JmsApplication
+
+    return JmsApplication(config=config)
+
+
 def _problems_of(application: JmsApplication) -> list[str]:
     from pyjms.errors import ConfigurationException
 
@@ -156,13 +167,10 @@ def _pipeline_problems(target: str, settings: PyjmsSettings) -> list[str]:
     marked = _pipelines_of(target)
     if not marked and not settings.pipelines:
         return []
-    from pyjms.errors import ConfigurationException
-    from pyjms.spark.pipeline.collect import collect_pipelines, problems_of
+    from pyjms.spark.pipeline.collect import gather_pipelines, problems_of
 
-    try:
-        return problems_of(settings, collect_pipelines(settings, marked, are_all=bool(marked)))
-    except ConfigurationException as error:
-        return str(error).splitlines()
+    pipelines, problems = gather_pipelines(settings, marked, are_all=bool(marked))
+    return [*problems, *problems_of(settings, pipelines)]
 
 
 def _mount_commands() -> None:

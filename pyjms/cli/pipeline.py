@@ -28,7 +28,10 @@ TargetsArgument = Annotated[
 ]
 ConfigOption = Annotated[
     Path | None,
-    typer.Option("--config", help="The YAML file; else PYJMS_CONFIG, ./application.yaml."),
+    typer.Option(
+        "--config",
+        help="The YAML file; else PYJMS_CONFIG, ./application.yaml, ./config/application.yaml.",
+    ),
 ]
 OnlyOption = Annotated[
     list[str] | None, typer.Option("--only", metavar="NAME", help="This one only; repeatable.")
@@ -82,15 +85,18 @@ def list_pipelines(
 def check(
     targets: TargetsArgument = None, config: ConfigOption = None, only: OnlyOption = None
 ) -> None:
-    """Find out whether pipelines can run, without starting Spark; every problem is one line."""
-    from pyjms.cli.pipeline_loading import load_pipelines
+    """Find out whether pipelines can run, without starting Spark; every problem is one line.
+
+    SQL and what functions do is not looked at: Spark does that when a pipeline starts.
+    """
+    from pyjms.cli.pipeline_loading import look_at_pipelines
     from pyjms.errors import ConfigurationException
     from pyjms.spark.pipeline.collect import problems_of
     from pyjms.spark.session import check_pyspark
 
     check_pyspark()
-    loaded = load_pipelines(targets or (), config, only or ())
-    problems = problems_of(loaded.settings, loaded.pipelines)
+    loaded = look_at_pipelines(targets or (), config, only or ())
+    problems = [*loaded.problems, *problems_of(loaded.settings, loaded.pipelines)]
     if problems:
         raise ConfigurationException("\n".join(problems))
     for pipeline in loaded.pipelines:

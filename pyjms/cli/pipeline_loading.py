@@ -10,20 +10,21 @@ from typing import Final, NamedTuple
 from pyjms.cli.loading import load_module
 from pyjms.errors import ConfigurationException
 from pyjms.settings import PyjmsSettings, load_settings
-from pyjms.spark.pipeline.collect import choose_pipelines, collect_pipelines
+from pyjms.spark.pipeline.collect import choose_pipelines, gather_pipelines
 from pyjms.spark.pipeline.definition import Pipeline, find_pipelines, pipeline_marks
 
-__all__ = ["LoadedPipelines", "load_pipelines"]
+__all__ = ["LoadedPipelines", "load_pipelines", "look_at_pipelines"]
 
 _NO_SESSION: Final = "SESSION_OR_CONTEXT_NOT_EXISTS"
 _YAML: Final = (".yaml", ".yml")
 
 
 class LoadedPipelines(NamedTuple):
-    """Pipelines, and the settings that hold for them."""
+    """Pipelines, the settings that hold for them, and why others cannot be made."""
 
     settings: PyjmsSettings
     pipelines: list[Pipeline]
+    problems: list[str]
 
 
 def load_pipelines(
@@ -36,6 +37,20 @@ def load_pipelines(
     Raises:
         ConfigurationException: something is not there, or wrong.
     """
+    loaded = look_at_pipelines(targets, config, only)
+    if loaded.problems:
+        raise ConfigurationException("\n".join(loaded.problems))
+    return loaded
+
+
+def look_at_pipelines(
+    targets: Sequence[str], config: Path | None, only: Sequence[str] = ()
+) -> LoadedPipelines:
+    """Do as `load_pipelines` does, but return why some cannot be made beside those that can.
+
+    Raises:
+        ConfigurationException: a module or the settings cannot be read, or there is nothing.
+    """
     files = [Path(target) for target in targets if target.endswith(_YAML)]
     if len(files) + (config is not None) > 1:
         raise ConfigurationException(
@@ -46,8 +61,12 @@ def load_pipelines(
     settings = load_settings(files[0] if files else config)
     marked = [pipeline for target in modules for pipeline in _marked(target)]
     are_all = not only and not any(":" in target for target in modules)
-    pipelines = collect_pipelines(settings, marked, are_all=are_all)
-    return LoadedPipelines(settings, choose_pipelines(pipelines, only))
+    pipelines, problems = gather_pipelines(settings, marked, are_all=are_all)
+    if problems:  # a name that is not among the others may be one of these
+        pipelines = [pipeline for pipeline in pipelines if not only or pipeline.name in only]
+    else:
+        pipelines = choose_pipelines(pipelines, only)
+    return LoadedPipelines(settings, pipelines, problems)
 
 
 def _marked(target: str) -> list[Pipeline]:

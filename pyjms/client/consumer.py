@@ -20,7 +20,7 @@ from pyjms.client.buffer import DispatchBuffer, FifoBuffer, PriorityBuffer
 from pyjms.client.duplicates import suppress_duplicate
 from pyjms.client.messages import from_command
 from pyjms.client.pull import PullRequests
-from pyjms.client.redeliverer import Redeliverer, is_delayed_by_broker, poison_cause
+from pyjms.client.redeliverer import Redeliverer, is_delayed_by_broker
 from pyjms.client.rerouted import ReroutedSource
 from pyjms.errors import IllegalStateException, JMSException
 from pyjms.jms import api
@@ -43,6 +43,8 @@ _YIELD_MASK = 0xFF  # every 256th receive lets other tasks run
 class ActiveMQMessageConsumer(api.MessageConsumer):
     """Receives the messages of one destination. Made by a session."""
 
+    is_closed = False
+
     def __init__(self, session: ActiveMQSession, info: ConsumerInfo) -> None:
         assert info.destination is not None
         options = session.connection.options
@@ -55,7 +57,6 @@ class ActiveMQMessageConsumer(api.MessageConsumer):
         self.last_delivered_sequence_id = -1
         self.is_queued = False
         """Whether the session's dispatcher has it in its queue."""
-        self.is_closed = False
         self.failure: JMSException | None = None
         prioritized = options.message_priority_supported
         self._buffer: DispatchBuffer = PriorityBuffer() if prioritized else FifoBuffer()
@@ -194,11 +195,10 @@ class ActiveMQMessageConsumer(api.MessageConsumer):
             if result is not None:
                 await result
         except Exception as error:
-            logger.exception(
-                "%s: the listener failed on %s", self.info.consumer_id, message.message_id
-            )
+            logger.exception("%s: the listener failed on %s", self.consumer_id, message.message_id)
+            dispatch.rollback_cause = error
             if self.ledger.redelivers_on_error:
-                self.roll_back(error)
+                self.roll_back()
                 return
         self.ledger.after(dispatch)
         if self._acks.answers is not None:
@@ -214,9 +214,9 @@ class ActiveMQMessageConsumer(api.MessageConsumer):
         """Take the next message that may be handed out, for the session's own listener."""
         return self._next()
 
-    def roll_back(self, cause: Exception | None = None) -> None:
+    def roll_back(self) -> None:
         """Have what was handed out redelivered, or dead-lettered when it came too often."""
-        self._redeliverer.roll_back(cause)
+        self._redeliverer.roll_back()
 
     def put_back(self, dispatches: list[MessageDispatch]) -> None:
         """Take messages again, before all others of theirs."""
@@ -291,7 +291,7 @@ class ActiveMQMessageConsumer(api.MessageConsumer):
             if expiration and self._checks_expiry and expiration <= _clock.time_ms():
                 self.ledger.expired(dispatch)
             elif dispatch.redelivery_counter and self._came_too_often(dispatch):
-                self.ledger.poison([dispatch], poison_cause(self, dispatch))
+                self._redeliverer.refuse(dispatch)
             else:
                 return dispatch
         return None

@@ -6,8 +6,9 @@ The broker hears of nothing but a REDELIVERED acknowledgement, and of POISON at 
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from pyjms import _clock
 from pyjms._wakeup import BackgroundTask
@@ -17,9 +18,14 @@ from pyjms.wire.openwire.commands import MessageDispatch, Throwable
 if TYPE_CHECKING:
     from pyjms.client.consumer import ActiveMQMessageConsumer
 
-__all__ = ["Redeliverer", "is_delayed_by_broker", "poison_cause"]
+__all__ = ["Redeliverer", "is_delayed_by_broker"]
+
+logger = logging.getLogger(__name__)
 
 _BROKER_DELAY = "redeliveryDelay"  # the broker's redelivery plug-in sets this property
+
+_LONGEST_TEXT: Final = 2048
+"""Characters of an error's text that a dead letter carries."""
 
 
 class Redeliverer:
@@ -32,19 +38,21 @@ class Redeliverer:
         self.waiting: list[MessageDispatch] = []
         """What waits beside the buffer, while later messages pass (nonBlockingRedelivery)."""
 
-    def roll_back(self, cause: Exception | None) -> None:
+    def roll_back(self) -> None:
         """Count a failed delivery of all that was handed out; have it come again or refuse it."""
         consumer = self._consumer
         taken = consumer.ledger.take_back()
         if not taken:
             return
+        cause = _take_cause(taken)
         redeliveries = taken[-1].redelivery_counter
         for dispatch in taken:
             dispatch.redelivery_counter += 1
             consumer.forget(dispatch)
         if consumer.redelivery_policy.is_exceeded(redeliveries + 1):
             self._delay = None
-            consumer.ledger.poison(taken, _exceeded(consumer, redeliveries + 1, cause))
+            times = f"after delivery {redeliveries + 1}"
+            self._poison(taken, _exceeded(consumer, redeliveries + 1, cause), times, cause)
             return
         if redeliveries > 0:
             consumer.ledger.redelivered(taken)
@@ -54,11 +62,32 @@ class Redeliverer:
         self._delay = consumer.redelivery_policy.next_delay(previous)
         self._redeliver(taken, self._delay)
 
+    def refuse(self, dispatch: MessageDispatch) -> None:
+        """Refuse a message before any delivery here: it came too often elsewhere. (R5)"""
+        times = f"before delivery {dispatch.redelivery_counter + 1}"
+        self._poison([dispatch], _came_too_often(self._consumer, dispatch), times, None)
+
     def close(self) -> None:
         """Let nothing come again."""
         for timer in self._timers:
             timer.cancel()
         self._timers.clear()
+
+    def _poison(
+        self, taken: list[MessageDispatch], refusal: Throwable, times: str, cause: Throwable | None
+    ) -> None:
+        for dispatch in taken:
+            command = dispatch.message
+            assert command is not None
+            logger.warning(
+                "Message %s of %s is refused %s and becomes a dead letter%s%s",
+                command.message_id,
+                dispatch.destination,
+                times,
+                "" if command.persistent else ", if the broker keeps non-persistent ones",
+                "" if cause is None else f". Cause: {_text_of(cause)}",
+            )
+        self._consumer.ledger.poison(taken, refusal)
 
     def _redeliver(self, taken: list[MessageDispatch], delay: float) -> None:
         consumer = self._consumer
@@ -88,8 +117,13 @@ class Redeliverer:
         self._consumer.put_back(taken)
 
 
-def poison_cause(consumer: ActiveMQMessageConsumer, dispatch: MessageDispatch) -> Throwable:
-    """Say why a message is refused before any delivery here. (R5)"""
+def is_delayed_by_broker(dispatch: MessageDispatch) -> bool:
+    """Whether the broker redelivered it on purpose, so that its count is not ours to judge."""
+    assert dispatch.message is not None
+    return _BROKER_DELAY in from_command(dispatch.message).properties
+
+
+def _came_too_often(consumer: ActiveMQMessageConsumer, dispatch: MessageDispatch) -> Throwable:
     return Throwable(
         "java.lang.Throwable",
         f"Dispatch[{dispatch.redelivery_counter}] to {consumer.info.consumer_id}"
@@ -97,36 +131,41 @@ def poison_cause(consumer: ActiveMQMessageConsumer, dispatch: MessageDispatch) -
     )
 
 
-def is_delayed_by_broker(dispatch: MessageDispatch) -> bool:
-    """Whether the broker redelivered it on purpose, so that its count is not ours to judge."""
-    assert dispatch.message is not None
-    return _BROKER_DELAY in from_command(dispatch.message).properties
-
-
 def _exceeded(
-    consumer: ActiveMQMessageConsumer, deliveries: int, cause: Exception | None
+    consumer: ActiveMQMessageConsumer, deliveries: int, cause: Throwable | None
 ) -> Throwable:
-    text = (
-        f"Delivery[{deliveries}] exceeds redelivery policy limit:{consumer.redelivery_policy},"
-        f" cause:{'null' if cause is None else _java_text(cause)}"
-    )
     return Throwable(
         "java.lang.Throwable",
-        text,
+        f"Delivery[{deliveries}] exceeds redelivery policy limit:{consumer.redelivery_policy},"
+        f" cause:{'null' if cause is None else _text_of(cause)}",
         (),
-        None if cause is None else Throwable(_class_name(cause), str(cause)),
+        cause,
     )
 
 
-def _class_name(error: Exception) -> str:
+def _text_of(cause: Throwable) -> str:
+    return f"{cause.class_name}: {cause.message}" if cause.message else f"{cause.class_name}"
+
+
+def _take_cause(taken: list[MessageDispatch]) -> Throwable | None:
+    """Return why the last message failed of those that did; none keeps its error any longer."""
+    cause = None
+    for dispatch in taken:
+        error, dispatch.rollback_cause = dispatch.rollback_cause, None
+        if error is not None:
+            cause = _as_throwable(error)
+    return cause
+
+
+def _as_throwable(error: BaseException) -> Throwable:
     kind = type(error)
-    return (
-        kind.__qualname__
-        if kind.__module__ == "builtins"
-        else f"{kind.__module__}.{kind.__qualname__}"
-    )
-
-
-def _java_text(error: Exception) -> str:
-    text = str(error)
-    return f"{_class_name(error)}: {text}" if text else _class_name(error)
+    name = kind.__qualname__
+    if kind.__module__ != "builtins":
+        name = f"{kind.__module__}.{name}"
+    try:
+        text = str(error)
+    except Exception as second:  # an application's class: the message must go its way all the same
+        text = f"its text cannot be had: {type(second).__name__}"
+    if len(text) > _LONGEST_TEXT:
+        text = text[: _LONGEST_TEXT - 3] + "..."
+    return Throwable(name, text)

@@ -99,6 +99,11 @@ class CachedConsumer(MessageConsumer):
         self._listening = False
 
     @property
+    def is_closed(self) -> bool:
+        """Whether the handle is closed, or what it stands for."""
+        return self._closed or self._target.is_closed
+
+    @property
     def destination(self) -> Destination:
         """Where the messages come from."""
         return self._consumer().destination

@@ -8,38 +8,43 @@ from __future__ import annotations
 
 import difflib
 import inspect
+import logging
 import typing
 from collections.abc import Callable, Iterable, Iterator
-from functools import partial
-from types import ModuleType
 from typing import Any
 
 from dependency_injector import wiring as injection
 
-from pyjms.annotation.jms_listener import JmsListenerMark, listener_marks
+from pyjms.annotation.jms_listener import JmsListenerMark
 from pyjms.annotation.send_to import send_to_destination
+from pyjms.container.checks import (
+    check_endpoint,
+    check_reply_destination,
+    raise_all,
+    settings_problems,
+)
 from pyjms.container.factories import broker_connection_factory
+from pyjms.container.targets import forgotten, functions, marked, nothing_to_run
 from pyjms.core.template import JmsTemplate
 from pyjms.errors import ConfigurationException, JMSException
 from pyjms.jms.api import Session
 from pyjms.lifecycle import hook_kind
 from pyjms.listener.adapter import HandlerAdapter
-from pyjms.listener.arguments import CallPlan, InjectionMarker, SessionTypes, injection_marker
+from pyjms.listener.arguments import CallPlan, SessionTypes
 from pyjms.listener.container import AbstractMessageListenerContainer
 from pyjms.listener.endpoint import JmsListenerEndpoint, MethodJmsListenerEndpoint
 from pyjms.listener.factory import DefaultJmsListenerContainerFactory
+from pyjms.listener.parameters import InjectionMarker, injection_marker
 from pyjms.listener.reply import ReplySender
-from pyjms.listener.scaling import parse_concurrency
 from pyjms.listener.workers import Worker, current_worker
-from pyjms.selector import selector_or_none
 from pyjms.settings import PyjmsSettings
 from pyjms.support.headers import SimpleJmsHeaderMapper
 from pyjms.sync.session import Session as BlockingSession
 from pyjms.sync.template import JmsTemplate as BlockingTemplate
-from pyjms.transport.registry import create_transport
-from pyjms.transport.uri import TransportURI
 
 __all__ = ["Around", "Wiring"]
+
+logger = logging.getLogger(__name__)
 
 _DEFAULT_FACTORY = "jms_listener_container_factory"
 
@@ -65,20 +70,30 @@ class Wiring:
     def check(self, targets: Iterable[object]) -> None:
         """Raise one ConfigurationException that lists all that is wrong with the handlers."""
         targets = list(targets)
-        problems: list[str] = []
-        finds = (
-            self._check_brokers,
-            partial(self.endpoints, targets),
-            partial(self.hooks, targets),
-        )
-        for find in finds:
+        problems = list(settings_problems(self._container, self._settings))
+        for find in (self.endpoints, self.hooks):
             try:
-                find()
+                find(targets)
             except JMSException as error:
                 problems.append(str(error))
-        if problems:
-            lines = "\n".join(problems).splitlines()
-            raise ConfigurationException("\n".join(dict.fromkeys(lines)))
+        raise_all(problems)
+        for hint in forgotten(targets):
+            logger.warning("%s", hint)
+
+    def check_settings(self) -> None:
+        """Raise one ConfigurationException that lists all that settings alone show."""
+        raise_all(settings_problems(self._container, self._settings))
+
+    def require_work(self, targets: Iterable[object]) -> None:
+        """Refuse targets without a listener and without a hook.
+
+        Raises:
+            ConfigurationException: there is none; it says what was looked for.
+
+        """
+        targets = list(targets)
+        if next(marked(targets), None) is None and not any(map(hook_kind, functions(targets))):
+            raise nothing_to_run(targets)
 
     def endpoints(self, targets: Iterable[object]) -> list[JmsListenerEndpoint]:
         """The endpoints of all marks, YAML's `listeners.<id>` applied.
@@ -89,12 +104,14 @@ class Wiring:
         """
         problems: list[str] = []
         endpoints: list[JmsListenerEndpoint] = []
-        for handler, mark in _marked(targets):
+        ids: set[str] = set()
+        for handler, mark in marked(targets):
             try:
+                ids.add(self._settings.resolve_placeholders(mark.id or ""))
                 endpoints.append(self._endpoint(handler, mark))
             except JMSException as error:
                 problems.append(str(error))
-        problems += self._unknown_overrides(endpoints)
+        problems += self._unknown_overrides(ids)
         problems += _repeated_ids(endpoints)
         if problems:
             raise ConfigurationException("\n".join(problems))
@@ -103,7 +120,7 @@ class Wiring:
     def hooks(self, targets: Iterable[object]) -> list[Hook]:
         """The start-up and shutdown hooks: kind, name, call without arguments."""
         found: list[Hook] = []
-        for function in _functions(targets):
+        for function in functions(targets):
             kind = hook_kind(function)
             if kind is not None:
                 found.append((kind, function.__qualname__, self._hook_call(function)))
@@ -142,9 +159,12 @@ class Wiring:
         own = self._settings.listeners.get(endpoint.id)
         if own is not None:
             endpoint.override(**own.model_dump(exclude_unset=True))
-        self._factory(endpoint)
-        self._plan(handler, None)
-        _check_texts(endpoint)
+        factory = self._factory(endpoint)
+        plan = self._plan(handler, None)
+        check_endpoint(endpoint, plan.name, factory)
+        answers_to = send_to_destination(handler)
+        if answers_to is not None:
+            check_reply_destination(resolve(answers_to), plan.name)
         return endpoint
 
     def _listener(
@@ -234,60 +254,12 @@ class Wiring:
 
         return call if inspect.iscoroutinefunction(function) else lambda: _in_a_thread(call)
 
-    def _check_brokers(self) -> None:
-        """Find out whether each broker's URL makes a transport, without connecting."""
-        found = [self._container.native_connection_factory()]
-        found += map(broker_connection_factory, self._settings.brokers.values())
-        for factory in found:
-            uri = getattr(factory, "uri", None)
-            if isinstance(uri, TransportURI):
-                create_transport(uri)
-
-    def _unknown_overrides(self, endpoints: list[JmsListenerEndpoint]) -> Iterator[str]:
-        ids = {endpoint.id for endpoint in endpoints}
+    def _unknown_overrides(self, ids: set[str]) -> Iterator[str]:
         for name in self._settings.listeners:
             if name not in ids:
                 near = difflib.get_close_matches(name, ids, n=1)
                 hint = f"; did you mean {near[0]!r}?" if near else ""
                 yield f"listeners.{name}: no @jms_listener has the id {name!r}{hint}"
-
-
-def _marked(targets: Iterable[object]) -> Iterator[tuple[Callable[..., Any], JmsListenerMark]]:
-    for function in _functions(targets):
-        for mark in listener_marks(function):
-            yield function, mark
-
-
-def _functions(targets: Iterable[object]) -> Iterator[Callable[..., Any]]:
-    """The functions of modules (not those they import), the methods of instances, functions."""
-    for target in targets:
-        if isinstance(target, ModuleType):
-            for member in vars(target).values():
-                if inspect.isfunction(member) and member.__module__ == target.__name__:
-                    yield member
-        elif inspect.isroutine(target):
-            yield target
-        else:
-            for name in dir(type(target)):
-                if inspect.isroutine(inspect.getattr_static(target, name, None)):
-                    yield getattr(target, name)
-
-
-def _check_texts(endpoint: JmsListenerEndpoint) -> None:
-    """Find now what the container or the broker would refuse later."""
-    try:
-        if endpoint.concurrency is not None:
-            lower, upper = parse_concurrency(endpoint.concurrency)
-            if upper < 1 or (lower is not None and not 1 <= lower <= upper):
-                raise ConfigurationException(
-                    f"Invalid concurrency {endpoint.concurrency!r}",
-                    hint='write "upper" or "lower-upper", both 1 or more',
-                )
-        selector_or_none(endpoint.selector)
-    except (ValueError, JMSException) as error:
-        raise ConfigurationException(
-            f"Listener {endpoint.id or endpoint.destination!r}: {error}"
-        ) from error
 
 
 def _session_types(handler: Callable[..., Any]) -> SessionTypes:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, TypedDict
 
 from pyjms.enums import AcknowledgeMode, DeliveryMode
 from pyjms.errors import IllegalStateException
@@ -13,10 +13,31 @@ from pyjms.support.converter import DefaultMessageConverter, MessageConverter
 from pyjms.support.destination import DestinationResolver, SimpleDestinationResolver
 from pyjms.support.qos import QosSettings
 
-__all__ = ["TemplateSettings"]
+__all__ = ["TemplateOptions", "TemplateSettings"]
 
 _PROVIDERS: Final = (DeliveryMode.PERSISTENT, DEFAULT_PRIORITY, 0.0)
 """What a provider does with a message that says nothing."""
+
+
+class TemplateOptions(TypedDict, total=False):
+    """The keyword arguments of JmsTemplate; `TemplateSettings` says what they mean."""
+
+    default_destination: Destination | None
+    default_destination_name: str | None
+    pub_sub_domain: bool
+    session_transacted: bool
+    session_acknowledge_mode: AcknowledgeMode
+    receive_timeout: float | None
+    explicit_qos_enabled: bool | None
+    delivery_mode: DeliveryMode
+    priority: int
+    time_to_live: float
+    delivery_delay: float | None
+    message_converter: MessageConverter | None
+    destination_resolver: DestinationResolver | None
+    message_id_enabled: bool
+    message_timestamp_enabled: bool
+    pub_sub_no_local: bool
 
 
 class TemplateSettings:

@@ -94,7 +94,9 @@ class JmsTemplate(TemplateSettings):
 
         Raises:
             IllegalStateException: there is neither a destination nor a default.
+            TypeError: it cannot be called; `convert_and_send` takes a payload.
         """
+        _check_creator(creator)
 
         async def run(session: Session) -> None:
             target = self.resolve(session, destination)
@@ -191,6 +193,7 @@ class JmsTemplate(TemplateSettings):
         The reply comes to a temporary queue, or to `response_queue`: there the message whose
         correlation id is the request's, or else the request's message id.
         """
+        _check_creator(creator)
 
         async def run(session: Session) -> Message | None:
             target = self.resolve(session, destination)
@@ -289,6 +292,14 @@ class JmsTemplate(TemplateSettings):
 
     def _payload(self, message: Message | None, kind: Any) -> Any:
         return None if message is None else self.message_converter.from_message(message, kind)
+
+
+def _check_creator(creator: object) -> None:
+    if not callable(creator):
+        raise TypeError(
+            f"A message creator is a function of a session that returns the message, not "
+            f"{type(creator).__name__}; convert_and_send takes a payload, or a message"
+        )
 
 
 def _message(value: Message | None, maker: str) -> Message:

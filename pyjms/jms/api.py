@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import Self
 
 from pyjms.enums import AcknowledgeMode, DeliveryMode
-from pyjms.errors import JMSException
+from pyjms.errors import IllegalStateException, JMSException
 from pyjms.jms.bodies import (
     BytesMessage,
     MapMessage,
@@ -96,7 +96,12 @@ class MessageProducer(Closeable):
 
 
 class MessageConsumer(Closeable):
-    """Receives messages."""
+    """Receives messages: `async for m in consumer` until it is closed, or by `receive`."""
+
+    @property
+    @abstractmethod
+    def is_closed(self) -> bool:
+        """Whether it brings nothing any more."""
 
     @property
     @abstractmethod
@@ -121,6 +126,27 @@ class MessageConsumer(Closeable):
     async def receive_no_wait(self) -> Message | None:
         """Return a message that is there already, or None."""
         return await self.receive(0)
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Message:
+        """Wait for the next message; it is acknowledged as by `receive`.
+
+        Raises:
+            StopAsyncIteration: the consumer is closed, here or by another task.
+            JMSException: as `receive`, for instance when the connection has failed.
+
+        """
+        try:
+            message = await self.receive()
+        except IllegalStateException:
+            if not self.is_closed:
+                raise
+            message = None
+        if message is None:
+            raise StopAsyncIteration
+        return message
 
 
 class QueueBrowser(Closeable):

@@ -7,7 +7,8 @@ composite; `*` and a last `>` are wildcards for consumers. (JMS 4.4.4; ActiveMQ 
 
 from __future__ import annotations
 
-from typing import ClassVar
+import re
+from typing import ClassVar, Final
 
 from pyjms.errors import InvalidDestinationException
 
@@ -17,6 +18,7 @@ __all__ = [
     "TemporaryQueue",
     "TemporaryTopic",
     "Topic",
+    "named_kind",
     "parse_destination",
 ]
 
@@ -147,6 +149,27 @@ def parse_destination(text: str, default: type[Destination] = Queue) -> Destinat
         if text.startswith(kind.PREFIX):
             return kind(text[len(kind.PREFIX) :])
     return default(text)
+
+
+_SCHEME: Final = re.compile(r"\s*([A-Za-z][A-Za-z+-]*)://")
+
+
+def named_kind(text: str) -> type[Destination] | None:
+    """Return the kind that `text` names by its prefix, None if it has none.
+
+    Raises:
+        InvalidDestinationException: the prefix is none of the four.
+    """
+    scheme = _SCHEME.match(text)
+    if scheme is None:
+        return None
+    for kind in _KINDS:
+        if text.startswith(kind.PREFIX):
+            return kind
+    raise InvalidDestinationException(
+        f"Invalid destination name: {text!r}: {scheme[1]}:// names no kind of destination",
+        hint=f"use one of {', '.join(kind.PREFIX for kind in reversed(_KINDS))}",
+    )
 
 
 def _options(name: str, query: str) -> dict[str, str]:

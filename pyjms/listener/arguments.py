@@ -1,21 +1,19 @@
 """From a message to a handler's arguments: a plan made once, followed for each message.
 
-A parameter takes, by its annotation: the raw message (`Message` or a body class), the
-`Session` (of pyjms or, with `async def`, of pyjms.aio), a `Header`, all `Headers`, what is
-injected (`Provide[...]`), or else the payload, converted to its type. No annotation,
-`object` and `Any` mean the payload as the converter gives it (Spring hands the raw message
-to `Object`; here D16 of the design rules).
+A parameter takes, by its annotation or mark: the raw message (`Message` or a body class),
+the `Session` (of pyjms or, with `async def`, of pyjms.aio), a `Header`, all `Headers`, what is
+injected (`Provide[...]`), or else the payload, converted to its type; one parameter at most
+is the payload, where Spring gives it to several. No annotation, `object` and `Any` mean the
+payload as the converter gives it (Spring hands the raw message to `Object`; here D16 of the
+design rules).
 """
 
 from __future__ import annotations
 
 import inspect
-import types
-import typing
 from collections.abc import Callable, Mapping
-from typing import Annotated, Any, Protocol, Union, get_args, get_origin
+from typing import Any, Protocol
 
-import dependency_injector.wiring
 from pydantic import ConfigDict, PydanticUserError, TypeAdapter, ValidationError
 
 from pyjms.annotation.params import MISSING, Header, Headers, Payload
@@ -26,13 +24,15 @@ from pyjms.errors import (
 )
 from pyjms.jms.api import Session
 from pyjms.jms.message import Message
+from pyjms.listener.parameters import (
+    HandlerParameter,
+    InjectionMarker,
+    allows_none,
+    choose_payload,
+    read_parameters,
+)
 
-InjectionMarker = Any
-"""A `Provide[...]`, `Provider[...]` or `Closing[...]` of dependency-injector."""
-
-_MARKER: type = vars(dependency_injector.wiring)["_Marker"]
-
-__all__ = ["CallPlan", "Injector", "PayloadConverter", "SessionTypes", "injection_marker"]
+__all__ = ["CallPlan", "Injector", "PayloadConverter", "SessionTypes"]
 
 
 class PayloadConverter(Protocol):
@@ -76,11 +76,10 @@ class CallPlan:
         self._read_headers = read_headers
         self._injector = injector
         self._session_types = session_types or {Session: _as_it_is}
-        parameters = self._parameters()
-        suppliers = {p.name: self._supplier(p, hint) for p, hint in parameters}
-        self._by_name = any(injection_marker(p, hint) is not None for p, hint in parameters) or any(
-            p.kind is p.KEYWORD_ONLY for p, _ in parameters
-        )
+        parameters = read_parameters(handler, self.name)
+        payload = choose_payload(parameters, self._is_explained, self.name)
+        suppliers = {p.name: self._supplier(p, payload) for p in parameters}
+        self._by_name = any(p.injection is not None or p.is_keyword for p in parameters)
         self._names = tuple(suppliers)
         self._suppliers = tuple(suppliers.values())
 
@@ -103,43 +102,34 @@ class CallPlan:
             return self.handler(**dict(zip(self._names, values, strict=True)))
         return self.handler(*values)
 
-    def _parameters(self) -> list[tuple[inspect.Parameter, Any]]:
-        try:
-            signature = inspect.signature(self.handler)
-            hints = typing.get_type_hints(_function(self.handler), include_extras=True)
-        except (NameError, TypeError, ValueError) as error:
-            raise ConfigurationException(
-                f"Handler {self.name}: its annotations cannot be read: {error}",
-                hint="types of parameters must be importable at module level",
-            ) from error
-        chosen = []
-        for parameter in signature.parameters.values():
-            if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
-                continue
-            chosen.append((parameter, hints.get(parameter.name, Any)))
-        return chosen
+    def _is_explained(self, parameter: HandlerParameter) -> bool:
+        """Whether mark or type make a parameter something else than the payload."""
+        if parameter.injection is not None:
+            return True
+        if parameter.mark(Header) is not None or parameter.mark(Headers) is not None:
+            return True
+        hint = parameter.hint
+        return isinstance(hint, type) and (hint in self._session_types or issubclass(hint, Message))
 
-    def _supplier(self, parameter: inspect.Parameter, hint: Any) -> Supplier:
-        marker = injection_marker(parameter, hint)
-        if marker is not None:
-            return self._injected(parameter, marker)
-        bare, extras = _split(hint)
-        for extra in extras:
-            if extra is Header:
-                return self._header(parameter, bare, Header())
-            if isinstance(extra, Header):
-                return self._header(parameter, bare, extra)
-            if isinstance(extra, Headers) or extra is Headers:
-                return lambda message, _session: dict(self._read_headers(message))
-        present = self._session_types.get(bare) if isinstance(bare, type) else None
+    def _supplier(self, parameter: HandlerParameter, payload: HandlerParameter | None) -> Supplier:
+        if parameter.injection is not None:
+            return self._injected(parameter, parameter.injection)
+        header = parameter.mark(Header)
+        if header is not None:
+            return self._header(parameter, header)
+        if parameter.mark(Headers) is not None:
+            return lambda message, _session: dict(self._read_headers(message))
+        if parameter is payload:
+            return self._payload(parameter)
+        hint = parameter.hint
+        if not self._is_explained(parameter):
+            return lambda _message, _session: parameter.default
+        present = self._session_types.get(hint)
         if present is not None:
             return lambda _message, session: None if session is None else present(session)
-        if isinstance(bare, type) and issubclass(bare, Message):
-            return self._raw(parameter, bare)
-        required = next((e.required for e in extras if isinstance(e, Payload)), True)
-        return self._payload(parameter, bare, required=required)
+        return self._raw(parameter, hint)
 
-    def _injected(self, parameter: inspect.Parameter, marker: InjectionMarker) -> Supplier:
+    def _injected(self, parameter: HandlerParameter, marker: InjectionMarker) -> Supplier:
         if self._injector is None:
             raise ConfigurationException(
                 f"Handler {self.name}: nobody supplies {parameter.name!r}: there is no container",
@@ -154,7 +144,7 @@ class CallPlan:
             ) from error
         return lambda _message, _session: supply()
 
-    def _raw(self, parameter: inspect.Parameter, kind: type[Message]) -> Supplier:
+    def _raw(self, parameter: HandlerParameter, kind: type[Message]) -> Supplier:
         def take(message: Message, _session: Session | None) -> Message:
             if isinstance(message, kind):
                 return message
@@ -166,13 +156,12 @@ class CallPlan:
 
         return take
 
-    def _header(self, parameter: inspect.Parameter, hint: Any, header: Header) -> Supplier:
+    def _header(self, parameter: HandlerParameter, header: Header) -> Supplier:
         name = header.name or parameter.name
-        convert = self._validator(parameter, hint, make_adapter=_adapter_of_instances)
-        default = header.default
-        if default is MISSING and parameter.default is not parameter.empty:
-            default = parameter.default
-        if default is MISSING and (not header.required or _allows_none(hint)):
+        hint = parameter.hint
+        convert = self._validator(parameter, make_adapter=_adapter_of_instances)
+        default = parameter.default if header.default is MISSING else header.default
+        if default is MISSING and (not header.required or allows_none(hint)):
             default = None
         if default is MISSING and hint is bool:
             default = False  # Spring: a missing boolean header is false
@@ -191,19 +180,24 @@ class CallPlan:
 
         return take
 
-    def _payload(self, parameter: inspect.Parameter, hint: Any, *, required: bool) -> Supplier:
+    def _payload(self, parameter: HandlerParameter) -> Supplier:
         converter = self._converter
+        hint = parameter.hint
+        mark = parameter.mark(Payload)
         if hint in (Any, object, inspect.Parameter.empty):
             return lambda message, _session: converter.from_message(message)
-        validate = self._validator(parameter, hint)
-        allows_none = not required or _allows_none(hint) or hint is None or hint is type(None)
+        validate = self._validator(parameter)
+        default = parameter.default
+        optional = mark is not None and not mark.required
+        if default is MISSING and (optional or allows_none(hint) or hint in (None, type(None))):
+            default = None
         is_class = isinstance(hint, type)
 
         def take(message: Message, _session: Session | None) -> object:
             value = converter.from_message(message, hint)
             if _is_empty(value):
-                if allows_none:
-                    return None
+                if default is not MISSING:
+                    return default
                 raise MessageConversionException(
                     f"Payload value must not be empty: parameter {parameter.name!r} of {self.name}",
                     target=hint,
@@ -217,10 +211,10 @@ class CallPlan:
 
     def _validator(
         self,
-        parameter: inspect.Parameter,
-        hint: Any,
+        parameter: HandlerParameter,
         make_adapter: Callable[[Any], TypeAdapter[Any]] = TypeAdapter,
     ) -> Callable[[object], object]:
+        hint = parameter.hint
         if hint in (Any, object):
             return lambda value: value
         try:
@@ -259,26 +253,3 @@ def _as_it_is(session: Session) -> Session:
 
 def _is_empty(value: object) -> bool:
     return value is None or value == b"" or (isinstance(value, str) and not value.strip())
-
-
-def _function(handler: Any) -> Any:
-    """The function whose annotations count: below bound methods, partials and wrappers."""
-    function = inspect.unwrap(handler)
-    return getattr(function, "__func__", function)
-
-
-def _split(hint: Any) -> tuple[Any, tuple[Any, ...]]:
-    if get_origin(hint) is Annotated:
-        bare, *extras = get_args(hint)
-        return bare, tuple(extras)
-    return hint, ()
-
-
-def _allows_none(hint: Any) -> bool:
-    return get_origin(hint) in (Union, types.UnionType) and type(None) in get_args(hint)
-
-
-def injection_marker(parameter: inspect.Parameter, hint: Any) -> InjectionMarker | None:
-    """The `Provide[...]` of a parameter, in its annotation or as its default."""
-    candidates = [*_split(hint)[1], parameter.default]
-    return next((c for c in candidates if isinstance(c, _MARKER)), None)

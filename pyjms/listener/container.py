@@ -11,6 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 
 import anyio
+from anyio.lowlevel import checkpoint
 
 from pyjms.errors import InvalidDestinationException, JMSException
 from pyjms.jms.api import Connection, ConnectionFactory, MessageConsumer, Session
@@ -93,6 +94,16 @@ class AbstractMessageListenerContainer(ContainerProperties, ABC):
     @abstractmethod
     async def start(self) -> None:
         """Receive messages; initialises first if nobody did. Starting twice is fine."""
+
+    async def wait_until_listening(self) -> None:
+        """Return when a started container has a consumer, or waits for the broker to come.
+
+        Returns at once if it is not started, or where `start` does all this itself.
+
+        Raises:
+            JMSException: it cannot work as it is set up, or another has its client id.
+        """
+        await checkpoint()
 
     @abstractmethod
     async def stop(self, callback: Callable[[], None] | None = None) -> None:

@@ -13,8 +13,9 @@ from typing import Any, Unpack, cast
 import anyio
 
 from pyjms.enums import CacheLevel
-from pyjms.errors import JMSException
-from pyjms.jms.api import ConnectionFactory
+from pyjms.errors import IllegalStateException, JMSException
+from pyjms.jms.api import ConnectionFactory, MessageConsumer, Session
+from pyjms.listener.failures import ends_start, is_misconfiguration
 from pyjms.listener.invoker import AsyncMessageListenerInvoker
 from pyjms.listener.options import DefaultContainerProperties, DefaultOptions
 from pyjms.listener.receiving import ReceiveCycle
@@ -55,6 +56,8 @@ class DefaultMessageListenerContainer(DefaultContainerProperties):
         self._started = anyio.Event()
         self._stop_callback: Callable[[], None] | None = None
         self._registered = 0
+        self._settled: anyio.Event | None = None
+        self._failure: Exception | None = None
 
     @property
     def scheduled_consumer_count(self) -> int:
@@ -109,21 +112,41 @@ class DefaultMessageListenerContainer(DefaultContainerProperties):
         """Receive messages; also takes up paused consumers again. Initialises if nobody did.
 
         Never raises because there is no broker: the consumers keep trying to connect.
+
+        Raises:
+            JMSException: a URL or a selector that no broker can do anything with. The container
+                is not running then.
         """
         async with self._life_cycle:
             self._initialize()
+            self._failure = None
+            if not self._registered and (self._settled is None or self._settled.is_set()):
+                self._settled = anyio.Event()
             if self.shared_connection_enabled:
                 try:
                     await self._shared_connection.establish()
                 except JMSException as error:
+                    # a client id that cannot be set, a broker of another loop
+                    refused = ends_start(error) or type(error) is IllegalStateException
+                    self._settle(error if refused else None)
+                    if is_misconfiguration(error):
+                        raise
                     logger.debug("Could not connect on start: the consumers will: %s", error)
                     self._tell_exception_listener(error)
             self._stop_callback = None
             self._running = True
             self._started.set()
             self._pool.resume_paused()
+            if not self._pool.active:  # the executor takes nothing: nobody will report
+                self._settle()
             if self.shared_connection_enabled:
                 await self._shared_connection.start()
+
+    async def wait_until_listening(self) -> None:
+        if self._settled is not None:
+            await self._settled.wait()
+        if self._failure is not None:
+            raise self._failure
 
     async def stop(self, callback: Callable[[], None] | None = None) -> None:
         """Stop receiving and return, without waiting for running listeners; they end normally.
@@ -137,6 +160,7 @@ class DefaultMessageListenerContainer(DefaultContainerProperties):
                 callback()
             return
         self._running = False
+        self._settle()
         self._stop_callback = callback
         self._started = anyio.Event()
         for invoker in self._pool.invokers():
@@ -156,6 +180,7 @@ class DefaultMessageListenerContainer(DefaultContainerProperties):
         `accept_messages_while_stopping` is set or `receive_timeout` is None.
         """
         self._running = self._active = False
+        self._settle()
         self._started.set()
         everyone = self._pool.invokers()
         for invoker in everyone:
@@ -172,6 +197,19 @@ class DefaultMessageListenerContainer(DefaultContainerProperties):
             invoker.worker.close()
             if not invoker.worker.busy:
                 await invoker.worker.join(_THREAD_JOIN)
+
+    async def _create_consumer(self, session: Session) -> MessageConsumer:
+        consumer = await super()._create_consumer(session)
+        self._settle()
+        return consumer
+
+    def _settle(self, failure: Exception | None = None) -> bool:
+        """Say that the start is over, one way or the other; return whether it was not yet."""
+        if self._settled is None or self._settled.is_set():
+            return False
+        self._failure = failure
+        self._settled.set()
+        return True
 
     async def _wait_for_invokers(self, timeout: float | None) -> None:
         patience = self._patience() if timeout is None else timeout

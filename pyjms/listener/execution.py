@@ -8,7 +8,7 @@ from __future__ import annotations
 import inspect
 import logging
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import anyio
 
@@ -22,21 +22,20 @@ from pyjms.errors import (
     MessageConversionException,
     TransactionInProgressException,
 )
-from pyjms.jms.api import Connection, Session
+from pyjms.jms.api import Connection, MessageConsumer, Session
 from pyjms.jms.message import Message
+from pyjms.listener.failures import ACKNOWLEDGED_BY_THE_CLIENT, log_failure, note_cause
 from pyjms.listener.shared import close_quietly
 from pyjms.listener.workers import Worker, current_worker
 
 if TYPE_CHECKING:
     from pyjms.listener.container import AbstractMessageListenerContainer
 
-__all__ = ["Delivery", "ListenerExecution", "describe", "is_infrastructure_failure"]
+__all__ = ["Delivery", "ListenerExecution", "is_infrastructure_failure"]
 
 logger = logging.getLogger(__name__)
 
-_ACKNOWLEDGED_BY_THE_CLIENT = (AcknowledgeMode.AUTO, AcknowledgeMode.DUPS_OK)
-
-_ACKNOWLEDGED_FOR_THE_LISTENER = (*_ACKNOWLEDGED_BY_THE_CLIENT, AcknowledgeMode.TRANSACTED)
+_ACKNOWLEDGED_FOR_THE_LISTENER = (*ACKNOWLEDGED_BY_THE_CLIENT, AcknowledgeMode.TRANSACTED)
 
 _SPRINGS_OWN = (
     ListenerExecutionFailedException,
@@ -54,13 +53,25 @@ class RejectedWhileStoppingError(Exception):
     """The message came when the container had been stopped; already logged and rolled back."""
 
 
-class Delivery(NamedTuple):
-    """A received message, and whom to thank for it."""
+class Delivery:
+    """A received message, and whom to thank for it; `handled` when its listener has returned."""
 
-    message: Message
-    session: Session
-    connection: Connection
-    worker: Worker
+    __slots__ = ("connection", "consumer", "handled", "message", "session", "worker")
+
+    def __init__(
+        self,
+        message: Message,
+        session: Session,
+        connection: Connection,
+        consumer: MessageConsumer,
+        worker: Worker,
+    ) -> None:
+        self.message = message
+        self.session = session
+        self.connection = connection
+        self.consumer = consumer
+        self.worker = worker
+        self.handled = False
 
 
 class ListenerExecution:
@@ -104,12 +115,14 @@ class ListenerExecution:
                     hint="a transaction block inside the listener failed",
                 )
         except Exception as error:
+            note_cause(delivery.message, error)
             await self._roll_back_on_exception(delivery.session, error)
             raise
         except BaseException as error:  # cancelled: the broker shall deliver the message again
             with anyio.CancelScope(shield=True):
                 await self._roll_back_on_exception(delivery.session, error)
             raise
+        delivery.handled = True
         await self.commit(delivery.session, delivery.message)
 
     async def _call_listener(self, delivery: Delivery) -> None:
@@ -118,7 +131,7 @@ class ListenerExecution:
             raise NoListenerError(
                 "No message listener specified", hint="set the property 'message_listener'"
             )
-        message, session, _, worker = delivery
+        message, session, worker = delivery.message, delivery.session, delivery.worker
         if session.acknowledge_mode not in _ACKNOWLEDGED_FOR_THE_LISTENER:
             acknowledger = message._acknowledger
             if acknowledger is not None:  # a `def` listener may call acknowledge() in its thread
@@ -162,7 +175,7 @@ class ListenerExecution:
                 await _unless_in_progress(session.commit)
         elif (
             message is not None
-            and session.acknowledge_mode not in _ACKNOWLEDGED_BY_THE_CLIENT
+            and session.acknowledge_mode not in ACKNOWLEDGED_BY_THE_CLIENT
             and self._container.acknowledge_after_listener
         ):
             await message.acknowledge()
@@ -172,7 +185,7 @@ class ListenerExecution:
         if session.transacted:
             if self.locally_transacted(session):
                 await _unless_in_progress(session.rollback)
-        elif session.acknowledge_mode not in _ACKNOWLEDGED_BY_THE_CLIENT:
+        elif session.acknowledge_mode not in ACKNOWLEDGED_BY_THE_CLIENT:
             await session.recover()
 
     async def _roll_back_on_exception(self, session: Session, error: BaseException) -> None:
@@ -184,8 +197,8 @@ class ListenerExecution:
             logger.error("Application exception overridden by rollback error", exc_info=error)
             raise
 
-    async def handle_exception(self, error: Exception) -> None:
-        """Tell those who want to know that a delivery failed.
+    async def handle_exception(self, error: Exception, delivery: Delivery | None = None) -> None:
+        """Tell those who want to know that a delivery failed; None: a transaction's end did.
 
         Raises:
             Exception: the error handler's own.
@@ -198,10 +211,7 @@ class ListenerExecution:
         if not container.is_active:
             logger.debug("Listener exception after container shutdown", exc_info=error)
         elif container.error_handler is None:
-            logger.warning(
-                "Execution of JMS message listener failed, and no ErrorHandler has been set.",
-                exc_info=error,
-            )
+            log_failure(logger, container, error, delivery)
         else:
             answer = container.error_handler(error)
             if inspect.isawaitable(answer):
@@ -215,15 +225,6 @@ def is_infrastructure_failure(error: BaseException) -> bool:
         and not isinstance(error, _SPRINGS_OWN)
         and not isinstance(error, NoListenerError)
     )
-
-
-def describe(error: BaseException) -> str:
-    """The text of an error for a log line, with its linked exception's unless that repeats it."""
-    text = str(error) or type(error).__name__
-    linked = getattr(error, "linked_exception", None) or error.__cause__
-    if linked is None or (str(linked) and str(linked) in text):
-        return text
-    return f"{text}; nested exception is {type(linked).__name__}: {linked}"
 
 
 async def _unless_in_progress(finish: Callable[[], Awaitable[None]]) -> None:

@@ -13,6 +13,7 @@ from pyjms.errors import UnsupportedOperationException
 from pyjms.jms.api import ConnectionFactory, ExceptionListener
 from pyjms.jms.destination import Destination
 from pyjms.listener.calling import ListenerCall, OnMessage, listener_name
+from pyjms.selector import selector_or_none
 from pyjms.support.converter.base import MessageConverter
 from pyjms.support.destination import DestinationResolver, SimpleDestinationResolver
 from pyjms.support.qos import QosSettings
@@ -222,6 +223,8 @@ class ContainerProperties:
                 "A subscription cannot be shared: OpenWire has no shared subscriptions",
                 hint="share the queue Consumer.NAME.VirtualTopic.X instead",
             )
+
+        selector_or_none(self.message_selector)
 
     def _require_connection_factory(self) -> ConnectionFactory:
         return cast(ConnectionFactory, self.connection_factory)

@@ -172,7 +172,7 @@ class ReceiveCycle:
             invoker.idle = True
             await self._execution.commit(session, None)
             return False
-        delivery = Delivery(message, session, connection, invoker.worker)
+        delivery = Delivery(message, session, connection, consumer, invoker.worker)
         container._pool.message_received(invoker)
         await invoker.handle(lambda: self._handle(delivery, status, expose=expose))
         return True
@@ -185,7 +185,7 @@ class ReceiveCycle:
         except Exception as error:
             if status is not None:
                 status.set_rollback_only()
-            await self._execution.handle_exception(error)
+            await self._execution.handle_exception(error, delivery)
             if is_infrastructure_failure(error):
                 raise
 

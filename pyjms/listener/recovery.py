@@ -17,7 +17,7 @@ from pyjms.enums import CacheLevel
 from pyjms.errors import JMSException
 from pyjms.jms.api import Connection, MessageConsumer, Session
 from pyjms.listener.backoff import BackOffExecution, stop_after_back_off, wait_back_off
-from pyjms.listener.execution import describe
+from pyjms.listener.failures import describe, ends_start, is_misconfiguration
 from pyjms.listener.shared import SharedConnectionNotInitializedError, close_quietly
 
 if TYPE_CHECKING:
@@ -48,8 +48,13 @@ class Recovery:
     async def recover(self, invoker: AsyncMessageListenerInvoker, error: Exception) -> None:
         """Bring the connection back after `invoker` failed with `error`, unless another one did.
 
-        Returns when there is a connection, or when the container stopped.
+        Returns when there is a connection, or when the container stopped: at once if it has
+        never had a consumer, and trying again is of no use.
         """
+        failure = error if ends_start(error) else None
+        if self._container._settle(failure) and is_misconfiguration(error):
+            await self._give_up(error)
+            return
         if invoker.failed and not await self._wait_after_recurring_failure(invoker):
             return
         invoker.failed = True
@@ -69,6 +74,16 @@ class Recovery:
             finally:
                 self.recovering = False
                 self._marker += 1
+
+    async def _give_up(self, error: Exception) -> None:
+        self._tell(error)
+        logger.error(
+            "Stopping container for destination '%s': it cannot work as it is set up. Cause: %s",
+            self._container.destination_description,
+            describe(error),
+        )
+        with anyio.CancelScope(shield=True):  # the stop cuts this very wait short
+            await self._container.stop()
 
     async def _wait_after_recurring_failure(self, invoker: AsyncMessageListenerInvoker) -> bool:
         """Wait one step of the invoker's own back-off; at its end the invoker is removed."""

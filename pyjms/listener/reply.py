@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 from pyjms.errors import InvalidDestinationException, ReplyFailureException
 from pyjms.jms.api import Session
-from pyjms.jms.destination import Destination, Queue, Topic
+from pyjms.jms.destination import Destination, Queue, Topic, parse_destination
 from pyjms.jms.message import Message
 from pyjms.support.qos import QosSettings
 
@@ -64,7 +64,9 @@ class ReplySender:
         self._converter = converter
         self._qos = qos
         kind: type[Destination] = Topic if pub_sub_domain else Queue
-        self._default = None if default_destination is None else kind(default_destination)
+        self._default = (
+            None if default_destination is None else parse_destination(default_destination, kind)
+        )
 
     async def send(self, result: object, request: Message, session: Session) -> None:
         """Answer `request` with `result`, which is not None.

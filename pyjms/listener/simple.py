@@ -202,7 +202,7 @@ class SimpleMessageListenerContainer(AbstractMessageListenerContainer):
                 consumer = await self._create_consumer(session)
                 self._consumers.append((consumer, session, worker))
                 await consumer.set_message_listener(
-                    self._message_listener(connection, session, worker)
+                    self._message_listener(connection, session, consumer, worker)
                 )
         except BaseException:
             await self._drop_consumers()
@@ -215,10 +215,14 @@ class SimpleMessageListenerContainer(AbstractMessageListenerContainer):
             worker.close()
 
     def _message_listener(
-        self, connection: Connection, session: Session, worker: Worker
+        self,
+        connection: Connection,
+        session: Session,
+        consumer: MessageConsumer,
+        worker: Worker,
     ) -> Callable[[Message], Any]:
         async def on_message(message: Message) -> None:
-            delivery = Delivery(message, session, connection, worker)
+            delivery = Delivery(message, session, connection, consumer, worker)
             executor = self.task_executor
             if executor is None:
                 await self._process(delivery)
@@ -247,7 +251,7 @@ class SimpleMessageListenerContainer(AbstractMessageListenerContainer):
         try:
             await self._execution.execute(delivery, expose=True)
         except Exception as error:
-            await self._execution.handle_exception(error)
+            await self._execution.handle_exception(error, delivery)
 
     def _call_back(self) -> None:
         callback, self._stop_callback = self._stop_callback, None

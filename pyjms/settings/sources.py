@@ -14,6 +14,7 @@ from pyjms._yaml import (
     expand,
     overlay_environment,
     read_layers,
+    refuse_misspelt,
     validate,
 )
 from pyjms.errors import ConfigurationException
@@ -45,7 +46,8 @@ def load_settings(
 
     Raises:
         ConfigurationException: a file is missing or malformed, a key is unknown or has a
-            wrong value, a placeholder cannot be resolved; with file and line.
+            wrong value, a placeholder cannot be resolved; with file and line. Or a variable
+            begins with PYJMS_, has no `__`, and is none of OTHER_VARIABLES.
 
     """
     environment = os.environ if environ is None else environ
@@ -57,6 +59,7 @@ def load_settings(
             hint=f"name the file with --config or {CONFIG_VARIABLE}",
         )
     document = read_layers(path, chosen) if path else Document()
+    refuse_misspelt(environment, PREFIX, PyjmsSettings, document)
     document = overlay_environment(document, environment, PREFIX, exclude=BROKER_PREFIX)
     settings = validate(PyjmsSettings, expand(document, environment), translate_spring_key)
     settings._placeholders = Placeholders(document.values, environment)

@@ -1,11 +1,11 @@
-"""From names to destinations. (spring-jms 3.4)"""
+"""From names to destinations; `queue://name` and `topic://name` say the kind. (spring-jms 3.4)"""
 
 from __future__ import annotations
 
 from typing import Final, Protocol
 
 from pyjms.jms.api import Session
-from pyjms.jms.destination import Destination
+from pyjms.jms.destination import Destination, Queue, Topic, named_kind
 
 __all__ = ["DestinationResolver", "DynamicDestinationResolver", "SimpleDestinationResolver"]
 
@@ -21,6 +21,8 @@ class DestinationResolver(Protocol):
     ) -> Destination:
         """Return the topic of this name if `pub_sub_domain`, else the queue.
 
+        A prefix of the name, `queue://` or `topic://`, wins over `pub_sub_domain`.
+
         Raises:
             DestinationResolutionException: there is none.
         """
@@ -33,7 +35,7 @@ class DynamicDestinationResolver:
     def resolve_destination_name(
         self, session: Session, destination_name: str, pub_sub_domain: bool
     ) -> Destination:
-        """Return `session.create_topic(name)` or `create_queue(name)`.
+        """Return `session.create_topic(name)` or `create_queue(name)`, by prefix or by domain.
 
         Raises:
             ValueError: there is no session or no name.
@@ -43,9 +45,14 @@ class DynamicDestinationResolver:
             raise ValueError("Session must not be None")
         if not destination_name:
             raise ValueError("Destination name must not be None or empty")
-        if pub_sub_domain:
+        kind = named_kind(destination_name)
+        if kind is None:
+            kind = Topic if pub_sub_domain else Queue
+        else:
+            destination_name = destination_name.removeprefix(kind.PREFIX)
+        if kind is Topic:
             return session.create_topic(destination_name)
-        return session.create_queue(destination_name)
+        return session.create_queue(destination_name) if kind is Queue else kind(destination_name)
 
 
 class SimpleDestinationResolver:

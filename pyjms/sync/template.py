@@ -7,9 +7,10 @@ block. Callbacks that are given a session run in the caller's thread, with block
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, TypeVar, Unpack
 
 from pyjms.core import resources
+from pyjms.core.settings import TemplateOptions
 from pyjms.core.template import JmsTemplate as CoreTemplate
 from pyjms.errors import DestinationResolutionException
 from pyjms.jms.destination import Destination, Queue
@@ -30,7 +31,7 @@ class JmsTemplate(Facade[CoreTemplate]):
     application's own loop, and within the handler's transaction.
     """
 
-    def __init__(self, connection_factory: Any, **options: Any) -> None:
+    def __init__(self, connection_factory: Any, **options: Unpack[TemplateOptions]) -> None:
         self.core = CoreTemplate(core_of(connection_factory), **options)
         self._loop = getattr(connection_factory, "_loop", None) or current_loop()
 

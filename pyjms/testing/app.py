@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from dependency_injector import containers
 
@@ -11,17 +13,37 @@ from pyjms.app import JmsApplication
 from pyjms.client.messages import from_command
 from pyjms.container.core import ApplicationContainer
 from pyjms.core.template import JmsTemplate
-from pyjms.errors import IllegalStateException
+from pyjms.errors import IllegalStateException, RequestTimeoutException
 from pyjms.jms.message import Message
 from pyjms.settings import PyjmsSettings, load_settings
 from pyjms.testing.broker import EmbeddedBroker
+from pyjms.testing.clock import real_time
 from pyjms.testing.recorder import Recorder
+from pyjms.transport.uri import TransportURI
 
-__all__ = ["JmsTestApp"]
+__all__ = ["JmsTestApp", "with_redelivery_delay"]
+
+_POLICY: Final = "jms.redeliveryPolicy."
+_DELAYS: Final = tuple(f"{_POLICY}{name}" for name in ("initialRedeliveryDelay", "redeliveryDelay"))
+_SHOWN: Final = 3
+"""Different errors of handlers that a message shows, and below how much of each."""
+_SHOWN_TEXT: Final = 200
+
+
+def with_redelivery_delay(url: str, seconds: float) -> str:
+    """Return `url` with this time before each redelivery, unless it has delays of its own."""
+    given = TransportURI.parse(url).options
+    if any(name.startswith(_POLICY) and name != f"{_POLICY}maximumRedeliveries" for name in given):
+        return url
+    mark = "&" if "?" in url.rpartition(")")[2] else "?"
+    return url + mark + "&".join(f"{name}={round(seconds * 1000)}" for name in _DELAYS)
 
 
 class JmsTestApp:
-    """Starts applications against a test's broker. The fixture `jms_app` is one."""
+    """Starts applications against a test's broker. The fixture `jms_app` is one.
+
+    A message whose handler raises comes again at once, so a bad one is a dead letter soon.
+    """
 
     def __init__(self, broker: EmbeddedBroker, url: str) -> None:
         self.broker = broker
@@ -54,10 +76,13 @@ class JmsTestApp:
         config: Path | str | None = None,
         settings: PyjmsSettings | None = None,
         container: containers.Container | type[ApplicationContainer] | None = None,
+        redelivery_delay: float = 0.0,
     ) -> JmsApplication:
         """Run these modules, handlers or instances; on the test's broker, whatever they say.
 
         Without `config` and `settings` the defaults hold: no file is looked for.
+        `redelivery_delay` is the seconds before a message that was rolled back comes again (1 s
+        outside of tests); options `jms.redeliveryPolicy` of `pyjms_broker_url` win.
 
         Raises:
             IllegalStateException: one runs already.
@@ -70,17 +95,23 @@ class JmsTestApp:
             )
         if settings is None:
             settings = load_settings(Path(config)) if config else PyjmsSettings()
-        settings = settings.with_broker_url(self.url)
+        settings = settings.with_broker_url(with_redelivery_delay(self.url, redelivery_delay))
         self._application = JmsApplication(
             *targets, settings=settings, container=container, around=self.recorder.around
         )
         await self._application.start()
         return self._application
 
-    async def stop(self) -> None:
-        """Stop the application. Idempotent; the fixture does it."""
+    async def stop(self, timeout: float = 5.0) -> None:
+        """Stop the application. Idempotent; the fixture does it.
+
+        Args:
+            timeout: seconds of real time for handlers that still work; then they are cancelled.
+
+        """
         if self._application is not None:
-            await self._application.stop()
+            with real_time():
+                await self._application.stop(timeout)
 
     async def drained(self, name: str, *, raise_errors: bool = False, timeout: float = 5.0) -> None:
         """Wait until the queue `name` is empty and all its messages are acknowledged.
@@ -90,8 +121,20 @@ class JmsTestApp:
             raise_errors: raise the first error of any handler so far.
             timeout: seconds of real time.
 
+        Raises:
+            RequestTimeoutException: it is not empty by then; what handlers raised is in the text.
+
         """
-        await self.broker.drained(name, timeout)
+        try:
+            await self.broker.drained(name, timeout)
+        except RequestTimeoutException as late:
+            raised = self.recorder.errors()
+            if not raised:
+                raise
+            raise RequestTimeoutException(
+                f"{late.reason}; handlers raised {_times(len(raised))} so far: {_shown(raised)}",
+                hint="a message whose handler raises comes again, until it is a dead letter",
+            ) from raised[-1]
         errors: list[Any] = self.recorder.errors() if raise_errors else []
         if errors:
             raise errors[0]
@@ -99,3 +142,14 @@ class JmsTestApp:
     async def dead_letters(self, name: str = "ActiveMQ.DLQ") -> list[Message]:
         """The messages in the dead-letter queue, oldest first; they stay there."""
         return [from_command(command) for command in await self.broker.dead_letters(name)]
+
+
+def _times(number: int) -> str:
+    return "once" if number == 1 else f"{number} times"
+
+
+def _shown(errors: Sequence[BaseException]) -> str:
+    """Say which errors there were, and how often; the newest first."""
+    counted = Counter(repr(error)[:_SHOWN_TEXT] for error in reversed(errors))
+    shown = [f"{text} {_times(number)}" for text, number in list(counted.items())[:_SHOWN]]
+    return "; ".join(shown) + ("; ..." if len(counted) > _SHOWN else "")

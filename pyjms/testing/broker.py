@@ -29,7 +29,8 @@ class EmbeddedBroker(Protocol):
         """Wait until the queue `name` holds nothing and nothing of it is unacknowledged.
 
         Raises:
-            TimeoutError: it still does after `timeout` seconds; the text says how much.
+            TimeoutError: it still does after `timeout` seconds of real time; the text says how
+                much.
 
         """
 

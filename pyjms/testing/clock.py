@@ -19,7 +19,7 @@ from pyjms import _clock
 from pyjms._wakeup import BackgroundTask, spawn
 from pyjms.listener.workers import calls_in_flight
 
-__all__ = ["VirtualClock"]
+__all__ = ["VirtualClock", "real_time"]
 
 _SETTLE_ROUNDS = 20
 _PROBE = 0.001
@@ -28,6 +28,16 @@ asked too early, anyio on asyncio would ask again only after 0.1 s."""
 _THREAD_ROUNDS = 50
 _THREAD_PAUSE = 0.001
 """A handler's thread that takes longer than this looks blocked, and time goes on without it."""
+
+
+@contextmanager
+def real_time() -> Iterator[None]:
+    """Put the machine's clock in force for this block: a virtual one would not let it end."""
+    replaced = _clock.install(_clock.SystemClock())
+    try:
+        yield
+    finally:
+        _clock.install(replaced)
 
 
 class VirtualClock:

@@ -38,13 +38,15 @@ __all__ = [
 async def jms_broker() -> AsyncIterator[EmbeddedBroker]:
     """A broker of this test's own, in memory; `await jms_broker.drained("foo.bar")`."""
     from pyjms.testing.broker import embedded_broker  # noqa: PLC0415
+    from pyjms.testing.clock import real_time  # noqa: PLC0415
 
     broker = embedded_broker()
     await broker.start()
     try:
         yield broker
     finally:
-        await broker.stop()
+        with real_time():
+            await broker.stop()
 
 
 @pytest.fixture
@@ -59,18 +61,23 @@ async def jms_template(pyjms_broker_url: str) -> AsyncIterator[JmsTemplate]:
     from pyjms.client.factory import ConnectionFactory  # noqa: PLC0415
     from pyjms.connection.caching import CachingConnectionFactory  # noqa: PLC0415
     from pyjms.core.template import JmsTemplate  # noqa: PLC0415
+    from pyjms.testing.clock import real_time  # noqa: PLC0415
 
     # cached consumers would hold messages back from others
     factory = CachingConnectionFactory(ConnectionFactory(pyjms_broker_url), cache_consumers=False)
     try:
         yield JmsTemplate(factory, receive_timeout=5.0)
     finally:
-        await factory.destroy()
+        with real_time():
+            await factory.destroy()
 
 
 @pytest.fixture
 async def jms_app(jms_broker: EmbeddedBroker, pyjms_broker_url: str) -> AsyncIterator[JmsTestApp]:
-    """Runs handlers on the test's broker: `await jms_app.start(module)`."""
+    """Runs handlers on the test's broker: `await jms_app.start(module)`.
+
+    Redeliveries come at once: `start(module, redelivery_delay=1.0)` has them wait.
+    """
     from pyjms.testing.app import JmsTestApp  # noqa: PLC0415
 
     app = JmsTestApp(jms_broker, pyjms_broker_url)
@@ -82,7 +89,11 @@ async def jms_app(jms_broker: EmbeddedBroker, pyjms_broker_url: str) -> AsyncIte
 
 @pytest.fixture
 async def jms_clock() -> AsyncIterator[VirtualClock]:
-    """Time that stands still until `await jms_clock.advance(seconds)`."""
+    """Time that stands still until `await jms_clock.advance(seconds)`.
+
+    It is the time of pyjms and of the broker: redeliveries, expiry, timeouts of receives. Not of
+    `jms_app.drained`, nor of the fixtures' own ends: these give up in real time.
+    """
     from pyjms.testing.clock import VirtualClock  # noqa: PLC0415
 
     async with VirtualClock() as clock:

@@ -9,10 +9,14 @@ from pathlib import Path
 
 import pytest
 
+from pyjms import JmsApplication
 from pyjms.spark import find_pipelines
 
 README = (Path(__file__).resolve().parents[2] / "README.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+
+
+YAML = re.findall(r"```yaml\n(.*?)```", README, re.DOTALL)
 
 
 def block(containing: str) -> str:
@@ -31,10 +35,21 @@ def orders() -> types.ModuleType:
     del sys.modules["orders"]
 
 
-async def test_the_test_of_the_readme_passes(jms_app, orders) -> None:
+def test_the_listener_of_the_readme_goes_with_its_yaml(orders, tmp_path) -> None:
+    (text,) = YAML
+    (tmp_path / "application.yaml").write_text(text)
+    application = JmsApplication(orders, config=tmp_path / "application.yaml")
+    application.check()
+    (endpoint,) = application.endpoints()
+    assert (endpoint.destination, endpoint.concurrency) == ("orders.new", "4-16")
+    assert application.settings.activemq.broker_url == "tcp://activemq.example.com:61616"
+
+
+@pytest.mark.parametrize("name", ["test_order", "test_bad_order"])
+async def test_the_tests_of_the_readme_pass(jms_app, orders, name) -> None:
     scope: dict[str, object] = {"orders": orders}
     exec(compile(block("async def test_order"), "test_orders.py", "exec"), scope)
-    await scope["test_order"](jms_app)
+    await scope[name](jms_app)
 
 
 def test_the_template_of_the_readme_works() -> None:

@@ -14,7 +14,9 @@ from pyjms import (
     MessageConsumer,
     Queue,
     Session,
+    Topic,
     jms_listener,
+    on_startup,
     send_to,
 )
 
@@ -29,6 +31,22 @@ async def handler(text: str, count: int = 1) -> bytes:
 @jms_listener("also", id="also")
 def threaded(text: str) -> int:
     return len(text)
+
+
+@jms_listener(Topic("news"))
+@send_to(Queue("out"))
+def of_destinations(text: str) -> int:
+    return len(text)
+
+
+@on_startup
+def hook() -> int:
+    return 1
+
+
+@on_startup()
+async def hook_with_brackets() -> int:
+    return 1
 
 
 class Handlers:
@@ -51,6 +69,9 @@ async def marks_keep_types() -> None:
     assert_type(await Handlers().method("x"), str)
     assert_type(Marked().number, int)
     takes_function(threaded)
+    takes_function(of_destinations)
+    assert_type(hook(), int)
+    assert_type(await hook_with_brackets(), int)
 
 
 def the_blocking_face_keeps_signatures() -> None:
@@ -73,7 +94,12 @@ def the_blocking_face_keeps_signatures() -> None:
     assert_type(template.execute(lambda s: s.transacted), bool)
 
 
-def wrong_calls_are_errors(template: JmsTemplate, consumer: MessageConsumer) -> None:
+def wrong_calls_are_errors(
+    factory: ConnectionFactory, template: JmsTemplate, consumer: MessageConsumer
+) -> None:
+    JmsTemplate(factory, recieve_timeout=5.0)  # type: ignore[call-arg]
+    JmsTemplate(factory, receive_timeout="5s")  # type: ignore[arg-type]
+    template.send("q", "text")  # type: ignore[arg-type]
     template.convert_and_send("q")  # type: ignore[call-arg]
     template.convert_and_send("q", 1, prosess=None)  # type: ignore[call-arg]
     consumer.receive("soon")  # type: ignore[arg-type]
@@ -86,5 +112,7 @@ async def the_same_names_as_coroutines(factory: pyjms.aio.ConnectionFactory) -> 
         session = await connection.create_session(transacted=True)
         consumer = await session.create_consumer(Queue("q"))
         assert_type(await consumer.receive(0), Message | None)
+        async for message in consumer:
+            assert_type(message, Message)
     template = pyjms.aio.JmsTemplate(factory, priority=3)
     assert_type(await template.receive("q"), Message | None)

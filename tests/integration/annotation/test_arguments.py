@@ -56,27 +56,58 @@ async def handle(app: JmsTestApp, handler: Any, *payloads: object, **properties:
     return [call.error for call in app.recorder.calls(handler)]
 
 
-async def test_no_annotation_object_and_any_take_the_converted_payload(jms_app) -> None:
+@pytest.mark.parametrize("hint", [None, object, Any])
+async def test_no_annotation_object_and_any_take_the_converted_payload(jms_app, hint) -> None:
+    got: list[object] = []
+
+    async def handler(body) -> None:
+        got.append(body)
+
+    if hint is not None:
+        handler.__annotations__["body"] = hint
+    marked = jms_listener("in")(handler)
+    assert await handle(jms_app, marked, "text", {"n": 1}, b"bytes") == [None] * 3
+    assert got == ["text", {"n": 1}, b"bytes"]
+
+
+async def test_plain_defaults_are_kept(jms_app) -> None:
     got: list[object] = []
 
     @jms_listener("in")
-    async def handler(a, b: object, c: Any) -> None:
-        got.append((a, b, c))
+    def handler(text: str, who: str = "nobody", *, retries: int = 3, odd: object = ()) -> None:
+        got.append((text, who, retries, odd))
 
-    assert await handle(jms_app, handler, "text", {"n": 1}, b"bytes") == [None] * 3
-    assert got == [("text",) * 3, ({"n": 1},) * 3, (b"bytes",) * 3]
+    assert await handle(jms_app, handler, "the body") == [None]
+    assert got == [("the body", "nobody", 3, ())]
 
 
-@pytest.mark.fact("spring-jms 6.1.7")
-async def test_every_parameter_without_a_mark_gets_the_payload(jms_app) -> None:
+async def test_a_first_parameters_default_stands_in_for_an_empty_payload(jms_app) -> None:
     got: list[object] = []
 
     @jms_listener("in")
-    def handler(first: str, second: str, third) -> None:
-        got.append((first, second, third))
+    async def handler(text: str = "nothing", who: str = "nobody") -> None:
+        got.append((text, who))
 
-    await handle(jms_app, handler, "same")
-    assert got == [("same", "same", "same")]
+    assert await handle(jms_app, handler, "the body", "") == [None] * 2
+    assert got == [("the body", "nobody"), ("nothing", "nobody")]
+
+
+async def test_marks_as_defaults_are_marks(jms_app) -> None:
+    got: list[object] = []
+
+    @jms_listener("in")
+    def handler(
+        who: str = "nobody",
+        region: str = Header("area"),
+        absent: str = Header("absent", default="d"),
+        number: int = Header,
+        everything: dict[str, object] = Headers(),  # noqa: B008
+        body: str | None = Payload(required=False),
+    ) -> None:
+        got.append((who, region, absent, number, everything["area"], body))
+
+    assert await handle(jms_app, handler, "the body", area="eu", number="12") == [None]
+    assert got == [("nobody", "eu", "d", 12, "eu", "the body")]
 
 
 @pytest.mark.parametrize(

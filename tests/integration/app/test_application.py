@@ -13,13 +13,18 @@ from dependency_injector.wiring import Provide
 
 from pyjms import (
     ApplicationContainer,
+    DefaultJmsListenerContainerFactory,
     IllegalStateException,
+    InvalidClientIDException,
     JmsApplication,
     JmsTemplate,
     PyjmsSettings,
+    Queue,
+    Topic,
     jms_listener,
     on_shutdown,
     on_startup,
+    send_to,
 )
 from pyjms.aio import ConnectionFactory
 from pyjms.aio import JmsTemplate as AioTemplate
@@ -343,3 +348,125 @@ async def test_providers_are_overridden(jms_app) -> None:
     application = await jms_app.start(container=Plain)
     await application.template.convert_and_send(None, "x")
     assert jms_app.broker.queue_statistics("here").messages == 1
+
+
+@pytest.mark.parametrize("domain", [False, True])
+async def test_a_name_says_its_kind(domain, jms_app) -> None:
+    got: list[object] = []
+
+    @jms_listener("topic://news")
+    @jms_listener(Queue("in"))
+    @send_to("topic://out")
+    async def handler(text: str) -> str:
+        return text.upper()
+
+    @jms_listener(Topic("out"))
+    async def hears(text: str) -> None:
+        got.append(text)
+
+    await jms_app.start(handler, hears, settings=PyjmsSettings(jms={"pub_sub_domain": domain}))
+    await jms_app.template.convert_and_send("topic://news", "by topic")
+    await jms_app.template.convert_and_send("queue://in", "by queue")
+    await jms_app.drained("in", raise_errors=True)
+    while len(got) < 2:
+        await anyio.lowlevel.checkpoint()
+    assert sorted(map(str, got)) == ["BY QUEUE", "BY TOPIC"]
+
+
+@pytest.mark.parametrize("cache_level", ["CONSUMER", "NONE"])
+async def test_a_client_id_that_somebody_has_ends_the_start(
+    cache_level, jms_broker, pyjms_broker_url
+) -> None:
+    class Container(ApplicationContainer):
+        durables = providers.Singleton(
+            DefaultJmsListenerContainerFactory,
+            ApplicationContainer.native_connection_factory,
+            subscription_durable=True,
+            client_id="me",
+            cache_level=cache_level,
+        )
+
+    @jms_listener("news", container_factory="durables", subscription="audit")
+    async def handler(text: str) -> None: ...
+
+    async with await ConnectionFactory(pyjms_broker_url).create_connection() as other:
+        await other.set_client_id("me")
+        given = settings(
+            f"{pyjms_broker_url}&jms.clientID=me" if cache_level == "NONE" else pyjms_broker_url
+        )
+        application = JmsApplication(handler, settings=given, container=Container)
+        with pytest.raises(InvalidClientIDException, match="already connected"):
+            await application.start()
+        assert not application.is_running
+        assert len(application.registry) == 0
+
+
+async def test_a_client_id_that_cannot_be_set_ends_the_start(pyjms_broker_url) -> None:
+    class Container(ApplicationContainer):
+        durables = providers.Singleton(
+            DefaultJmsListenerContainerFactory,
+            ApplicationContainer.connection_factory,  # the template's, whose connection is shared
+            subscription_durable=True,
+            client_id="me",
+        )
+
+    @jms_listener("news", container_factory="durables", subscription="audit")
+    async def handler(text: str) -> None: ...
+
+    application = JmsApplication(handler, settings=settings(pyjms_broker_url), container=Container)
+    with pytest.raises(IllegalStateException, match="set_client_id is not supported on a shared"):
+        await application.start()
+    assert not application.is_running
+
+
+async def test_a_broker_that_is_not_there_does_not_keep_the_start_waiting() -> None:
+    @jms_listener("in", concurrency="2-2")
+    async def handler(text: str) -> None: ...
+
+    async with JmsApplication(handler, settings=settings("tcp://127.0.0.1:1")) as application:
+        (container,) = application.registry
+        assert container.is_running
+
+
+@pytest.mark.parametrize("run", ["run", "run_async"])
+def test_an_application_runs_in_the_main_thread_only(run: str) -> None:
+    application = JmsApplication(settings=PyjmsSettings())
+    errors: list[BaseException] = []
+
+    def start() -> None:
+        try:
+            if run == "run":
+                application.run()
+            else:
+                anyio.run(application.run_async)
+        except BaseException as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=start)
+    thread.start()
+    thread.join(10)
+    assert not thread.is_alive()
+    assert [type(error) for error in errors] == [IllegalStateException]
+    assert "runs in the main thread" in str(errors[0])
+    assert not application.is_running
+
+
+async def test_an_error_handler_for_one_listener_or_for_all(jms_broker, pyjms_broker_url) -> None:
+    of_all: list[object] = []
+    of_one: list[object] = []
+
+    @jms_listener("a", id="a")
+    @jms_listener("b", id="b")
+    async def handler(text: str) -> None:
+        raise ValueError(text)
+
+    application = JmsApplication(handler, settings=settings(pyjms_broker_url))
+    factory = application.container.jms_listener_container_factory()
+    factory.options["error_handler"] = of_all.append
+    async with application:
+        application.registry["b"].error_handler = of_one.append
+        for name in "ab":
+            await application.template.convert_and_send(name, name)
+            await jms_broker.drained(name)
+    assert [str(error.__cause__) for error in of_all] == ["a"] * 7
+    assert [str(error.__cause__) for error in of_one] == ["b"] * 7

@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import ModuleType
 from typing import Annotated, Any
 
 import pytest
+from dependency_injector import providers
 from dependency_injector.wiring import Provide
 
 from pyjms import (
+    ApplicationContainer,
     ConfigurationException,
+    DefaultJmsListenerContainerFactory,
+    Header,
     JmsApplication,
+    Payload,
     PyjmsSettings,
     Session,
     jms_listener,
     load_settings,
     on_startup,
+    send_to,
 )
 
 
@@ -82,6 +89,163 @@ def test_an_argument_that_nobody_can_supply() -> None:
     text = problem_of(handler)
     assert "handler: nobody can supply 'thing'" in text
     assert "Unknown" in text
+
+
+@pytest.mark.parametrize("destination", ["", "  ", "${app.empty}", "topc://news", "queue://"])
+def test_a_destination_that_is_none(destination: str) -> None:
+    @jms_listener(destination)
+    async def handler(text: str) -> None: ...
+
+    @jms_listener("in")
+    @send_to(destination)
+    async def answers(text: str) -> str: ...
+
+    first, second = problem_of(handler, answers, settings={"app": {"empty": ""}}).splitlines()
+    assert "destination" in first
+    assert "answers: its @send_to: Invalid destination name" in second
+
+
+def test_a_subscription_of_a_queue() -> None:
+    @jms_listener("queue://in", id="a", subscription="audit")
+    @jms_listener("in", id="b", subscription="audit")
+    async def handler(text: str) -> None: ...
+
+    lines = problem_of(handler).splitlines()
+    assert [line[:12] for line in lines] == ["Listener 'a'", "Listener 'b'"]
+    assert all("'audit': a queue has no subscriptions (write topic://" in line for line in lines)
+
+
+def test_a_subscription_that_nothing_makes_durable() -> None:
+    @jms_listener("topic://in", subscription="audit")
+    async def handler(text: str) -> None: ...
+
+    text = problem_of(handler)
+    assert "its container factory makes none durable (set jms.subscription_durable" in text
+    durable = PyjmsSettings(jms={"subscription_durable": True, "client_id": "me"})
+    JmsApplication(handler, settings=durable).check()
+
+
+def test_a_durable_subscription_without_a_client_id() -> None:
+    class Container(ApplicationContainer):
+        durables = providers.Singleton(
+            DefaultJmsListenerContainerFactory,
+            ApplicationContainer.native_connection_factory,
+            subscription_durable=True,
+        )
+
+    @jms_listener("queue://in", container_factory="durables")
+    async def of_a_queue(text: str) -> None: ...
+
+    @jms_listener("news", id="news", container_factory="durables", subscription="audit")
+    async def of_a_topic(text: str) -> None: ...
+
+    text = problem_of(settings={"jms": {"subscription_durable": True}})
+    assert text.startswith("A durable subscription needs a client id")
+    assert "set jms.client_id" in text
+    with pytest.raises(ConfigurationException) as raised:
+        JmsApplication(
+            of_a_queue, of_a_topic, container=Container, settings=PyjmsSettings()
+        ).check()
+    assert str(raised.value) == f"Listener 'news': {text}"
+    url = "tcp://localhost:61616?jms.clientID=me"
+    named = PyjmsSettings(jms={"subscription_durable": True}).with_broker_url(url)
+    JmsApplication(of_a_topic, container=Container, settings=named).check()
+
+
+@pytest.mark.parametrize(
+    ("given", "text"),
+    [
+        ({"activemq": {"broker_url": "tpc://x:1"}}, "Transport scheme NOT recognized: [tpc]"),
+        ({"brokers": {"b": {"broker_url": "tpc://x:1"}}}, "NOT recognized: [tpc]"),
+        ({"activemq": {"broker_url": "vm://x?broker.foo=1"}}, "Unknown parameters=[{foo=1}]"),
+        ({"activemq": {"broker_url": "vm://x?broker.persistent=maybe"}}, "persistent=maybe cannot"),
+        ({"listeners": {"fine": {"concurrency": "9-2"}}}, "Listener 'fine': Invalid concurrency"),
+        ({"listeners": {"fine": {"selector": "a ="}}}, "Listener 'fine': Invalid selector"),
+        ({"listeners": {"fine": {"destination": "topc://a"}}}, "Listener 'fine': Invalid dest"),
+        ({"jms": {"subscription_durable": True}}, "set jms.client_id"),
+    ],
+)
+def test_what_settings_alone_show(given: dict[str, Any], text: str) -> None:
+    assert text in problem_of(fine, settings=given)
+    assert len(problem_of(fine, settings=given).splitlines()) == 1
+    with pytest.raises(ConfigurationException) as raised:
+        JmsApplication(settings=PyjmsSettings(**given)).check_settings()
+    assert text in str(raised.value)
+
+
+class Handlers:
+    @jms_listener("in")
+    async def method(self, text: str) -> None: ...
+
+
+def module_of(*members: object, **named: object) -> ModuleType:
+    module = ModuleType("handlers_of_a_test")
+    for member in members:
+        member.__module__ = module.__name__
+        setattr(module, member.__name__, member)
+    for name, value in named.items():
+        setattr(module, name, value)
+    return module
+
+
+def nothing_of(*targets: object) -> str:
+    with pytest.raises(ConfigurationException) as raised:
+        JmsApplication(*targets, settings=PyjmsSettings()).require_work()
+    return str(raised.value)
+
+
+def test_a_class_instead_of_an_instance() -> None:
+    assert problem_of(Handlers) == (
+        "Handlers is a class: its handlers need an instance (give the application Handlers(...))"
+    )
+
+
+def test_nothing_to_run_says_what_was_looked_for(caplog: pytest.LogCaptureFixture) -> None:
+    class Own:
+        @jms_listener("in")
+        async def method(self, text: str) -> None: ...
+
+    @on_startup
+    def begin() -> None: ...
+
+    text = nothing_of(module_of())
+    assert "Nothing to run in handlers_of_a_test: no function is marked" in text
+    assert "@jms_listener, @on_startup or @on_shutdown" in text
+    module = module_of(Own)
+    assert "handlers_of_a_test.Own has marked methods" in nothing_of(module)
+    assert "JmsApplication(Own(...))" in nothing_of(module)
+    module.own = Own()
+    assert "JmsApplication(own)" in nothing_of(module)
+    assert f"imports marked functions of {__name__}: name that" in nothing_of(module_of(fine=fine))
+    JmsApplication(module, module.own, settings=PyjmsSettings()).require_work()
+    hooks = JmsApplication(module_of(begin), settings=PyjmsSettings())
+    hooks.require_work()
+    hooks.check()
+    assert caplog.text == ""
+    JmsApplication(module_of(begin, Own), settings=PyjmsSettings()).check()
+    assert "handlers_of_a_test.Own has marked methods" in caplog.text
+
+
+def test_a_second_parameter_that_nothing_explains() -> None:
+    @jms_listener("in")
+    async def handler(body, foo) -> None: ...
+
+    @jms_listener("in")
+    def typed(*, foo: Annotated[dict, Payload()], body: str) -> None: ...
+
+    text, other = problem_of(handler, typed).splitlines()
+    assert "handler: nobody can supply 'foo': the payload goes to 'body'" in text
+    assert "typed: nobody can supply 'body' of type <class 'str'>" in other
+    assert "goes to 'foo'" in other
+
+
+def test_a_mark_that_stands_where_a_type_belongs() -> None:
+    @jms_listener("in")
+    async def handler(body: str, region: Header) -> None: ...
+
+    text = problem_of(handler)
+    assert "handler: Header is no type for 'region'" in text
+    assert "write region: Annotated[str, Header(...)]" in text
 
 
 def test_a_blocking_session_in_a_coroutine() -> None:

@@ -10,6 +10,7 @@ import pytest
 from pyjms.enums import AcknowledgeMode
 from pyjms.errors import (
     ConfigurationException,
+    ConnectionFailedException,
     IllegalStateException,
     InvalidDestinationException,
     InvalidSelectorException,
@@ -204,6 +205,45 @@ async def test_what_a_failing_listener_leads_to_in_each_mode(
     assert await client.left("q") == recorded["leftAfterClose"]
 
 
+class Unprintable(Exception):
+    """An application's mistake."""
+
+    def __str__(self) -> str:
+        raise TypeError("no text")
+
+
+@pytest.mark.parametrize(
+    ("mode", "end"),
+    [(TRANSACTED, "rollback"), (AcknowledgeMode.CLIENT, "recover")],
+)
+async def test_a_rollback_tells_the_last_listener_that_failed(
+    client: Any, mode: AcknowledgeMode, end: str
+) -> None:
+    await client.send("q", "1", "2", "3")
+    connection = await client.connect()
+    connection.redelivery_policy.maximum_redeliveries = 0
+    session = await client.session(mode, connection=connection)
+    consumer = await session.create_consumer(Queue("q"))
+    done = anyio.Event()
+
+    async def listener(message: Message) -> None:
+        if client.text(message) == "1":
+            raise ValueError("first")
+        if client.text(message) == "2":
+            raise Unprintable
+        done.set()
+
+    await consumer.set_message_listener(listener)
+    await done.wait()
+    await getattr(session, end)()
+    dead = await client.take("ActiveMQ.DLQ")
+    assert [client.text(m) for m in dead] == ["1", "2", "3"]
+    for letter in dead:
+        assert letter.properties["dlqDeliveryFailureCause"].endswith(
+            f"}}, cause:{__name__}.Unprintable: its text cannot be had: TypeError"
+        )
+
+
 @pytest.mark.fact("jms-api 4.7", "activemq-broker X7")
 async def test_messages_of_a_closed_consumer_stay_with_the_session(client: Any) -> None:
     await client.send("q", "1", "2", "3", "4")
@@ -394,3 +434,42 @@ async def test_options_in_the_name_configure_the_consumer(client: Any) -> None:
         await session.create_producer(Queue("q?producer.window=3"))
     with pytest.raises(InvalidDestinationException):
         await session.create_consumer(None)
+
+
+async def test_a_loop_over_a_consumer_ends_when_it_is_closed(client: Any) -> None:
+    session = await client.session()
+    consumer = await session.create_consumer(Queue("q"))
+    seen: list[str] = []
+
+    async def loop() -> None:
+        async for message in consumer:
+            seen.append(client.text(message))
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(loop)
+        for text in ("1", "2"):
+            await client.send("q", text)
+            await client.settle()
+        assert seen == ["1", "2"]
+        await consumer.close()
+    assert [m async for m in consumer] == []
+
+    other = await session.create_consumer(Queue("q"))
+    await client.send("q", "3")
+    async for message in other:
+        seen.append(client.text(message))
+        await other.close()
+    assert seen == ["1", "2", "3"]
+
+
+async def test_a_loop_over_a_consumer_does_not_hide_errors(client: Any) -> None:
+    session = await client.session()
+    consumer = await session.create_consumer(Queue("q"))
+    await consumer.set_message_listener(lambda message: None)
+    with pytest.raises(IllegalStateException, match="when a MessageListener is set"):
+        [m async for m in consumer]
+    await consumer.set_message_listener(None)
+    session.connection.transport.listener.on_exception(OSError("cable"))
+    await client.settle()
+    with pytest.raises(ConnectionFailedException):
+        [m async for m in consumer]

@@ -7,6 +7,7 @@ from collections import Counter
 import pytest
 
 from pyjms.client.redelivery import RedeliveryPolicy
+from pyjms.errors import ListenerExecutionFailedException
 from pyjms.jms.destination import Topic
 
 ALWAYS = 10**9
@@ -29,6 +30,14 @@ def without_stamp(properties):
     return {name: value for name, value in properties.items() if name != "originalExpiration"}
 
 
+def with_reason(properties, text):
+    """What Spring's polling container leaves out: the client is told of the listener's error."""
+    name = "dlqDeliveryFailureCause"
+    bare = properties[name].removesuffix("cause:null")
+    assert bare != properties[name]
+    return {**properties, name: f"{bare}cause:RuntimeError: {text}"}
+
+
 def short(delay, **options):
     return RedeliveryPolicy(initial_redelivery_delay=delay, redelivery_delay=delay, **options)
 
@@ -44,7 +53,7 @@ POLICIES = {
 }  # fmt: skip
 
 
-@pytest.mark.fact("spring-jms 1.7.10", "spring-jms 11.1", "spring-jms 11.2", "spring-jms 11.3")
+@pytest.mark.fact("spring-jms 1.7.10", "spring-jms 11.1", "spring-jms 11.3")
 @pytest.mark.parametrize("variant", POLICIES)
 async def test_rollback_redelivery_and_dead_letter(
     variant, factory, template, diary, oracle, build, left
@@ -70,8 +79,47 @@ async def test_rollback_redelivery_and_dead_letter(
     assert dead.expiration == wanted["JMSExpiration"]
     assert dead.redelivered == wanted["JMSRedelivered"]
     assert dead.delivery_count == wanted["JMSXDeliveryCount"]
-    assert without_stamp(dead.properties) == wanted["properties"]
+    assert without_stamp(dead.properties) == with_reason(wanted["properties"], "B")
     assert await left("orders") == []
+
+
+@pytest.mark.parametrize(
+    "kind", ["DefaultMessageListenerContainer", "SimpleMessageListenerContainer"]
+)
+@pytest.mark.parametrize("mode", ["sessionTransacted", "CLIENT_ACKNOWLEDGE"])
+async def test_a_dead_letter_has_the_handlers_reason(
+    kind, mode, factory, template, diary, build, left, caplog
+):
+    factory.redelivery_policy = short(0.1, maximum_redeliveries=1)
+
+    async def handler(message):
+        reason = f"{message.text} failed at delivery {message.delivery_count}"
+        try:
+            await diary(message)
+        except RuntimeError:
+            raise ListenerExecutionFailedException("threw") from ValueError(reason)
+
+    diary.failing["B"] = ALWAYS
+    await send(template, "q", "A", "B", "C")
+    container = build(handler, kind, bean_name="b", **MODES[mode])
+    await container.start()
+    await diary.until(lambda: "C#1" in diary.deliveries)
+    await container.shutdown()
+    [dead] = await left("ActiveMQ.DLQ")
+    cause = dead.properties["dlqDeliveryFailureCause"]
+    assert cause.startswith("java.lang.Throwable: Delivery[2] exceeds redelivery policy limit:")
+    assert cause.endswith("}, cause:ValueError: B failed at delivery 2")
+    failures = [r.getMessage() for r in caplog.records if "listener failed" in r.getMessage()]
+    assert [line[line.index("attempt") :] for line in failures] == [
+        "attempt 1 of 2: ValueError: B failed at delivery 1",
+        "attempt 2 of 2: ValueError: B failed at delivery 2",
+    ]
+    [died] = [r for r in caplog.records if "becomes a dead letter" in r.getMessage()]
+    assert died.levelname == "WARNING"
+    assert died.getMessage() == (
+        f"Message {dead.message_id} of queue://q is refused after delivery 2 and becomes a dead "
+        "letter. Cause: ValueError: B failed at delivery 2"
+    )
 
 
 @pytest.mark.fact("spring-jms 11.4")
@@ -196,4 +244,5 @@ async def test_a_virtual_topic(
     dead = await left("ActiveMQ.DLQ")
     assert [message.text for message in dead] == expected["dlqTexts"]
     if dead:
-        assert without_stamp(dead[0].properties) == expected["firstDlqMessage"]["properties"]
+        recorded = expected["firstDlqMessage"]["properties"]
+        assert without_stamp(dead[0].properties) == with_reason(recorded, "text 1")

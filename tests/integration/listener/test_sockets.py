@@ -45,3 +45,31 @@ async def test_recovery_over_tcp(caplog):
         await service.stop()
     warned = [r for r in caplog.records if "trying to recover" in r.getMessage()]
     assert len(warned) == 1
+
+
+async def test_a_dead_letter_has_the_handlers_reason_over_tcp():
+    class TooMuch(Exception):
+        pass
+
+    def listener(message):
+        raise TooMuch("\N{EURO SIGN} " + "x" * 100_000)
+
+    service = await started("tcp://127.0.0.1:0")
+    url = f"{service.connect_uri.partition('?')[0]}?jms.redeliveryPolicy.maximumRedeliveries=0"
+    container = DefaultMessageListenerContainer(
+        ConnectionFactory(url), destination_name="q", message_listener=listener,
+        session_transacted=True, error_handler=lambda _error: None,
+    )  # fmt: skip
+    template = JmsTemplate(ConnectionFactory(url), receive_timeout=10.0)
+    try:
+        await container.start()
+        await template.convert_and_send("q", "x")
+        dead = await template.receive("ActiveMQ.DLQ")
+        _, _, cause = dead.properties["dlqDeliveryFailureCause"].partition("}, cause:")
+        assert cause.startswith(f"{__name__}.test_a_dead_letter_has_the_handlers_reason_over_tcp.")
+        assert "TooMuch: \N{EURO SIGN} xxx" in cause
+        assert cause.endswith("x...")
+        assert len(cause) < 2300
+    finally:
+        await container.shutdown(1)
+        await service.stop()

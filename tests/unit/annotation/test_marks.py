@@ -7,10 +7,20 @@ from typing import Any
 
 import pytest
 
-from pyjms import ConfigurationException, IllegalStateException, jms_listener, send_to
+from pyjms import (
+    ConfigurationException,
+    IllegalStateException,
+    Queue,
+    Topic,
+    jms_listener,
+    on_shutdown,
+    on_startup,
+    send_to,
+)
 from pyjms.annotation.jms_listener import listener_marks
 from pyjms.annotation.params import MISSING, Header
 from pyjms.annotation.send_to import send_to_destination
+from pyjms.lifecycle import hook_kind
 from pyjms.listener.endpoint import SimpleJmsListenerEndpoint
 from pyjms.listener.registry import JmsListenerEndpointRegistry
 
@@ -39,6 +49,42 @@ def test_send_to_of_function_class_and_nothing() -> None:
     assert send_to_destination(handlers.own) == "own"
     assert send_to_destination(print) is None
     assert repr(Header().default) == repr(MISSING) == "MISSING"
+
+
+def test_a_destination_does_as_well_as_its_name() -> None:
+    @jms_listener(Topic("news"))
+    @jms_listener(Queue("orders?consumer.prefetchSize=1&consumer.priority=2"))
+    @send_to(Topic("out"))
+    def handler(text: str) -> None: ...
+
+    assert [mark.destination for mark in listener_marks(handler)] == [
+        "topic://news",
+        "queue://orders?consumer.prefetchSize=1&consumer.priority=2",
+    ]
+    assert send_to_destination(handler) == "topic://out"
+
+
+@pytest.mark.parametrize(("mark", "name"), [(jms_listener, "jms_listener"), (send_to, "send_to")])
+def test_a_mark_without_brackets_is_told_how(mark: Any, name: str) -> None:
+    def handler(text: str) -> None: ...
+
+    with pytest.raises(TypeError, match=rf'write @{name}\("name"\) above handler'):
+        mark(handler)
+    with pytest.raises(TypeError, match=f"@{name} takes a name, a Queue or a Topic, not int"):
+        mark(7)
+
+
+@pytest.mark.parametrize(("mark", "kind"), [(on_startup, "startup"), (on_shutdown, "shutdown")])
+def test_hooks_are_marked_with_and_without_brackets(mark: Any, kind: str) -> None:
+    @mark
+    def plain() -> None: ...
+
+    @mark()
+    def with_brackets() -> None: ...
+
+    assert hook_kind(plain) == hook_kind(with_brackets) == kind
+    with pytest.raises(TypeError, match=f"@on_{kind} goes above a function, not str"):
+        mark("now")
 
 
 def test_an_override_names_what_an_endpoint_has() -> None:

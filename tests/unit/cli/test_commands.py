@@ -92,6 +92,30 @@ def test_check_lists_every_problem_on_a_line(pyjms: Run) -> None:
     assert done.stdout == ""
 
 
+def test_check_of_settings_alone_looks_at_urls_and_listeners(pyjms: Run, tmp_path: Path) -> None:
+    (tmp_path / "application.yaml").write_text(
+        "activemq: {broker_url: 'tpc://x:1'}\nlisteners: {orders: {concurrency: 9-2}}\n"
+    )
+    for arguments in (("check",), ("check", "orders")):
+        done = pyjms(*arguments)
+        assert done.returncode == 1
+        first, second = done.stderr.splitlines()
+        assert "Transport scheme NOT recognized: [tpc]" in first
+        assert "Listener 'orders': Invalid concurrency '9-2'" in second
+
+
+@pytest.mark.parametrize("command", ["check", "run"])
+def test_nothing_to_run_is_an_error(pyjms: Run, tmp_path: Path, command: str) -> None:
+    (tmp_path / "empty.py").write_text(
+        "from orders import on_order\n\nclass C:\n    pass\n", encoding="utf-8"
+    )
+    done = pyjms(command, "empty")
+    assert done.returncode == 1
+    assert "pyjms: Nothing to run in empty" in done.stderr
+    assert "empty imports marked functions of orders: name that module" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
 def test_check_of_settings_names_file_and_line(pyjms: Run, tmp_path: Path) -> None:
     (tmp_path / "application.yaml").write_text("jms:\n  listner: {}\n  pub_sub_domain: perhaps\n")
     done = pyjms("check")

@@ -106,6 +106,27 @@ def test_check_lists_every_problem_on_a_line(pyjms: Run, tmp_path: Path) -> None
     assert pyjms("check", "board").stderr.splitlines() == lines
 
 
+def test_an_entry_without_a_pipeline_does_not_hide_other_problems(pyjms: Run, tmp_path) -> None:
+    (tmp_path / "application.yaml").write_text(
+        "activemq: {broker_url: 'tcp://h:1'}\n"
+        "pipelines:\n  nobody: {trigger: 1s}\n  delays: {options: {selector: a == 1}}\n"
+        "  copy: {source: A, sink: B, sql: SELECT x FROM messages, schema: x INTT}\n"
+    )
+    done = pyjms("pipeline", "check", "board")
+    assert done.returncode == 1
+    nobody, selector, schema = done.stderr.splitlines()
+    assert "pipelines.nobody has no sql and changes a decorated pipeline" in nobody
+    assert "Pipeline delays: selector 'a == 1': " in selector
+    assert "Pipeline copy: schema: INTT of x is no type of Spark" in schema
+    assert pyjms("check", "board").stderr == done.stderr
+    assert len(pyjms("pipeline", "list", "board").stderr.splitlines()) == 1
+
+
+def test_help_says_where_settings_are_looked_for(pyjms: Run) -> None:
+    for verb in (("check",), ("run",), ("pipeline", "check")):
+        assert "./config/application.yaml" in "".join(pyjms(*verb, "--help").stdout.split())
+
+
 @pytest.mark.parametrize(
     ("arguments", "status", "text"),
     [

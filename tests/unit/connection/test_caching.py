@@ -172,6 +172,8 @@ async def test_handles(provider: Any, oracle: dict[str, Any]) -> None:
     assert two.message_id
     with pytest.raises(IllegalStateException):
         await consumer.receive(0)
+    assert consumer.is_closed
+    assert [message async for message in consumer] == []
 
 
 async def test_listeners_go_with_their_handles(provider: Any) -> None:

@@ -283,6 +283,10 @@ class MemoryConsumer(api.MessageConsumer):
         self.closed = False
 
     @property
+    def is_closed(self) -> bool:
+        return self.closed
+
+    @property
     def destination(self) -> Destination:
         return self.source
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import inspect
-from typing import Any
+from typing import Any, get_type_hints
 
 import anyio
 import pytest
 
 from pyjms import errors
 from pyjms.core import resources
+from pyjms.core.settings import TemplateOptions
 from pyjms.core.template import JmsTemplate
 from pyjms.enums import AcknowledgeMode, DeliveryMode
 from pyjms.errors import (
@@ -241,6 +242,24 @@ async def test_what_must_return_a_message(provider: Any, bad: object) -> None:
     with pytest.raises(TypeError, match="message creator must return the message"):
         await template.send("q", lambda s: bad)  # type: ignore[arg-type,return-value]
     assert provider.calls["Connection.close"] == 2
+
+
+@pytest.mark.parametrize("payload", ["text", TextMessage("text")])
+async def test_a_payload_is_no_creator(provider: Any, payload: object) -> None:
+    template = JmsTemplate(provider)
+    kind = type(payload).__name__
+    with pytest.raises(TypeError, match=rf"not {kind}; convert_and_send takes a payload"):
+        await template.send("q", payload)
+    with pytest.raises(TypeError, match=rf"not {kind}; convert_and_send takes a payload"):
+        await template.send_and_receive("q", payload)
+    assert not provider.calls["ConnectionFactory.createConnection"]
+
+
+def test_the_options_of_both_faces_are_the_same() -> None:
+    parameters = inspect.signature(JmsTemplate).parameters
+    assert list(parameters)[1:] == list(TemplateOptions.__annotations__)
+    hints, given = get_type_hints(JmsTemplate.__init__), get_type_hints(TemplateOptions)
+    assert {name: hints[name] for name in given} == given
 
 
 @pytest.mark.fact("spring-jms 4.8")

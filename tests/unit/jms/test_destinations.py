@@ -6,10 +6,12 @@ import pytest
 
 from pyjms.errors import InvalidDestinationException
 from pyjms.jms.destination import (
+    Destination,
     Queue,
     TemporaryQueue,
     TemporaryTopic,
     Topic,
+    named_kind,
     parse_destination,
 )
 
@@ -39,3 +41,20 @@ def test_a_qualified_name_fixes_the_kind_a_bare_one_is_the_callers(prefix, kind)
 def test_an_empty_name_is_an_error(name: str) -> None:
     with pytest.raises(InvalidDestinationException, match="is empty"):
         parse_destination(name)
+
+
+@pytest.mark.parametrize("kind", [Queue, Topic, TemporaryQueue, TemporaryTopic])
+def test_a_prefix_names_the_kind(kind: type[Destination]) -> None:
+    assert named_kind(f"{kind.PREFIX}orders") is kind
+
+
+@pytest.mark.parametrize("name", ["orders", "a.b:c", "orders?x=http://y", "q://x"[2:], ""])
+def test_a_bare_name_names_no_kind(name: str) -> None:
+    assert named_kind(name) is None
+
+
+@pytest.mark.parametrize("name", ["topc://news", "Topic://news", " queue://news", "http://x"])
+def test_a_prefix_that_is_none_is_told(name: str) -> None:
+    with pytest.raises(InvalidDestinationException, match="names no kind of destination") as raised:
+        named_kind(name)
+    assert "queue://, " in str(raised.value)

@@ -353,6 +353,10 @@ class FakeConsumer(MessageConsumer):
         session.consumers.append(self)
 
     @property
+    def is_closed(self) -> bool:
+        return self.closed
+
+    @property
     def destination(self) -> Destination:
         return self._destination
 

@@ -161,7 +161,75 @@ async def test_who_hears_of_which_exception(kind, provider, recorder, oracle, bu
     calls["Session.createConsumer"] += recoveries
     assert provider.count(*calls) == calls
     lines = [f"{r.levelname.replace('WARNING', 'WARN')} {r.getMessage()}" for r in caplog.records]
-    assert lines == [x.replace("DefaultMessageListenerContainer: ", "") for x in expected["logs"]]
+    springs = [x.replace("DefaultMessageListenerContainer: ", "") for x in expected["logs"]]
+    assert [line[: len(x)] for line, x in zip(lines, springs, strict=True)] == springs
+
+
+FAILED = "Execution of JMS message listener failed, and no ErrorHandler has been set. Listener "
+
+
+@pytest.mark.parametrize(
+    ("options", "attempt"),
+    [({"session_transacted": True}, "attempt 1"), ({"session_acknowledge_mode": 2}, "attempt 1"),
+     ({}, "attempt 1, which is the last: it counts as acknowledged")],
+)  # fmt: skip
+async def test_a_failure_is_one_line_and_one_traceback(
+    options, attempt, provider, recorder, build, clock, caplog
+):
+    reason = ValueError("the real\nreason")
+    failure = ListenerExecutionFailedException("Listener method 'f' threw exception")
+    failure.__cause__ = reason
+    container = build(Failing(recorder, failure, times=1), bean_name="orders", **options)
+    provider.send("q", "bad")
+    await container.start()
+    await recorder.until(lambda: "bad#1" in recorder.deliveries)
+    await clock.settle()
+    [record] = [r for r in caplog.records if r.getMessage().startswith(FAILED)]
+    message_id = record.message_id
+    assert record.getMessage() == (
+        f"{FAILED}orders on q, message {message_id}, {attempt}: ValueError: the real reason"
+    )
+    assert (record.levelname, record.listener_id, record.destination) == ("WARNING", "orders", "q")
+    assert record.exc_info[1] is reason  # and not the chain of what wraps it
+
+
+@pytest.mark.parametrize(
+    ("call", "options", "step"),
+    [("Session.commit", {"session_transacted": True}, "commit"),
+     ("Message.acknowledge", {"session_acknowledge_mode": 2}, "acknowledgement")],
+)  # fmt: skip
+async def test_a_commit_that_fails_is_not_the_listeners_failure(
+    call, options, step, provider, recorder, build, clock, caplog
+):
+    container = build(Failing(recorder, RuntimeError("never")), **options)
+    provider.fail_next[call] = RuntimeError("the disk is full")
+    provider.send("q", "good")
+    await container.start()
+    await recorder.until(lambda: bool(recorder.deliveries))
+    await clock.settle()
+    [line] = [r.getMessage() for r in caplog.records if r.getMessage().startswith(FAILED)]
+    assert f": it had returned, its {step} failed: RuntimeError: the disk is full" in line
+
+
+class Unprintable(Exception):
+    """An application's mistake."""
+
+    def __str__(self):
+        raise TypeError("no text")
+
+
+@pytest.mark.parametrize(
+    ("error", "text"),
+    [(Unprintable(), "Unprintable: its text cannot be had: TypeError"), (KeyError(), "KeyError"),
+     (ValueError("x" * 501), f"ValueError: {'x' * 497}...")],
+)  # fmt: skip
+async def test_any_exception_makes_a_line(error, text, provider, recorder, build, clock, caplog):
+    container = build(Failing(recorder, error, times=1), session_transacted=True)
+    provider.send("q", "bad")
+    await container.start()
+    await recorder.until(lambda: "bad#2*" in recorder.deliveries)
+    [line] = [r.getMessage() for r in caplog.records if r.getMessage().startswith(FAILED)]
+    assert line.endswith(f": {text}")
 
 
 @pytest.mark.fact("spring-jms 1.7.2")

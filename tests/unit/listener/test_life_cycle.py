@@ -9,7 +9,12 @@ import anyio
 import pytest
 
 from pyjms import _clock
-from pyjms.errors import ConnectionFailedException
+from pyjms.errors import (
+    ConfigurationException,
+    ConnectionFailedException,
+    InvalidSelectorException,
+    UnsupportedOperationException,
+)
 from pyjms.listener.executor import TaskExecutor
 
 
@@ -425,3 +430,63 @@ async def test_auto_startup_is_told_and_an_explicit_start_works(provider, build)
     assert not container.is_auto_startup
     await container.start()
     assert container.is_running
+
+
+@pytest.mark.parametrize(
+    "error", [ConfigurationException("bad option"), UnsupportedOperationException("not built")]
+)
+async def test_a_url_that_no_broker_can_help_with_ends_the_start(error, provider, build, clock):
+    container = build(lambda _message: None)
+    provider.fail_next["ConnectionFactory.createConnection"] = error
+    with pytest.raises(type(error)):
+        await container.start()
+    assert not container.is_running
+    with pytest.raises(type(error)):
+        await container.wait_until_listening()
+    await container.start()  # mended meanwhile
+    await container.wait_until_listening()
+    assert container.is_registered_with_destination
+
+
+async def test_a_selector_that_is_none_ends_the_start(provider, build, clock):
+    container = build(lambda _message: None, message_selector="price >")
+    with pytest.raises(InvalidSelectorException):
+        await container.start()
+    assert not container.is_active
+    assert provider.calls == []
+
+
+@pytest.mark.parametrize("level", ["NONE", "CONNECTION", "SESSION", "CONSUMER"])
+async def test_what_a_broker_refuses_for_good_stops_the_container(
+    level, provider, build, clock, caplog
+):
+    container = build(lambda _message: None, cache_level=level)
+    provider.fail_next["Session.createConsumer"] = InvalidSelectorException("XPATH is not built in")
+    await container.start()
+    with pytest.raises(InvalidSelectorException, match="XPATH"):
+        await container.wait_until_listening()
+    await clock.settle()
+    assert not container.is_running
+    [line] = [r.getMessage() for r in caplog.records if r.levelname == "ERROR"]
+    assert line == (
+        "Stopping container for destination 'q': it cannot work as it is set up. "
+        "Cause: XPATH is not built in"
+    )
+
+
+async def test_waiting_for_the_start_of_a_container_ends(provider, build, clock):
+    container = build(lambda _message: None)
+    await container.wait_until_listening()  # not started
+    provider.down = "no broker"
+    await container.start()
+    await container.wait_until_listening()  # it waits for its broker
+    await container.stop()
+    provider.down = None
+    await container.start()
+    await container.wait_until_listening()
+    assert container.is_running
+    full = build(lambda _message: None, task_executor=TaskExecutor(1))
+    full.task_executor.active_count = 1
+    await full.start()
+    await full.wait_until_listening()  # the executor takes nothing
+    assert full.paused_task_count == 1

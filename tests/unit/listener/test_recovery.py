@@ -9,7 +9,7 @@ import pytest
 
 from pyjms.errors import ConnectionFailedException, InvalidDestinationException, JMSException
 from pyjms.listener.backoff import ExponentialBackOff, FixedBackOff
-from pyjms.listener.execution import describe
+from pyjms.listener.failures import describe
 from pyjms.support.destination import SimpleDestinationResolver
 
 DOWN = "Could not connect to broker URL: tcp://HOST:PORT. Reason: java.net.ConnectException: Connection refused"

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from pyjms.jms.destination import Queue, Topic
+from pyjms.errors import InvalidDestinationException
+from pyjms.jms.destination import Queue, TemporaryTopic, Topic
 from pyjms.support.destination import DynamicDestinationResolver, SimpleDestinationResolver
 
 
@@ -34,3 +35,18 @@ async def test_simple_resolver_keeps_queues_and_topics_apart(provider: Any) -> N
     assert len(resolver._cache) <= 1024
     with pytest.raises(ValueError):
         resolver.resolve_destination_name(None, "a", False)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("domain", [False, True])
+async def test_a_prefix_wins_over_the_domain(provider: Any, domain: bool) -> None:
+    session = await (await provider.create_connection()).create_session()
+    for resolver in (DynamicDestinationResolver(), SimpleDestinationResolver()):
+        for _ in range(2):
+            for name, destination in {
+                "queue://a": Queue("a"),
+                "topic://a": Topic("a"),
+                "temp-topic://ID:1": TemporaryTopic("ID:1"),
+            }.items():
+                assert resolver.resolve_destination_name(session, name, domain) == destination
+        with pytest.raises(InvalidDestinationException, match="topc:// names no kind"):
+            resolver.resolve_destination_name(session, "topc://a", domain)

@@ -6,6 +6,7 @@ import textwrap
 import time
 from typing import Any
 
+import anyio
 import pytest
 
 from pyjms import (
@@ -17,7 +18,7 @@ from pyjms import (
     jms_listener,
 )
 from pyjms.aio import ConnectionFactory, JmsTemplate
-from pyjms.testing.app import JmsTestApp
+from pyjms.testing.app import JmsTestApp, with_redelivery_delay
 from pyjms.testing.broker import EmbeddedBroker, embedded_broker
 
 pytest_plugins = ["pytester"]
@@ -151,3 +152,71 @@ def test_marks_do_instead_of_the_mode(pytester: pytest.Pytester) -> None:
     )
     done = pytester.runpytest_subprocess("-p", "no:cacheprovider", "-k", "asyncio")
     done.assert_outcomes(passed=1, deselected=1)
+
+
+@jms_listener("stuck", id="stuck")
+async def stuck(text: str) -> None:
+    await anyio.Event().wait()
+
+
+async def test_draining_gives_up_in_real_time(jms_clock, jms_app) -> None:
+    await jms_app.start(handler)
+    before = jms_clock.now()
+    await jms_app.template.convert_and_send("nobody.listens", "x")
+    with pytest.raises(RequestTimeoutException, match=r"not drained within 0\.05 s: 1 messages"):
+        await jms_app.drained("nobody.listens", timeout=0.05)
+    assert jms_clock.now() == before
+
+
+async def test_stopping_gives_up_in_real_time(jms_clock, jms_app) -> None:
+    application = await jms_app.start(stuck)
+    await jms_app.template.convert_and_send("stuck", "x")
+    await jms_clock.settle()
+    await jms_app.stop(timeout=0.05)
+    assert not application.is_running
+    assert len(jms_app.recorder.calls(stuck)) == 1
+    before = jms_clock.now()
+    await jms_clock.advance(1)  # it is the test's clock again
+    assert jms_clock.now() == before + 1
+
+
+@pytest.mark.parametrize("url", ["vm://x?create=false", "vm://x"])
+def test_redeliveries_come_at_once_unless_a_test_wants_otherwise(url: str) -> None:
+    def delays(url: str, delay: float = 0.0) -> tuple[float, float]:
+        policy = ConnectionFactory(with_redelivery_delay(url, delay)).redelivery_policy
+        return policy.initial_redelivery_delay, policy.redelivery_delay
+
+    assert delays(url) == (0, 0)
+    assert delays(url, 2.5) == (2.5, 2.5)
+    mark = "&" if "?" in url else "?"
+    assert delays(f"{url}{mark}jms.redeliveryPolicy.maximumRedeliveries=1") == (0, 0)
+    assert delays(f"{url}{mark}jms.redeliveryPolicy.redeliveryDelay=7") == (1, 0.007)
+    assert delays("failover:(tcp://h:1?soTimeout=1,tcp://i:1)") == (0, 0)
+
+
+async def test_a_bad_message_becomes_a_dead_letter_at_once(jms_broker) -> None:
+    app = JmsTestApp(jms_broker, jms_broker.url)
+    await app.start(handler)
+    try:
+        await app.template.convert_and_send("in", "bad")
+        await app.drained("in")
+        (dead,) = await app.dead_letters()
+        assert dead.text == "bad"
+        assert len(app.recorder.calls(handler)) == 7
+    finally:
+        await app.stop()
+
+
+async def test_what_handlers_raised_is_told(jms_clock, jms_broker) -> None:
+    app = JmsTestApp(jms_broker, jms_broker.url)
+    await app.start(handler, redelivery_delay=1.0)
+    try:
+        await app.template.convert_and_send("in", "bad")
+        await jms_clock.advance(1)
+        with pytest.raises(RequestTimeoutException) as caught:
+            await app.drained("in", timeout=0)
+    finally:
+        await app.stop()
+    assert "queue://in was not drained within 0 s: 1 messages" in str(caught.value)
+    assert "handlers raised 2 times so far: ValueError('bad') 2 times" in str(caught.value)
+    assert isinstance(caught.value.__cause__, ValueError)

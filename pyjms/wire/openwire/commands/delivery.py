@@ -102,13 +102,17 @@ class MessagePull(BaseCommand):
 
 
 class MessageDispatch(BaseCommand):
-    """A message for a consumer; without one, the end of a browse or of a pull."""
+    """A message for a consumer; without one, the end of a browse or of a pull.
+
+    `rollback_cause` stays with the client: why its listener failed (as in ActiveMQ).
+    """
 
     __slots__ = (
         "consumer_id",
         "destination",
         "message",
         "redelivery_counter",
+        "rollback_cause",
     )
     TYPE: ClassVar[int] = 21
     LAYOUT: ClassVar[tuple[Field, ...]] = (
@@ -134,6 +138,7 @@ class MessageDispatch(BaseCommand):
         self.destination = destination
         self.message = message
         self.redelivery_counter = redelivery_counter
+        self.rollback_cause: BaseException | None = None
 
 
 class MessageAck(BaseCommand):

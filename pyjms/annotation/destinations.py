@@ -1,0 +1,24 @@
+"""How a mark's destination becomes text: the name, with its kind if an object says it."""
+
+from __future__ import annotations
+
+from pyjms.jms.destination import Destination
+
+__all__ = ["destination_text"]
+
+
+def destination_text(destination: object, mark: str) -> str:
+    """Return the name as written, or `topic://name?options` of a destination.
+
+    Raises:
+        TypeError: it is neither; most often `mark` was written without brackets.
+    """
+    if isinstance(destination, str):
+        return destination
+    if isinstance(destination, Destination):
+        options = "&".join(f"{name}={value}" for name, value in destination.options.items())
+        return f"{destination.qualified_name}?{options}" if options else destination.qualified_name
+    if callable(destination):
+        name = getattr(destination, "__name__", "handler")
+        raise TypeError(f'@{mark} needs a destination: write @{mark}("name") above {name}')
+    raise TypeError(f"@{mark} takes a name, a Queue or a Topic, not {type(destination).__name__}")

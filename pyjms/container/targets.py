@@ -1,0 +1,113 @@
+"""Where marked functions are found: in modules, on instances, or given one by one.
+
+A module gives the functions that it defines, not those that it imports, and not the
+methods of its classes: those need an instance. What is easily forgotten is told.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable, Iterator
+from types import ModuleType
+from typing import Any
+
+from pyjms.annotation.jms_listener import JmsListenerMark, listener_marks
+from pyjms.errors import ConfigurationException
+from pyjms.lifecycle import hook_kind
+
+__all__ = ["forgotten", "functions", "marked", "nothing_to_run"]
+
+
+def marked(targets: Iterable[object]) -> Iterator[tuple[Callable[..., Any], JmsListenerMark]]:
+    """Each handler with each of its marks.
+
+    Raises:
+        ConfigurationException: a target is a class.
+    """
+    for function in functions(targets):
+        for mark in listener_marks(function):
+            yield function, mark
+
+
+def functions(targets: Iterable[object]) -> Iterator[Callable[..., Any]]:
+    """All functions of the targets that may have marks, methods bound to their instance.
+
+    Raises:
+        ConfigurationException: a target is a class.
+    """
+    for target in targets:
+        if isinstance(target, ModuleType):
+            yield from _defined_in(target, inspect.isfunction)
+        elif inspect.isroutine(target):
+            yield target
+        elif isinstance(target, type):
+            raise ConfigurationException(
+                f"{target.__qualname__} is a class: its handlers need an instance",
+                hint=f"give the application {target.__name__}(...)",
+            )
+        else:
+            for name in _method_names(type(target)):
+                yield getattr(target, name)
+
+
+def forgotten(targets: Iterable[object]) -> Iterator[str]:
+    """What is marked in modules among the targets and is not found there, with what to do."""
+    targets = list(targets)
+    for module in targets:
+        if not isinstance(module, ModuleType):
+            continue
+        for kind in _defined_in(module, inspect.isclass):
+            if _is_marked_class(kind) and not any(isinstance(t, kind) for t in targets):
+                yield (
+                    f"{module.__name__}.{kind.__name__} has marked methods: they need an "
+                    f"instance, as in JmsApplication({_instance_of(module, kind)})"
+                )
+
+
+def nothing_to_run(targets: Iterable[object]) -> ConfigurationException:
+    """The error for targets without any mark: says what was looked for, and where."""
+    targets = list(targets)
+    modules = [t for t in targets if isinstance(t, ModuleType)]
+    where = " and ".join(m.__name__ for m in modules) or "the application"
+    hints = [*forgotten(targets), *_imported(modules)]
+    return ConfigurationException(
+        f"Nothing to run in {where}: no function is marked with @jms_listener, @on_startup or "
+        "@on_shutdown",
+        hint="; ".join(hints) or "functions count where they are defined, methods on instances",
+    )
+
+
+def _imported(modules: Iterable[ModuleType]) -> Iterator[str]:
+    for module in modules:
+        homes = {
+            member.__module__
+            for member in vars(module).values()
+            if inspect.isfunction(member) and _is_marked(member)
+        } - {module.__name__}
+        for home in sorted(homes):
+            yield f"{module.__name__} imports marked functions of {home}: name that module"
+
+
+def _defined_in(module: ModuleType, is_kind: Callable[[object], bool]) -> Iterator[Any]:
+    for member in list(vars(module).values()):
+        if is_kind(member) and getattr(member, "__module__", None) == module.__name__:
+            yield member
+
+
+def _method_names(kind: type) -> Iterator[str]:
+    for name in dir(kind):
+        if inspect.isroutine(inspect.getattr_static(kind, name, None)):
+            yield name
+
+
+def _is_marked_class(kind: type) -> bool:
+    return any(_is_marked(getattr(kind, name)) for name in _method_names(kind))
+
+
+def _is_marked(function: object) -> bool:
+    return bool(listener_marks(function)) or hook_kind(function) is not None
+
+
+def _instance_of(module: ModuleType, kind: type) -> str:
+    names = [name for name, member in vars(module).items() if type(member) is kind]
+    return names[0] if names else f"{kind.__name__}(...)"

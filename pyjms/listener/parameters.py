@@ -1,0 +1,170 @@
+"""What a handler's parameters say of themselves: annotation, marks, default.
+
+A mark (`Header`, `Headers`, `Payload`, `Provide[...]`) counts in the annotation and as a
+default. At most one parameter is the payload: the one marked so, else the one that nothing
+else explains. A plain default is kept; only on a handler's first parameter, which is the
+payload, does it stand in for an empty body.
+"""
+
+from __future__ import annotations
+
+import inspect
+import types
+import typing
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Annotated, Any, TypeVar, Union, get_args, get_origin
+
+import dependency_injector.wiring
+
+from pyjms.annotation.params import MISSING, Header, Headers, Payload
+from pyjms.errors import ConfigurationException
+
+__all__ = [
+    "HandlerParameter",
+    "InjectionMarker",
+    "allows_none",
+    "choose_payload",
+    "injection_marker",
+    "read_parameters",
+]
+
+InjectionMarker = Any
+"""A `Provide[...]`, `Provider[...]` or `Closing[...]` of dependency-injector."""
+
+_MARKER: type = vars(dependency_injector.wiring)["_Marker"]
+
+_MARKS = (Header, Headers, Payload)
+
+_M = TypeVar("_M", Header, Headers, Payload)
+
+
+@dataclass(frozen=True, slots=True)
+class HandlerParameter:
+    """One parameter; `default` is a plain one, MISSING if there is none or it is a mark."""
+
+    name: str
+    hint: Any
+    marks: tuple[object, ...]
+    default: object
+    is_keyword: bool
+    is_first: bool
+    injection: InjectionMarker | None
+
+    def mark(self, kind: type[_M]) -> _M | None:
+        """The mark of this kind, or None; the bare class is a mark, too."""
+        for mark in self.marks:
+            if isinstance(mark, kind):
+                return mark
+            if mark is kind:
+                return kind()
+        return None
+
+    @property
+    def keeps_default(self) -> bool:
+        """Whether its default stays what it is when nothing else explains the parameter."""
+        return self.default is not MISSING and (self.is_keyword or not self.is_first)
+
+
+def read_parameters(handler: Callable[..., Any], name: str) -> list[HandlerParameter]:
+    """Return the parameters that take arguments, without `*args` and `**kwargs`.
+
+    Raises:
+        ConfigurationException: a type is not known, or a mark stands where a type belongs.
+
+    """
+    try:
+        signature = inspect.signature(handler)
+        hints = typing.get_type_hints(_function(handler), include_extras=True)
+    except (NameError, TypeError, ValueError) as error:
+        raise ConfigurationException(
+            f"Handler {name}: its annotations cannot be read: {error}",
+            hint="types of parameters must be importable at module level",
+        ) from error
+    found = []
+    for number, parameter in enumerate(signature.parameters.values()):
+        if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
+            continue
+        read = _read(parameter, hints.get(parameter.name, Any), is_first=number == 0)
+        if any(read.hint is mark for mark in _MARKS):
+            mark = read.hint.__name__
+            raise ConfigurationException(
+                f"Handler {name}: {mark} is no type for {parameter.name!r}",
+                hint=f"write {parameter.name}: Annotated[str, {mark}(...)]",
+            )
+        found.append(read)
+    return found
+
+
+def choose_payload(
+    parameters: Iterable[HandlerParameter],
+    explained: Callable[[HandlerParameter], bool],
+    handler: str,
+) -> HandlerParameter | None:
+    """Return the one parameter that takes the payload; None if there is none.
+
+    `explained`: whether mark or type make it something else.
+
+    Raises:
+        ConfigurationException: there are two.
+
+    """
+    open_ones = [p for p in parameters if not explained(p)]
+    marked = [p for p in open_ones if p.mark(Payload) is not None]
+    unmarked = [p for p in open_ones if p.mark(Payload) is None and not p.keeps_default]
+    if marked:  # then a first parameter's default is as plain as any other
+        unmarked = [p for p in unmarked if p.default is MISSING]
+    chosen = [*marked, *unmarked]
+    if len(chosen) > 1:
+        first, second = chosen[:2]
+        kind = "" if second.hint is Any else f" of type {second.hint!r}"
+        raise ConfigurationException(
+            f"Handler {handler}: nobody can supply {second.name!r}{kind}: "
+            f"the payload goes to {first.name!r}",
+            hint="mark it: Annotated[..., Header()], Headers() or Provide[...]; or give it a "
+            "default, which it keeps",
+        )
+    return chosen[0] if chosen else None
+
+
+def injection_marker(parameter: inspect.Parameter, hint: Any) -> InjectionMarker | None:
+    """The `Provide[...]` of a parameter, in its annotation or as its default."""
+    candidates = [*_split(hint)[1], parameter.default]
+    return next((c for c in candidates if isinstance(c, _MARKER)), None)
+
+
+def allows_none(hint: Any) -> bool:
+    """Whether `hint` is a union with None in it."""
+    return get_origin(hint) in (Union, types.UnionType) and type(None) in get_args(hint)
+
+
+def _read(parameter: inspect.Parameter, hint: Any, *, is_first: bool) -> HandlerParameter:
+    bare, extras = _split(hint)
+    default = MISSING if parameter.default is parameter.empty else parameter.default
+    return HandlerParameter(
+        parameter.name,
+        bare,
+        tuple(c for c in (*extras, default) if _is_mark(c)),
+        MISSING if _is_mark(default) or isinstance(default, _MARKER) else default,
+        parameter.kind is parameter.KEYWORD_ONLY,
+        is_first,
+        injection_marker(parameter, hint),
+    )
+
+
+def _is_mark(value: object) -> bool:
+    # by identity: a default may be anything, an array that compares element by element, too
+    return isinstance(value, _MARKS) or any(value is mark for mark in _MARKS)
+
+
+def _function(handler: Any) -> Any:
+    """The function whose annotations count: below bound methods, partials and wrappers."""
+    function = inspect.unwrap(handler)
+    return getattr(function, "__func__", function)
+
+
+def _split(hint: Any) -> tuple[Any, tuple[Any, ...]]:
+    if get_origin(hint) is Annotated:
+        bare, *extras = get_args(hint)
+        return bare, tuple(extras)
+    return hint, ()
