@@ -1,12 +1,14 @@
 """Environment variables that look like settings and are none.
 
 A setting's variable has `__` between the parts of its path, which Spring Boot's has not. One
-without would be passed over, and a default hold in silence: so it is refused.
+without would be passed over, and a default hold in silence: so it is refused where it is clear
+what was meant, and warned of else, since others may use names that begin so for their own ends.
 """
 
 from __future__ import annotations
 
 import difflib
+import logging
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final, NamedTuple, TypeAlias, get_args, get_origin
@@ -18,6 +20,8 @@ from pyjms._yaml.problems import _is_model, _members
 from pyjms.errors import ConfigurationException
 
 __all__ = ["OTHER_VARIABLES", "refuse_misspelt"]
+
+logger = logging.getLogger(__name__)
 
 OTHER_VARIABLES: Final[Mapping[str, str]] = {
     "PYJMS_CONFIG": "the YAML file of an application",
@@ -40,6 +44,8 @@ _PLACEHOLDER: Final = re.compile(r"\$\{(\w+)")
 _SERVICE: Final = "_SERVICE_HOST"
 """Kubernetes sets it, and others, for each service beside a program: `pyjms-broker` is likely."""
 _DEEPEST: Final = 8
+_NEAR: Final = 0.65
+"""How much alike a misspelt name and a setting's are."""
 
 _Path: TypeAlias = tuple[str | None, ...]
 """The keys that lead to a setting; None is any, where the names of entries are free."""
@@ -55,10 +61,11 @@ class _Setting(NamedTuple):
 def refuse_misspelt(
     environ: Mapping[str, str], prefix: str, model: type[BaseModel], document: Document
 ) -> None:
-    """Refuse variables that begin with `prefix`, have no `__` and mean nothing.
+    """Refuse variables that begin with `prefix`, have no `__`, and are near to a setting's.
 
     Those of OTHER_VARIABLES do mean something, and what `${...}` of `document` names, and
-    Kubernetes' service links. `prefix` ends with one `_`: `PYJMS_`.
+    Kubernetes' service links; what is near to no setting is logged. `prefix` ends with one `_`:
+    `PYJMS_`.
 
     Raises:
         ConfigurationException: there are such; a line each, which says what was meant.
@@ -68,14 +75,19 @@ def refuse_misspelt(
     if not wrong:
         return
     known = sorted(_settings(model, prefix), key=lambda setting: setting.variable.count("{"))
-    origins = [Origin(f"environment variable {name}") for name in wrong]
-    raise ConfigurationException(
-        "\n".join(
-            f"{origin}: {_advice(name, prefix, known)}"
-            for name, origin in zip(wrong, origins, strict=True)
-        ),
-        source=origins[0].source,
-    )
+    problems: dict[str, str] = {}
+    for name in wrong:
+        meant = _meant(name, prefix, known)
+        if meant is None:
+            logger.warning("Environment variable %s is no setting: it is passed over", name)
+        else:
+            problems[name] = f"there is no such setting; did you mean {meant}?"
+    if problems:
+        origins = {name: Origin(f"environment variable {name}") for name in problems}
+        raise ConfigurationException(
+            "\n".join(f"{origins[name]}: {problem}" for name, problem in problems.items()),
+            source=next(iter(origins.values())).source,
+        )
 
 
 def _without_meaning(environ: Mapping[str, str], prefix: str, document: Document) -> Iterator[str]:
@@ -93,20 +105,15 @@ def _without_meaning(environ: Mapping[str, str], prefix: str, document: Document
             yield name
 
 
-def _advice(name: str, prefix: str, known: Iterable[_Setting]) -> str:
-    said = "there is no such setting"
+def _meant(name: str, prefix: str, known: Iterable[_Setting]) -> str | None:
+    """Return the variable of the setting that a name is for, as it seems; None: of none."""
     for setting in known:
         if found := setting.pattern.fullmatch(name):
-            return f"{said}; did you mean {setting.variable.format(*found.groups())}?"
+            return setting.variable.format(*found.groups())
     fixed = [setting.variable for setting in known if "{" not in setting.variable]
     by_name = {variable.removeprefix(prefix).lstrip("_"): variable for variable in fixed}
-    near = difflib.get_close_matches(name.removeprefix(prefix), by_name, n=1)
-    if near:
-        return f"{said}; did you mean {by_name[near[0]]}?"
-    return (
-        f"{said}; there is __ between the keys that lead to one, as in {fixed[0]}, and those of "
-        "broker.yaml begin with PYJMS_BROKER__; give a variable of your own another name"
-    )
+    near = difflib.get_close_matches(name.removeprefix(prefix), by_name, n=1, cutoff=_NEAR)
+    return by_name[near[0]] if near else None
 
 
 def _settings(model: type[BaseModel], prefix: str) -> Iterator[_Setting]:
