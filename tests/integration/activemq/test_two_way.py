@@ -147,6 +147,14 @@ def test_we_open_what_activemq_wrote(workshop: Workshop) -> None:
         same(expected, workshop.java("drain", url, "b"))
 
 
+@pytest.mark.parametrize(
+    "workshop",
+    [
+        pytest.param(False, id="kahadb", marks=pytest.mark.nightly),  # it has each way by itself
+        pytest.param(True, id="multi_kahadb"),
+    ],
+    indirect=True,
+)
 def test_there_and_back_again(workshop: Workshop) -> None:
     with workshop.activemq() as url:
         first = workshop.java("fill", url, "c")

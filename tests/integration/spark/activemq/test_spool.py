@@ -125,7 +125,11 @@ def test_a_durable_subscription_is_a_stream(broker, tmp_path):
 @pytest.mark.activemq
 @pytest.mark.parametrize(
     ("sink", "shuffle", "point"),
-    [("ids", "", "after partition"), ("epoch", "yes", "after epoch"), ("key", "yes", "after pull")],
+    [
+        pytest.param("ids", "", "after partition", marks=pytest.mark.nightly),
+        ("epoch", "yes", "after epoch"),
+        pytest.param("key", "yes", "after pull", marks=pytest.mark.nightly),
+    ],
 )
 def test_a_killed_driver_loses_and_doubles_nothing(
     broker, finish, run_killed, kills, sink, shuffle, point

@@ -209,7 +209,11 @@ def outage(spark, broker, tmp_path, driver, kills):
 
 @pytest.mark.parametrize(
     ("broker", "sink"),
-    [("artemis", "epoch"), ("artemis", "key"), ("activemq6", "epoch")],
+    [
+        ("artemis", "epoch"),
+        pytest.param("artemis", "key", marks=pytest.mark.nightly),
+        pytest.param("activemq6", "epoch", marks=pytest.mark.nightly),
+    ],
     indirect=["broker"],
 )
 def test_a_broker_killed_in_a_batch_comes_back(outage, sink):
