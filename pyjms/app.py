@@ -224,7 +224,6 @@ class JmsApplication:
             Exception: as `start`.
 
         """
-        _require_main_thread()
         anyio.run(self.run_async, backend_options=backend_options or loop_options())
 
     def _say_what_runs(self) -> None:

@@ -254,9 +254,8 @@ class DurableTopicSubscription(PrefetchSubscription):
         letter: Completion | None = None,
     ) -> Completion | None:
         if letter is not None:
-            return self._backlog.remove_behind(
-                letter, context, reference, self.store_acknowledgement
-            )
+            leaving = self._backlog.departures(reference.destination)
+            return leaving.remove_behind(letter, context, reference, self.store_acknowledgement)
         return reference.destination.store_subscriber_acknowledgement(context, self.key, reference)
 
     def settle(self, reference: MessageReference) -> None:

@@ -6,7 +6,7 @@ A subscription to a pattern has messages of several topics, each with a store of
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container
+from collections.abc import Container
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -19,8 +19,6 @@ from broker.region.message import MessageReference
 from broker.store.api import Position, StoredMessage, SubscriptionKey, TopicMessageStore
 
 if TYPE_CHECKING:
-    from broker.completion import Completion
-    from broker.context import ConnectionContext
     from broker.policy.entry import PolicyEntry
     from broker.region.destination import BaseDestination
     from broker.region.region_broker import RegionBroker
@@ -167,17 +165,10 @@ class SubscriptionBacklog:
         else:
             part.let_go(reference)
 
-    def remove_behind(
-        self,
-        letter: Completion,
-        context: ConnectionContext,
-        reference: MessageReference,
-        remove: Callable[[ConnectionContext, MessageReference], Completion | None],
-    ) -> Completion | None:
-        """See Departures."""
-        part = self._parts.get(reference.destination)
-        departures = Departures(None) if part is None else part.departures
-        return departures.remove_behind(letter, context, reference, remove)
+    def departures(self, topic: BaseDestination) -> Departures:
+        """Return the topic's messages that leave behind their letters."""
+        part = self._parts.get(topic)
+        return Departures(None) if part is None else part.departures
 
     def hide(self, topic: Topic, stored: StoredMessage) -> MessageReference:
         """Hold a message back that waits outside."""

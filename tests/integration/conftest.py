@@ -47,14 +47,21 @@ def java_program(tmp_path_factory: pytest.TempPathFactory) -> JavaProgram:
         pytest.skip(f"no {', '.join(missing)}: apt-get install libactivemq-java libspring-jms-java")
     class_path = ":".join(str(JARS / f"{name}.jar") for name in NAMES)
 
-    def build(sources: Path) -> list[str]:
-        classes = tmp_path_factory.mktemp("classes")
-        files = sorted(str(file) for file in sources.glob("*.java"))
-        build = ["javac", "-nowarn", "-XDsuppressNotes", "-encoding", "UTF-8", "-cp", class_path]
-        subprocess.run([*build, "-d", str(classes), *files], check=True)
-        return ["java", *QUIET, "-cp", f"{classes}:{class_path}"]
+    return lambda sources: compiled(sources, class_path, tmp_path_factory.mktemp("classes"))
 
-    return build
+
+@pytest.fixture(scope="session")
+def compile_java() -> Callable[[Path, str, Path], list[str]]:
+    """`compile_java(sources, class_path, folder)` gives the start of the command that runs them."""
+    return compiled
+
+
+def compiled(sources: Path, class_path: str, classes: Path) -> list[str]:
+    """Compile a folder of Java sources; return the start of the command that runs them."""
+    files = sorted(str(file) for file in sources.glob("*.java"))
+    build = ["javac", "-nowarn", "-XDsuppressNotes", "-encoding", "UTF-8", "-cp", class_path]
+    subprocess.run([*build, "-d", str(classes), *files], check=True)
+    return ["java", *QUIET, "-cp", f"{classes}:{class_path}"]
 
 
 def die_with_parent() -> None:

@@ -238,6 +238,34 @@ def finish(spark: Any, broker: Any, tmp_path: Path, driver: ModuleType) -> Calla
 
 
 @pytest.fixture
+def outage(
+    spark: Any, broker: Any, tmp_path: Path, driver: ModuleType
+) -> Callable[..., tuple[int, int]]:
+    """Kills the broker while a query runs, when something has come out of it.
+
+    `outage(seconds_away, mode=..., ...)` returns how many are lost and how many doubled.
+    """
+
+    def run(away: float, **how: str) -> tuple[int, int]:
+        broker.send("IN", killing.TEXTS)
+        query = driver.start(spark, broker.url, tmp_path, rows="10", **how)
+        while not broker.count("OUT") and query.isActive:
+            query.awaitTermination(0.05)
+        assert query.isActive
+        broker.kill()
+        query.awaitTermination(away)
+        broker.start()
+        query.awaitTermination(120)
+        assert query.exception() is None, "the query died of it"
+        assert broker.count("IN") == 0
+        assert broker.count("OUT") == len(killing.TEXTS)
+        found: tuple[int, int] = killing.lost_and_doubled(broker.texts("OUT"))
+        return found
+
+    return run
+
+
+@pytest.fixture
 def run_killed(broker: SparkBroker, run_driver: RunDriver) -> Callable[..., bool]:
     """Runs the driver as a process that the broker kills at a point; whether it got there."""
 

@@ -216,27 +216,6 @@ def test_ids_double_what_was_consumed_before_a_restart_and_epoch_does_not(broker
     assert broker.count("EPOCH") == 0
 
 
-@pytest.fixture
-def outage(spark, broker, tmp_path, driver, kills):
-    """Kills the broker while a query runs, when something has come out of it."""
-
-    def run(away: float, **how: str) -> tuple[int, int]:
-        broker.send("IN", kills.TEXTS)
-        query = driver.start(spark, broker.url, tmp_path, rows="10", **how)
-        while not broker.count("OUT") and query.isActive:
-            query.awaitTermination(0.05)
-        assert query.isActive
-        broker.kill()
-        query.awaitTermination(away)
-        broker.start()
-        query.awaitTermination(120)
-        assert query.exception() is None, "the query died of it"
-        assert broker.count("IN") == 0
-        return kills.lost_and_doubled(broker.texts("OUT"))
-
-    return run
-
-
 @pytest.mark.activemq
 def test_a_broker_killed_in_a_batch_comes_back(outage):
     how = {"mode": "spool", "sink": "epoch", "shuffle": "yes"}

@@ -11,13 +11,6 @@ from typing import Any
 import pytest
 
 HERE = Path(__file__).parent
-QUIET = (
-    "-Xshare:auto",
-    "-XX:TieredStopAtLevel=1",
-    "-XX:+UseSerialGC",
-    "-Djava.net.preferIPv4Stack=true",
-    "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
-)
 MVN = ("mvn", "-q", "-B", "dependency:build-classpath")
 RESOLVED_WITHIN = 400
 PROGRAMS = {
@@ -26,11 +19,14 @@ PROGRAMS = {
 }
 ARTEMIS = {"ids": "0", "deleting": "false", "attempts": "10"}
 
+CompileJava = Callable[[Path, str, Path], list[str]]
 MavenProgram = Callable[[Path, Path], list[str]]
 
 
 @pytest.fixture(scope="session")
-def maven_program(tmp_path_factory: pytest.TempPathFactory) -> MavenProgram:
+def maven_program(
+    compile_java: CompileJava, tmp_path_factory: pytest.TempPathFactory
+) -> MavenProgram:
     """Compiles a folder of Java sources with what a pom names; gives the start of its command."""
     for tool, package in (("mvn", "maven"), ("javac", "openjdk-17-jdk-headless")):
         if shutil.which(tool) is None:
@@ -39,7 +35,11 @@ def maven_program(tmp_path_factory: pytest.TempPathFactory) -> MavenProgram:
 
     def build(sources: Path, pom: Path) -> list[str]:
         if pom not in built:
-            built[pom] = _built(sources, pom, tmp_path_factory.mktemp("maven"))
+            folder = tmp_path_factory.mktemp("maven")
+            try:
+                built[pom] = compile_java(sources, _class_path(pom, folder), folder)
+            except LookupError as error:
+                built[pom] = str(error)
         command = built[pom]
         if isinstance(command, str):
             pytest.skip(command)
@@ -48,8 +48,8 @@ def maven_program(tmp_path_factory: pytest.TempPathFactory) -> MavenProgram:
     return build
 
 
-def _built(sources: Path, pom: Path, folder: Path) -> list[str] | str:
-    """Return the command, or why there is none: artifacts that cannot be had."""
+def _class_path(pom: Path, folder: Path) -> str:
+    """Return the class path that a pom names; LookupError: its artifacts cannot be had."""
     found = folder / "classpath"
     resolve = [*MVN, "-f", str(pom), f"-Dmdep.outputFile={found}"]
     try:
@@ -62,14 +62,13 @@ def _built(sources: Path, pom: Path, folder: Path) -> list[str] | str:
             check=False,
         )
     except subprocess.TimeoutExpired:
-        return f"Maven took longer than {RESOLVED_WITHIN} s for the artifacts of {pom}"
+        late = f"Maven took longer than {RESOLVED_WITHIN} s for the artifacts of {pom}"
+        raise LookupError(late) from None
     if done.returncode or not found.exists():
-        return f"Maven cannot get the artifacts of {pom}, see: mvn -f {pom} dependency:resolve"
-    class_path = found.read_text(encoding="utf-8").strip()
-    files = sorted(str(file) for file in sources.glob("*.java"))
-    build = ["javac", "-nowarn", "-XDsuppressNotes", "-encoding", "UTF-8", "-cp", class_path]
-    subprocess.run([*build, "-d", str(folder), *files], check=True)
-    return ["java", *QUIET, "-cp", f"{folder}:{class_path}"]
+        raise LookupError(
+            f"Maven cannot get the artifacts of {pom}, see: mvn -f {pom} dependency:resolve"
+        )
+    return found.read_text(encoding="utf-8").strip()
 
 
 class JavaBroker:

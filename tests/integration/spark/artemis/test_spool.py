@@ -185,28 +185,6 @@ def test_columns_are_those_that_our_broker_gives(broker, tmp_path):
     assert (second["bytes"], second["delivery_mode"]) == (b"\x00\x01", 1)
 
 
-@pytest.fixture
-def outage(spark, broker, tmp_path, driver, kills):
-    """Kills the broker while a query runs, when something has come out of it."""
-
-    def run_it(away: float, **how: str) -> tuple[int, int]:
-        broker.send("IN", kills.TEXTS)
-        query = driver.start(spark, broker.url, tmp_path, rows="10", **how)
-        while not broker.count("OUT") and query.isActive:
-            query.awaitTermination(0.05)
-        assert query.isActive
-        broker.kill()
-        query.awaitTermination(away)
-        broker.start()
-        query.awaitTermination(120)
-        assert query.exception() is None, "the query died of it"
-        assert broker.count("IN") == 0
-        assert broker.count("OUT") == len(kills.TEXTS)
-        return kills.lost_and_doubled(broker.texts("OUT"))
-
-    return run_it
-
-
 @pytest.mark.parametrize(
     ("broker", "sink"),
     [
