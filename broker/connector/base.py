@@ -7,13 +7,14 @@ connections themselves; nothing here waits except `start` and `stop`. (ActiveMQ 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from broker.completion import Completion, all_of
 from broker.connector.lost_sends import LostSends
 from broker.filter import Broker
 from pyjms import _clock
+from pyjms._wakeup import spawn
 from pyjms.errors import JMSException
 from pyjms.transport.uri import TransportURI
 from pyjms.wire.openwire.commands import BrokerId, ConnectionId, ProducerId
@@ -28,6 +29,7 @@ __all__ = [
     "BrokerHost",
     "ConnectionRegistry",
     "TransportConnector",
+    "stop_all",
 ]
 
 _LAST_ANSWERS = 2.0  # seconds for them, of those that a stop has
@@ -160,3 +162,20 @@ class TransportConnector(ABC):
             connection.stop_soon()
         for connection in list(self.connections):
             await connection.wait_stopped()
+
+
+async def stop_all(connectors: Sequence[TransportConnector]) -> None:
+    """Stop all at once: one whose clients do not read must not use up the others' time."""
+    failures: list[BaseException] = []
+    stopping = [
+        spawn(connector.stop, name=f"connector {connector.name} stop", on_error=failures.append)
+        for connector in reversed(connectors)
+    ]
+    try:
+        for task in stopping:
+            await task.wait()
+    finally:
+        for task in stopping:
+            task.cancel()
+    if failures:
+        raise failures[0]

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from broker.store.temp import TempStore
 
 __all__ = [
+    "JOB_SCHEDULER_LIMIT",
     "MAIN_MEMORY_LIMIT",
     "MAXIMUM_DESTINATIONS",
     "STORE_LIMIT",
@@ -34,6 +35,8 @@ MAXIMUM_DESTINATIONS: Final = 100_000
 """ActiveMQ has no limit."""
 TEMP_LIMIT: Final = 50 * 1024 * 1024 * 1024
 """ActiveMQ's limit of what the temp store takes: 50 GiB."""
+JOB_SCHEDULER_LIMIT: Final = 50 * 1024 * 1024 * 1024
+"""ActiveMQ's limit of what the scheduler's store takes: 50 GiB."""
 
 
 _OnState = Callable[[StoreState, Exception | None], None]
@@ -157,10 +160,12 @@ class SystemUsage:
         *,
         store_limit: int = STORE_LIMIT,
         temp_limit: int = TEMP_LIMIT,
+        job_scheduler_limit: int = JOB_SCHEDULER_LIMIT,
     ) -> None:
         self.memory = Usage("Main:memory", memory_limit)
         self.store = DiskUsage("Persistent store", store_limit)
         self.temp = DiskUsage("Temp Store", temp_limit)
+        self.job_scheduler = DiskUsage("Job Scheduler Store", job_scheduler_limit)
         self.send_fail_if_no_space = send_fail_if_no_space
         self.send_fail_if_no_space_after_timeout = send_fail_if_no_space_after_timeout
         self._shares: dict[Share, DiskUsage] = {}
@@ -193,6 +198,7 @@ class SystemUsage:
             await usage.close()
         self._shares.clear()
         await self.temp.close()
+        await self.job_scheduler.close()
 
 
 def _told_too(other: _OnState | None, usage: DiskUsage) -> _OnState:

@@ -43,9 +43,12 @@ ATTRIBUTES: dict[str, tuple[str, Callable[[str], object]]] = {
     "maximumDestinations": ("maximum_destinations", int),
     "rollbackOnlyOnAsyncException": ("rollback_only_on_async_exception", _boolean),
     "restartAllowed": ("restart_allowed", _boolean),
+    "schedulerSupport": ("scheduler_support", _boolean),
+    "maxSchedulerRepeatAllowed": ("max_scheduler_repeat_allowed", int),
     "systemUsage.memoryUsage.limit": ("memory_limit", int),
     "systemUsage.storeUsage.limit": ("store_limit", int),
     "systemUsage.tempUsage.limit": ("temp_limit", int),
+    "systemUsage.jobSchedulerUsage.limit": ("job_scheduler_limit", int),
     "systemUsage.sendFailIfNoSpace": ("send_fail_if_no_space", _boolean),
     "systemUsage.sendFailIfNoSpaceAfterTimeout": (
         "send_fail_if_no_space_after_timeout",

@@ -45,6 +45,8 @@ def chain_around(region: RegionBroker, service: BrokerService) -> Broker:
         ),
         (True, lambda inner: RangesBroker(inner, region)),
         (True, CompositeDestinationBroker),
+        # outside that: what is ordered for several destinations is one job
+        (service.scheduler_support, lambda inner: _scheduler(inner, region, service)),
         (
             True,
             lambda inner: TransactionBroker(
@@ -62,6 +64,15 @@ def chain_around(region: RegionBroker, service: BrokerService) -> Broker:
         if enabled:
             broker = link(broker)
     return broker
+
+
+def _scheduler(inner: Broker, region: RegionBroker, service: BrokerService) -> Broker:
+    from broker.scheduler.filter import SchedulerBroker  # noqa: PLC0415 - few brokers have one
+
+    store = service.store_keeper.job_store
+    assert store is not None, "it is opened with the other stores"
+    usage = service.system_usage.job_scheduler
+    return SchedulerBroker(inner, region, store, usage, service.max_scheduler_repeat_allowed)
 
 
 def virtual_destinations_of(service: BrokerService) -> list[VirtualDestination]:

@@ -16,7 +16,7 @@ from typing import Any, Self
 import anyio
 
 from broker.connector import vm_registry
-from broker.connector.base import ConnectionRegistry, TransportConnector
+from broker.connector.base import ConnectionRegistry, TransportConnector, stop_all
 from broker.connector.registry import create_connector
 from broker.context import ConnectionContext
 from broker.filter import Broker
@@ -37,7 +37,6 @@ from broker.store.api import PersistenceAdapter
 from broker.virtual.interceptor import VirtualDestination, VirtualDestinationInterceptor
 from pyjms import _clock
 from pyjms._ids import IdGenerator
-from pyjms._wakeup import spawn
 from pyjms.errors import IllegalStateException
 from pyjms.jms.destination import Destination
 from pyjms.transport.uri import TransportURI
@@ -77,10 +76,13 @@ class BrokerService:
         memory_limit: bytes of messages held in all; senders wait above it.
         store_limit: bytes on the disk; senders of persistent messages wait above it; 0: none.
         temp_limit: the same for other messages that memory has no room for.
+        job_scheduler_limit: the same for messages with orders.
         send_fail_if_no_space: let them fail instead of wait.
         send_fail_if_no_space_after_timeout: seconds to wait before they fail; 0: for ever.
         restart_allowed: whether `start` may follow `stop`.
         maximum_destinations: how many there may be; temporary ones and advisories' count.
+        scheduler_support: keep messages with `AMQ_SCHEDULED_DELAY` and the like until their time.
+        max_scheduler_repeat_allowed: the highest `AMQ_SCHEDULED_REPEAT`.
         policies: what destinations do, by name; plugins: filters of your own.
         destinations: made at start.
     """
@@ -105,10 +107,13 @@ class BrokerService:
         populate_jmsx_user_id: bool = False,
         allow_temp_auto_creation_on_send: bool = False,
         maximum_destinations: int = usage.MAXIMUM_DESTINATIONS,
+        scheduler_support: bool = False,
+        max_scheduler_repeat_allowed: int = 1000,
         rollback_only_on_async_exception: bool = True,
         memory_limit: int = usage.MAIN_MEMORY_LIMIT,
         store_limit: int = usage.STORE_LIMIT,
         temp_limit: int = usage.TEMP_LIMIT,
+        job_scheduler_limit: int = usage.JOB_SCHEDULER_LIMIT,
         send_fail_if_no_space: bool = False,
         send_fail_if_no_space_after_timeout: float = 0,
         restart_allowed: bool = True,
@@ -132,6 +137,8 @@ class BrokerService:
         self.populate_jmsx_user_id = populate_jmsx_user_id
         self.allow_temp_auto_creation_on_send = allow_temp_auto_creation_on_send
         self.maximum_destinations = maximum_destinations
+        self.scheduler_support = scheduler_support
+        self.max_scheduler_repeat_allowed = max_scheduler_repeat_allowed
         self.rollback_only_on_async_exception = rollback_only_on_async_exception
         self.restart_allowed = restart_allowed
         self.restart_requested = False
@@ -145,6 +152,7 @@ class BrokerService:
             send_fail_if_no_space_after_timeout,
             store_limit=store_limit,
             temp_limit=temp_limit,
+            job_scheduler_limit=job_scheduler_limit,
         )
         self.broker_id = BrokerId(IdGenerator().generate())
         self.connections = ConnectionRegistry()
@@ -366,7 +374,7 @@ class BrokerService:
         try:
             with _clock.timeout(timeout) as scope:
                 await self.store_keeper.leave_connectors_alone()
-                await self._stop_connectors()
+                await stop_all(self.connectors)
                 await vm_registry.unregister(self.broker_name, self)
             if scope.cancelled_caught:
                 logger.warning(
@@ -374,22 +382,6 @@ class BrokerService:
                 )
         finally:
             await self._close_broker()
-
-    async def _stop_connectors(self) -> None:
-        """Stop all at once: one whose clients do not read must not use up the others' time."""
-        failures: list[BaseException] = []
-        stopping = [
-            spawn(connector.stop, name=f"connector {connector.name} stop", on_error=failures.append)
-            for connector in reversed(self.connectors)
-        ]
-        try:
-            for task in stopping:
-                await task.wait()
-        finally:
-            for task in stopping:
-                task.cancel()
-        if failures:
-            raise failures[0]
 
     async def _close_broker(self) -> None:
         await vm_registry.unregister(self.broker_name, self)

@@ -17,6 +17,7 @@ from pyjms.errors import IllegalStateException
 
 if TYPE_CHECKING:
     from broker.service.service import BrokerService
+    from broker.store.jobs.api import JobSchedulerStore
     from broker.store.temp import TempStore
 
 __all__ = ["StoreKeeper"]
@@ -56,6 +57,8 @@ class StoreKeeper:
         self._given = given
         self.temp_store: TempStore | None = None
         """Where non-persistent messages go when memory is short; None: they stay. (K2)"""
+        self.job_store: JobSchedulerStore | None = None
+        """What the scheduler keeps; None: there is none."""
         self._store: PersistenceAdapter | None = None
         self._watch: StoreWatch | None = None
         self._stop: BackgroundTask | None = None
@@ -99,7 +102,7 @@ class StoreKeeper:
             JMSException: it cannot be opened.
         """
         service, directory = self._service, self.directory
-        self.temp_store = None
+        self.temp_store = self.job_store = None
         if self._given is not None:
             store = self._given
         elif directory is None:
@@ -120,6 +123,8 @@ class StoreKeeper:
         await store.start()
         if directory is not None:
             await self._start_temp_store()
+        if service.scheduler_support:
+            await self._start_job_store()
         return store
 
     async def _start_temp_store(self) -> None:
@@ -129,6 +134,32 @@ class StoreKeeper:
         service = self._service
         store = TempStore(service.data_directory / service.broker_name / "tmp_storage")
         self.temp_store = store  # whoever stops a start that failed finds it
+        await store.start()
+
+    async def _start_job_store(self) -> None:
+        # loaded when it is needed, as above
+        from broker.store.jobs import (  # noqa: PLC0415
+            KahaDBJobSchedulerStore,
+            MemoryJobSchedulerStore,
+        )
+
+        service, usage = self._service, self._service.system_usage.job_scheduler
+        store: JobSchedulerStore
+        if self.directory is None:
+            store = MemoryJobSchedulerStore()
+        else:
+            folder = service.data_directory / service.broker_name / "scheduler"
+            store = KahaDBJobSchedulerStore(folder)
+
+        def on_state(state: StoreState, error: Exception | None) -> None:
+            if state is StoreState.FAILED and self._watch is not None:
+                self._watch.on_state(state, error)
+            usage.changed()
+
+        store.on_state = on_state
+        self.job_store = usage.store = store
+        if service.delete_all_messages_on_startup:
+            await store.delete_all_jobs()
         await store.start()
 
     def say_what_is_stored(self, region: RegionBroker) -> None:
@@ -169,6 +200,8 @@ class StoreKeeper:
     async def close(self) -> None:
         """Close the stores. Idempotent."""
         try:
+            if self.job_store is not None:
+                await self.job_store.stop()
             if self.temp_store is not None:
                 await self.temp_store.stop()
         finally:

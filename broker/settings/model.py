@@ -12,7 +12,13 @@ from typing import Any, Self
 from pydantic import Field, model_validator
 
 from broker.policy.map import PolicyMap
-from broker.region.usage import MAIN_MEMORY_LIMIT, MAXIMUM_DESTINATIONS, STORE_LIMIT, TEMP_LIMIT
+from broker.region.usage import (
+    JOB_SCHEDULER_LIMIT,
+    MAIN_MEMORY_LIMIT,
+    MAXIMUM_DESTINATIONS,
+    STORE_LIMIT,
+    TEMP_LIMIT,
+)
 from broker.service.io_errors import IOExceptionHandler
 from broker.service.persistence import DEFAULT_DATA_DIRECTORY
 from broker.settings.persistence import PersistenceSettings
@@ -49,6 +55,8 @@ class SystemUsageSettings(Section):
     """Bytes on the disk; senders of persistent messages wait above it. 0 none."""
     temp_limit: Bytes = TEMP_LIMIT
     """The same for other messages that memory has no room for."""
+    job_scheduler_limit: Bytes = JOB_SCHEDULER_LIMIT
+    """The same for messages that the scheduler keeps back."""
     send_fail_if_no_space: bool = False
     """Whether their sends fail instead."""
     send_fail_if_no_space_after_timeout: Duration = 0.0
@@ -100,6 +108,10 @@ class BrokerSettings(Section):
     """Whether a failed command that nobody waited for makes the commit fail."""
     restart_allowed: bool = True
     """Whether the broker may start again after a stop."""
+    scheduler_support: bool = False
+    """Whether messages with AMQ_SCHEDULED_DELAY, _PERIOD or _CRON are kept until their time."""
+    max_scheduler_repeat_allowed: int = Field(default=1000, ge=0)
+    """The highest AMQ_SCHEDULED_REPEAT."""
     system_usage: SystemUsageSettings = SystemUsageSettings()
     connectors: tuple[ConnectorSettings, ...] = ()
     """The doors; none is vm:// only for an embedded broker."""

@@ -42,8 +42,8 @@ async def send_with(
     if delivery_delay is not None:
         raise UnsupportedOperationException(
             "Delivery delay is not supported over OpenWire",
-            hint="set the property AMQ_SCHEDULED_DELAY (milliseconds) and enable the "
-            "broker's scheduler",
+            hint="set the property AMQ_SCHEDULED_DELAY (milliseconds) and the broker's "
+            "scheduler_support (ActiveMQ: schedulerSupport)",
         )
     if qos is None:
         await producer.send(message)

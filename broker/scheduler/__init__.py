@@ -1,0 +1,1 @@
+"""Messages that are delivered later, and again and again: what clients order by properties."""

@@ -1,0 +1,145 @@
+"""When a cron entry fires: five fields, in the machine's time zone, at second 0. (ActiveMQ S7)
+
+As ActiveMQ reads them, with `x/n` the values of x that n divides; where day of month and day
+of week are both restricted, a day that is either fires, as everywhere but there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import date, datetime, timedelta
+from typing import Final, NamedTuple
+
+from pyjms.errors import MessageFormatException
+
+__all__ = ["next_tick"]
+
+_LONGEST: Final = 1000
+_DAYS_AHEAD: Final = 9 * 366
+"""Of two leap days at most eight years lie between, around 2100."""
+_ALL: Final = ("*", "?")
+
+
+class _Field(NamedTuple):
+    name: str
+    first: int
+    last: int
+
+
+_FIELDS: Final = (
+    _Field("minute", 0, 59),
+    _Field("hour", 0, 23),
+    _Field("day of month", 1, 31),
+    _Field("month", 1, 12),
+    _Field("day of week", 0, 6),
+)
+
+
+class _Cron(NamedTuple):
+    """An entry's values, field by field."""
+
+    minutes: tuple[int, ...]
+    hours: tuple[int, ...]
+    days: frozenset[int]
+    months: frozenset[int]
+    weekdays: frozenset[int]
+    either: bool
+    """Whether both kinds of days are restricted."""
+
+    def is_day(self, day: date) -> bool:
+        if day.month not in self.months:
+            return False
+        by_month, by_week = day.day in self.days, day.isoweekday() % 7 in self.weekdays
+        return by_month or by_week if self.either else by_month and by_week
+
+
+def _parse(entry: str) -> _Cron:
+    """Read an entry such as `30 6 * * 1-5`.
+
+    Raises:
+        MessageFormatException: it is none; the text says which field is wrong.
+    """
+    fields = entry.split()
+    if len(fields) != len(_FIELDS) or len(entry) > _LONGEST:
+        raise MessageFormatException(
+            f"Invalid cron entry {entry[:80]!r}: it has {len(fields)} fields",
+            hint="five: minute, hour, day of month, month, day of week (0 is Sunday)",
+        )
+    minutes, hours, days, months, weekdays = (
+        _values(text, field, entry) for text, field in zip(fields, _FIELDS, strict=True)
+    )
+    return _Cron(
+        tuple(sorted(minutes)),
+        tuple(sorted(hours)),
+        days,
+        months,
+        weekdays,
+        fields[2] not in _ALL and fields[4] not in _ALL,
+    )
+
+
+def next_tick(entry: str, after_ms: int) -> int:
+    """Return when the entry fires next, in the first minute that begins after `after_ms`.
+
+    Raises:
+        MessageFormatException: the entry is wrong, or names a day that never comes.
+    """
+    cron = _parse(entry)
+    now = datetime.fromtimestamp(after_ms / 1000)  # noqa: DTZ006 - the machine's own zone
+    day = now.date()
+    for _ in range(_DAYS_AHEAD):
+        if cron.is_day(day):
+            for tick in _ticks(cron, day):
+                if tick > after_ms:
+                    return tick
+        day += timedelta(days=1)
+    raise MessageFormatException(f"Invalid cron entry {entry!r}: no day is like that")
+
+
+def _ticks(cron: _Cron, day: date) -> Iterator[int]:
+    """A day's times. An hour that the clock skips counts by the time it would have been."""
+    for hour in cron.hours:
+        for minute in cron.minutes:
+            there = datetime(day.year, day.month, day.day, hour, minute)  # noqa: DTZ001 - as above
+            yield int(there.timestamp()) * 1000
+
+
+def _values(text: str, field: _Field, entry: str) -> frozenset[int]:
+    found: set[int] = set()
+    for part in text.split(","):
+        values, slash, step = part.partition("/")
+        numbers = _range(values, field, entry)
+        if slash:
+            divisor = _number(step, field, entry)
+            if divisor < 1:
+                raise _invalid(field, entry)
+            numbers = [number for number in numbers if number % divisor == 0]
+        found.update(numbers)
+    if not found:
+        raise _invalid(field, entry)
+    return frozenset(found)
+
+
+def _range(text: str, field: _Field, entry: str) -> list[int]:
+    if text in _ALL:
+        return list(range(field.first, field.last + 1))
+    first, dash, last = text.partition("-")
+    start = _number(first, field, entry)
+    end = _number(last, field, entry) if dash else start
+    if not field.first <= start <= end <= field.last:
+        raise _invalid(field, entry)
+    return list(range(start, end + 1))
+
+
+def _number(text: str, field: _Field, entry: str) -> int:
+    if not (text.isascii() and text.isdigit()):
+        raise _invalid(field, entry)
+    return int(text)
+
+
+def _invalid(field: _Field, entry: str) -> MessageFormatException:
+    return MessageFormatException(
+        f"Invalid cron entry {entry!r}: {field.name} is not understood",
+        hint=f"numbers from {field.first} to {field.last}: `*`, `n`, `n-m`, `n,m`; `x/n` has those "
+        "of x that n divides",
+    )

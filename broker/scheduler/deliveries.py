@@ -1,0 +1,82 @@
+"""What is delivered of a job: a copy of its message, and its dead letter. (ActiveMQ S5)"""
+
+from __future__ import annotations
+
+import itertools
+from typing import Final
+
+from broker.chain.copies import copied
+from broker.scheduler.orders import ORDERS, properties_of
+from broker.store.jobs.api import ScheduledJob
+from pyjms import _clock
+from pyjms._ids import IdGenerator
+from pyjms.jms.destination import Destination, Queue
+from pyjms.jms.scheduled import AMQ_SCHEDULED_ID
+from pyjms.wire.openwire.commands import ActiveMQMessage, MessageId, ProducerId
+from pyjms.wire.openwire.primitives import encode_map
+
+__all__ = ["Deliveries"]
+
+_DEAD: Final = Queue("ActiveMQ.DLQ")
+_CAUSE: Final = "dlqDeliveryFailureCause"
+_LISTED_TYPE: Final = "Advisory"
+
+
+class Deliveries:
+    """Makes the copies, each repetition with an id of its own."""
+
+    def __init__(self) -> None:
+        self._producer_id = ProducerId(IdGenerator().generate())
+        self._sequence = itertools.count(1)
+
+    def of(self, job: ScheduledJob, message: ActiveMQMessage) -> ActiveMQMessage:
+        """Return what the destination gets; its time to live begins now."""
+        copy = self._copy(job, message, with_orders=False)
+        if job.repeat or job.execution_count or job.cron_entry:
+            copy.message_id = self._new_id()
+        if message.timestamp > 0 and message.expiration > 0:
+            now = _clock.time_ms()
+            copy.expiration = now + message.expiration - message.timestamp
+            copy.timestamp = now
+        copy.response_required = True  # so that its answer means that it is safe
+        return copy
+
+    def listed(
+        self, job: ScheduledJob, message: ActiveMQMessage, to: Destination
+    ) -> ActiveMQMessage:
+        """Return a job as BROWSE answers it (S8)."""
+        copy = self._copy(job, message, with_orders=True)
+        copy.message_id = self._new_id()
+        copy.producer_id = self._producer_id
+        copy.original_destination, copy.destination = message.destination, to
+        copy.type = _LISTED_TYPE
+        copy.persistent = copy.response_required = False
+        copy.expiration = 0
+        return copy
+
+    def dead_letter(
+        self, job: ScheduledJob, message: ActiveMQMessage, error: Exception
+    ) -> ActiveMQMessage:
+        """Return what ActiveMQ.DLQ gets where the destination takes nothing, ever."""
+        copy = self._copy(job, message, with_orders=False, **{_CAUSE: str(error)})
+        copy.message_id = self._new_id()
+        copy.original_destination, copy.destination = message.destination, _DEAD
+        copy.persistent = copy.response_required = True
+        copy.expiration = 0
+        return copy
+
+    def _copy(
+        self, job: ScheduledJob, message: ActiveMQMessage, *, with_orders: bool, **more: str
+    ) -> ActiveMQMessage:
+        properties = properties_of(message)
+        if not with_orders:
+            for name in ORDERS:
+                properties.pop(name, None)
+        properties |= {AMQ_SCHEDULED_ID: job.job_id, **more}
+        copy = copied(message)
+        copy.marshalled_properties = encode_map(properties)
+        copy.raw = None
+        return copy
+
+    def _new_id(self) -> MessageId:
+        return MessageId(None, self._producer_id, next(self._sequence))

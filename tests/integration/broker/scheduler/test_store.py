@@ -1,0 +1,186 @@
+"""Jobs on the disk: over restarts, crashes, full disks and prepared transactions."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from broker.service import BrokerService
+from pyjms import _clock
+from pyjms.jms.destination import Queue
+from pyjms.transport.registry import create_transport
+from pyjms.wire.openwire.commands import TransactionType, XATransactionId
+from pyjms.wire.openwire.primitives import encode_map
+
+HOUR = 3_600_000
+XA = XATransactionId(4660, b"global", b"branch")
+
+
+def texts(messages: list[Any]) -> list[str]:
+    return [message.text for message in messages]
+
+
+async def until(condition: Any, seconds: float = 10) -> None:
+    for _ in range(int(seconds * 100)):
+        if condition():
+            return
+        await _clock.sleep(0.01)
+    raise AssertionError("it did not come to that")
+
+
+@pytest.mark.fact("activemq-broker S6", "activemq-persistence E3")
+async def test_jobs_outlive_the_broker_and_what_was_missed_comes_once(make_broker: Any) -> None:
+    broker = await make_broker(persistent=True)
+    await broker.order("missed", delay=300)
+    await broker.order("often missed", delay=100, period=50, repeat=1000)
+    await broker.order("tomorrow", delay=24 * HOUR)
+    await until(lambda: broker.count("PyJMS.Scheduled") == 0)
+    await broker.stop()
+    await _clock.sleep(0.6)
+    await broker.start()
+    assert len(broker.jobs) in (2, 3)
+    consumer = await broker.session.create_consumer(Queue("Q"))
+    found = [await consumer.receive(5) for _ in range(6)]
+    assert texts(found).count("missed") == 1
+    [often] = [job for job in broker.jobs if job.period]
+    assert often.repeat > 950, "what was missed is not made up for"
+    [tomorrow] = [job for job in broker.jobs if job.delay == 24 * HOUR]
+    assert tomorrow.execution_count == 0
+
+
+@pytest.mark.fact("activemq-broker S6")
+async def test_without_persistence_a_restart_forgets_them(make_broker: Any) -> None:
+    broker = await make_broker()
+    await broker.order(delay=24 * HOUR)
+    assert len(broker.jobs) == 1
+    await broker.restart()
+    assert broker.jobs == []
+
+
+async def test_an_empty_store_has_no_jobs(make_broker: Any, tmp_path: Path) -> None:
+    broker = await make_broker(persistent=True)
+    await broker.order(delay=24 * HOUR)
+    await until(lambda: broker.jobs)
+    await broker.stop()
+    name = broker.service.broker_name
+    async with BrokerService(
+        name, data_directory=tmp_path, scheduler_support=True, delete_all_messages_on_startup=True
+    ) as service:
+        assert list(service.store_keeper.job_store.scheduler().jobs()) == []  # type: ignore[union-attr]
+    await broker.start()
+
+
+@pytest.mark.parametrize("where", ["before the job", "after it"])
+async def test_a_crash_on_the_way_in_loses_and_doubles_nothing(
+    make_broker: Any, tmp_path: Path, where: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broker = await make_broker(persistent=True)
+    intake = next_scheduler(broker)._intake
+    if where == "before the job":
+        monkeypatch.setattr(intake, "_add", lambda *_: never())
+    else:
+        monkeypatch.setattr(intake, "_leaves", lambda _: None)
+    await broker.order("x", delay=500)
+    await until(lambda: broker.jobs or where == "before the job")
+    assert broker.count("PyJMS.Scheduled") == 1
+    crashed = tmp_path / "crashed"
+    shutil.copytree(tmp_path / broker.service.broker_name, crashed / broker.service.broker_name)
+    monkeypatch.undo()
+    await broker.stop()
+    shutil.rmtree(tmp_path / broker.service.broker_name)
+    shutil.copytree(crashed / broker.service.broker_name, tmp_path / broker.service.broker_name)
+    await broker.start()
+    assert texts(await broker.receive(2)) == ["x"]
+    assert broker.jobs == []
+    assert broker.count("PyJMS.Scheduled") == 0
+
+
+def next_scheduler(broker: Any) -> Any:
+    link = broker.service.broker
+    while not hasattr(link, "_intake"):
+        link = link.next
+    return link
+
+
+def never() -> Any:
+    from broker.completion import Completion
+
+    return Completion()
+
+
+async def test_a_delivery_that_was_not_noted_is_repeated_but_not_doubled_on_its_queue(
+    make_broker: Any, tmp_path: Path
+) -> None:
+    """A crash between the delivery and the job's end: the message has its id still. (E3)"""
+    broker = await make_broker(persistent=True)
+    scheduler = next_scheduler(broker)
+    await broker.order("x", delay=100)
+    settle, scheduler._firing._settle = scheduler._firing._settle, lambda _: None
+    await until(lambda: broker.count("Q") == 1)
+    assert settle is not None
+    await broker.restart()
+    assert len(broker.jobs) <= 1
+    await until(lambda: not broker.jobs)
+    assert texts(await broker.receive(0.5)) == ["x"]
+
+
+async def test_orders_of_a_prepared_transaction_wait_for_its_end(
+    make_broker: Any, raw_client: Any
+) -> None:
+    broker = await make_broker(persistent=True)
+    client = raw_client(create_transport(broker.service.vm_uri))
+    await client.open()
+    await client.transaction(TransactionType.BEGIN, XA)
+    producer = await client.producer()
+    message = client.text(producer, Queue("Q"), "x")
+    message.transaction_id = XA
+    message.marshalled_properties = encode_map({"AMQ_SCHEDULED_DELAY": 100})
+    await client.request(message)
+    await client.transaction(TransactionType.PREPARE, XA)
+    await client.close()
+    await broker.restart()
+    assert broker.jobs == []
+    client = raw_client(create_transport(broker.service.vm_uri))
+    await client.open()
+    await client.transaction(TransactionType.COMMIT_TWO_PHASE, XA)
+    await client.close()
+    assert texts(await broker.receive(2)) == ["x"]
+    assert broker.count("PyJMS.Scheduled") == 0
+
+
+@pytest.mark.fact("activemq-broker S9")
+async def test_a_full_job_store_makes_senders_wait(
+    make_broker: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    broker = await make_broker(persistent=True, job_scheduler_limit=1)
+    sender = await broker.connect()
+    session = await sender.create_session()
+    producer = await session.create_producer(Queue("Q"))
+    message = session.create_text_message("x")
+    message.properties["AMQ_SCHEDULED_DELAY"] = 100
+    with _clock.timeout(0.5) as scope:
+        await producer.send(message)
+    assert scope.cancelled_caught
+    assert "Job Scheduler Store is Full" in caplog.text
+    await broker.send("Q", "others go on")
+    assert texts(await broker.receive(0.2)) == ["others go on"]
+    broker.service.system_usage.job_scheduler.limit = 0
+    assert texts(await broker.receive(5)) == ["x"]
+
+
+async def test_a_full_queue_keeps_its_jobs_waiting_and_no_others(
+    timeless: Any, make_broker: Any
+) -> None:
+    broker = await make_broker(memory_limit=200_000)
+    for number in range(30):
+        await broker.order(f"{number:05}" + "x" * 20_000, to="full", delay=1000)
+    await broker.order("free", delay=1000)
+    consumer = await broker.session.create_consumer(Queue("Q"))
+    await consumer.receive(60)
+    assert broker.count("full") < 30
+    found = await broker.receive(5, "full")
+    assert sorted(message.text[:5] for message in found) == [f"{n:05}" for n in range(30)]
+    assert broker.jobs == []
