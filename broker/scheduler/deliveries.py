@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
 from typing import Final
 
 from broker.chain.copies import copied
+from broker.scheduler.duplicates import DUPLICATE_ID
 from broker.scheduler.orders import ORDERS, properties_of
 from broker.store.jobs.api import ScheduledJob
 from pyjms import _clock
@@ -31,8 +33,10 @@ class Deliveries:
 
     def of(self, job: ScheduledJob, message: ActiveMQMessage) -> ActiveMQMessage:
         """Return what the destination gets; its time to live begins now."""
-        copy = self._copy(job, message, with_orders=False)
-        if job.repeat or job.execution_count or job.cron_entry:
+        is_one_of_many = bool(job.repeat or job.execution_count or job.cron_entry)
+        without = (*ORDERS, DUPLICATE_ID) if is_one_of_many else ORDERS
+        copy = self._copy(job, message, without)
+        if is_one_of_many:
             copy.message_id = self._new_id()
         if message.timestamp > 0 and message.expiration > 0:
             now = _clock.time_ms()
@@ -45,7 +49,7 @@ class Deliveries:
         self, job: ScheduledJob, message: ActiveMQMessage, to: Destination
     ) -> ActiveMQMessage:
         """Return a job as BROWSE answers it (S8)."""
-        copy = self._copy(job, message, with_orders=True)
+        copy = self._copy(job, message, (DUPLICATE_ID,))
         copy.message_id = self._new_id()
         copy.producer_id = self._producer_id
         copy.original_destination, copy.destination = message.destination, to
@@ -58,7 +62,7 @@ class Deliveries:
         self, job: ScheduledJob, message: ActiveMQMessage, error: Exception
     ) -> ActiveMQMessage:
         """Return what ActiveMQ.DLQ gets where the destination takes nothing, ever."""
-        copy = self._copy(job, message, with_orders=False, **{_CAUSE: str(error)})
+        copy = self._copy(job, message, (*ORDERS, DUPLICATE_ID), **{_CAUSE: str(error)})
         copy.message_id = self._new_id()
         copy.original_destination, copy.destination = message.destination, _DEAD
         copy.persistent = copy.response_required = True
@@ -66,12 +70,11 @@ class Deliveries:
         return copy
 
     def _copy(
-        self, job: ScheduledJob, message: ActiveMQMessage, *, with_orders: bool, **more: str
+        self, job: ScheduledJob, message: ActiveMQMessage, without: Sequence[str], **more: str
     ) -> ActiveMQMessage:
         properties = properties_of(message)
-        if not with_orders:
-            for name in ORDERS:
-                properties.pop(name, None)
+        for name in without:
+            properties.pop(name, None)
         properties |= {AMQ_SCHEDULED_ID: job.job_id, **more}
         copy = copied(message)
         copy.marshalled_properties = encode_map(properties)

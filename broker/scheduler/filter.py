@@ -10,6 +10,7 @@ from broker.region.disk_usage import DiskUsage
 from broker.region.flow_control import abort_parked
 from broker.region.region_broker import RegionBroker
 from broker.scheduler.deliveries import Deliveries
+from broker.scheduler.duplicates import of_one_destination
 from broker.scheduler.firing import Firing
 from broker.scheduler.intake import SCHEDULED, Intake
 from broker.scheduler.management import Management, is_management
@@ -85,7 +86,9 @@ class SchedulerBroker(BrokerFilter):
         if order is None or message.destination is None:
             return self.next.send(exchange, message)
         part = ProducerExchange(exchange.context, exchange.info)
-        return self.next.send(part, readdressed(message, SCHEDULED, message.destination))
+        copy = readdressed(message, SCHEDULED, message.destination)
+        of_one_destination(copy, message.destination)
+        return self.next.send(part, copy)
 
     def _deliver(self, message: ActiveMQMessage) -> Completion | None:
         return self.next.send(ProducerExchange(self._context), message)

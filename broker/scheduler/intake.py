@@ -19,6 +19,7 @@ from broker.region.disk_usage import DiskUsage
 from broker.region.message import MessageReference
 from broker.region.queue import Queue
 from broker.region.region_broker import RegionBroker
+from broker.scheduler.duplicates import as_sent
 from broker.scheduler.orders import read_order
 from broker.store.jobs.api import ScheduledJob
 from broker.store.jobs.scheduler import JobScheduler
@@ -97,6 +98,7 @@ class Intake:
         copy = readdressed(message, target, None)
         copy.transaction_id = None
         copy.raw = None
+        as_sent(copy, target)
         return self._jobs.add(self._job(message), copy)
 
     def _job(self, message: ActiveMQMessage) -> ScheduledJob:

@@ -4,7 +4,8 @@ Every round goes on with the data that the rounds before left. Eight clients sen
 transactions, some of which they roll back; eight receive, in and out of transactions. Then
 SIGKILL, a restart on the same data, and everything is drained and compared with what the clients
 know: an answered send, commit or rollback is a promise; an unanswered one may have happened,
-whole, or not at all.
+whole, or not at all. With a scheduler half of the messages are delayed: the same holds, but that
+one whose delivery was not noted is delivered again (persistence E3).
 """
 
 from __future__ import annotations
@@ -77,7 +78,9 @@ class Broker:
 class Ledger:
     """What the clients know."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, delays: bool = False) -> None:
+        self.delays = delays
+        self.delayed: set[str] = set()  # sent to be delivered later
         self.number = 0
         self.promised: set[str] = set()  # sends and commits that were answered
         self.possible: set[str] = set()  # sent, not answered
@@ -93,11 +96,18 @@ class Ledger:
         self.number += 1
         return f"m{self.number}"
 
+    def message(self, session: Any, name: str, rng: random.Random) -> TextMessage:
+        made: TextMessage = session.create_text_message(name)
+        if self.delays and rng.random() < 0.5:
+            made.properties["AMQ_SCHEDULED_DELAY"] = rng.randint(1, 150)
+            self.delayed.add(name)
+        return made
 
-async def _send_alone(session: Any, producer: Any, ledger: Ledger, _rng: random.Random) -> None:
+
+async def _send_alone(session: Any, producer: Any, ledger: Ledger, rng: random.Random) -> None:
     name = ledger.name()
     ledger.possible.add(name)
-    await producer.send(session.create_text_message(name))
+    await producer.send(ledger.message(session, name, rng))
     ledger.possible.discard(name)
     ledger.promised.add(name)
 
@@ -107,7 +117,7 @@ async def _send_together(session: Any, producer: Any, ledger: Ledger, rng: rando
     ledger.never.update(names)
     other = await session.create_producer(session.create_queue(rng.choice(QUEUES)))
     for name in names:
-        await rng.choice((producer, other)).send(session.create_text_message(name))
+        await rng.choice((producer, other)).send(ledger.message(session, name, rng))
     if rng.random() < 0.2:
         await session.rollback()
     else:
@@ -174,15 +184,15 @@ async def load_and_kill(broker: Broker, ledger: Ledger, rng: random.Random) -> N
         await anyio.to_thread.run_sync(broker.kill)
 
 
-async def drain(url: str) -> list[str]:
-    """Take out all that is there; the queues end empty."""
+async def drain(url: str, wait: float) -> list[str]:
+    """Take out all that is there, and comes within that time; the queues end empty."""
     found = []
     async with await ConnectionFactory(url).create_connection() as connection:
         session = await connection.create_session(transacted=True)
         await connection.start()
         for queue in QUEUES:
             consumer = await session.create_consumer(session.create_queue(queue))
-            while (message := await consumer.receive(0.3)) is not None:
+            while (message := await consumer.receive(wait)) is not None:
                 assert isinstance(message, TextMessage)
                 found.append(message.text or "")
             await session.commit()
@@ -192,10 +202,12 @@ async def drain(url: str) -> list[str]:
 
 def check(ledger: Ledger, found: list[str]) -> None:
     there = set(found)
-    assert len(found) == len(there), f"twice in the queues: {Counter(found).most_common(3)}"
+    twice = {name for name, count in Counter(found).items() if count > 1} - ledger.delayed
+    assert not twice, f"twice in the queues: {twice}"
     seen = there | set(ledger.received)
     assert not ledger.promised - seen, f"lost: {sorted(ledger.promised - seen)}"
-    assert not ledger.consumed & there, f"back again: {sorted(ledger.consumed & there)}"
+    again = ledger.consumed & there - ledger.delayed
+    assert not again, f"back again: {sorted(again)}"
     assert not ledger.never & (seen | ledger.rolled_back), "seen, and never committed"
     for group in ledger.groups:
         assert not group & seen or group <= seen, f"half a transaction: {sorted(group & seen)}"
@@ -203,7 +215,7 @@ def check(ledger: Ledger, found: list[str]) -> None:
     assert seen <= known, f"out of nowhere: {sorted(seen - known)}"
 
 
-async def rounds(folder: Path, count: int, *options: str) -> None:
+async def rounds(folder: Path, count: int, *options: str, delays: bool = False) -> None:
     seed = int(os.environ.get("PYJMS_CRASH_SEED", time.time_ns() % 1_000_000))
     print(f"PYJMS_CRASH_SEED={seed}")
     rng = random.Random(seed)
@@ -211,10 +223,10 @@ async def rounds(folder: Path, count: int, *options: str) -> None:
     total = 0
     await anyio.to_thread.run_sync(broker.start)
     for number in range(count):
-        ledger = Ledger()
+        ledger = Ledger(delays=delays)
         await load_and_kill(broker, ledger, rng)
         await anyio.to_thread.run_sync(broker.start)
-        found = await drain(broker.url)
+        found = await drain(broker.url, 0.8 if delays else 0.3)
         try:
             check(ledger, found)
         except AssertionError as error:
@@ -235,6 +247,23 @@ def anyio_backend() -> str:
 @pytest.mark.timeout(180)
 async def test_ten_kills_lose_nothing(tmp_path: Path) -> None:
     await rounds(tmp_path, 10)
+
+
+@pytest.mark.timeout(180)
+async def test_kills_lose_nothing_that_is_to_be_delivered_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYJMS_BROKER__SCHEDULER_SUPPORT", "true")
+    await rounds(tmp_path, 5, delays=True)
+
+
+@pytest.mark.nightly
+@pytest.mark.timeout(3600)
+async def test_a_hundred_kills_lose_nothing_that_is_to_be_delivered_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYJMS_BROKER__SCHEDULER_SUPPORT", "true")
+    await rounds(tmp_path, 100, delays=True)
 
 
 @pytest.mark.nightly

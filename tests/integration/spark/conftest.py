@@ -63,6 +63,7 @@ class SparkBroker:
         self.killers: list[Any] = []
         self.folder = folder
         self.port = 0
+        self.attributes: dict[str, Any] = {}
 
     def _killer(self, inner: Any) -> Any:
         self.killers.append(killing.Killer(inner))
@@ -77,7 +78,10 @@ class SparkBroker:
 
     async def _start(self) -> None:
         self.service = BrokerService(
-            f"spark-{self.folder.name}", data_directory=self.folder, plugins=[self._killer]
+            f"spark-{self.folder.name}",
+            data_directory=self.folder,
+            plugins=[self._killer],
+            **self.attributes,
         )
         self.service.add_connector(f"tcp://127.0.0.1:{self.port}")
         await self.service.start()

@@ -75,3 +75,15 @@ def test_rows_of_a_transaction_that_the_broker_refuses_are_sent_one_by_one(broke
     send(broker, TEXTS, "id")
     assert broker.killer.point is None
     assert broker.texts("OUT") == TEXTS
+
+
+def test_a_delay_is_kept_by_the_broker(broker):
+    broker.attributes["scheduler_support"] = True
+    restart(broker)
+    options = JmsOptions(broker.url, "OUT", exactly_once="ids", id_column="id")
+    rows = [Row(text="late", id="1", delay=3600.0), Row(text="now", id="2", delay=None)]
+    for _ in range(2):
+        send_rows(options, rows, _maker(options, "q:0:0"))
+    assert broker.texts("OUT") == ["now"]
+    [job] = broker.service.store_keeper.job_store.scheduler().jobs()
+    assert job.delay == 3_600_000

@@ -213,3 +213,20 @@ async def test_the_queue_where_orders_come_in_is_nobodys(broker: Any) -> None:
         await broker.send("PyJMS.Scheduled", AMQ_SCHEDULED_DELAY=1)
     with pytest.raises(IllegalStateException):
         await broker.send("PyJMS.Scheduled")
+
+
+async def test_an_id_is_known_again_on_its_own_queue_and_no_other(broker: Any) -> None:
+    orders = {"_AMQ_DUPL_ID": "1", "AMQ_SCHEDULED_DELAY": 1000}
+    for to in ("Q", "Q", "other"):
+        await broker.send(to, to, **orders)
+    [message] = await broker.receive(5)
+    assert message.properties["_AMQ_DUPL_ID"] == "1"
+    await broker.send("Q", "again", _AMQ_DUPL_ID="1")
+    await broker.send("Q", "and again", **orders)
+    assert await broker.receive(5) == []
+    assert texts(await broker.receive(5, "other")) == ["other"]
+
+
+async def test_repetitions_are_no_duplicates(broker: Any) -> None:
+    await broker.send("Q", _AMQ_DUPL_ID="1", AMQ_SCHEDULED_PERIOD=1000, AMQ_SCHEDULED_REPEAT=2)
+    assert len(await broker.receive(5)) == 3
