@@ -161,7 +161,9 @@ class Leases:
         assert isinstance(queue, Queue)
         if queue.store is None:
             raise RangesError("bad_request", f"{destination} has no store")
-        if not isinstance(queue.reader, QueueReading):
+        if queue.reader is not None and not isinstance(queue.reader, QueueReading):
+            raise RangesError("bad_request", f"{destination} is read by the broker itself")
+        if queue.reader is None:
             volatile = region.store_traits.is_volatile
             epoch = next(self._epochs) if volatile else queue.store.epoch
             queue.reader = QueueReading(queue, queue.store, self._marks, epoch)

@@ -11,7 +11,7 @@ from broker.filter import Broker
 from broker.scheduler.deliveries import Deliveries
 from broker.scheduler.orders import number_of, properties_of
 from broker.store.jobs.scheduler import JobScheduler
-from pyjms import _wakeup
+from pyjms import _clock, _wakeup
 from pyjms.errors import JMSException, MessageFormatException
 from pyjms.jms.destination import Destination
 from pyjms.jms.scheduled import (
@@ -104,6 +104,7 @@ class Management:
             if message is not None:
                 listed = self._deliveries.listed(job, message, to)
                 await wait_for(self._chain.send(exchange, listed))
+            await _clock.sleep(0)  # others have their turn, however long the list is
 
     def _remove(
         self,

@@ -64,6 +64,18 @@ class SparkBroker:
         self.folder = folder
         self.port = 0
         self.attributes: dict[str, Any] = {}
+        self._guard: Any = None
+
+    def guard(self, user: str, password: str) -> None:
+        """Let nobody in from now on who has not this name and password."""
+        self._guard.login = (user, password)
+
+    def unguard(self) -> None:
+        self._guard.login = None
+
+    def _guarded(self, inner: Any) -> Any:
+        self._guard = killing.Guard(inner)
+        return self._guard
 
     def _killer(self, inner: Any) -> Any:
         self.killers.append(killing.Killer(inner))
@@ -80,7 +92,7 @@ class SparkBroker:
         self.service = BrokerService(
             f"spark-{self.folder.name}",
             data_directory=self.folder,
-            plugins=[self._killer],
+            plugins=[self._killer, self._guarded],
             **self.attributes,
         )
         self.service.add_connector(f"tcp://127.0.0.1:{self.port}")

@@ -23,6 +23,7 @@ from pyjms import _wakeup
 from pyjms.errors import JMSException, JMSSecurityException
 from pyjms.wire.openwire.commands import (
     ActiveMQMessage,
+    ConnectionInfo,
     ConsumerInfo,
     MessageAck,
     ProducerInfo,
@@ -134,6 +135,17 @@ class Killer(BrokerFilter):
         return self._when_done(
             self.next.commit_transaction(context, xid, one_phase), f"after {what}", context
         )
+
+
+class Guard(BrokerFilter):
+    """Lets those in that have the right name and password; all, where there are none."""
+
+    login: tuple[str, str] | None = None
+
+    def add_connection(self, context: ConnectionContext, info: ConnectionInfo) -> None:
+        if self.login not in (None, (info.user_name, info.password)):
+            raise JMSSecurityException(f"User name [{info.user_name}] or password is invalid.")
+        self.next.add_connection(context, info)
 
 
 def group(leader: int) -> Act:

@@ -188,6 +188,28 @@ def drain_round(spark, broker, settings, tmp_path: Path, trigger: str) -> None:
     assert line.split()[1] == "done"
 
 
+@pytest.mark.parametrize("password", ["s3cret", pytest.param("wr0ng", marks=pytest.mark.nightly)])
+def test_a_broker_with_passwords(broker, tmp_path, password: str) -> None:
+    """Driver and executors, source and sink, have the login of the settings; or all hear of it."""
+    (tmp_path / "copies.py").write_text(MODULE.format(trigger="0"))
+    settings = SETTINGS.format(url=broker.url).replace("s3cret", password)
+    (tmp_path / "application.yaml").write_text(settings.partition("pipelines:")[0])
+    broker.send("IN", ["a", "b"])
+    broker.guard("me", "s3cret")
+    with running(tmp_path, "run", "--once", "copies") as child:
+        code = child.wait(120)
+    broker.unguard()
+    said = say(tmp_path)
+    assert password not in said
+    if password == "s3cret":
+        assert code == 0, said
+        assert sorted(broker.texts("OUT")) == ["a", "b"]
+    else:
+        assert code == 1, said
+        assert "User name [me] or password is invalid." in said
+        assert (broker.count("IN"), broker.count("OUT")) == (2, 0)
+
+
 class Recorder:
     """Keeps events, and lets a test wait for one."""
 

@@ -213,6 +213,12 @@ async def test_the_queue_where_orders_come_in_is_nobodys(broker: Any) -> None:
         await broker.send("PyJMS.Scheduled", AMQ_SCHEDULED_DELAY=1)
     with pytest.raises(IllegalStateException):
         await broker.send("PyJMS.Scheduled")
+    replies = await broker.session.create_temporary_queue()
+    lease = '{"op": "lease", "queue": "PyJMS.Scheduled", "owner": "me"}'
+    await broker.send("PyJMS.Ranges", lease, reply_to=replies)
+    [answer] = await broker.receive(1, replies)
+    assert "is read by the broker itself" in answer.text
+    assert len(await broker.receive(5)) == 1
 
 
 async def test_an_id_is_known_again_on_its_own_queue_and_no_other(broker: Any) -> None:
