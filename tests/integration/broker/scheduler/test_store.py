@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 
 from broker.service import BrokerService
+from broker.settings.jdbc import JDBCPersistenceSettings, JournaledJDBCPersistenceSettings
+from broker.settings.kahadb import KahaDBPersistenceSettings, MultiKahaDBPersistenceSettings
 from pyjms import _clock
 from pyjms.jms.destination import Queue
 from pyjms.transport.registry import create_transport
@@ -17,6 +19,20 @@ from pyjms.wire.openwire.primitives import encode_map
 
 HOUR = 3_600_000
 XA = XATransactionId(4660, b"global", b"branch")
+
+
+STORES = {
+    "kahadb": KahaDBPersistenceSettings(type="kahadb"),
+    "multi": MultiKahaDBPersistenceSettings.model_validate(
+        {"type": "multi_kahadb", "filtered_kahadb": [{"per_destination": True}]}
+    ),
+    "jdbc": JDBCPersistenceSettings(type="jdbc"),
+    "journaled": JournaledJDBCPersistenceSettings(type="journaled_jdbc"),
+}
+every_store = pytest.mark.parametrize(
+    "store",
+    ["kahadb", *(pytest.param(n, marks=pytest.mark.nightly) for n in STORES if n != "kahadb")],
+)
 
 
 def texts(messages: list[Any]) -> list[str]:
@@ -31,9 +47,12 @@ async def until(condition: Any, seconds: float = 10) -> None:
     raise AssertionError("it did not come to that")
 
 
+@every_store
 @pytest.mark.fact("activemq-broker S6", "activemq-persistence E3")
-async def test_jobs_outlive_the_broker_and_what_was_missed_comes_once(make_broker: Any) -> None:
-    broker = await make_broker(persistent=True)
+async def test_jobs_outlive_the_broker_and_what_was_missed_comes_once(
+    make_broker: Any, store: str
+) -> None:
+    broker = await make_broker(persistent=True, persistence=STORES[store])
     await broker.order("missed", delay=300)
     await broker.order("often missed", delay=100, period=50, repeat=1000)
     await broker.order("tomorrow", delay=24 * HOUR)
@@ -73,11 +92,12 @@ async def test_an_empty_store_has_no_jobs(make_broker: Any, tmp_path: Path) -> N
     await broker.start()
 
 
+@every_store
 @pytest.mark.parametrize("where", ["before the job", "after it"])
 async def test_a_crash_on_the_way_in_loses_and_doubles_nothing(
-    make_broker: Any, tmp_path: Path, where: str, monkeypatch: pytest.MonkeyPatch
+    make_broker: Any, tmp_path: Path, where: str, store: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    broker = await make_broker(persistent=True)
+    broker = await make_broker(persistent=True, persistence=STORES[store])
     intake = next_scheduler(broker)._intake
     if where == "before the job":
         monkeypatch.setattr(intake, "_add", lambda *_: never())
@@ -127,10 +147,11 @@ async def test_a_delivery_that_was_not_noted_is_repeated_but_not_doubled_on_its_
     assert texts(await broker.receive(0.5)) == ["x"]
 
 
+@every_store
 async def test_orders_of_a_prepared_transaction_wait_for_its_end(
-    make_broker: Any, raw_client: Any
+    make_broker: Any, raw_client: Any, store: str
 ) -> None:
-    broker = await make_broker(persistent=True)
+    broker = await make_broker(persistent=True, persistence=STORES[store])
     client = raw_client(create_transport(broker.service.vm_uri))
     await client.open()
     await client.transaction(TransactionType.BEGIN, XA)
