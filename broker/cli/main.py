@@ -10,12 +10,13 @@ from typing import Annotated
 
 import typer
 
-from broker.cli import journal, transfer
+from broker.cli import jobs, journal, transfer
 
 __all__ = ["app", "start"]
 
 app = typer.Typer(name="broker", help="The bundled message broker.", no_args_is_help=True)
 app.add_typer(journal.app)
+app.add_typer(jobs.app)
 app.command("export")(transfer.export_messages)
 app.command("import")(transfer.import_messages)
 

@@ -13,7 +13,8 @@ from broker.store.jobs.api import ScheduledJob
 from pyjms import _clock
 from pyjms._ids import IdGenerator
 from pyjms.jms.destination import Destination, Queue
-from pyjms.jms.scheduled import AMQ_SCHEDULED_ID
+from pyjms.jms.scheduled import AMQ_SCHEDULED_ID, PYJMS_NEXT_TIME
+from pyjms.jms.types import Long
 from pyjms.wire.openwire.commands import ActiveMQMessage, MessageId, ProducerId
 from pyjms.wire.openwire.primitives import encode_map
 
@@ -49,7 +50,7 @@ class Deliveries:
         self, job: ScheduledJob, message: ActiveMQMessage, to: Destination
     ) -> ActiveMQMessage:
         """Return a job as BROWSE answers it (S8)."""
-        copy = self._copy(job, message, (DUPLICATE_ID,))
+        copy = self._copy(job, message, (DUPLICATE_ID,), **{PYJMS_NEXT_TIME: Long(job.next_time)})
         copy.message_id = self._new_id()
         copy.producer_id = self._producer_id
         copy.original_destination, copy.destination = message.destination, to
@@ -70,7 +71,7 @@ class Deliveries:
         return copy
 
     def _copy(
-        self, job: ScheduledJob, message: ActiveMQMessage, without: Sequence[str], **more: str
+        self, job: ScheduledJob, message: ActiveMQMessage, without: Sequence[str], **more: object
     ) -> ActiveMQMessage:
         properties = properties_of(message)
         for name in without:

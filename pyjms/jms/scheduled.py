@@ -21,6 +21,7 @@ __all__ = [
     "AMQ_SCHEDULER_ACTION_REMOVEALL",
     "AMQ_SCHEDULER_ACTION_START_TIME",
     "AMQ_SCHEDULER_MANAGEMENT_DESTINATION",
+    "PYJMS_NEXT_TIME",
 ]
 
 AMQ_SCHEDULED_DELAY: Final = "AMQ_SCHEDULED_DELAY"
@@ -43,3 +44,5 @@ AMQ_SCHEDULER_ACTION_REMOVEALL: Final = "REMOVEALL"
 AMQ_SCHEDULER_ACTION_START_TIME: Final = "ACTION_START_TIME"
 """Milliseconds since 1970: of BROWSE and REMOVEALL, with the other."""
 AMQ_SCHEDULER_ACTION_END_TIME: Final = "ACTION_END_TIME"
+PYJMS_NEXT_TIME: Final = "PyJMSNextTime"
+"""Of answers to BROWSE, of this broker: when the job is due, in milliseconds since 1970."""

@@ -32,6 +32,7 @@ async def test_browse_answers_with_a_message_for_each_job(broker: Any) -> None:
     assert {message.type for message in found} == {"Advisory"}
     assert {int(message.delivery_mode) for message in found} == {1}
     assert found[0].properties["AMQ_SCHEDULED_REPEAT"] == 3
+    assert [m.properties["PyJMSNextTime"] for m in found] == [j.next_time for j in broker.jobs]
     assert len(broker.jobs) == 2
 
 

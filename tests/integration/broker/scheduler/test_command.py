@@ -1,0 +1,84 @@
+"""`pyjms broker jobs` with a running broker."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+from pyjms import ConnectionFactory
+
+
+def run(*arguments: object) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "broker", "jobs", *(str(each) for each in arguments)],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+
+
+@pytest.fixture
+def broker_url() -> Iterator[str]:
+    arguments = ("start", "--ephemeral", "--openwire", "127.0.0.1:0")
+    with subprocess.Popen(
+        [sys.executable, "-m", "broker", *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        env={**os.environ, "PYJMS_BROKER__SCHEDULER_SUPPORT": "true"},
+    ) as process:
+        assert process.stdout is not None
+        yield process.stdout.readline().split()[-1]
+        process.kill()
+
+
+def order(url: str, **orders: object) -> str:
+    with ConnectionFactory(url).create_connection() as connection:
+        session = connection.create_session()
+        producer = session.create_producer(session.create_queue("orders.late"))
+        message = session.create_text_message("x")
+        for name, value in orders.items():
+            message.properties[f"AMQ_SCHEDULED_{name.upper()}"] = value
+        producer.send(message)
+        return str(message.message_id)
+
+
+def test_jobs_are_listed_and_removed(broker_url: str) -> None:
+    late = order(broker_url, delay=3_600_000)
+    daily = order(broker_url, cron="0 6 * * *")
+    listed = run("list", "--url", broker_url)
+    assert listed.returncode == 0, listed.stderr
+    lines = listed.stdout.splitlines()
+    assert lines[0].split() == ["job", "destination", "due", "orders"]
+    assert lines[-1] == "2 jobs"
+    [line] = [line for line in lines if line.startswith(late)]
+    assert "queue://orders.late" in line
+    assert line.endswith("delay 3600000")
+    [line] = [line for line in lines if line.startswith(daily)]
+    assert line.endswith(":00  cron 0 6 * * *")
+    removed = run("remove", "--url", broker_url, late)
+    assert (removed.returncode, removed.stdout, removed.stderr) == (0, "", "")
+    assert run("list", "--url", broker_url).stdout.splitlines()[-1] == "1 job"
+    assert run("remove", "--url", broker_url, "--all").returncode == 0
+    assert run("list", "--url", broker_url).stdout == "0 jobs\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "what"),
+    [
+        (("remove", "--url", "tcp://127.0.0.1:1"), "Give either ids of jobs or --all"),
+        (("remove", "--url", "tcp://127.0.0.1:1", "--all", "x"), "Give either ids"),
+        (("list", "--url", "nonsense"), "nonsense"),
+        (("list", "--url", "tcp://127.0.0.1:1"), "127.0.0.1:1"),
+    ],
+)
+def test_what_cannot_be_is_one_sentence(arguments: tuple[str, ...], what: str) -> None:
+    done = run(*arguments)
+    assert done.returncode in (1, 2)
+    assert what in done.stderr
+    assert done.stderr.count("\n") == 1
