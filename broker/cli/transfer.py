@@ -145,7 +145,7 @@ def _from_folder(folder: Path, patterns: list[Destination], writer: MessageFileW
     from broker.cli.terminal import plural, progress
     from broker.policy.wildcard import matches
     from broker.service.transfer.from_folder import export_folder, message_count
-    from broker.store.kahadb.tools.folder import file_sizes, lock_journal
+    from broker.store.kahadb.tools.folder import file_sizes, job_folders_beside, lock_journal
     from broker.store.kahadb.tools.snapshot import open_snapshot
 
     def wanted(destination: Destination) -> bool:
@@ -170,6 +170,8 @@ def _from_folder(folder: Path, patterns: list[Destination], writer: MessageFileW
             f"note: {plural(found.prepared, 'prepared transaction')} may still change this:"
             " what they take is in the file, what they add is not"
         )
+    for jobs in job_folders_beside(folder):
+        typer.echo(f"note: messages that wait for their time, in {jobs}, are not in the file")
     return found.problems
 
 

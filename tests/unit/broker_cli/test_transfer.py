@@ -107,6 +107,17 @@ def test_patterns_choose_destinations(
     assert {str(m.destination) for m in messages_of(tmp_path / "f")} == destinations
 
 
+def test_messages_with_a_time_are_told_of(filled: Any, tmp_path: Path, pyjms_broker: Run) -> None:
+    jobs = filled.path.parent / "localhost" / "scheduler"
+    jobs.mkdir(parents=True)
+    assert "note" not in pyjms_broker("export", filled.path, "-o", tmp_path / "1").stdout.replace(
+        "note: 1 prepared", ""
+    )
+    (jobs / "db-1.log").write_bytes(b"")
+    said = pyjms_broker("export", filled.path, "-o", tmp_path / "2").stdout
+    assert f"note: messages that wait for their time, in {jobs}, are not in the file" in said
+
+
 def test_a_large_file_goes_in_several_transactions(tmp_path: Path, pyjms_broker: Run) -> None:
     messages = [{"message": {**GOOD, "message_id": f"ID:h:1:2:{n}"}} for n in range(1, 2502)]
     file = write(tmp_path / "f", HEAD, *messages, {"end": {}})

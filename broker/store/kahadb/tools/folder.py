@@ -21,6 +21,7 @@ __all__ = [
     "find_journal",
     "has_activemq_index",
     "holds_jobs",
+    "job_folders_beside",
     "journals_in",
     "lock_journal",
     "read_segments",
@@ -62,6 +63,17 @@ class ReadBytes:
         """Say that the present segment was read."""
         self._tell(len(segment.data or b"") - self._told)
         self._told = 0
+
+
+def job_folders_beside(journal: Path) -> list[Path]:
+    """Return the folders of schedulers in the same data folder that have a journal."""
+    above = journal.parent
+    return sorted(
+        folder
+        for pattern in ("scheduler", "*/scheduler")
+        for folder in above.glob(pattern)
+        if any(folder.glob("db-*.log"))
+    )
 
 
 def find_journal(path: Path) -> Path:
