@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import sys
 from collections.abc import Callable, Iterator
@@ -12,8 +13,10 @@ import pytest
 from pyspark.sql.streaming.datasource import ReadMaxRows
 
 from pyjms.errors import ConfigurationException, IllegalStateException
+from pyjms.spark.jms import client
 from pyjms.spark.jms.client import close_connections, run
 from pyjms.spark.jms.options import read_options
+from pyjms.spark.jms.spool.late import LateIds
 from pyjms.spark.jms.spool.lock import SpoolLock
 from pyjms.spark.jms.spool.segments import Spool
 from pyjms.spark.jms.spool.stream import SpoolStreamReader
@@ -149,3 +152,78 @@ def test_how_much_waits_at_a_foreign_broker_is_not_claimed(broker, make):
     reader = make()
     reader.latestOffset(reader.initialOffset(), ReadMaxRows(5))
     assert reader.reportLatestOffset() is None
+
+
+class HalfOpen(Exception):
+    """The connection is gone, and the broker does not know."""
+
+
+def half_open(reader: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have the next acknowledgement get lost, with its connection still open at the broker."""
+
+    async def lost(*_: object) -> None:
+        raise HalfOpen
+
+    async def nothing() -> None:
+        """It does not reach the broker."""
+
+    monkeypatch.setattr("pyjms.client.session.ActiveMQSession.commit", lost)
+    monkeypatch.setattr(reader._puller, "_give_back", nothing)
+
+
+@pytest.mark.parametrize("dies", ["the driver", "the connection"])
+def test_what_comes_again_late_is_known_when_its_rows_are_gone(
+    broker: Any, make: Make, folder: Path, monkeypatch: pytest.MonkeyPatch, dies: str
+) -> None:
+    broker.send("IN", TEXTS[:5])
+    reader = make()
+    start = reader.initialOffset()
+    half_open(reader, monkeypatch)
+    with pytest.raises(HalfOpen):
+        reader.latestOffset(start, ReadMaxRows(5))
+    monkeypatch.undo()
+    held = dict(client._connections)
+    client._connections.clear()  # the broker still has it, and the five messages for it
+    if dies == "the driver":
+        reader.stop()
+        reader = make()
+    else:
+        reader._puller._session = reader._puller._consumer = None
+    end = reader.latestOffset(start, ReadMaxRows(5))
+    assert texts_between(reader, start, end) == TEXTS[:5]
+    found: list[str] = []
+
+    def batch() -> None:
+        nonlocal end
+        begun, end = end, reader.latestOffset(end, ReadMaxRows(5))
+        found.extend(texts_between(reader, begun, end))
+
+    for number in range(10):  # batches go on, until the rows are gone
+        broker.send("IN", [f"other {number}"])
+        batch()
+    assert reader._spool.first >= 5
+    for connection in held.values():
+        run(connection.close)  # now the broker delivers the five again
+    broker.send("IN", ["new"])
+    while "new" not in found:
+        batch()
+    assert len(found) == len(set(found))
+    assert not set(found) & set(TEXTS)
+    assert broker.count("IN") == 0
+    reader.stop()
+    assert Spool(folder).has("no such id") is False
+
+
+def test_late_ids_go_after_a_day_and_damage_is_told(folder: Path, caplog: Any) -> None:
+    folder.mkdir()
+    ids = LateIds(folder)
+    ids.keep(5, ["a", "b"])
+    assert LateIds(folder).has("b")
+    file = next(folder.glob("late-*.json"))
+    file.write_text("{")
+    assert not LateIds(folder).has("b")
+    assert "is damaged" in caplog.text
+    ids.keep(5, ["a", "b"])
+    os.utime(file, (0, 0))
+    assert not LateIds(folder).has("b")
+    assert not file.exists()

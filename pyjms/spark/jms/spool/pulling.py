@@ -74,10 +74,17 @@ class Puller:
             if rows:
                 self._spool.append(rows)
             if received:
-                await session.commit()
+                await self._acknowledge(session)
             if rows or not received:
                 return Pull(len(rows), newest, empty=not received)
             logger.info("%d messages came again; they are in the spool", received)
+
+    async def _acknowledge(self, session: ActiveMQSession) -> None:
+        try:
+            await session.commit()
+        except BaseException:
+            self._spool.doubt()
+            raise
 
     async def _receive(
         self, consumer: ActiveMQMessageConsumer, limit: Limit, wait: float

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from pyjms.errors import ConfigurationException
 from pyjms.spark.columns import MESSAGE_COLUMNS, arrow_batch, arrow_schema
+from pyjms.spark.jms.spool.late import LateIds
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -56,6 +57,7 @@ class Spool:
             for leftover in folder.glob("*.tmp"):
                 leftover.unlink()
             self.id = self._read_id()
+            self._late = LateIds(folder)
         except OSError as error:
             raise not_written(folder, error) from error
         self._segments = sorted(self._find())
@@ -64,6 +66,8 @@ class Spool:
         self._ids: dict[Segment, frozenset[str]] = {
             segment: frozenset(_ids(segment)) for segment in self._segments
         }
+        self._in_doubt: set[Segment] = set()
+        self.doubt()
 
     @property
     def segments(self) -> Sequence[Segment]:
@@ -81,8 +85,12 @@ class Spool:
         return self._segments[0].first if self._segments else self._next
 
     def has(self, message_id: str) -> bool:
-        """Whether a message is in a segment that is kept."""
-        return any(message_id in ids for ids in self._ids.values())
+        """Whether a message is in a segment that is kept, or was in one in doubt."""
+        return any(message_id in ids for ids in self._ids.values()) or self._late.has(message_id)
+
+    def doubt(self) -> None:
+        """Note that the last segment may not have been acknowledged; it opens like that."""
+        self._in_doubt.update(self._segments[-1:])
 
     def append(self, rows: Sequence[Sequence[object]]) -> Segment:
         """Write rows as a new segment; it is on the disk when this returns.
@@ -109,17 +117,23 @@ class Spool:
         It keeps the numbering, and knows the messages that may be delivered again.
         """
         while len(self._segments) > 1 and self._segments[0].end <= end:
-            segment = self._segments.pop(0)
-            del self._ids[segment]
-            Path(segment.path).unlink(missing_ok=True)
+            self._let_go(self._segments[0])
+            del self._segments[0]
 
     def skip_to(self, number: int) -> None:
         """Go on with a number beyond the end; what is there is done with, and goes."""
         for segment in self._segments:
-            Path(segment.path).unlink(missing_ok=True)
+            self._let_go(segment)
         self._segments.clear()
-        self._ids.clear()
         self._next = number
+
+    def _let_go(self, segment: Segment) -> None:
+        ids = self._ids[segment]
+        if segment in self._in_doubt:
+            self._late.keep(segment.first, ids)
+            self._in_doubt.discard(segment)
+        Path(segment.path).unlink(missing_ok=True)
+        del self._ids[segment]
 
     def between(self, start: int, end: int) -> list[Segment]:
         """Return the segments with rows from `start` on, before `end`."""
