@@ -96,5 +96,6 @@ def replay(messages: DataFrame, url: str, queue: str, name: str) -> None:
 
     `name` stands for this replay; the same name with the same messages sends nothing twice.
     """
-    writer = messages.write.format("jms").option("url", url).option("queryId", name)
+    named = messages.withColumn("message_id", F.concat(F.lit(f"{name}:"), "message_id"))
+    writer = named.write.format("jms").option("url", url)
     writer.option("exactlyOnce", "ids").option("idColumn", "message_id").mode("append").save(queue)

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import base64
 import json
+import logging
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from pyjms.client.messages import CommandSource
-from pyjms.errors import ConfigurationException
+from pyjms.errors import ConfigurationException, MessageFormatException
 from pyjms.jms.numbers import float_text
 from pyjms.jms.types import Float
 from pyjms.wire.openwire.commands import (
@@ -27,7 +28,17 @@ from pyjms.wire.openwire.commands import (
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["MESSAGE_COLUMNS", "arrow_batch", "arrow_schema", "ddl", "message_values"]
+__all__ = [
+    "DAMAGED",
+    "MESSAGE_COLUMNS",
+    "arrow_batch",
+    "arrow_schema",
+    "ddl",
+    "message_values",
+    "tolerant_values",
+]
+
+logger = logging.getLogger(__name__)
 
 MESSAGE_COLUMNS: Final[tuple[tuple[str, str], ...]] = (
     ("seq", "long"),
@@ -59,10 +70,13 @@ _ARROW_TYPES: Final = {
     "boolean": "bool",
     "binary": "binary",
 }
+DAMAGED: Final = "damaged"
+"""The `body_kind` of a message that cannot be read."""
 _PERSISTENT, _NON_PERSISTENT = 2, 1
 _LATEST: Final = (2**63 - 1) // 1000
 Columns = Sequence[tuple[str, str]]
 Body = tuple[str, str | None, bytes | None]
+Properties = list[tuple[str, str | None]]
 
 
 def ddl(columns: Columns) -> str:
@@ -127,8 +141,33 @@ def message_values(message: ActiveMQMessage, seq: int | None, counter: int) -> t
         MessageFormatException: properties or body are damaged.
     """
     source = CommandSource(message)
+    body = _BODIES.get(message.TYPE, _no_body)(source)
+    properties = [(name, _text(value)) for name, value in source.decode_properties().items()]
+    return _values(message, seq, counter, properties, body)
+
+
+def tolerant_values(message: ActiveMQMessage, seq: int | None, counter: int) -> tuple[object, ...]:
+    """Return a message as `message_values` does; one that is damaged says so.
+
+    It has the kind of body DAMAGED, the body as it came in `bytes`, and no properties: a stream
+    must not stand for ever because of one message.
+    """
+    try:
+        return message_values(message, seq, counter)
+    except MessageFormatException as error:
+        logger.warning("Message %s of %s: %s", message.message_id, message.destination, error)
+        body = (DAMAGED, None, bytes(message.content or b""))
+        return _values(message, seq, counter, None, body)
+
+
+def _values(
+    message: ActiveMQMessage,
+    seq: int | None,
+    counter: int,
+    properties: Properties | None,
+    body: Body,
+) -> tuple[object, ...]:
     destination, reply_to = message.destination, message.reply_to
-    kind, text, data = _BODIES.get(message.TYPE, _no_body)(source)
     return (
         seq,
         str(message.message_id),
@@ -144,10 +183,8 @@ def message_values(message: ActiveMQMessage, seq: int | None, counter: int) -> t
         None if reply_to is None else reply_to.qualified_name,
         message.group_id,
         message.group_sequence if message.group_id is not None else None,
-        [(name, _text(value)) for name, value in source.decode_properties().items()],
-        kind,
-        text,
-        data,
+        properties,
+        *body,
     )
 
 

@@ -12,7 +12,7 @@ from pyjms.client.session import ActiveMQSession
 from pyjms.errors import ConfigurationException
 from pyjms.jms.destination import Queue
 from pyjms.jms.message import Message
-from pyjms.spark.columns import MESSAGE_COLUMNS, arrow_batch, arrow_schema, message_values
+from pyjms.spark.columns import MESSAGE_COLUMNS, arrow_batch, arrow_schema, tolerant_values
 from pyjms.spark.jms.client import forget, new_session, run
 from pyjms.spark.jms.options import JmsOptions
 
@@ -68,7 +68,7 @@ class _Pages:
             message = await anext(messages, None)
             if message is None:
                 break
-            found.append(message_values(command_of(message), None, message.delivery_count - 1))
+            found.append(tolerant_values(command_of(message), None, message.delivery_count - 1))
         return found
 
     async def close(self) -> None:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
 from pyjms.errors import ConfigurationException
-from pyjms.spark.columns import arrow_batch, arrow_schema, ddl, message_values
+from pyjms.spark.columns import arrow_batch, arrow_schema, ddl, tolerant_values
 from pyjms.spark.journal.folders import Slice, read_slice, segments, slices
 from pyjms.spark.journal.pending import Pending, PendingMessages
 from pyjms.spark.journal.rows import ALL, MESSAGES, RECORDS, Wanted, micros, record_row, wanted_from
@@ -161,7 +161,7 @@ class MessagesReader(DataSourceReader):
                 command = command.message
             assert isinstance(command, KahaAddMessageCommand)
             message = decode_message(command.message, self._settings.version)
-            values = message_values(message, None, message.redelivery_counter)
+            values = tolerant_values(message, None, message.redelivery_counter)
             if wanted.takes_message(values):
                 yield (pending.subscription, *values)
 

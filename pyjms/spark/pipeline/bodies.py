@@ -13,6 +13,8 @@ from typing import Final
 from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
 
+from pyjms.spark.columns import DAMAGED
+
 __all__ = [
     "CORRUPT",
     "END",
@@ -55,9 +57,9 @@ _NO_TEXT: Final = r'^[{\["]'
 
 
 def body_text() -> Column:
-    """Return the text of a message, bytes as UTF-8; null if it is an object, or no text."""
+    """Return the text of a message, bytes as UTF-8; null if it is an object, damaged, or none."""
     data = F.try_validate_utf8(F.col("bytes").cast("string"))
-    return F.coalesce("text", F.when(F.col("body_kind") != "object", data))
+    return F.coalesce("text", F.when(~F.col("body_kind").isin("object", DAMAGED), data))
 
 
 def with_exact_numbers(body: Column) -> Column:

@@ -12,7 +12,7 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
 
 from pyjms.errors import ConfigurationException
-from pyjms.spark.columns import MESSAGE_COLUMNS
+from pyjms.spark.columns import DAMAGED, MESSAGE_COLUMNS
 from pyjms.spark.pipeline.bodies import (
     END,
     body_text,
@@ -134,7 +134,8 @@ def _failure(pipeline: str) -> Column:
 
 
 def _reason(raw: Column, struct: Struct) -> Column:
-    sentences = no_single_object(F.col(_READ))
+    damaged = F.when(F.col("body_kind") == DAMAGED, F.lit("the message is damaged"))
+    sentences = [damaged, *no_single_object(F.col(_READ))]
     if any(isinstance(field.type, Native) for field in struct.fields):
         sentences += no_single_object(F.col(_PLAIN))
     sentences.append(problem(raw, struct, ""))

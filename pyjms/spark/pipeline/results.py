@@ -70,7 +70,8 @@ def message_rows(result: DataFrame, pipeline: Pipeline, given: Mapping[str, int]
             raise ConfigurationException(f"Pipeline {pipeline.name}: its result has no columns")
         made = [F.to_json(F.struct(*map(quoted, body)), _JSON).alias("text")]
     if pipeline.id_column is not None:
-        made.append(F.col(pipeline.id_column).cast("string").alias(ID))
+        own = F.col(pipeline.id_column).cast("string")  # a sink may be others', too
+        made.append(F.concat(F.lit(f"{pipeline.name}:"), own).alias(ID))
     return result.select(*made)
 
 
@@ -100,7 +101,7 @@ def dead_letters(bad: DataFrame, pipeline: Pipeline) -> DataFrame:
         F.map_concat(old, told).alias("properties"),
     ]
     if pipeline.exactly_once == "ids" and pipeline.id_column is not None:
-        made.append(F.concat(F.lit(f"{pipeline.name}:"), "message_id").alias(ID))
+        made.append(F.concat(F.lit(f"{pipeline.name}::"), "message_id").alias(ID))
     return bad.select(*made)
 
 

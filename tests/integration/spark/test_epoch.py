@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 from pyspark.sql import Row
 
-from pyjms.errors import ResourceAllocationException
+from pyjms.errors import IllegalStateException, ResourceAllocationException
 from pyjms.jms.bodies import TextMessage
 from pyjms.spark.jms.client import close_connections, run
 from pyjms.spark.jms.options import JmsOptions
@@ -37,6 +37,17 @@ def test_a_batch_is_published_once(broker, options):
     run(publish, options, "q", 1, {"d": 1})
     assert broker.texts("OUT") == ["1", "2", "3", "4"]
     assert broker.count("PyJMS.Stage.q") == 0
+    assert broker.texts("PyJMS.Epoch.q") == ["1"]
+
+
+def test_a_batch_before_the_last_one_is_an_error_and_loses_nothing(broker, options):
+    for batch in (0, 1):
+        stage(options, batch, str(batch), f"old {batch}")
+        run(publish, options, "q", batch, {str(batch): 1})
+    stage(options, 0, "new", "another message")
+    with pytest.raises(IllegalStateException, match="batch 0 begins, and batch 1 is published"):
+        run(publish, options, "q", 0, {"new": 1})
+    assert broker.texts("OUT") == ["old 0", "old 1"]
     assert broker.texts("PyJMS.Epoch.q") == ["1"]
 
 

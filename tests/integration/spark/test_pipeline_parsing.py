@@ -148,6 +148,7 @@ BAD = [
     ('{"origin": "JFK", "the.wind": {"n": "no"}}', "the.wind[] is no double"),
     ({"body_kind": "object", "bytes": b'{"origin": "JFK"}'}, "it has no body that is a text"),
     ({"body_kind": "bytes", "bytes": b"\xff"}, "it has no body that is a text"),
+    ({"body_kind": "damaged", "bytes": b'{"origin": "JFK"}'}, "the message is damaged"),
 ]
 
 

@@ -327,6 +327,19 @@ def test_without_a_schema_messages_pass_as_they_are(broker, run):
     assert counted.messages == 2
 
 
+def test_ids_of_pipelines_with_one_sink_are_their_own(broker, run):
+    def origins(messages: DataFrame) -> DataFrame:
+        return messages.select("text", F.lit("1").alias("id"))
+
+    for name in ("one", "other"):
+        broker.send(name, [f"of {name}"])
+        pipeline = Pipeline(
+            name=name, function=origins, source=name, sink="OUT", exactly_once="ids", id_column="id"
+        )
+        run(pipeline)
+    assert broker.texts("OUT") == ["of one", "of other"]
+
+
 @pytest.mark.parametrize("id_column", [None, "id"])
 def test_ids_know_what_comes_again(broker, run, tmp_path, id_column):
     def origins(flights: DataFrame) -> DataFrame:

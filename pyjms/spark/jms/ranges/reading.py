@@ -11,7 +11,7 @@ from pyspark.sql.datasource import InputPartition
 
 from pyjms.errors import IllegalStateException
 from pyjms.jms.bodies import BytesMessage
-from pyjms.spark.columns import MESSAGE_COLUMNS, arrow_batch, arrow_schema, message_values
+from pyjms.spark.columns import MESSAGE_COLUMNS, arrow_batch, arrow_schema, tolerant_values
 from pyjms.spark.jms.client import run
 from pyjms.spark.jms.options import JmsOptions
 from pyjms.spark.jms.ranges.asking import RangesRefused, asker, patiently
@@ -61,7 +61,7 @@ def _rows(body: bytes) -> Iterator[tuple[object, ...]]:
         at += _HEAD.size
         message = unmarshal_body(kind, body[at : at + size - 1])
         at += size - 1
-        yield message_values(message, number, message.redelivery_counter)
+        yield tolerant_values(message, number, message.redelivery_counter)
 
 
 async def _chunk(

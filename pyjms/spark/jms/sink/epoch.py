@@ -2,8 +2,9 @@
 
 `PyJMS.Stage.<query>` holds what tasks sent, `PyJMS.Epoch.<query>` one message that names the last
 batch published. The transaction that moves a batch to its destinations replaces that message too,
-so a batch that comes again is known and dropped. Plain JMS: it works with every broker. A rolled
-back checkpoint repeats old batch ids, which are dropped as well. (spark-pipeline 5 D)
+so a batch that comes again is known and dropped. Plain JMS: it works with every broker. Spark
+repeats the last batch only: one before it comes from a checkpoint that is older than what was
+published, and may hold other messages. (spark-pipeline 5 D)
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from typing import Any, Final
 from pyjms.client.producer import ActiveMQMessageProducer
 from pyjms.client.session import ActiveMQSession
 from pyjms.enums import DeliveryMode
-from pyjms.errors import JMSException, ResourceAllocationException
+from pyjms.errors import IllegalStateException, JMSException, ResourceAllocationException
 from pyjms.jms.bodies import TextMessage
 from pyjms.jms.destination import Queue, parse_destination
 from pyjms.jms.message import Message
@@ -83,6 +84,7 @@ async def publish(
 
     Raises:
         ResourceAllocationException: staged rows are missing.
+        IllegalStateException: a later batch of the query was published before.
         JMSException: the broker is gone, or refuses; nothing is published.
     """
     await in_session(options, _publish, query, batch, stages, staged_within)
@@ -116,7 +118,15 @@ async def _publish(
     while (message := await marker.receive(patience)) is not None:
         last = max(last, _batch_of(message))
         patience = 0
-    if batch <= last:
+    if batch < last:
+        await session.rollback()
+        raise IllegalStateException(
+            f"Query {query}: batch {batch} begins, and batch {last} is published already: the "
+            "checkpoint is older than what was sent",
+            hint="give a query whose checkpoint was deleted, restored or rolled back a new one, or "
+            "another queryId; replay what is missing from the journal",
+        )
+    if batch == last:
         logger.warning("Query %s: batch %d was published before; dropped", query, batch)
     else:
         await _move(session, producer, query, batch, stages, staged_within)

@@ -14,6 +14,7 @@ from pyjms.errors import ConfigurationException, MessageFormatException
 from pyjms.jms.bodies import BytesMessage, MapMessage, TextMessage
 from pyjms.jms.destination import Destination, parse_destination
 from pyjms.jms.message import Message
+from pyjms.jms.types import Long
 from pyjms.wire.openwire.commands import MessageId, ProducerId
 
 __all__ = ["BODIES", "DUPLICATE_ID", "PLACES", "Outgoing", "RowId", "check_columns", "to_message"]
@@ -143,7 +144,7 @@ def _set_properties(message: Message, value: dict[str, Any]) -> None:
 
 
 def _set_delay(message: Message, value: float) -> None:
-    message.properties["AMQ_SCHEDULED_DELAY"] = round(float(value) * 1000)
+    message.properties["AMQ_SCHEDULED_DELAY"] = Long(round(float(value) * 1000))
 
 
 def _set_correlation_id(message: Message, value: str) -> None:

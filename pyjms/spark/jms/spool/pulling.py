@@ -12,7 +12,7 @@ from pyjms.client.session import ActiveMQSession
 from pyjms.errors import ConfigurationException
 from pyjms.jms.destination import Queue, Topic
 from pyjms.jms.message import Message
-from pyjms.spark.columns import message_values
+from pyjms.spark.columns import tolerant_values
 from pyjms.spark.jms.client import LOST, connected, forget, retrying
 from pyjms.spark.jms.limits import Limit
 from pyjms.spark.jms.options import JmsOptions
@@ -111,7 +111,7 @@ class Puller:
 
     @staticmethod
     def _row(message: Message, seq: int) -> tuple[object, ...]:
-        return message_values(command_of(message), seq, message.delivery_count - 1)
+        return tolerant_values(command_of(message), seq, message.delivery_count - 1)
 
     async def _opened(self) -> tuple[ActiveMQSession, ActiveMQMessageConsumer]:
         if self._session is None or self._consumer is None:
