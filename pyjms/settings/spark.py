@@ -6,9 +6,10 @@ among themselves is checked where pipelines are made. (spark-pipeline 6.2)
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, Self
+import re
+from typing import Annotated, Any, Final, Literal, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from pyjms._yaml import Duration
 from pyjms.settings.values import read_option, read_text
@@ -17,6 +18,22 @@ __all__ = ["PipelineSettings", "RestartSettings", "SparkSettings"]
 
 Text = Annotated[str, BeforeValidator(read_text)]
 Option = Annotated[str, BeforeValidator(read_option)]
+
+_URI: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/")
+"""How a URI begins that is no path; one letter is a drive of Windows."""
+
+
+def _check_folder(text: str) -> str:
+    found = _URI.match(text)
+    if found is not None:
+        raise ValueError(
+            f"this is a URI ({found[1]}:), and it must be a path of a file system that all "
+            "machines mount, such as /shared/checkpoints"
+        )
+    return text
+
+
+Folder = Annotated[Text, AfterValidator(_check_folder)]
 
 
 class _Section(BaseModel):
@@ -33,8 +50,8 @@ class RestartSettings(_Section):
     max_interval: Duration = 60.0
     """The longest wait."""
     max_attempts: int | None = Field(default=10, ge=0)
-    """Restarts in a row, without a batch done in between, before the pipeline has failed for
-    good; null: it never has."""
+    """Restarts in a row, before the pipeline has failed for good; null: it never has. A batch that
+    is done ends the row, and so does a query that has run for five minutes."""
     poison_after: int = Field(default=3, ge=1)
     """How often the same batch may fail, other than by losing the broker, before the pipeline
     has failed for good."""
@@ -56,7 +73,7 @@ class SparkSettings(_Section):
     """Spark's master: local[*,4] is this process (4 tries a task), spark://host:7077 a cluster."""
     conf: dict[str, Option] = Field(default_factory=dict)
     """Further settings of Spark, by their names there."""
-    checkpoint_root: Text = "./checkpoints"
+    checkpoint_root: Folder = "./checkpoints"
     """The folder of the pipelines' checkpoints and status; on a cluster one that all machines
     reach."""
     java: Text = "auto"

@@ -7,6 +7,7 @@ Spark lower-cases their names. A value is never in an error: it may be a passwor
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from difflib import get_close_matches
@@ -15,13 +16,15 @@ from typing import Any, Final
 from pyjms.errors import ConfigurationException
 from pyjms.jms.destination import Destination, parse_destination
 
-__all__ = ["JmsOptions", "read_options"]
+__all__ = ["JmsOptions", "check_starting_offset", "read_options"]
 
 _SOURCE_ONLY: Final = "source"
 _SINK_ONLY: Final = "sink"
 _BOTH: Final = "source and sink"
 _SPARKS_OWN: Final = frozenset(("queryname",))
 _TRUE: Final = {"true": True, "false": False}
+_URI: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/")
+"""How a URI begins that is no path; one letter is a drive of Windows."""
 
 
 @dataclass(frozen=True)
@@ -90,7 +93,8 @@ def read_options(options: Mapping[str, str], role: str) -> JmsOptions:
     """Read the options of a `source` or a `sink`.
 
     Raises:
-        ConfigurationException: one is unknown, missing, of the other role, or cannot be read.
+        ConfigurationException: one is unknown, missing, of the other role, cannot be read, or has
+            no effect beside another one.
     """
     given: dict[str, Any] = {}
     for name, text in options.items():
@@ -121,7 +125,24 @@ def read_options(options: Mapping[str, str], role: str) -> JmsOptions:
             "jms: vm:// is one process, and Spark's readers are others",
             hint="give the broker a tcp:// connector and its URL here",
         )
-    return JmsOptions(**given)
+    made = JmsOptions(**given)
+    if made.mode == "spool":
+        check_starting_offset(made)
+    return made
+
+
+def check_starting_offset(options: JmsOptions) -> None:
+    """Check that options which read through a spool do not say where to start.
+
+    Raises:
+        ConfigurationException: they do, and other brokers than ours begin with what waits.
+    """
+    if options.starting_offset != "earliest":
+        raise ConfigurationException(
+            f"jms: startingOffset {options.starting_offset} has no effect through a spool, which "
+            "takes all that waits",
+            hint="leave it out; only ranges, of a broker that has them, can begin elsewhere",
+        )
 
 
 @dataclass(frozen=True)
@@ -165,6 +186,16 @@ def _boolean(text: str) -> bool:
     return _TRUE[text.lower()]
 
 
+def _folder(text: str) -> str:
+    found = _URI.match(text)
+    if found is not None:
+        raise ValueError(
+            f"is a URI ({found[1]}:), and must be a path of a file system that all machines mount, "
+            "such as /shared/spool"
+        )
+    return text
+
+
 def _offset(text: str) -> str:
     if text.lower() not in {"earliest", "latest"} and not text.isdigit():
         raise ValueError("is neither earliest, latest nor a sequence number")
@@ -189,7 +220,7 @@ _OPTIONS: Final[dict[str, _Option]] = {
         _Option("ackOn", "ack_on", _choice("finished", "commit"), _SOURCE_ONLY),
         _Option("failOnDataLoss", "fail_on_data_loss", _boolean, _SOURCE_ONLY),
         _Option("mode", "mode", _choice("auto", "ranges", "spool"), _SOURCE_ONLY),
-        _Option("spool", "spool", str, _SOURCE_ONLY),
+        _Option("spool", "spool", _folder, _SOURCE_ONLY),
         _Option("owner", "owner", str, _SOURCE_ONLY),
         _Option("clientId", "client_id", str, _SOURCE_ONLY),
         _Option("subscription", "subscription", str, _SOURCE_ONLY),

@@ -11,6 +11,7 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
+from pyjms.errors import ConfigurationException
 from pyjms.spark.columns import MESSAGE_COLUMNS, ddl
 from pyjms.spark.jms.browse import BrowseReader
 from pyjms.spark.jms.options import read_options
@@ -40,10 +41,16 @@ class JmsDataSource(DataSource):
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         options = read_options(self.options, "sink")
+        if overwrite:
+            raise ConfigurationException(
+                "jms: a destination cannot be written over: what was sent stays",
+                hint="write .mode('append')",
+            )
         check_sink(options, schema, streaming=False)
         return JmsBatchWriter(options)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
         options = read_options(self.options, "sink")
+        # `overwrite` is a query's output mode `complete` here, which sends all rows each time
         check_sink(options, schema, streaming=True)
         return JmsStreamWriter(options)

@@ -14,9 +14,16 @@ from typing import Any, NamedTuple
 
 import anyio
 
-from pyjms.errors import ConfigurationException, ResourceAllocationException
+from pyjms.client.factory import ConnectionFactory
+from pyjms.errors import (
+    ConfigurationException,
+    ResourceAllocationException,
+    UnsupportedOperationException,
+)
 from pyjms.settings import ActiveMQSettings, PyjmsSettings
 from pyjms.spark.pipeline.definition import Pipeline
+from pyjms.transport.registry import create_transport
+from pyjms.transport.uri import TransportURI
 
 __all__ = ["BrokerPlace", "broker_of", "embedded_broker", "wants_embedded"]
 
@@ -40,7 +47,8 @@ def broker_of(settings: PyjmsSettings, name: str | None, embedded: str | None) -
     `embedded` is the URL of the broker in memory, used where none is set.
 
     Raises:
-        ConfigurationException: the name is unknown, or Spark's processes cannot reach the broker.
+        ConfigurationException: the name is unknown, its URL is none that the client serves, or
+            Spark's processes cannot reach the broker.
     """
     if name is not None and name not in settings.brokers:
         known = ", ".join(settings.brokers) or "none"
@@ -48,16 +56,22 @@ def broker_of(settings: PyjmsSettings, name: str | None, embedded: str | None) -
     section = settings.activemq if name is None else settings.brokers[name]
     if embedded is not None and name is None and _is_in_process(section):
         return BrokerPlace(embedded)
+    key = "activemq" if name is None else f"brokers.{name}"
+    url = section.effective_broker_url()
     if _is_in_process(section):
-        key = "activemq" if name is None else f"brokers.{name}"
-        said = "is not set" if not section.broker_url else "is a vm:// URL, a broker in one process"
+        said = (
+            f"is a vm:// URL ({_shown(url)}), a broker in one process"
+            if section.broker_url
+            else "is not set"
+        )
         raise ConfigurationException(
             f"Spark needs a broker that its processes reach, and {key}.broker_url {said}",
             hint=f"set {key}.broker_url to a tcp:// URL; to try pipelines out with --once on an "
             "empty broker in memory, set activemq.embedded.enabled to true",
         )
+    _check_url(url, f"{key}.broker_url")
     password = section.password.get_secret_value() if section.password is not None else None
-    return BrokerPlace(section.effective_broker_url(), section.user, password)
+    return BrokerPlace(url, section.user, password)
 
 
 def wants_embedded(settings: PyjmsSettings, pipelines: Iterable[Pipeline], *, once: bool) -> bool:
@@ -98,5 +112,21 @@ async def embedded_broker() -> AsyncIterator[str]:
     )
 
 
+def _check_url(url: str, key: str) -> None:
+    """Make the transport of a URL, and drop it: nothing is connected before one is started."""
+    try:
+        create_transport(ConnectionFactory(url).uri)
+    except (ConfigurationException, UnsupportedOperationException) as error:
+        raise ConfigurationException(f"{key} {_shown(url)}: {error}") from error
+
+
+def _shown(url: str) -> str:
+    """Return a URL without its passwords; one that cannot be read is told of by its error."""
+    try:
+        return str(TransportURI.parse(url))
+    except ConfigurationException:
+        return "cannot be read"
+
+
 def _is_in_process(section: ActiveMQSettings) -> bool:
-    return section.effective_broker_url().startswith("vm:")
+    return section.effective_broker_url().strip().lower().startswith("vm:")

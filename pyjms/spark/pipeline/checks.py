@@ -113,10 +113,8 @@ def _loops(pipeline: Pipeline, _brokers: Collection[str]) -> Iterator[str]:
     ends: dict[str, Destination] = {}
     if pipeline.folder is None:
         ends["sink"] = parse_destination(pipeline.sink)
-    if pipeline.dead_letter is not None or pipeline.schemas:
+    if pipeline.schemas and pipeline.dead_letter != FAIL:
         ends["dead_letter"] = parse_destination(pipeline.dead_letter or _DEAD_LETTERS)
-    if pipeline.dead_letter == FAIL:
-        del ends["dead_letter"]
     for key, target in ends.items():
         if target in sources:
             yield f"{key} {target} is its source, too, so it would read what it sends; use another"
@@ -186,11 +184,10 @@ def _options(pipeline: Pipeline, _brokers: Collection[str]) -> Iterator[str]:
     if pipeline.folder is None:
         given.append((pipeline.options_of_sink, "sink"))
     for options, role in given:
-        for key, text in options.items():
-            one = {"url": _ANY_URL, key: text}
-            sentence = _said(lambda one=one, role=role: read_options(one, role))  # type: ignore[misc]
-            if sentence is not None:
-                yield sentence
+        each = [_said_of({key: text}, role) for key, text in options.items()]
+        wrong = [sentence for sentence in each if sentence is not None]
+        together = _said_of(options, role)
+        yield from wrong or ([] if together is None else [together])
 
 
 def _selector(pipeline: Pipeline, _brokers: Collection[str]) -> Iterator[str]:
@@ -200,6 +197,10 @@ def _selector(pipeline: Pipeline, _brokers: Collection[str]) -> Iterator[str]:
                 selector_or_none(text)
             except InvalidSelectorException as error:
                 yield f"selector {text!r}: {error}"
+
+
+def _said_of(options: Mapping[str, str], role: str) -> str | None:
+    return _said(lambda: read_options({"url": _ANY_URL, **options}, role))
 
 
 def _said(attempt: Callable[[], Any]) -> str | None:

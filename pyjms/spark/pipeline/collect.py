@@ -125,7 +125,9 @@ def problems_of(
             try:
                 broker_of(settings, name, embedded)
             except ConfigurationException as error:
-                problems.append(str(error))
+                users = dict.fromkeys(p.name for p in pipelines if p.broker == name)
+                word = "Pipeline" if len(users) == 1 else "Pipelines"
+                problems.append(f"{word} {' and '.join(users)}: {error}")
     java = settings.spark.java
     return [*problems, *check_pipelines(pipelines, brokers=settings.brokers, java=java)]
 

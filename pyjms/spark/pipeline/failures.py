@@ -30,14 +30,22 @@ _OURS: Final = re.compile(r"\bpyjms\.[\w.]+\.([A-Z]\w*): (.+)$", re.MULTILINE)
 _CONDITION: Final = re.compile(r"\[([A-Z][A-Z0-9_.]+)\]")
 _BROKER: Final = re.compile(
     r"\bpyjms\.[\w.]+\.(?:ConnectionFailedException|ConnectionClosedException|"
-    r"RequestTimeoutException|RangesRefused)\b"
+    r"RequestTimeoutException|RangesRefused|ResourceAllocationException)\b"
 )
+"""The last of them is a broker that is full: senders fail there until somebody consumes."""
 _LOST_WORKER: Final = re.compile(r"ExecutorLostFailure|Python worker exited unexpectedly")
 _FINAL: Final = re.compile(
     r"\bpyjms\.[\w.]+\.(?:ConfigurationException|JMSSecurityException)\b|"
     r"\bpyjms\.[\w.]+\.RangesRefused: A newer lease|"
     r"\bpyjms\.[\w.]+\.IllegalStateException: .*(?:failOnDataLoss|checkpoint|spool)"
 )
+_BAD_MESSAGE: Final = re.compile(
+    r"\[USER_RAISED_EXCEPTION\]\s+"
+    r"(Pipeline [\w.-]+: message seq (?:-?\d+|null) \(.*?; dead_letter is `fail`)",
+    re.DOTALL,
+)
+"""What `dead_letter: fail` has Spark raise (pyjms.spark.pipeline.parsing); in the plan, which
+follows, is only its pattern."""
 _GONE: Final = re.compile(
     r"SparkContext was (?:stopped|shut down)|stopped SparkContext|SparkSession was stopped"
 )
@@ -53,7 +61,7 @@ class FailureKind(Enum):
     """What to do about a failure."""
 
     BROKER = "broker"
-    """The broker was lost: try again for as long as the back-off says."""
+    """The broker was lost, or is full: try again for as long as the back-off says."""
     BATCH = "batch"
     """Something in the batch: try again, and give up when the same batch fails again and again."""
     FINAL = "final"
@@ -124,7 +132,7 @@ def _kind(error: BaseException, detail: str) -> FailureKind:
     is_gone = _GONE_TYPES & kinds and "Py4JJavaError" not in kinds  # Java's answer is no silence
     if is_gone or _GONE.search(detail):
         return FailureKind.GONE
-    if _is_final(error) or _FINAL.search(detail):
+    if _is_final(error) or _FINAL.search(detail) or _BAD_MESSAGE.search(detail):
         return FailureKind.FINAL
     if isinstance(error, JMSException) or _BROKER.search(detail) or _LOST_WORKER.search(detail):
         return FailureKind.BROKER
@@ -151,6 +159,9 @@ def _is_final(error: BaseException) -> bool:
 def _reason(error: BaseException, detail: str) -> str:
     if isinstance(error, JMSException):
         return _short(detail)
+    bad = _BAD_MESSAGE.search(detail)
+    if bad is not None:
+        return _short(bad[1])
     ours = _OURS.findall(detail)
     if ours:
         return _short(ours[-1][1])

@@ -26,6 +26,10 @@ _SAME_SPARK: Final = "state"
 """The part that is compared under the same version of Spark only: it is text of Spark's."""
 
 
+_OPTIONS: Final = ("selector", "clientId", "subscription")
+"""What of a source's options says which messages it gets."""
+
+
 class Checkpoint:
     """A pipeline's checkpoint: its id, and the check that it is this pipeline's."""
 
@@ -48,19 +52,24 @@ class Checkpoint:
                 was; every part that differs is named.
         """
         parts = _parts(self._pipeline, state)
-        if not self._saved or not _is_used(self._place):
-            written = {"format": FORMAT, "id": self.id, "spark": spark, "parts": parts}
+        if self._saved and _is_used(self._place):
+            changed = self._changes(parts, spark)
+            if changed:
+                raise _refusal(self._pipeline, self._place, "; ".join(changed))
+        written = {"format": FORMAT, "id": self.id, "spark": spark, "parts": parts}
+        if written != self._saved:  # new, or of an older Spark or pyjms
             _write(self._place.fingerprint, json.dumps(written, indent=2) + "\n")
-            return
+
+    def _changes(self, parts: Mapping[str, Any], spark: str) -> list[str]:
+        """Name the parts that differ; what an older version did not write is not known."""
         saved = self._saved["parts"]
-        changed = [
-            f"{name} was {_said(saved.get(name))} and is {_said(part)}"
+        return [
+            f"{name} was {_said(saved[name])} and is {_said(part)}"
             for name, part in parts.items()
-            if saved.get(name) != part
+            if name in saved
+            and saved[name] != part
             and not (name == _SAME_SPARK and self._saved.get("spark") != spark)
         ]
-        if changed:
-            raise _refusal(self._pipeline, self._place, "; ".join(changed))
 
 
 def open_checkpoint(place: PipelinePlace, pipeline: Pipeline) -> Checkpoint:
@@ -109,8 +118,9 @@ def _parts(pipeline: Pipeline, state: Sequence[str]) -> dict[str, Any]:
         "sink": pipeline.sink if pipeline.folder is not None else _target(pipeline.sink),
         "output_mode": pipeline.output_mode,
         "exactly_once": pipeline.exactly_once,
-        # another one's messages would be other rows under the same numbers, or another subscription
-        "selector": _selector(pipeline),
+        # another one's messages would be other rows under the same numbers
+        **{name: _option(pipeline, name) for name in _OPTIONS},
+        "id_column": pipeline.id_column,
         # rows are known by their numbers in a partition
         "partitions": pipeline.partitions if numbered else None,
         "sql": pipeline.sql if numbered else None,
@@ -118,9 +128,9 @@ def _parts(pipeline: Pipeline, state: Sequence[str]) -> dict[str, Any]:
     }
 
 
-def _selector(pipeline: Pipeline) -> str | None:
+def _option(pipeline: Pipeline, name: str) -> str | None:
     given = {key.lower(): value for key, value in pipeline.options_of_source.items()}
-    return given.get("selector") or None
+    return given.get(name.lower()) or None
 
 
 def _target(text: str) -> str:

@@ -1,13 +1,14 @@
 """Whether and when a query that failed is started again.
 
-Waits grow by the settings and are counted anew after each finished batch. A batch that fails by
-itself again and again, and what another attempt cannot mend, are not tried again.
+Waits grow by the settings and are counted anew after each finished batch, and after a query that
+ran well for some minutes: an idle one has no batches. A batch that fails by itself again and again,
+and what another attempt cannot mend, are not tried again.
 """
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from tenacity import AsyncRetrying
 
@@ -18,6 +19,10 @@ from pyjms.spark.pipeline.events import Range
 from pyjms.spark.pipeline.failures import Failure, FailureKind, open_batch
 
 __all__ = ["QueryFailedError", "Restarts"]
+
+
+_WELL_AFTER: Final = 300.0
+"""Seconds that a query has to run to have been well, whether or not it had messages."""
 
 
 class QueryFailedError(Exception):
@@ -46,12 +51,17 @@ class Restarts:
 
     @property
     def in_a_row(self) -> int:
-        """Attempts since a batch was finished."""
+        """Attempts since a batch was finished, or a query ran well."""
         return self._outage.attempts
 
     def batch_finished(self) -> None:
         """End the row of failures."""
         self._outage.is_over()
+
+    def ran_for(self, seconds: float) -> None:
+        """End the row of failures if so long is well, for a query that got to its broker."""
+        if seconds >= _WELL_AFTER:
+            self._outage.is_over()
 
     def retrying(self, **more: Any) -> AsyncRetrying:
         """Return what tries as often, and waits as long, as the settings say; the last error is
@@ -89,7 +99,7 @@ class Restarts:
 
 
 class _Outage:
-    """The back-off of a row of failures; a finished batch ends the row."""
+    """The back-off of a row of failures."""
 
     def __init__(self, back_off: ExponentialBackOff) -> None:
         self._back_off = back_off

@@ -147,10 +147,10 @@ class Supervisor:
                 self._restarts,
             )
         )
-        self._query = query
+        self._query, begun = query, _clock.now()
         failure = await self._watch(query)
         self._query = None
-        await self._catch_up(query)
+        await self._catch_up(query, begun)
         if self._stop_asked is not None:
             await self._tell_drained(failure, self._stop_asked)
         elif failure is not None:
@@ -197,10 +197,13 @@ class Supervisor:
             while await self._around.call(lambda: is_busy(query)):
                 await _clock.sleep(_BETWEEN_LOOKS)
 
-    async def _catch_up(self, query: Query) -> None:
+    async def _catch_up(self, query: Query, begun: float) -> None:
         """Take what the end of the query overtook: Spark tells of batches a little later."""
-        for progress in await self._around.call(lambda: recent_progress(query)):
+        recent = await self._around.call(lambda: recent_progress(query))
+        for progress in recent:
             self.on_progress(progress)
+        if recent:  # an idle one says so; one that never got to its broker has said nothing
+            self._failures.ran_for(_clock.now() - begun)
 
     async def _tell_drained(self, failure: Failure | None, begun: float) -> None:
         if failure is not None:

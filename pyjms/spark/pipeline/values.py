@@ -142,6 +142,8 @@ def _ends(pipeline: Pipeline) -> Iterator[str]:
         yield "sink is missing; write a destination's name, or parquet:FOLDER"
     elif pipeline.folder is None:
         yield from _destination("sink", pipeline.sink)
+    if pipeline.dead_letter is not None and not pipeline.schemas:
+        yield "dead_letter does nothing without a schema, which any message fits; leave it out"
     if pipeline.dead_letter is not None and pipeline.dead_letter != FAIL:
         yield from _destination("dead_letter", pipeline.dead_letter)
 

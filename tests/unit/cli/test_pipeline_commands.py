@@ -30,7 +30,7 @@ MODULE = """
 from pyjms import jms_listener, on_startup
 from pyjms.spark import jms_pipeline
 
-@jms_pipeline("Consumer.a.VirtualTopic.flights", sink="delays", trigger="2s", dead_letter="bad")
+@jms_pipeline("Consumer.a.VirtualTopic.flights", sink="delays", trigger="2s", schema="text STRING", dead_letter="bad")
 def delays(messages):
     return messages
 

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from pyjms.errors import ConfigurationException
-from pyjms.settings import PyjmsSettings
+from pyjms.settings import PyjmsSettings, load_settings
 from pyjms.spark.pipeline.brokers import BrokerPlace, broker_of, embedded_broker, wants_embedded
-from pyjms.spark.pipeline.collect import choose_pipelines, collect_pipelines
+from pyjms.spark.pipeline.collect import choose_pipelines, collect_pipelines, problems_of
 from pyjms.spark.pipeline.definition import Pipeline
 from pyjms.spark.pipeline.runner import PipelineRunner
 
@@ -56,7 +56,8 @@ def test_entries_with_sql_are_pipelines_and_others_change_decorated_ones() -> No
 def test_placeholders_are_replaced() -> None:
     given = settings(app={"region": "EU"}, pipelines={"copy": {**SQL, "sink": "B.${region}"}})
     marked = decorated(
-        source={"a": "A.${region}", "b": "B"}, dead_letter="${region}.bad", options={"x": "${app.region}"}
+        source={"a": "A.${region}", "b": "B"}, schema={"a": "n INT"}, dead_letter="${region}.bad",
+        options={"x": "${app.region}"},
     )  # fmt: skip
     joined, copy = collect_pipelines(given, [marked])
     assert joined.source == {"a": "A.EU", "b": "B"}
@@ -97,7 +98,7 @@ def test_some_are_chosen_by_name() -> None:
 def test_the_broker_of_a_pipeline() -> None:
     given = settings(
         activemq={"broker_url": "tcp://h:1", "user": "me", "password": "secret"},
-        brokers={"far": {"broker_url": "tcp://far:2"}, "here": {"broker_url": "vm://x"}},
+        brokers={"far": {"broker_url": "tcp://far:2"}, "here": {"broker_url": "VM://x"}},
     )
     place = broker_of(given, None, None)
     assert place == BrokerPlace("tcp://h:1", "me", "secret")
@@ -105,13 +106,73 @@ def test_the_broker_of_a_pipeline() -> None:
     assert broker_of(given, "far", "tcp://embedded:1").url == "tcp://far:2"
     with pytest.raises(ConfigurationException, match=r"no broker 'near'.*there are far, here"):
         broker_of(given, "near", None)
-    with pytest.raises(ConfigurationException, match=r"brokers\.here\.broker_url is a vm:// URL"):
+    with pytest.raises(
+        ConfigurationException, match=r"brokers\.here\.broker_url is a vm:// URL \(vm://x\)"
+    ):
         broker_of(given, "here", None)
     with pytest.raises(ConfigurationException, match=r"activemq\.broker_url is not set"):
         broker_of(settings(), None, None)
     assert broker_of(settings(), None, "tcp://embedded:1").url == "tcp://embedded:1"
     local = settings(activemq={"embedded": {"enabled": False}})
     assert broker_of(local, None, None).url == "tcp://localhost:61616"
+
+
+@pytest.mark.parametrize(
+    ("url", "sentence"),
+    [
+        ("ssl://h:61617", "ssl://h:61617: Could not create Transport. Reason: ssl: is not built into this version (use tcp://host:port)"),
+        ("failover:(tcp://me:pw@h:1)?password=pw", "failover:(tcp://h:1)?password=***: Could not create Transport. Reason: failover: is not built into"),
+        ("tpc://h:1", "tpc://h:1: Could not create Transport. Reason: Transport scheme NOT recognized: [tpc]"),
+        ("tcp://h", "tcp://h: Could not create Transport. Reason: tcp://h names no port (write tcp://h:61616)"),
+        ("localhost", "cannot be read: Could not create Transport. Reason: Transport not scheme specified: [localhost]"),
+    ],
+)  # fmt: skip
+def test_a_broker_that_the_client_cannot_reach_is_a_problem_of_its_pipelines(
+    url: str, sentence: str
+) -> None:
+    given = settings(activemq={"broker_url": "nio://h:1"}, brokers={"far": {"broker_url": url}})
+    pipelines = [decorated("a", broker="far"), decorated("b"), decorated("c", broker="far")]
+    problem = problems_of(given, pipelines)[0]
+    assert problem.startswith(f"Pipelines a and c: brokers.far.broker_url {sentence}")
+    assert "pw" not in problem
+    with pytest.raises(ConfigurationException, match=r"^brokers\.far\.broker_url "):
+        broker_of(given, "far", None)
+    assert broker_of(given, None, None).url == "nio://h:1"
+
+
+@pytest.mark.parametrize("root", ["s3a://key:pw@bucket/x", "hdfs://n/x", "file:///x", "abfs:/x"])
+def test_checkpoints_are_in_a_folder_and_not_at_a_uri(tmp_path: Path, root: str) -> None:
+    file = tmp_path / "application.yaml"
+    file.write_text(f"spark:\n  checkpoint_root: {root}\n")
+    with pytest.raises(ConfigurationException) as caught:
+        load_settings(file, environ={})
+    scheme = root.partition(":")[0]
+    said = str(caught.value)
+    assert f"application.yaml:2: spark.checkpoint_root: this is a URI ({scheme}:), and it" in said
+    assert "must be a path of a file system that all machines mount" in said
+    assert "pw" not in said
+
+
+@pytest.mark.parametrize("root", ["/shared/x", "./a:b", "C:/data", "\\\\server\\x"])
+def test_any_path_can_be_the_folder_of_checkpoints(tmp_path: Path, root: str) -> None:
+    file = tmp_path / "application.yaml"
+    file.write_text(f"spark:\n  checkpoint_root: '{root}'\n")
+    assert load_settings(file, environ={}).spark.checkpoint_root == root
+
+
+def test_dead_letters_of_an_entry_need_a_schema() -> None:
+    def found(**entry: object) -> list[str | None]:
+        given = settings(pipelines={"delays": entry, "copy": {**SQL, **entry}})
+        return [p.dead_letter for p in collect_pipelines(given, [decorated()])]
+
+    with pytest.raises(ConfigurationException) as caught:
+        found(dead_letter="bad")
+    assert [line.partition(";")[0] for line in str(caught.value).splitlines()] == [
+        f"Pipeline {name}: dead_letter does nothing without a schema, which any message fits"
+        for name in ("delays", "copy")
+    ]
+    assert found(dead_letter=None) == [None, None]
+    assert found(dead_letter="bad", schema="n INT") == ["bad", "bad"]
 
 
 def test_a_broker_in_memory_has_to_be_asked_for() -> None:
@@ -139,8 +200,10 @@ def test_a_run_without_a_broker_says_so_before_spark_starts(tmp_path: Path) -> N
     with pytest.raises(ConfigurationException) as caught:
         runner.run()
     lines = str(caught.value).splitlines()
-    assert "activemq.broker_url is not set" in lines[0]  # once for the two that share it
-    assert "brokers.b.broker_url is a vm:// URL" in lines[1]
+    assert lines[0].startswith("Pipelines one and two: ")  # once for the two that share it
+    assert "activemq.broker_url is not set" in lines[0]
+    assert lines[1].startswith("Pipeline b: ")
+    assert "brokers.b.broker_url is a vm:// URL (vm://x)" in lines[1]
     assert "source queue://IN is read 2 times, by one and two" in lines[2]
     assert len(lines) == 3
     assert list(tmp_path.iterdir()) == []

@@ -44,7 +44,13 @@ def java(tmp_path) -> str:
 
 def test_nothing_is_wrong_with_these(java: str) -> None:
     first = made("a", sink="IN.b", broker="main", options={"selector": "x = 1"})
-    chained = made("b", dead_letter="fail", sink="parquet:/x", options={"sink.compression": "zstd"})
+    chained = made(
+        "b",
+        schema="n INT",
+        dead_letter="fail",
+        sink="parquet:/x",
+        options={"sink.compression": "zstd", "startingOffset": "latest"},
+    )
     assert check_pipelines([first, chained], brokers=["main"], java=java) == []
 
 
@@ -75,7 +81,7 @@ def test_nothing_is_wrong_with_these(java: str) -> None:
             ),
         ),
         (
-            [made("a", dead_letter="IN.a")],
+            [made("a", schema="n INT", dead_letter="IN.a")],
             (
                 "Pipeline a: dead_letter queue://IN.a is its source, too, so it would read what it "
                 "sends; use another"
@@ -127,6 +133,20 @@ def test_nothing_is_wrong_with_these(java: str) -> None:
         (
             [made("a", options={"selectr": "x"})],
             "Pipeline a: jms: unknown option selectr (did you mean selector?)",
+        ),
+        (
+            [made("a", options={"mode": "spool", "startingOffset": "7"})],
+            (
+                "Pipeline a: jms: startingOffset 7 has no effect through a spool, which takes all that "
+                "waits (leave it out; only ranges, of a broker that has them, can begin elsewhere)"
+            ),
+        ),
+        (
+            [made("a", options={"mode": "spool", "startingOffset": "first"})],
+            (
+                "Pipeline a: jms: option startingOffset is neither earliest, latest nor a sequence "
+                "number"
+            ),
         ),
         (
             [made("a", options={"sink.selector": "x"})],
@@ -192,7 +212,8 @@ def test_a_schema_without_spark_types_is_found_before_spark_starts(java: str) ->
 
 
 def test_everything_is_told_at_once(tmp_path) -> None:
-    pipelines = [made("a", dead_letter="Q", source="Q"), made("b", source="Q", sql="SELECT 1")]
+    first = made("a", schema="n INT", dead_letter="Q", source="Q")
+    pipelines = [first, made("b", source="Q", sql="SELECT 1")]
     java, shared, loop, view = check_pipelines(pipelines, java=str(tmp_path / "nowhere"))
     assert java.startswith("spark.java is ")
     assert shared.startswith("source queue://Q is read 2 times, by a and b")

@@ -97,6 +97,7 @@ def test_triggers_are_seconds_or_texts_with_a_unit(value: object, seconds: float
     [
         ({"name": "a b"}, "name 'a b' cannot be a folder's name; write letters, digits"),
         ({"checkpoint": "../x"}, "checkpoint '../x' cannot be a folder's name"),
+        ({"checkpoint": "s3a://b/x"}, "checkpoint 's3a://b/x' cannot be a folder's name"),
         ({"sql": None}, "neither a function nor sql; write sql, or put @jms_pipeline on a function"),
         ({"function": len}, "both a function and sql; remove one"),
         ({"source": ""}, "source is missing; write a destination's name"),
@@ -108,6 +109,9 @@ def test_triggers_are_seconds_or_texts_with_a_unit(value: object, seconds: float
         ({"sink": "parquet:"}, "sink is missing"),
         ({"sink": "file:///x"}, "sink 'file:///x' is no destination"),
         ({"dead_letter": "queue://"}, "dead_letter 'queue://' is no destination"),
+        ({"dead_letter": "BAD"}, "dead_letter does nothing without a schema, which any message fits; leave it out"),
+        ({"dead_letter": "fail"}, "dead_letter does nothing without a schema"),
+        ({"dead_letter": "BAD", "schema": {}}, "dead_letter does nothing without a schema"),
         ({"trigger": -1}, "trigger -1 is negative; write seconds, or 0"),
         ({"trigger": "5"}, "trigger '5' has no unit; write 5s or 5ms"),
         ({"trigger": "often"}, "'often' is no time between batches; write for instance 2s"),
@@ -155,7 +159,8 @@ def test_a_function_of_several_sources_takes_them_by_name() -> None:
 
 
 def test_settings_change_a_pipeline_and_are_checked_again() -> None:
-    changed = made().changed({"trigger": "5s", "sink": "parquet:/data/x", "dead_letter": "fail"})
+    values = {"sink": "parquet:/data/x", "schema": "a INT", "dead_letter": "fail"}
+    changed = made().changed({"trigger": "5s", **values})
     assert (changed.trigger, changed.folder, changed.dead_letter) == (5.0, "/data/x", "fail")
     with pytest.raises(ConfigurationException, match="unknown key triggerr"):
         made().changed({"triggerr": 1})

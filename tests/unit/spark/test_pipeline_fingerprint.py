@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -71,7 +72,7 @@ def test_nothing_is_written_before_the_plan_is_good(place: PipelinePlace) -> Non
         {"partitions": 7},
         {"max_messages_per_trigger": 9},
         {"source": "queue://IN"},
-        {"dead_letter": "BAD"},
+        {"dead_letter": "BAD", "schema": "a INT"},
         {"options": {"pollTimeout": "1s"}},
         {"schema": "a INT"},
     ],
@@ -93,6 +94,7 @@ def test_what_may_change(place: PipelinePlace, values: dict[str, Any]) -> None:
         ({"output_mode": "update"}, "output_mode was append and is update"),
         ({"exactly_once": "off"}, "exactly_once was epoch and is off"),
         ({"options": {"Selector": "a = 1"}}, "selector was nothing and is a = 1"),
+        ({"options": {"clientId": "c"}}, "clientId was nothing and is c"),
     ],
 )
 def test_what_may_not(place: PipelinePlace, values: dict[str, Any], sentence: str) -> None:
@@ -112,6 +114,12 @@ def test_numbered_rows_need_the_same_partitions(place: PipelinePlace) -> None:
         check(place, made(exactly_once="ids", partitions=3))
 
 
+def test_ids_need_the_same_column(place: PipelinePlace) -> None:
+    check(place, made(exactly_once="ids", id_column="a"))
+    with pytest.raises(ConfigurationException, match="id_column was a and is b"):
+        check(place, made(exactly_once="ids", id_column="b"))
+
+
 def test_numbered_rows_need_the_same_sql(place: PipelinePlace) -> None:
     one, other = (f"SELECT text FROM messages WHERE priority > {n}" for n in (1, 2))
     check(place, made(exactly_once="ids", sql=one))
@@ -121,11 +129,23 @@ def test_numbered_rows_need_the_same_sql(place: PipelinePlace) -> None:
 
 def test_state_is_compared_under_the_same_spark(place: PipelinePlace) -> None:
     check(place, made())
-    check(place, made(), ["said otherwise"], "4.4")
     with pytest.raises(
         ConfigurationException, match=r"state was \[StateStoreSave \[origin\]\] and"
     ):
         check(place, made(), ["StateStoreSave [dest]"])
+    check(place, made(), ["said otherwise"], "4.4")
+    with pytest.raises(ConfigurationException, match=r"state was \[said otherwise\] and"):
+        check(place, made(), STATE, "4.4")
+
+
+def test_a_part_that_an_older_version_did_not_write_may_be_anything(place: PipelinePlace) -> None:
+    check(place, made())
+    saved = json.loads(place.fingerprint.read_text())
+    del saved["parts"]["clientId"]
+    place.fingerprint.write_text(json.dumps(saved))
+    check(place, made(options={"clientId": "c"}))
+    with pytest.raises(ConfigurationException, match="clientId was c and is nothing"):
+        check(place, made())
 
 
 def test_the_order_of_sources_counts(place: PipelinePlace) -> None:

@@ -13,6 +13,7 @@ import anyio
 import anyio.lowlevel
 import pytest
 
+from pyjms import _clock
 from pyjms.errors import ConfigurationException, ConnectionFailedException
 from pyjms.settings import RestartSettings
 from pyjms.spark.pipeline.definition import Pipeline
@@ -28,11 +29,14 @@ from pyjms.spark.pipeline.events import (
     PipelineStopped,
     Range,
 )
+from pyjms.spark.pipeline.failures import Failure
 from pyjms.spark.pipeline.supervisor import Supervisor, Surroundings
 from pyjms.testing.clock import VirtualClock
 
 PIPELINE = Pipeline(name="p", sql="SELECT 1", source="IN", sink="OUT")
 BROKER_LOST = "pyjms.errors.ConnectionFailedException: Cannot reach tcp://h:1"
+BAD_MESSAGE = "Pipeline p: message seq 5 (ID:1) of queue://IN: n is no int; dead_letter is `fail`"
+BROKER_FULL = "pyjms.errors.ResourceAllocationException: Usage Manager Memory Limit reached"
 BAD_VALUE = "[PYTHON_EXCEPTION] boom\nValueError: the secret body"
 
 
@@ -178,6 +182,54 @@ async def test_a_finished_batch_ends_the_row_of_failures(tmp_path, clock) -> Non
     assert not life.supervisor.has_failed
 
 
+def lasting(seconds: float) -> Callable[[Callable[[], Any]], Awaitable[Any]]:
+    """Stands for a thread in which queries fail after that long."""
+
+    async def call(function: Callable[[], Any]) -> Any:
+        result = await at_once(function)
+        if isinstance(result, Failure):
+            await _clock.sleep(seconds)
+        return result
+
+    return call
+
+
+def idle() -> Any:
+    """What a query says that looked for news and found none."""
+    said = progress(0, rows=0)
+    said.durationMs = {"triggerExecution": 20, "latestOffset": 20}
+    return said
+
+
+@pytest.mark.parametrize(
+    ("seconds", "said", "delays"),
+    [
+        (300, [idle()], [1, 1, 1, 1]),
+        (299, [idle()], [1, 2]),
+        (900, [], [1, 2]),  # it waited for its broker all the time
+    ],
+)
+async def test_a_query_that_ran_well_for_minutes_ends_the_row_of_failures(
+    tmp_path, clock, seconds, said, delays
+) -> None:
+    queries = [failing(BROKER_LOST) for _ in range(4)]
+    for query in queries:
+        query.recentProgress = said
+    call = lasting(seconds)
+    life = Life(tmp_path, *queries, FakeQuery(), call=call, max_attempts=2)
+    await life.supervisor.run()
+    assert [event.delay for event in life.of(PipelineRestarting)] == delays
+    assert life.supervisor.has_failed == (len(delays) == 2)
+
+
+async def test_a_full_broker_is_not_the_batchs_fault(tmp_path, clock) -> None:
+    write_log(tmp_path, "offsets", 0, 5)
+    life = Life(tmp_path, *[failing(BROKER_FULL)] * 5, FakeQuery())
+    await life.supervisor.run()
+    assert life.starts == 6
+    assert not life.supervisor.has_failed
+
+
 async def test_a_start_that_cannot_reach_the_broker_is_tried_again(tmp_path, clock) -> None:
     life = Life(tmp_path, ConnectionFailedException("gone"), FakeQuery())
     await life.supervisor.run()
@@ -190,6 +242,7 @@ async def test_a_start_that_cannot_reach_the_broker_is_tried_again(tmp_path, clo
         (ConfigurationException("no such column"), "no such column"),
         (failing("x\npyjms.errors.ConfigurationException: unknown option"), "unknown option"),
         (failing("pyjms.errors.IllegalStateException: gone; failOnDataLoss=false"), "gone; failOnDataLoss=false"),
+        (failing(f"[STREAM_FAILED] [USER_RAISED_EXCEPTION] {BAD_MESSAGE} SQLSTATE: P0001"), BAD_MESSAGE),
         (failing("Job aborted: SparkContext was stopped"), "Spark has ended: RuntimeError"),
     ],
 )  # fmt: skip

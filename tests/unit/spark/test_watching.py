@@ -130,6 +130,13 @@ def test_the_backlog_is_what_waits_in_all_sources() -> None:
     assert backlog_of(progress()) is None
 
 
+SENTENCE = (
+    "Pipeline my-p.1: message seq 5 (ID:h:1) of queue://IN: n is missing or null; "
+    "dead_letter is `fail`"
+)
+BAD_MESSAGE = f"[STREAM_FAILED] Query terminated with exception: {{}} {SENTENCE} SQLSTATE: P0001"
+
+
 class Py4JNetworkError(Exception):
     """As py4j's, told by its name."""
 
@@ -144,6 +151,12 @@ class AnalysisException(Exception):
         (RuntimeError("[STREAM_FAILED] [PYTHON_EXCEPTION] File x\nValueError: body"), FailureKind.BATCH, "STREAM_FAILED, PYTHON_EXCEPTION, ValueError"),
         (RuntimeError("[CAST_INVALID_INPUT] The value 'body' of the type"), FailureKind.BATCH, "CAST_INVALID_INPUT"),
         (RuntimeError("pyjms.errors.ConnectionClosedException: closed"), FailureKind.BROKER, "closed"),
+        (RuntimeError("pyjms.errors.ResourceAllocationException: OUT is full"), FailureKind.BROKER, "OUT is full"),
+        (RuntimeError("pyjms.errors.ResourceAllocationException: full\n\nThe above\npyjms.errors.TransactionRolledBackException: undone"), FailureKind.BROKER, "undone"),
+        (RuntimeError(BAD_MESSAGE.format("[USER_RAISED_EXCEPTION]")), FailureKind.FINAL, SENTENCE),
+        (RuntimeError(BAD_MESSAGE.format("[FOREACH_BATCH_USER_FUNCTION_ERROR] Traceback\nbody\npyspark.errors.X: [USER_RAISED_EXCEPTION]")), FailureKind.FINAL, SENTENCE),
+        (RuntimeError("[USER_RAISED_EXCEPTION] body"), FailureKind.BATCH, "USER_RAISED_EXCEPTION"),
+        (RuntimeError("[STREAM_FAILED] [CAST] x raise_error([USER_RAISED_EXCEPTION] Pipeline p: message seq %d (%s) of %s: %s; dead_letter is `fail`)"), FailureKind.BATCH, "STREAM_FAILED, CAST, USER_RAISED_EXCEPTION"),
         (RuntimeError("x: pyjms.spark.jms.ranges.asking.RangesRefused: IN is leased"), FailureKind.BROKER, "IN is leased"),
         (RuntimeError("x: pyjms.spark.jms.ranges.asking.RangesRefused: A newer lease of"), FailureKind.FINAL, "A newer lease of"),
         (RuntimeError("ExecutorLostFailure (executor 1 exited)"), FailureKind.BROKER, "RuntimeError"),

@@ -49,6 +49,11 @@ def check_sink(options: JmsOptions, schema: StructType, *, streaming: bool) -> N
         ConfigurationException: a column or an option does not fit, or a promise cannot be kept.
     """
     check_columns(schema.names, options.id_column, routed=options.destination is not None)
+    if options.id_column is not None and options.exactly_once != "ids":
+        raise ConfigurationException(
+            f"jms: idColumn has no effect with exactlyOnce={options.exactly_once}",
+            hint="leave it out, or set exactlyOnce=ids",
+        )
     if options.exactly_once == "ids" and options.id_column is None and not options.map_only:
         raise ConfigurationException(
             "jms: exactlyOnce=ids without idColumn numbers the rows, and after a shuffle a "

@@ -25,7 +25,7 @@ from pyjms.spark.jms.client import run
 from pyjms.spark.jms.drain import is_draining
 from pyjms.spark.jms.limits import Limit, limit_of
 from pyjms.spark.jms.offsets import Offset
-from pyjms.spark.jms.options import JmsOptions
+from pyjms.spark.jms.options import JmsOptions, check_starting_offset
 from pyjms.spark.jms.spool.lock import SpoolLock
 from pyjms.spark.jms.spool.pulling import Puller
 from pyjms.spark.jms.spool.segments import Segment, Spool, not_written, read_rows
@@ -130,6 +130,7 @@ class SpoolStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _open(self) -> Spool:
         if self._spool is None:
+            check_starting_offset(self._options)
             folder = Path(self._folder)
             try:
                 folder.mkdir(parents=True, exist_ok=True)
