@@ -45,6 +45,8 @@ class _Cron(NamedTuple):
     weekdays: frozenset[int]
     either: bool
     """Whether both kinds of days are restricted."""
+    every_hour: bool
+    """Whether no hour was asked for, so that one that comes twice counts twice."""
 
     def is_day(self, day: date) -> bool:
         if day.month not in self.months:
@@ -75,6 +77,7 @@ def _parse(entry: str) -> _Cron:
         months,
         weekdays,
         fields[2] not in _ALL and fields[4] not in _ALL,
+        fields[1] in _ALL,
     )
 
 
@@ -97,11 +100,21 @@ def next_tick(entry: str, after_ms: int) -> int:
 
 
 def _ticks(cron: _Cron, day: date) -> Iterator[int]:
-    """A day's times. An hour that the clock skips counts by the time it would have been."""
+    """A day's times. An hour that the clock skips counts by the time it would have been.
+
+    An hour that comes twice fires twice if every hour does; else, once a day is once.
+    """
     for hour in cron.hours:
-        for minute in cron.minutes:
-            there = datetime(day.year, day.month, day.day, hour, minute)  # noqa: DTZ001 - as above
-            yield int(there.timestamp()) * 1000
+        first = [_time(day, hour, minute) for minute in cron.minutes]
+        yield from first
+        if cron.every_hour:
+            second = [_time(day, hour, minute, fold=1) for minute in cron.minutes]
+            yield from (again for again, once in zip(second, first, strict=True) if again > once)
+
+
+def _time(day: date, hour: int, minute: int, fold: int = 0) -> int:
+    moment = datetime(day.year, day.month, day.day, hour, minute, fold=fold)  # noqa: DTZ001 - local
+    return int(moment.timestamp()) * 1000
 
 
 def _values(text: str, field: _Field, entry: str) -> frozenset[int]:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from broker.chain.copies import copied
-from broker.scheduler.duplicates import DUPLICATE_ID
+from broker.scheduler.aside import DUPLICATE_ID
 from broker.scheduler.orders import ORDERS, properties_of
 from broker.store.jobs.api import ScheduledJob
 from pyjms import _clock
@@ -18,15 +18,19 @@ from pyjms.jms.types import Long
 from pyjms.wire.openwire.commands import ActiveMQMessage, MessageId, ProducerId
 from pyjms.wire.openwire.primitives import encode_map
 
-__all__ = ["Deliveries"]
+__all__ = ["DEAD_LETTERS", "FAILURE_CAUSE", "Deliveries"]
 
-_DEAD: Final = Queue("ActiveMQ.DLQ")
-_CAUSE: Final = "dlqDeliveryFailureCause"
+DEAD_LETTERS: Final = Queue("ActiveMQ.DLQ")
+FAILURE_CAUSE: Final = "dlqDeliveryFailureCause"
 _LISTED_TYPE: Final = "Advisory"
 
 
 class Deliveries:
-    """Makes the copies, each repetition with an id of its own."""
+    """Makes the copies, each repetition with an id of its own.
+
+    It is the same id when a repetition is delivered again, after a crash or since not all of
+    its destinations had room: queues know it again.
+    """
 
     def __init__(self) -> None:
         self._producer_id = ProducerId(IdGenerator().generate())
@@ -38,7 +42,7 @@ class Deliveries:
         without = (*ORDERS, DUPLICATE_ID) if is_one_of_many else ORDERS
         copy = self._copy(job, message, without)
         if is_one_of_many:
-            copy.message_id = self._new_id()
+            copy.message_id = _id_of(job)
         if message.timestamp > 0 and message.expiration > 0:
             now = _clock.time_ms()
             copy.expiration = now + message.expiration - message.timestamp
@@ -51,7 +55,7 @@ class Deliveries:
     ) -> ActiveMQMessage:
         """Return a job as BROWSE answers it (S8)."""
         copy = self._copy(job, message, (DUPLICATE_ID,), **{PYJMS_NEXT_TIME: Long(job.next_time)})
-        copy.message_id = self._new_id()
+        copy.message_id = MessageId(None, self._producer_id, next(self._sequence))
         copy.producer_id = self._producer_id
         copy.original_destination, copy.destination = message.destination, to
         copy.type = _LISTED_TYPE
@@ -62,10 +66,10 @@ class Deliveries:
     def dead_letter(
         self, job: ScheduledJob, message: ActiveMQMessage, error: Exception
     ) -> ActiveMQMessage:
-        """Return what ActiveMQ.DLQ gets where the destination takes nothing, ever."""
-        copy = self._copy(job, message, (*ORDERS, DUPLICATE_ID), **{_CAUSE: str(error)})
-        copy.message_id = self._new_id()
-        copy.original_destination, copy.destination = message.destination, _DEAD
+        """Return what ActiveMQ.DLQ gets of what cannot be delivered."""
+        copy = self._copy(job, message, (*ORDERS, DUPLICATE_ID), **{FAILURE_CAUSE: str(error)})
+        copy.message_id = _id_of(job)
+        copy.original_destination, copy.destination = message.destination, DEAD_LETTERS
         copy.persistent = copy.response_required = True
         copy.expiration = 0
         return copy
@@ -82,5 +86,7 @@ class Deliveries:
         copy.raw = None
         return copy
 
-    def _new_id(self) -> MessageId:
-        return MessageId(None, self._producer_id, next(self._sequence))
+
+def _id_of(job: ScheduledJob) -> MessageId:
+    """Return the id of what a job delivers this time."""
+    return MessageId(None, ProducerId(job.job_id), job.execution_count + 1)

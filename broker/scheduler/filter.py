@@ -7,14 +7,15 @@ from broker.completion import Completion
 from broker.context import ConnectionContext, ProducerExchange
 from broker.filter import Broker, BrokerFilter
 from broker.region.disk_usage import DiskUsage
-from broker.region.flow_control import abort_parked
 from broker.region.region_broker import RegionBroker
+from broker.scheduler.addresses import SCHEDULED, check_intake, check_target
+from broker.scheduler.aside import put_aside
 from broker.scheduler.deliveries import Deliveries
-from broker.scheduler.duplicates import of_one_destination
 from broker.scheduler.firing import Firing
-from broker.scheduler.intake import SCHEDULED, Intake
+from broker.scheduler.intake import Intake
 from broker.scheduler.management import Management, is_management
 from broker.scheduler.orders import read_order
+from broker.scheduler.outlet import Outlet
 from broker.store.jobs.api import JobSchedulerStore
 from pyjms import _wakeup
 from pyjms.errors import IllegalStateException
@@ -37,12 +38,11 @@ class SchedulerBroker(BrokerFilter):
     ) -> None:
         super().__init__(next_broker)
         self._max_repeat_allowed = max_repeat_allowed
-        self._context = ConnectionContext()
-        """Its deliveries wait for space, as a client's sends do."""
-        self._context.is_broker = True
         jobs, deliveries = store.scheduler(), Deliveries()
-        self._firing = Firing(store, jobs, deliveries, self._deliver)
-        self._intake = Intake(region, next_broker, jobs, usage, self._firing.wake)
+        outlet = Outlet(next_broker, region)
+        coming_in: set[str] = set()
+        self._firing = Firing(store, deliveries, outlet, usage, coming_in)
+        self._intake = Intake(region, next_broker, jobs, usage, coming_in, self._firing.wake)
         self._management = Management(jobs, deliveries, next_broker)
         self._clock: _wakeup.BackgroundTask | None = None
 
@@ -52,12 +52,11 @@ class SchedulerBroker(BrokerFilter):
         self._clock = _wakeup.spawn(self._firing.run, name="message scheduler")
 
     async def stop(self) -> None:
-        self._firing.close()
         if self._clock is not None:
             self._clock.cancel()
             await self._clock.wait()
         await self._management.close()
-        abort_parked(self._context)
+        await self._firing.close()
         await self.next.stop()
 
     def remove_connection(
@@ -74,21 +73,16 @@ class SchedulerBroker(BrokerFilter):
         self.next.remove_destination(context, destination, timeout)
 
     def send(self, exchange: ProducerExchange, message: ActiveMQMessage) -> Completion | None:
-        if is_management(message.destination):
-            self._management.serve(exchange.context, message)
-            return None
-        if message.destination == SCHEDULED:
-            raise IllegalStateException(
-                f"{SCHEDULED} is what the scheduler takes in",
-                hint="send to the destination itself, with AMQ_SCHEDULED_DELAY",
-            )
-        order = read_order(message, self._max_repeat_allowed)
-        if order is None or message.destination is None:
+        to, context = message.destination, exchange.context
+        if to is None or context.is_broker:  # dead letters and advisories are never put off
             return self.next.send(exchange, message)
-        part = ProducerExchange(exchange.context, exchange.info)
-        copy = readdressed(message, SCHEDULED, message.destination)
-        of_one_destination(copy, message.destination)
+        if is_management(to):
+            return self._management.serve(context, message)
+        check_intake(to)
+        if read_order(message, self._max_repeat_allowed) is None:
+            return self.next.send(exchange, message)
+        check_target(to)
+        part = ProducerExchange(context, exchange.info)
+        copy = readdressed(message, SCHEDULED, to)
+        put_aside(copy, to)
         return self.next.send(part, copy)
-
-    def _deliver(self, message: ActiveMQMessage) -> Completion | None:
-        return self.next.send(ProducerExchange(self._context), message)

@@ -7,21 +7,23 @@ away are delivered once at the start, then go on in their rhythm. (ActiveMQ S2 t
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
-from typing import Final
+from collections.abc import Container, Hashable
+from typing import Final, NamedTuple
 
 import anyio
 
 from broker.completion import Completion
-from broker.scheduler.cron import next_tick
+from broker.region.disk_usage import DiskUsage
 from broker.scheduler.deliveries import Deliveries
+from broker.scheduler.lanes import Lanes
 from broker.scheduler.orders import Order
+from broker.scheduler.outlet import Outlet
+from broker.scheduler.rhythm import next_time
 from broker.store.api import StoreState
 from broker.store.jobs.api import JobSchedulerStore, ScheduledJob
 from broker.store.jobs.scheduler import JobScheduler
 from pyjms import _clock
-from pyjms._ids import IdGenerator
-from pyjms.errors import ResourceAllocationException
+from pyjms.errors import JMSException, ResourceAllocationException
 from pyjms.wire.openwire.commands import ActiveMQMessage
 
 __all__ = ["Firing"]
@@ -32,10 +34,21 @@ _LONGEST_SLEEP: Final = 60.0
 """Seconds: the wall clock may be set, and a machine may have slept."""
 _LOOK_AGAIN: Final = 0.5
 """Seconds until it is seen that the store takes something again."""
-_AT_ONCE: Final = 100
-_MOST_IN_HAND: Final = 1000
 _RETRY: Final = 5.0
-"""Seconds until what found no room, or could not be read, is tried again."""
+"""Seconds until the clock goes on after an error."""
+_LAST_ANSWERS: Final = 5.0
+"""Seconds that a stop waits for deliveries which the store is at."""
+_UNREADABLE: Final = "unreadable"
+_BEGINNING: Final = "beginning"
+"""Lanes of jobs that cannot be read, and of those that begin others: no destination's."""
+
+
+class _Turn(NamedTuple):
+    """One delivery of a job."""
+
+    job: ScheduledJob
+    message: ActiveMQMessage
+    lane: Hashable
 
 
 class Firing:
@@ -44,138 +57,184 @@ class Firing:
     def __init__(
         self,
         store: JobSchedulerStore,
-        jobs: JobScheduler,
         deliveries: Deliveries,
-        send: Callable[[ActiveMQMessage], Completion | None],
+        outlet: Outlet,
+        usage: DiskUsage,
+        coming_in: Container[str],
     ) -> None:
-        """Have `send` take what is due; where it answers later, the job waits for that."""
+        """Have `outlet` take what is due; where it answers later, the job waits for that.
+
+        Jobs begin others while `usage` has room. What is in `coming_in` waits for `wake`.
+        """
         self._store = store
-        self._jobs = jobs
+        self._jobs: JobScheduler = store.scheduler()
         self._deliveries = deliveries
-        self._send = send
-        self._in_hand: set[str] = set()
-        self._tired: dict[str, float] = {}
+        self._outlet = outlet
+        self._usage = usage
+        self._lanes = Lanes(self._jobs, coming_in)
         self._news = anyio.Event()
-        self._ids = IdGenerator()
         self._is_open = True
 
-    def close(self) -> None:
-        """Take no more answers: what is not settled is delivered after the next start."""
-        self._is_open = False
-
-    def wake(self) -> None:
-        """Look again: there is a new job, or room."""
+    def wake(self, time: int = 0) -> None:
+        """Look again: there is something new that is due at `time`."""
+        self._lanes.look_from(time)
         self._news.set()
 
     async def run(self) -> None:
-        """Deliver until cancelled."""
+        """Deliver until cancelled, whatever fails."""
         while True:
             self._news = anyio.Event()
-            self._fire_due()
-            with _clock.timeout(self._rest()):
+            try:
+                rest = self._fire_due()
+            except Exception:
+                logger.exception("The message scheduler failed; it goes on in %g s", _RETRY)
+                self._lanes.start_over()
+                await _clock.sleep(_RETRY)
+                continue
+            with _clock.timeout(rest):
                 await self._news.wait()
                 await _clock.sleep(0)
 
-    def _fire_due(self) -> None:
-        now = _clock.now()
-        for job_id, until in tuple(self._tired.items()):
-            if until <= now:
-                del self._tired[job_id]
-                self._in_hand.discard(job_id)
-        room = min(_AT_ONCE, _MOST_IN_HAND - len(self._in_hand))
-        if room <= 0 or self._store.state is not StoreState.RUNNING:
-            return
-        due = self._jobs.due(_clock.time_ms(), room + len(self._in_hand))
-        for job in [job for job in due if job.job_id not in self._in_hand][:room]:
-            self._in_hand.add(job.job_id)
-            self._fire(job)
+    async def close(self) -> None:
+        """Fire nothing more, and hear what becomes of the last deliveries.
 
-    def _rest(self) -> float | None:
-        """Return how many seconds there are to wait; None: for news."""
-        if self._store.state is not StoreState.RUNNING or len(self._in_hand) >= _MOST_IN_HAND:
+        What was not delivered by then is, after the next start.
+        """
+        self._is_open = False
+        self._outlet.close()
+        with _clock.timeout(_LAST_ANSWERS):
+            while self._lanes.in_hand and self._store.state is StoreState.RUNNING:
+                self._news = anyio.Event()
+                await self._news.wait()
+
+    def _fire_due(self) -> float | None:
+        """Fire what can be; return how many seconds there are to wait, None: for news."""
+        if self._store.state is not StoreState.RUNNING:
             return _LOOK_AGAIN
-        first = self._jobs.next_time
-        if self._in_hand and first is not None:
-            free = (job for job in self._jobs.jobs(first) if job.job_id not in self._in_hand)
-            first = next((job.next_time for job in free), None)
-        if first is None and not self._tired:
-            return None  # what is in hand wakes
-        waits = [until - _clock.now() for until in self._tired.values()]
-        if first is not None:
-            waits.append((first - _clock.time_ms()) / 1000)
-        return min(max(min(waits), 0.0), _LONGEST_SLEEP)
+        for job, lane in self._lanes.following():
+            message, _ = self._read(job)
+            self._begin(job, message, lane)
+        for job in self._lanes.due():
+            message, lane = self._read(job)
+            if self._lanes.enter(job, lane):
+                self._begin(job, message, lane)
+        rest = self._lanes.rest()
+        return None if rest is None else min(max(rest, 0.0), _LONGEST_SLEEP)
 
-    def _fire(self, job: ScheduledJob) -> None:
-        message: ActiveMQMessage | None = None
+    def _read(self, job: ScheduledJob) -> tuple[ActiveMQMessage | None, Hashable]:
+        """Return a job's message, and its lane."""
         try:
             message = self._jobs.message(job.job_id)
-            if message is None:  # it was removed meanwhile
-                self._in_hand.discard(job.job_id)
-                return
+        except Exception as error:
+            logger.error("The message of job %s cannot be read now: %s", job.job_id, error)
+            return None, _UNREADABLE
+        if message is None:
+            return None, _UNREADABLE
+        return message, _BEGINNING if job.cron_entry and job.repeat else message.destination
+
+    def _begin(self, job: ScheduledJob, message: ActiveMQMessage | None, lane: Hashable) -> None:
+        if message is None:
+            self._lanes.tired(job.job_id, lane)
+            return
+        turn = _Turn(job, message, lane)
+        try:
+            self._outlet.check(message)
+            next_time(job)
+        except JMSException as error:
+            self._dead_letter(turn, error, is_last=True)
+        except Exception as error:
+            self._failed(turn, error)
+        else:
+            self._fire(turn)
+
+    def _fire(self, turn: _Turn) -> None:
+        job, message, _ = turn
+        try:
             if job.cron_entry and job.repeat:
                 done = self._begin_another(job, message)
             else:
-                done = self._send(self._deliveries.of(job, message))
+                done = self._outlet.send(self._deliveries.of(job, message))
         except Exception as error:
-            self._failed(job, message, error)
+            self._failed(turn, error)
             return
         if done is None:
-            self._settle(job)
+            self._settle(turn)
         else:
-            done.then(lambda end: self._answered(job, message, end))
+            done.then(lambda end: self._answered(turn, end))
 
-    def _answered(self, job: ScheduledJob, message: ActiveMQMessage, end: Completion) -> None:
-        if not self._is_open:
-            return
+    def _answered(self, turn: _Turn, end: Completion) -> None:
         if end.error is None:
-            self._settle(job)
+            self._settle(turn)
+        elif self._is_open:
+            self._failed(turn, end.error)
         else:
-            self._failed(job, message, end.error)
+            self._lanes.done(turn.job.job_id, turn.lane)
+            self._news.set()
 
     def _begin_another(self, job: ScheduledJob, message: ActiveMQMessage) -> Completion | None:
-        """Start a job: a cron entry with repetitions delivers nothing itself (S4)."""
+        """Start a job: a cron entry with repetitions delivers nothing itself (S4).
+
+        After a crash it has the same id. If it has fired by then, it goes on.
+        """
+        full = self._usage.full()
+        if full is not None:
+            raise ResourceAllocationException(full.trouble(), hint="raise job_scheduler_limit")
+        job_id = f"{job.job_id}:{job.execution_count}"
+        there = self._jobs.get(job_id)
+        if there is not None and there.execution_count:
+            return None
         order = Order(job.delay, job.period, job.repeat, "")
-        return self._jobs.add(order.job(self._ids.generate(), _clock.time_ms()), message)
+        other = order.job(job_id, _clock.time_ms())
+        self._lanes.look_from(other.next_time)
+        return self._jobs.add(other, message)
 
-    def _settle(self, job: ScheduledJob) -> None:
+    def _settle(self, turn: _Turn, *, is_last: bool = False) -> None:
         """Note that a job was delivered, and when it is due again."""
-        self._in_hand.discard(job.job_id)
-        if job.cron_entry:
-            self._jobs.reschedule(job.job_id, next_tick(job.cron_entry, _clock.time_ms()))
-        elif job.repeat:
-            self._jobs.reschedule(job.job_id, self._after(job))
-        else:
-            self._jobs.remove(job.job_id)
-        self.wake()
-
-    def _after(self, job: ScheduledJob) -> int:
-        """Return the next time of the job's rhythm; what was missed is not made up for (S6)."""
-        now = _clock.time_ms()
-        period = max(job.period, 0)
-        late = now - job.next_time - period
-        if late < 0 or not period:
-            return job.next_time + period
-        return now + period - late % period
-
-    def _failed(self, job: ScheduledJob, message: ActiveMQMessage | None, error: Exception) -> None:
-        can_wait = message is None or isinstance(error, ResourceAllocationException)
-        if can_wait or self._store.state is not StoreState.RUNNING:
-            logger.error("Job %s is delivered later: %s", job.job_id, error)
-            self._tire(job)
-            return
-        logger.error("Job %s goes to the dead letters: %s", job.job_id, error)
-        assert message is not None
+        job, _, lane = turn
         try:
-            done = self._send(self._deliveries.dead_letter(job, message, error))
+            again = None if is_last else next_time(job)
+            if again is None:
+                self._jobs.remove(job.job_id)
+            else:
+                self._jobs.reschedule(job.job_id, again)
+                self._lanes.look_from(again)
+        except Exception:
+            logger.exception("Job %s was delivered, which could not be noted", job.job_id)
+            self._tire(turn)
+            return
+        self._lanes.done(job.job_id, lane)
+        self._news.set()
+
+    def _failed(self, turn: _Turn, error: Exception) -> None:
+        can_wait = isinstance(error, ResourceAllocationException)
+        if can_wait or self._store.state is not StoreState.RUNNING:
+            logger.error("Job %s is delivered later: %s", turn.job.job_id, error)
+            self._tire(turn)
+        else:
+            self._dead_letter(turn, error, is_last=False)
+
+    def _dead_letter(self, turn: _Turn, error: Exception, *, is_last: bool) -> None:
+        """Have the dead letters take what is not delivered; with `is_last` the job ends."""
+        job = turn.job
+        logger.error("Job %s goes to the dead letters: %s", job.job_id, error)
+        try:
+            letter = self._deliveries.dead_letter(job, turn.message, error)
+            done = self._outlet.send(letter)
         except Exception as worse:
             logger.error("Job %s: its dead letter was not sent: %s", job.job_id, worse)
-            self._tire(job)
+            self._tire(turn)
             return
         if done is None:
-            self._settle(job)
+            self._settle(turn, is_last=is_last)
         else:
-            done.then(lambda end: self._settle(job) if end.error is None else self._tire(job))
+            done.then(lambda end: self._dead(turn, end, is_last))
 
-    def _tire(self, job: ScheduledJob) -> None:
-        self._tired[job.job_id] = _clock.now() + _RETRY
-        self.wake()
+    def _dead(self, turn: _Turn, end: Completion, is_last: bool) -> None:
+        if end.error is None:
+            self._settle(turn, is_last=is_last)
+        else:
+            self._tire(turn)
+
+    def _tire(self, turn: _Turn) -> None:
+        self._lanes.tired(turn.job.job_id, turn.lane)
+        self._news.set()

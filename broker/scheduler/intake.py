@@ -3,7 +3,8 @@
 A message with an order is first a message like any other, of the queue `PyJMS.Scheduled`: part
 of its transaction, parked while there is no room, known again after a failover. When it is
 stored and visible it becomes a job, and leaves the queue when that is on the disk. A crash in
-between finds it here; its job has the same id, so there is one of it. (ActiveMQ X8, S1, S9)
+between finds it here; its job has the same id, so there is one of it, and that does not fire
+before the message has left. What can be no job goes to the dead letters. (ActiveMQ X8, S1, S9)
 """
 
 from __future__ import annotations
@@ -14,25 +15,26 @@ from typing import Final
 
 from broker.chain.copies import readdressed
 from broker.completion import Completion
+from broker.context import ProducerExchange
 from broker.filter import Broker
 from broker.region.disk_usage import DiskUsage
 from broker.region.message import MessageReference
 from broker.region.queue import Queue
 from broker.region.region_broker import RegionBroker
-from broker.scheduler.duplicates import as_sent
-from broker.scheduler.orders import read_order
+from broker.scheduler.addresses import SCHEDULED, check_target
+from broker.scheduler.aside import as_sent
+from broker.scheduler.deliveries import DEAD_LETTERS, FAILURE_CAUSE
+from broker.scheduler.orders import properties_of, read_order
 from broker.store.jobs.api import ScheduledJob
 from broker.store.jobs.scheduler import JobScheduler
-from pyjms.errors import JMSException
-from pyjms.jms.destination import Destination
-from pyjms.jms.destination import Queue as QueueDestination
+from pyjms.errors import JMSException, LocalProtocolError, MessageFormatException
 from pyjms.wire.openwire.commands import ActiveMQMessage
+from pyjms.wire.openwire.primitives import encode_map
 
-__all__ = ["SCHEDULED", "Intake"]
+__all__ = ["Intake"]
 
 logger = logging.getLogger(__name__)
 
-SCHEDULED: Final = QueueDestination("PyJMS.Scheduled")
 _ANY_NUMBER: Final = 1 << 31
 """What came in was checked; a limit that was lowered since does not undo it."""
 
@@ -48,23 +50,29 @@ class Intake:
         chain: Broker,
         jobs: JobScheduler,
         usage: DiskUsage,
-        on_job: Callable[[], None],
+        coming_in: set[str],
+        on_job: Callable[[int], None],
     ) -> None:
-        """Have `jobs` take what comes while `usage` has room; `on_job` is called for each."""
+        """Have `jobs` take what comes while `usage` has room; `on_job` gets each one's time.
+
+        `coming_in` has the ids of those whose messages have not left the queue.
+        """
         self._region = region
         self._chain = chain
         self._jobs = jobs
         self._usage = usage
         self._on_job = on_job
+        self._coming_in = coming_in
 
     def attach(self) -> None:
         """Make the queue, and jobs of what a crash has left in it."""
         queue = self._queue()
         queue.pause()
         queue.reader = self
-        if queue.needs_disk:
-            self._usage.parent = queue.store_usage
-            queue.store_usage = self._usage
+        self._usage.parent = queue.store_usage
+        # also in memory, and for what is not persistent: it all becomes jobs
+        queue.needs_disk = True
+        queue.store_usage = queue.temp_usage = self._usage
         left = queue.browse()
         if left:
             logger.info("%d scheduled messages go on from where a crash stopped them", len(left))
@@ -73,18 +81,21 @@ class Intake:
 
     # what the queue asks
     def arrived(self, reference: MessageReference) -> None:
-        """Make a job of a message; a failure leaves it here, until the next start."""
+        """Make a job of a message; if the store takes none, it is here until the next start."""
         message = reference.message
-        target = message.original_destination
         try:
-            done = None if target is None else self._add(message, target)
+            job, copy = self._job(message)
+            done = self._add(job, copy)
+        except _NoJob as error:
+            self._dead_letter(reference, error)
+            return
         except Exception:
             logger.exception("%s: message %s cannot be scheduled", SCHEDULED, reference.message_id)
             return
         if done is None:
-            self._leaves(reference)
+            self._leaves(reference, job)
         else:
-            done.then(lambda end: self._stored(reference, end))
+            done.then(lambda end: self._stored(reference, job, end))
 
     def keeps(self, reference: MessageReference) -> bool:
         """Its time to live begins when it is delivered (S5)."""
@@ -94,26 +105,50 @@ class Intake:
         logger.warning("%s is what the scheduler takes in: it is not purged", SCHEDULED)
         return False
 
-    def _add(self, message: ActiveMQMessage, target: Destination) -> Completion | None:
-        copy = readdressed(message, target, None)
-        copy.transaction_id = None
-        copy.raw = None
-        as_sent(copy, target)
-        return self._jobs.add(self._job(message), copy)
+    def _job(self, message: ActiveMQMessage) -> tuple[ScheduledJob, ActiveMQMessage]:
+        """Return the job that a message orders, and the message that it is to deliver."""
+        target = message.original_destination
+        if target is None:
+            raise _NoJob("It was sent here, and not as an order")
+        try:
+            check_target(target)
+            order = read_order(message, _ANY_NUMBER)
+            if order is None:
+                raise _NoJob("It orders nothing")
+            copy = readdressed(message, target, None)
+            copy.transaction_id = None
+            copy.raw = None
+            as_sent(copy, target)
+            return order.job(str(message.message_id), message.broker_in_time), copy
+        except JMSException as error:
+            raise _NoJob(str(error)) from error
 
-    def _job(self, message: ActiveMQMessage) -> ScheduledJob:
-        order = read_order(message, _ANY_NUMBER)
-        if order is None:
-            raise JMSException(f"{message.message_id} orders nothing")
-        return order.job(str(message.message_id), message.broker_in_time)
+    def _add(self, job: ScheduledJob, copy: ActiveMQMessage) -> Completion | None:
+        there = self._jobs.get(job.job_id)
+        if there is not None and there.execution_count:
+            return None  # it goes on as it is: a crash came before the message had left
+        self._coming_in.add(job.job_id)
+        try:
+            return self._jobs.add(job, copy)
+        except LocalProtocolError as error:
+            self._coming_in.discard(job.job_id)
+            raise _NoJob(str(error)) from error
 
-    def _stored(self, reference: MessageReference, end: Completion) -> None:
+    def _stored(self, reference: MessageReference, job: ScheduledJob, end: Completion) -> None:
         if end.error is None:
-            self._leaves(reference)
+            self._leaves(reference, job)
         else:
             logger.error("The job of %s is not stored: %s", reference.message_id, end.error)
 
-    def _leaves(self, reference: MessageReference) -> None:
+    def _leaves(self, reference: MessageReference, job: ScheduledJob) -> None:
+        """Let a message leave before its job fires: so they are in the store's journal, too."""
+        try:
+            self._remove(reference)
+        finally:
+            self._coming_in.discard(job.job_id)
+            self._on_job(job.next_time)
+
+    def _remove(self, reference: MessageReference) -> None:
         queue, context = self._queue(), self._region.context
         held = queue.contents.in_memory(reference)
         if held is None:
@@ -122,9 +157,40 @@ class Intake:
             queue.dispatcher.forget(held)
             queue.store_removal(context, held)
             queue.drop(held)
-        self._on_job()
+
+    def _dead_letter(self, reference: MessageReference, error: Exception) -> None:
+        """Send what can be no job away. It stays until its dead letter is safe."""
+        logger.error("Message %s goes to the dead letters: %s", reference.message_id, error)
+        message = reference.message
+        letter = readdressed(message, DEAD_LETTERS, message.original_destination or SCHEDULED)
+        letter.marshalled_properties = encode_map(
+            {**_readable_properties(message), FAILURE_CAUSE: str(error)}
+        )
+        letter.raw = letter.transaction_id = None
+        letter.persistent = letter.response_required = True
+        letter.expiration = 0
+        try:
+            sent = self._chain.send(ProducerExchange(self._region.context), letter)
+        except JMSException as worse:
+            logger.error("Its dead letter was not sent: %s", worse)
+            return
+        if sent is None:
+            self._remove(reference)
+        else:
+            sent.then(lambda end: None if end.error else self._remove(reference))
 
     def _queue(self) -> Queue:
         queue = self._chain.add_destination(self._region.context, SCHEDULED).base
         assert isinstance(queue, Queue)
         return queue
+
+
+class _NoJob(MessageFormatException):
+    """A message that no job can be made of."""
+
+
+def _readable_properties(message: ActiveMQMessage) -> dict[str, object]:
+    try:
+        return properties_of(message)
+    except JMSException:
+        return {}

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from broker.completion import wait_for
+from broker.completion import Completion, wait_for
 from broker.context import ConnectionContext, ProducerExchange
 from broker.filter import Broker
+from broker.region.flow_control import abort_parked
+from broker.scheduler.addresses import check_target
 from broker.scheduler.deliveries import Deliveries
 from broker.scheduler.orders import number_of, properties_of
 from broker.store.jobs.scheduler import JobScheduler
@@ -52,11 +54,12 @@ class Management:
         self._chain = chain
         self._tasks: dict[_wakeup.BackgroundTask, ConnectionContext] = {}
 
-    def serve(self, context: ConnectionContext, request: ActiveMQMessage) -> None:
-        """Do what a request asks for.
+    def serve(self, context: ConnectionContext, request: ActiveMQMessage) -> Completion | None:
+        """Do what a request asks for; done when what it changes is safe.
 
         Raises:
             MessageFormatException: it asks for nothing that is known, or lacks what that needs.
+            JMSException: it asks for too much at a time, or for an answer to nobody.
         """
         properties = properties_of(request)
         action = properties.get(AMQ_SCHEDULER_ACTION)
@@ -65,7 +68,7 @@ class Management:
             raise MessageFormatException(
                 f"Property {AMQ_SCHEDULER_ACTION} is none of {', '.join(_ACTIONS)}"
             )
-        do(self, context, request, properties)
+        return do(self, context, request, properties)
 
     def forget(self, context: ConnectionContext) -> None:
         """Send no more lists to a client that is gone."""
@@ -85,48 +88,54 @@ class Management:
         context: ConnectionContext,
         request: ActiveMQMessage,
         properties: Mapping[str, object],
-    ) -> None:
+    ) -> Completion | None:
         if request.reply_to is None:
             raise MessageFormatException("A request to BROWSE needs a reply destination")
+        check_target(request.reply_to)
         start, end = _times(properties)
         self._tasks = {task: asked for task, asked in self._tasks.items() if not task.done}
         if sum(asked is context for asked in self._tasks.values()) >= _MOST_BROWSING:
             raise JMSException(f"More than {_MOST_BROWSING} requests to BROWSE at a time")
         task = _wakeup.spawn(self._send, request.reply_to, start, end, name="list of jobs")
         self._tasks[task] = context
+        return None
 
     async def _send(self, to: Destination, start: int, end: int) -> None:
         context = ConnectionContext()
-        context.is_broker = True
         exchange = ProducerExchange(context)
-        for job in self._jobs.jobs(start, end):
-            message = self._jobs.message(job.job_id)
-            if message is not None:
-                listed = self._deliveries.listed(job, message, to)
-                await wait_for(self._chain.send(exchange, listed))
-            await _clock.sleep(0)  # others have their turn, however long the list is
+        try:
+            for job in self._jobs.jobs(start, end):
+                message = self._jobs.message(job.job_id)
+                if message is not None:
+                    listed = self._deliveries.listed(job, message, to)
+                    await wait_for(self._chain.send(exchange, listed))
+                await _clock.sleep(0)  # others have their turn, however long the list is
+        finally:
+            abort_parked(context)
 
     def _remove(
         self,
         context: ConnectionContext,
         request: ActiveMQMessage,
         properties: Mapping[str, object],
-    ) -> None:
+    ) -> Completion | None:
         job_id = properties.get(AMQ_SCHEDULED_ID)
         if not isinstance(job_id, str):
             raise MessageFormatException(f"A request to REMOVE needs a property {AMQ_SCHEDULED_ID}")
-        self._jobs.remove(job_id)
+        return self._jobs.remove(job_id, sync=True)
 
     def _remove_all(
         self,
         context: ConnectionContext,
         request: ActiveMQMessage,
         properties: Mapping[str, object],
-    ) -> None:
-        self._jobs.remove_range(*_times(properties))
+    ) -> Completion | None:
+        return self._jobs.remove_range(*_times(properties))
 
 
-_Action = Callable[[Management, ConnectionContext, ActiveMQMessage, Mapping[str, object]], None]
+_Action = Callable[
+    [Management, ConnectionContext, ActiveMQMessage, Mapping[str, object]], Completion | None
+]
 _ACTIONS: Final[dict[str, _Action]] = {
     AMQ_SCHEDULER_ACTION_BROWSE: Management._browse,
     AMQ_SCHEDULER_ACTION_REMOVE: Management._remove,

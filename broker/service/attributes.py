@@ -45,6 +45,7 @@ ATTRIBUTES: dict[str, tuple[str, Callable[[str], object]]] = {
     "restartAllowed": ("restart_allowed", _boolean),
     "schedulerSupport": ("scheduler_support", _boolean),
     "maxSchedulerRepeatAllowed": ("max_scheduler_repeat_allowed", int),
+    "schedulerDirectory": ("scheduler_directory", str),
     "systemUsage.memoryUsage.limit": ("memory_limit", int),
     "systemUsage.storeUsage.limit": ("store_limit", int),
     "systemUsage.tempUsage.limit": ("temp_limit", int),

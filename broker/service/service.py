@@ -83,6 +83,7 @@ class BrokerService:
         maximum_destinations: how many there may be; temporary ones and advisories' count.
         scheduler_support: keep messages with `AMQ_SCHEDULED_DELAY` and the like until their time.
         max_scheduler_repeat_allowed: the highest `AMQ_SCHEDULED_REPEAT`.
+        scheduler_directory: where these lie, of master and slave the same; None: in its folder.
         policies: what destinations do, by name; plugins: filters of your own.
         destinations: made at start.
     """
@@ -109,6 +110,7 @@ class BrokerService:
         maximum_destinations: int = usage.MAXIMUM_DESTINATIONS,
         scheduler_support: bool = False,
         max_scheduler_repeat_allowed: int = 1000,
+        scheduler_directory: Path | str | None = None,
         rollback_only_on_async_exception: bool = True,
         memory_limit: int = usage.MAIN_MEMORY_LIMIT,
         store_limit: int = usage.STORE_LIMIT,
@@ -139,6 +141,9 @@ class BrokerService:
         self.maximum_destinations = maximum_destinations
         self.scheduler_support = scheduler_support
         self.max_scheduler_repeat_allowed = max_scheduler_repeat_allowed
+        self.scheduler_directory = (
+            None if scheduler_directory is None else Path(scheduler_directory)
+        )
         self.rollback_only_on_async_exception = rollback_only_on_async_exception
         self.restart_allowed = restart_allowed
         self.restart_requested = False

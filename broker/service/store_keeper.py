@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol, runtime_checkable
 
 from broker.region.region_broker import RegionBroker
+from broker.region.store_traits import StoreTraits
 from broker.service.io_errors import StoreWatch
 from broker.store.api import PersistenceAdapter, StoreState
 from broker.store.memory import MemoryPersistenceAdapter
@@ -95,6 +96,12 @@ class StoreKeeper:
             return None
         return service.store_directory or service.data_directory / service.broker_name / name
 
+    @property
+    def _scheduler_directory(self) -> Path:
+        service = self._service
+        default = service.data_directory / service.broker_name / "scheduler"
+        return service.scheduler_directory or default
+
     async def open(self) -> PersistenceAdapter:
         """Make the stores and open them; waits for the lock.
 
@@ -124,7 +131,7 @@ class StoreKeeper:
         if directory is not None:
             await self._start_temp_store()
         if service.scheduler_support:
-            await self._start_job_store()
+            await self._start_job_store(StoreTraits.of(store).is_volatile)
         return store
 
     async def _start_temp_store(self) -> None:
@@ -136,7 +143,7 @@ class StoreKeeper:
         self.temp_store = store  # whoever stops a start that failed finds it
         await store.start()
 
-    async def _start_job_store(self) -> None:
+    async def _start_job_store(self, is_volatile: bool) -> None:
         # loaded when it is needed, as above
         from broker.store.jobs import (  # noqa: PLC0415
             KahaDBJobSchedulerStore,
@@ -145,11 +152,12 @@ class StoreKeeper:
 
         service, usage = self._service, self._service.system_usage.job_scheduler
         store: JobSchedulerStore
-        if self.directory is None:
+        if is_volatile:
             store = MemoryJobSchedulerStore()
+            limits = (usage.limit, service.system_usage.memory.limit)
+            usage.limit = min((limit for limit in limits if limit), default=0)
         else:
-            folder = service.data_directory / service.broker_name / "scheduler"
-            store = KahaDBJobSchedulerStore(folder)
+            store = KahaDBJobSchedulerStore(self._scheduler_directory)
 
         def on_state(state: StoreState, error: Exception | None) -> None:
             if state is StoreState.FAILED and self._watch is not None:

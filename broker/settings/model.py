@@ -112,6 +112,8 @@ class BrokerSettings(Section):
     """Whether messages with AMQ_SCHEDULED_DELAY, _PERIOD or _CRON are kept until their time."""
     max_scheduler_repeat_allowed: int = Field(default=1000, ge=0)
     """The highest AMQ_SCHEDULED_REPEAT."""
+    scheduler_directory: Path | None = None
+    """Where they lie, of master and slave the same; not set is in the broker's folder."""
     system_usage: SystemUsageSettings = SystemUsageSettings()
     connectors: tuple[ConnectorSettings, ...] = ()
     """The doors; none is vm:// only for an embedded broker."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 from broker.chain.copies import readdressed
 from broker.completion import Completion, all_of
@@ -13,6 +14,9 @@ from pyjms.jms.destination import Topic
 from pyjms.wire.openwire.commands import ActiveMQMessage
 
 __all__ = ["MirroredQueue"]
+
+_INTERNAL: Final = "PyJMS."
+"""How the names of the broker's own queues begin: what is in them is nobody's to see."""
 
 
 @dataclass(frozen=True)
@@ -27,6 +31,8 @@ class MirroredQueue(VirtualDestination):
     def intercept(self, destination: BrokerDestination, routes: Routes) -> BrokerDestination:
         queue = destination.destination
         if not queue.is_queue or (queue.is_temporary and not self.temporary):
+            return destination
+        if queue.physical_name.startswith(_INTERNAL):
             return destination
         mirror = Topic(f"{self.prefix}{queue.physical_name}{self.postfix}")
         return _MirroredFilter(destination, mirror, routes)

@@ -62,7 +62,7 @@ class JobSchedulerStore(Protocol):
 
     @property
     def size(self) -> int:
-        """Bytes on the disk; 0 in memory."""
+        """Bytes on the disk, or of the messages in memory."""
 
     def scheduler(self, name: str = DEFAULT_SCHEDULER) -> JobScheduler:
         """Return a scheduler; it is there as long as it has jobs."""

@@ -4,20 +4,26 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
+from typing import Final
 
 from broker.completion import Completion
 from broker.store.api import StoreState
 from broker.store.jobs.api import DEFAULT_SCHEDULER
 from broker.store.jobs.index import JobIndex
 from broker.store.jobs.scheduler import JobScheduler, apply
-from pyjms.wire.kahadb.commands import KahaAddScheduledJobCommand, KahaDestroySchedulerCommand
+from pyjms.wire.kahadb.commands import (
+    KahaAddScheduledJobCommand,
+    KahaDestroySchedulerCommand,
+    KahaRemoveScheduledJobCommand,
+    KahaRemoveScheduledJobsCommand,
+)
 from pyjms.wire.kahadb.journal import Location
 from pyjms.wire.kahadb.structures import KahaCommand
 
 __all__ = ["MemoryJobSchedulerStore"]
 
-_KEPT_ANYWAY = 1000
-"""Messages of jobs that are gone are looked for only beyond that many."""
+_OF_ONE_JOB: Final = (KahaAddScheduledJobCommand, KahaRemoveScheduledJobCommand)
+_OF_MANY_JOBS: Final = (KahaRemoveScheduledJobsCommand, KahaDestroySchedulerCommand)
 
 
 class MemoryJobSchedulerStore:
@@ -27,10 +33,9 @@ class MemoryJobSchedulerStore:
         self.on_state: Callable[[StoreState, Exception | None], None] | None = None
         self.state = StoreState.RUNNING
         self.size = 0
-        """Nothing is on the disk."""
+        """Bytes of the jobs' messages."""
         self.index = JobIndex(None)
         self._frames: dict[Location, bytes] = {}
-        self._most_frames = _KEPT_ANYWAY
         self._numbers = itertools.count(1)
 
     async def start(self) -> None:
@@ -54,25 +59,30 @@ class MemoryJobSchedulerStore:
     async def delete_all_jobs(self) -> None:
         self.index.clear()
         self._frames.clear()
+        self.size = 0
 
     # For schedulers.
 
     def record(self, command: KahaCommand, *, sync: bool) -> Completion | None:
         """Do what the command says; it is as safe as it will be at once."""
         location = Location(0, next(self._numbers))
+        if isinstance(command, _OF_ONE_JOB):
+            place = self.index.get(command.scheduler, command.job_id)
+            if place is not None:
+                self._let_go(place.location)
         if isinstance(command, KahaAddScheduledJobCommand):
             self._frames[location] = command.payload
+            self.size += len(command.payload)
         apply(self.index, command, location, 1)
-        self._forget_frames()
+        if isinstance(command, _OF_MANY_JOBS):
+            kept = {place.location for place in self.index.in_files_to(0, len(self._frames))}
+            for gone in self._frames.keys() - kept:
+                self._let_go(gone)
         return None
 
     def frame(self, location: Location) -> bytes:
         """Return the message of the job that was given as `location`."""
         return self._frames[location]
 
-    def _forget_frames(self) -> None:
-        """Let go of removed jobs' messages, once they are more than the others."""
-        if len(self._frames) > self._most_frames:
-            kept = {p.location for p in self.index.in_files_to(0, len(self._frames))}
-            self._frames = {at: frame for at, frame in self._frames.items() if at in kept}
-            self._most_frames = max(_KEPT_ANYWAY, 2 * len(kept))
+    def _let_go(self, location: Location) -> None:
+        self.size -= len(self._frames.pop(location))

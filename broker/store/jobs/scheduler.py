@@ -93,13 +93,13 @@ class JobScheduler:
             sync=False,
         )
 
-    def remove(self, job_id: str) -> Completion | None:
-        """Forget a job; one that is not there is no error."""
+    def remove(self, job_id: str, *, sync: bool = False) -> Completion | None:
+        """Forget a job; one that is not there is no error. Done when written, or synced."""
         job = self.get(job_id)
         if job is None:
             return None
         return self._log.record(
-            KahaRemoveScheduledJobCommand(self.name, job_id, job.next_time), sync=False
+            KahaRemoveScheduledJobCommand(self.name, job_id, job.next_time), sync=sync
         )
 
     def remove_range(self, start: int = _EARLIEST, end: int = _LATEST) -> Completion | None:

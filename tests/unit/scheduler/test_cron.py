@@ -66,6 +66,19 @@ def test_it_is_the_machines_time_over_the_changes_of_its_clock(zone: None) -> No
 
 
 @pytest.mark.fact("activemq-broker S7")
+@pytest.mark.parametrize("zone", ["Europe/Berlin"], indirect=True)
+@pytest.mark.parametrize("hour", ["*", "?"])
+def test_an_hour_that_comes_twice_has_all_its_times_twice(zone: None, hour: str) -> None:
+    start = int(datetime(2026, 10, 25, 1, 30).timestamp() * 1000)  # noqa: DTZ001
+    at, found = start, []
+    for _ in range(6):
+        at = next_tick(f"*/30 {hour} * * *", at)
+        found.append((at - start) // 60_000)
+    assert found == [30, 60, 90, 120, 150, 180]
+    assert ticks("0 2-3 * * *", "2026-10-25 01:30", 2) == ["2026-10-25 02:00", "2026-10-25 03:00"]
+
+
+@pytest.mark.fact("activemq-broker S7")
 @pytest.mark.parametrize(
     ("entry", "wrong"),
     [

@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from broker.policy.entry import PolicyEntry
+from broker.policy.map import PolicyMap
 from pyjms.errors import JMSException
 from pyjms.jms.destination import Queue, Topic
 
@@ -100,7 +102,8 @@ async def test_what_is_no_request_is_refused(
 
 
 async def test_a_list_that_nobody_reads_waits_for_room(timeless: Any, make_broker: Any) -> None:
-    broker = await make_broker(memory_limit=100_000)
+    short = PolicyEntry(destination=Queue("list"), memory_limit=100_000)
+    broker = await make_broker(policies=PolicyMap([short]))
     for number in range(300):
         await broker.order("x" * 1000, delay=MINUTE + number)
     await broker.send(TOPIC, reply_to=Queue("list"), AMQ_SCHEDULER_ACTION="BROWSE")

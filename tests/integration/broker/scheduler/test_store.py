@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from broker.policy.entry import PolicyEntry
+from broker.policy.map import PolicyMap
 from broker.service import BrokerService
 from broker.settings.jdbc import JDBCPersistenceSettings, JournaledJDBCPersistenceSettings
 from broker.settings.kahadb import KahaDBPersistenceSettings, MultiKahaDBPersistenceSettings
@@ -102,7 +104,7 @@ async def test_a_crash_on_the_way_in_loses_and_doubles_nothing(
     if where == "before the job":
         monkeypatch.setattr(intake, "_add", lambda *_: never())
     else:
-        monkeypatch.setattr(intake, "_leaves", lambda _: None)
+        monkeypatch.setattr(intake, "_leaves", lambda *_: None)
     await broker.order("x", delay=500)
     await until(lambda: broker.jobs or where == "before the job")
     assert broker.count("PyJMS.Scheduled") == 1
@@ -138,7 +140,7 @@ async def test_a_delivery_that_was_not_noted_is_repeated_but_not_doubled_on_its_
     broker = await make_broker(persistent=True)
     scheduler = next_scheduler(broker)
     await broker.order("x", delay=100)
-    settle, scheduler._firing._settle = scheduler._firing._settle, lambda _: None
+    settle, scheduler._firing._settle = scheduler._firing._settle, lambda *_: None
     await until(lambda: broker.count("Q") == 1)
     assert settle is not None
     await broker.restart()
@@ -195,7 +197,8 @@ async def test_a_full_job_store_makes_senders_wait(
 async def test_a_full_queue_keeps_its_jobs_waiting_and_no_others(
     timeless: Any, make_broker: Any
 ) -> None:
-    broker = await make_broker(memory_limit=200_000)
+    full = PolicyEntry(destination=Queue("full"), memory_limit=200_000)
+    broker = await make_broker(policies=PolicyMap([full]))
     for number in range(30):
         await broker.order(f"{number:05}" + "x" * 20_000, to="full", delay=1000)
     await broker.order("free", delay=1000)

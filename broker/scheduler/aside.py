@@ -1,0 +1,61 @@
+"""What of a message is put aside while it waits, with orders for all destinations, in a queue.
+
+- The id by which its sender wants repetitions dropped (`_AMQ_DUPL_ID`): a queue drops what has an
+  id that it has seen; the same id for another queue is another message. So there an id begins
+  with its destination.
+- The time to live: it begins with the delivery, so it must not run out before. (ActiveMQ S5)
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from broker.scheduler.orders import properties_of
+from pyjms.jms.destination import Destination
+from pyjms.jms.types import Long
+from pyjms.wire.openwire.commands import ActiveMQMessage
+from pyjms.wire.openwire.primitives import encode_map
+
+__all__ = ["DUPLICATE_ID", "as_sent", "put_aside"]
+
+DUPLICATE_ID: Final = "_AMQ_DUPL_ID"
+_EXPIRATION: Final = "PyJMSScheduledExpiration"
+_MARKS: Final = (DUPLICATE_ID.encode(), _EXPIRATION.encode())
+
+
+def put_aside(copy: ActiveMQMessage, target: Destination) -> None:
+    """Make the id of a copy one of `target` alone, and have it live for ever."""
+    if not copy.expiration and not _is_marked(copy):
+        return
+    properties = properties_of(copy)
+    properties.pop(_EXPIRATION, None)  # a sender's own would be taken for this
+    if DUPLICATE_ID in properties:
+        properties[DUPLICATE_ID] = f"{_beginning(target)}{properties[DUPLICATE_ID]}"
+    if copy.expiration:
+        properties[_EXPIRATION] = Long(copy.expiration)
+        copy.expiration = 0
+    copy.marshalled_properties = encode_map(properties)
+    copy.raw = None
+
+
+def as_sent(copy: ActiveMQMessage, target: Destination) -> None:
+    """Give a copy its sender's id and time to live again."""
+    if not _is_marked(copy):
+        return
+    properties = properties_of(copy)
+    expiration = properties.pop(_EXPIRATION, None)
+    if isinstance(expiration, int):
+        copy.expiration = expiration
+    if DUPLICATE_ID in properties:
+        properties[DUPLICATE_ID] = str(properties[DUPLICATE_ID]).removeprefix(_beginning(target))
+    copy.marshalled_properties = encode_map(properties)
+    copy.raw = None
+
+
+def _is_marked(copy: ActiveMQMessage) -> bool:
+    marshalled = copy.marshalled_properties
+    return marshalled is not None and any(mark in marshalled for mark in _MARKS)
+
+
+def _beginning(target: Destination) -> str:
+    return f"{target.qualified_name}|"

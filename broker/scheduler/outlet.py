@@ -1,0 +1,54 @@
+"""The way of what is due into the broker. It waits for room there, as a client's sends do."""
+
+from __future__ import annotations
+
+from broker.completion import Completion
+from broker.context import ConnectionContext, ProducerExchange
+from broker.filter import Broker
+from broker.region.flow_control import abort_parked
+from broker.region.region_broker import RegionBroker
+from broker.scheduler.addresses import check_target
+from pyjms.errors import DestinationDoesNotExistException, InvalidDestinationException
+from pyjms.jms.destination import Destination
+from pyjms.wire.openwire.commands import ActiveMQMessage
+
+__all__ = ["Outlet"]
+
+
+class Outlet:
+    """Sends in nobody's name, and with no more rights than a client has."""
+
+    def __init__(self, chain: Broker, region: RegionBroker) -> None:
+        self._chain = chain
+        self._region = region
+        self._context = ConnectionContext()
+
+    def check(self, message: ActiveMQMessage) -> None:
+        """Refuse what cannot be delivered, now or ever.
+
+        Raises:
+            JMSException: its destination is none, the broker's own, or a temporary one that
+                is gone.
+        """
+        to = message.destination
+        if to is None:
+            raise InvalidDestinationException("A job must have a destination")
+        check_target(to)
+        if self._is_gone(to):
+            raise DestinationDoesNotExistException(
+                to.qualified_name, hint=f"The destination {to} does not exist."
+            )
+
+    def send(self, message: ActiveMQMessage) -> Completion | None:
+        """Send a message; done when it is safe."""
+        return self._chain.send(ProducerExchange(self._context), message)
+
+    def close(self) -> None:
+        """Give up what waits for room."""
+        abort_parked(self._context)
+
+    def _is_gone(self, to: Destination) -> bool:
+        region = self._region
+        if not to.is_temporary or to.is_composite or region.allow_temp_auto_creation_on_send:
+            return False
+        return not region.destinations_matching(to)

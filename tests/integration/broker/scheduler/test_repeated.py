@@ -1,0 +1,175 @@
+"""What is delivered again has its id again; what was done once is not begun anew. (E3)"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from broker.completion import Completion
+from broker.policy.entry import PolicyEntry
+from broker.policy.map import PolicyMap
+from broker.store.jobs import KahaDBJobSchedulerStore
+from pyjms import _clock
+from pyjms._wakeup import spawn
+from pyjms.jms.destination import Queue
+
+HOUR = 3_600_000
+
+
+def scheduler_of(broker: Any) -> Any:
+    link = broker.service.broker
+    while not hasattr(link, "_intake"):
+        link = link.next
+    return link
+
+
+async def until(condition: Any, seconds: float = 10) -> None:
+    for _ in range(int(seconds * 100)):
+        if condition():
+            return
+        await _clock.sleep(0.01)
+    raise AssertionError("it did not come to that")
+
+
+async def test_of_two_destinations_the_one_with_room_gets_each_repetition_once(
+    timeless: Any, make_broker: Any
+) -> None:
+    full = PolicyEntry(destination=Queue("full"), memory_limit=2000, send_fail_if_no_space=True)
+    broker = await make_broker(policies=PolicyMap([full]))
+    await broker.send("full", "x" * 2000)
+    await broker.order(to="one,full", period=1000, repeat=3)
+    consumer = await broker.session.create_consumer(Queue("one"))
+    assert await consumer.receive(30) is not None
+    assert await consumer.receive(30) is None, "which is tried again meanwhile"
+    await consumer.close()
+    found = await broker.receive(30, "full")
+    assert len(found) == 5
+    assert len(await broker.receive(30, "one")) == 3
+    assert broker.jobs == []
+
+
+async def test_a_repetition_that_was_not_noted_has_its_id_again(
+    make_broker: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broker = await make_broker(persistent=True)
+    firing = scheduler_of(broker)._firing
+    monkeypatch.setattr(firing, "_settle", lambda *_, **__: None)
+    await broker.order("x", delay=100, period=HOUR, repeat=2)
+    await until(lambda: broker.count("Q") == 1)
+    assert broker.jobs[0].execution_count == 0
+    monkeypatch.undo()
+    await broker.restart()
+    await until(lambda: broker.jobs[0].execution_count == 1)
+    assert len(await broker.receive(0.3)) == 1
+
+
+async def test_a_delivery_that_ends_while_the_broker_stops_is_noted(
+    make_broker: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broker = await make_broker(persistent=True)
+    delivered: list[Completion] = []
+
+    def send(message: Any) -> Completion:
+        delivered.append(Completion())
+        return delivered[-1]
+
+    monkeypatch.setattr(scheduler_of(broker)._firing._outlet, "send", send)
+    await broker.order("x", delay=10)
+    await until(lambda: delivered)
+    stopping = spawn(broker.stop, name="stop")
+    await _clock.sleep(0.1)
+    delivered[0].complete()
+    await stopping.wait()
+    await broker.start()
+    assert broker.jobs == []
+
+
+@pytest.mark.fact("activemq-broker S4")
+async def test_a_tick_begins_one_job_however_often_it_is_repeated(broker: Any) -> None:
+    await broker.order(cron="0 * * * *", delay=1000, period=30 * 60_000, repeat=1)
+    [parent] = broker.jobs
+    jobs = broker.service.store_keeper.job_store.scheduler()
+    await broker.receive((parent.next_time - _clock.time_ms()) / 1000 + 0.5, "other")
+    children = [job for job in broker.jobs if job.job_id != parent.job_id]
+    assert [job.job_id for job in children] == [f"{parent.job_id}:0"]
+    for fired in (0, 1):
+        message = jobs.message(parent.job_id)
+        jobs.add(parent, message)  # as after a crash before the tick was noted
+        scheduler_of(broker)._firing.wake()
+        await broker.receive(5)
+        [child] = [job for job in broker.jobs if job.job_id != parent.job_id]
+        assert child.execution_count == 1, fired
+
+
+async def test_a_job_that_has_fired_goes_on_though_its_message_is_still_there(
+    make_broker: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broker = await make_broker(persistent=True)
+    monkeypatch.setattr(scheduler_of(broker)._intake, "_remove", lambda _: None)
+    await broker.order("x", delay=50, period=HOUR, repeat=5)
+    await until(lambda: broker.count("Q") == 1)
+    assert broker.count("PyJMS.Scheduled") == 1
+    monkeypatch.undo()
+    await broker.restart()
+    await _clock.sleep(0.3)
+    assert [job.execution_count for job in broker.jobs] == [1]
+    assert (broker.count("Q"), broker.count("PyJMS.Scheduled")) == (1, 0)
+
+
+async def test_a_job_does_not_fire_before_its_message_has_left(
+    broker: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    intake = scheduler_of(broker)._intake
+    left = []
+    with monkeypatch.context() as patch:
+        patch.setattr(intake, "_leaves", lambda *which: left.append(which))
+        await broker.order("x", delay=1000)
+        scheduler_of(broker)._firing.wake()
+        assert await broker.receive(60) == []
+    intake._leaves(*left[0])
+    assert len(await broker.receive(1)) == 1
+
+
+async def test_a_removal_is_answered_when_it_is_on_the_disk(
+    make_broker: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broker = await make_broker(persistent=True)
+    sent = await broker.order("x", delay=HOUR)
+    await until(lambda: broker.jobs)
+    record, synced = KahaDBJobSchedulerStore.record, Completion()
+
+    def slow(store: Any, command: Any, *, sync: bool) -> Completion:
+        record(store, command, sync=sync)
+        assert sync
+        return synced
+
+    monkeypatch.setattr(KahaDBJobSchedulerStore, "record", slow)
+    removing = spawn(lambda: broker.manage("REMOVE", scheduledJobId=sent.message_id), name="remove")
+    await until(lambda: not broker.jobs)
+    await _clock.sleep(0.1)
+    assert not removing.done
+    synced.complete()
+    await removing.wait()
+    assert removing.error is None
+
+
+@pytest.mark.fact("activemq-broker S5")
+async def test_the_time_to_live_does_not_run_out_while_an_order_waits_for_room(
+    make_broker: Any,
+) -> None:
+    broker = await make_broker(persistent=True, job_scheduler_limit=1)
+    session = await (await broker.connect()).create_session()
+    how = {"time_to_live": 0.3}
+    sending = spawn(
+        lambda: broker.send("Q", session=session, how=how, AMQ_SCHEDULED_DELAY=1), name="send"
+    )
+    await _clock.sleep(0.6)
+    assert not sending.done
+    broker.service.system_usage.job_scheduler.limit = 0
+    consumer = await broker.session.create_consumer(Queue("Q"))
+    message = await consumer.receive(5)
+    assert message is not None
+    assert message.expiration - message.timestamp == 300
+    assert dict(message.properties).keys() == {"scheduledJobId"}
+    await sending.wait()

@@ -1,0 +1,73 @@
+"""Where the jobs lie: on the disk if the messages do, and where a slave finds them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from broker.service import BrokerService
+from broker.settings import BrokerSettings
+from broker.store.jobs import MemoryJobSchedulerStore
+from broker.store.kahadb.adapter import KahaDBPersistenceAdapter
+from broker.store.kahadb.settings import KahaDBSettings
+from broker.store.memory import MemoryPersistenceAdapter
+
+HOUR = 3_600_000
+
+
+async def test_jobs_outlive_a_broker_whose_own_store_was_given(
+    make_broker: Any, tmp_path: Path
+) -> None:
+    def store() -> KahaDBPersistenceAdapter:
+        return KahaDBPersistenceAdapter(tmp_path / "own", KahaDBSettings())
+
+    broker = await make_broker(persistence_adapter=store())
+    await broker.order(delay=HOUR)
+    await broker.stop()
+    name = broker.service.broker_name
+    again = BrokerService(
+        name, data_directory=tmp_path, persistence_adapter=store(), scheduler_support=True
+    )
+    async with again:
+        jobs = again.store_keeper.job_store
+        assert jobs is not None
+        assert len(jobs.scheduler()) == 1
+
+
+async def test_jobs_are_in_memory_with_messages_in_memory(make_broker: Any) -> None:
+    broker = await make_broker(persistent=True, persistence_adapter=MemoryPersistenceAdapter())
+    assert isinstance(broker.service.store_keeper.job_store, MemoryJobSchedulerStore)
+
+
+async def test_a_slave_with_its_own_data_directory_has_its_masters_jobs(
+    make_broker: Any, tmp_path: Path
+) -> None:
+    common = tmp_path / "common"
+    master = await make_broker(persistent=True, scheduler_directory=common)
+    await master.order(delay=HOUR)
+    await master.stop()
+    slave = BrokerService(
+        "slave",
+        data_directory=tmp_path / "other",
+        scheduler_directory=common,
+        scheduler_support=True,
+    )
+    async with slave:
+        jobs = slave.store_keeper.job_store
+        assert jobs is not None
+        assert len(jobs.scheduler()) == 1
+
+
+@pytest.mark.parametrize(
+    "service",
+    [
+        lambda: BrokerService.from_uri("broker:()/b?schedulerDirectory=there&persistent=false"),
+        lambda: BrokerService.from_settings(BrokerSettings(scheduler_directory=Path("there"))),
+    ],
+    ids=["uri", "settings"],
+)
+def test_the_folder_can_be_set(service: Any) -> None:
+    assert service().scheduler_directory == Path("there")
+    assert BrokerService().scheduler_directory is None
