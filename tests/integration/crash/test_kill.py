@@ -254,7 +254,7 @@ async def test_kills_lose_nothing_that_is_to_be_delivered_later(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PYJMS_BROKER__SCHEDULER_SUPPORT", "true")
-    await rounds(tmp_path, 5, delays=True)
+    await rounds(tmp_path, 3, delays=True)
 
 
 @pytest.mark.nightly
