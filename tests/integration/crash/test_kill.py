@@ -249,21 +249,13 @@ async def test_ten_kills_lose_nothing(tmp_path: Path) -> None:
     await rounds(tmp_path, 10)
 
 
-@pytest.mark.timeout(180)
-async def test_kills_lose_nothing_that_is_to_be_delivered_later(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("PYJMS_BROKER__SCHEDULER_SUPPORT", "true")
-    await rounds(tmp_path, 3, delays=True)
-
-
-@pytest.mark.nightly
 @pytest.mark.timeout(3600)
-async def test_a_hundred_kills_lose_nothing_that_is_to_be_delivered_later(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("count", [3, pytest.param(100, marks=pytest.mark.nightly)])
+async def test_kills_lose_nothing_that_is_to_be_delivered_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: int
 ) -> None:
     monkeypatch.setenv("PYJMS_BROKER__SCHEDULER_SUPPORT", "true")
-    await rounds(tmp_path, 100, delays=True)
+    await rounds(tmp_path, count, delays=True)
 
 
 @pytest.mark.nightly
