@@ -78,6 +78,7 @@ def test_a_batch_that_comes_again_is_neither_lost_nor_doubled(
     assert sorted(broker.texts("OUT")) == sorted([*TEXTS, "late"])
 
 
+@pytest.mark.fact("spark-pipeline 1.3", "spark-pipeline 5/Pulsar")
 def test_a_finished_batch_is_gone_and_a_checkpoint_set_back_is_told_so(
     spark, broker, tmp_path, driver
 ):
