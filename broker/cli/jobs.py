@@ -12,8 +12,23 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
+from pyjms.jms.scheduled import (
+    AMQ_SCHEDULED_CRON,
+    AMQ_SCHEDULED_DELAY,
+    AMQ_SCHEDULED_ID,
+    AMQ_SCHEDULED_PERIOD,
+    AMQ_SCHEDULED_REPEAT,
+    AMQ_SCHEDULER_ACTION,
+    AMQ_SCHEDULER_ACTION_BROWSE,
+    AMQ_SCHEDULER_ACTION_REMOVE,
+    AMQ_SCHEDULER_ACTION_REMOVEALL,
+    AMQ_SCHEDULER_MANAGEMENT_DESTINATION,
+    PYJMS_NEXT_TIME,
+)
+
 if TYPE_CHECKING:
     from pyjms.client.session import ActiveMQSession
+    from pyjms.jms.destination import Destination
     from pyjms.jms.message import Message
 
 __all__ = ["Job", "app", "list_jobs", "remove_all_jobs", "remove_jobs"]
@@ -71,8 +86,6 @@ async def list_jobs(url: str) -> list[Job]:
     Raises:
         JMSException: nobody answers there, or the broker refuses.
     """
-    from pyjms.jms.scheduled import AMQ_SCHEDULER_ACTION_BROWSE
-
     async with _session(url) as session:
         replies = await session.create_temporary_queue()
         consumer = await session.create_consumer(replies)
@@ -89,11 +102,9 @@ async def remove_jobs(url: str, job_ids: list[str]) -> None:
     Raises:
         JMSException: nobody answers there, or the broker refuses.
     """
-    from pyjms.jms.scheduled import AMQ_SCHEDULED_ID, AMQ_SCHEDULER_ACTION_REMOVE
-
     async with _session(url) as session:
         for job_id in job_ids:
-            await _ask(session, AMQ_SCHEDULER_ACTION_REMOVE, **{AMQ_SCHEDULED_ID: job_id})
+            await _ask(session, AMQ_SCHEDULER_ACTION_REMOVE, job_id=job_id)
 
 
 async def remove_all_jobs(url: str) -> None:
@@ -102,8 +113,6 @@ async def remove_all_jobs(url: str) -> None:
     Raises:
         JMSException: nobody answers there, or the broker refuses.
     """
-    from pyjms.jms.scheduled import AMQ_SCHEDULER_ACTION_REMOVEALL
-
     async with _session(url) as session:
         await _ask(session, AMQ_SCHEDULER_ACTION_REMOVEALL)
 
@@ -118,30 +127,26 @@ async def _session(url: str) -> AsyncIterator[ActiveMQSession]:
 
 
 async def _ask(
-    session: ActiveMQSession, action: str, *, reply_to: object = None, **properties: str
+    session: ActiveMQSession,
+    action: str,
+    *,
+    reply_to: Destination | None = None,
+    job_id: str | None = None,
 ) -> None:
-    from pyjms.jms.destination import Destination, Topic
-    from pyjms.jms.scheduled import AMQ_SCHEDULER_ACTION, AMQ_SCHEDULER_MANAGEMENT_DESTINATION
+    from pyjms.jms.destination import Topic
 
     producer = await session.create_producer(Topic(AMQ_SCHEDULER_MANAGEMENT_DESTINATION))
     request = session.create_message()
-    request.reply_to = reply_to if isinstance(reply_to, Destination) else None
-    for name, value in {AMQ_SCHEDULER_ACTION: action, **properties}.items():
-        request.properties[name] = value
+    request.reply_to = reply_to
+    request.properties[AMQ_SCHEDULER_ACTION] = action
+    if job_id is not None:
+        request.properties[AMQ_SCHEDULED_ID] = job_id
     await producer.send(request)
     await producer.close()
 
 
 def _job(message: Message) -> Job:
     from pyjms.client.messages import command_of
-    from pyjms.jms.scheduled import (
-        AMQ_SCHEDULED_CRON,
-        AMQ_SCHEDULED_DELAY,
-        AMQ_SCHEDULED_ID,
-        AMQ_SCHEDULED_PERIOD,
-        AMQ_SCHEDULED_REPEAT,
-        PYJMS_NEXT_TIME,
-    )
 
     properties = message.properties
     due = properties.get(PYJMS_NEXT_TIME)

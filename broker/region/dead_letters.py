@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from broker.policy.dead_letter import DeadLetterStrategy
     from broker.region.region_broker import RegionBroker
 
-__all__ = ["dead_letter", "send_to_dead_letter_queue", "throwable_text"]
+__all__ = ["FAILURE_CAUSE", "dead_letter", "send_to_dead_letter_queue", "throwable_text"]
 
 logger = logging.getLogger(__name__)
 

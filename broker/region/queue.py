@@ -311,6 +311,10 @@ class Queue(BaseDestination):
         """Take out a message that nobody has; return whether it was. Not of a leased queue."""
         if self.reader is not None and self.reader.is_leased:
             return False
+        return self.remove_for_reader(context, reference)
+
+    def remove_for_reader(self, context: ConnectionContext, reference: MessageReference) -> bool:
+        """Do that for who reads the queue, leased or not."""
         held = self.contents.in_memory(reference)
         if held is None:
             return self.remove_outside(context, reference)

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from typing import Final
 
 from broker.chain.copies import copied
+from broker.policy.dead_letter import DEFAULT_DEAD_LETTER_QUEUE
+from broker.region.dead_letters import FAILURE_CAUSE
 from broker.scheduler.aside import DUPLICATE_ID
 from broker.scheduler.orders import ORDERS, properties_of
 from broker.store.jobs.api import ScheduledJob
@@ -18,10 +20,9 @@ from pyjms.jms.types import Long
 from pyjms.wire.openwire.commands import ActiveMQMessage, MessageId, ProducerId
 from pyjms.wire.openwire.primitives import encode_map
 
-__all__ = ["DEAD_LETTERS", "FAILURE_CAUSE", "Deliveries"]
+__all__ = ["DEAD_LETTERS", "Deliveries"]
 
-DEAD_LETTERS: Final = Queue("ActiveMQ.DLQ")
-FAILURE_CAUSE: Final = "dlqDeliveryFailureCause"
+DEAD_LETTERS: Final = Queue(DEFAULT_DEAD_LETTER_QUEUE)
 _LISTED_TYPE: Final = "Advisory"
 
 

@@ -17,13 +17,14 @@ from broker.chain.copies import readdressed
 from broker.completion import Completion
 from broker.context import ProducerExchange
 from broker.filter import Broker
+from broker.region.dead_letters import FAILURE_CAUSE
 from broker.region.disk_usage import DiskUsage
 from broker.region.message import MessageReference
 from broker.region.queue import Queue
 from broker.region.region_broker import RegionBroker
 from broker.scheduler.addresses import SCHEDULED, check_target
 from broker.scheduler.aside import as_sent
-from broker.scheduler.deliveries import DEAD_LETTERS, FAILURE_CAUSE
+from broker.scheduler.deliveries import DEAD_LETTERS
 from broker.scheduler.orders import properties_of, read_order
 from broker.store.jobs.api import ScheduledJob
 from broker.store.jobs.scheduler import JobScheduler
@@ -149,14 +150,7 @@ class Intake:
             self._on_job(job.next_time)
 
     def _remove(self, reference: MessageReference) -> None:
-        queue, context = self._queue(), self._region.context
-        held = queue.contents.in_memory(reference)
-        if held is None:
-            queue.remove_outside(context, reference)
-        else:
-            queue.dispatcher.forget(held)
-            queue.store_removal(context, held)
-            queue.drop(held)
+        self._queue().remove_for_reader(self._region.context, reference)
 
     def _dead_letter(self, reference: MessageReference, error: Exception) -> None:
         """Send what can be no job away. It stays until its dead letter is safe."""

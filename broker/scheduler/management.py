@@ -12,7 +12,7 @@ from broker.region.flow_control import abort_parked
 from broker.scheduler.addresses import check_target
 from broker.scheduler.deliveries import Deliveries
 from broker.scheduler.orders import number_of, properties_of
-from broker.store.jobs.scheduler import JobScheduler
+from broker.store.jobs.scheduler import EARLIEST, LATEST, JobScheduler
 from pyjms import _clock, _wakeup
 from pyjms.errors import JMSException, MessageFormatException
 from pyjms.jms.destination import Destination
@@ -32,8 +32,6 @@ __all__ = ["Management", "is_management"]
 
 _TOPIC: Final = AMQ_SCHEDULER_MANAGEMENT_DESTINATION.lower()
 _MOST_BROWSING: Final = 100
-_EARLIEST: Final = 0
-_LATEST: Final = (1 << 63) - 1
 
 
 def is_management(destination: Destination | None) -> bool:
@@ -147,4 +145,4 @@ def _times(properties: Mapping[str, object]) -> tuple[int, int]:
     """Return from when to when, both included; all, where one of them is not said."""
     start = number_of(properties, AMQ_SCHEDULER_ACTION_START_TIME)
     end = number_of(properties, AMQ_SCHEDULER_ACTION_END_TIME)
-    return (_EARLIEST, _LATEST) if start is None or end is None else (start, end)
+    return (EARLIEST, LATEST) if start is None or end is None else (start, end)

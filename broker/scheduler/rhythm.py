@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 from broker.scheduler.cron import next_tick
 from broker.store.jobs.api import ScheduledJob
+from broker.store.jobs.scheduler import LATEST
 from pyjms import _clock
 from pyjms.errors import MessageFormatException
 
 __all__ = ["next_time"]
-
-_LATEST: Final = (1 << 63) - 1
-"""What the journal has room for."""
 
 
 def next_time(job: ScheduledJob) -> int | None:
@@ -33,7 +29,7 @@ def next_time(job: ScheduledJob) -> int | None:
     if not job.repeat:
         return None
     again = _after(job, now)
-    if again > _LATEST:
+    if again > LATEST:
         raise MessageFormatException(f"Job {job.job_id} is due again after the end of time")
     return again
 

@@ -6,11 +6,11 @@ among themselves is checked where pipelines are made. (spark-pipeline 6.2)
 
 from __future__ import annotations
 
-import re
-from typing import Annotated, Any, Final, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
+from pyjms._paths import uri_scheme
 from pyjms._yaml import Duration
 from pyjms.settings.values import read_option, read_text
 
@@ -19,15 +19,12 @@ __all__ = ["PipelineSettings", "RestartSettings", "SparkSettings"]
 Text = Annotated[str, BeforeValidator(read_text)]
 Option = Annotated[str, BeforeValidator(read_option)]
 
-_URI: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/")
-"""How a URI begins that is no path; one letter is a drive of Windows."""
-
 
 def _check_folder(text: str) -> str:
-    found = _URI.match(text)
-    if found is not None:
+    scheme = uri_scheme(text)
+    if scheme is not None:
         raise ValueError(
-            f"this is a URI ({found[1]}:), and it must be a path of a file system that all "
+            f"this is a URI ({scheme}:), and it must be a path of a file system that all "
             "machines mount, such as /shared/checkpoints"
         )
     return text

@@ -25,10 +25,11 @@ from pyjms.wire.kahadb.structures import KahaCommand
 from pyjms.wire.openwire.commands import ActiveMQMessage
 from pyjms.wire.openwire.raw import patch_raw
 
-__all__ = ["JobLog", "JobScheduler", "apply", "as_it_is"]
+__all__ = ["EARLIEST", "LATEST", "JobLog", "JobScheduler", "apply", "as_it_is"]
 
-_EARLIEST: Final = 0
-_LATEST: Final = (1 << 63) - 1
+EARLIEST: Final = 0
+LATEST: Final = (1 << 63) - 1
+"""Of the times that the journal has room for."""
 
 
 class JobLog(Protocol):
@@ -102,7 +103,7 @@ class JobScheduler:
             KahaRemoveScheduledJobCommand(self.name, job_id, job.next_time), sync=sync
         )
 
-    def remove_range(self, start: int = _EARLIEST, end: int = _LATEST) -> Completion | None:
+    def remove_range(self, start: int = EARLIEST, end: int = LATEST) -> Completion | None:
         """Forget the jobs that are due from `start` to `end`, both included; by default all."""
         return self._log.record(KahaRemoveScheduledJobsCommand(self.name, start, end), sync=True)
 
@@ -124,7 +125,7 @@ class JobScheduler:
         """Return at most `limit` jobs whose time has come, in the order of their times."""
         return self._log.index.due(self.name, now, limit)
 
-    def jobs(self, start: int = _EARLIEST, end: int = _LATEST) -> Iterator[ScheduledJob]:
+    def jobs(self, start: int = EARLIEST, end: int = LATEST) -> Iterator[ScheduledJob]:
         """Go through the jobs that are due from `start` to `end`, in the order of their times.
 
         A page is read at a time: jobs that come or go meanwhile may be seen or not.

@@ -7,12 +7,12 @@ Spark lower-cases their names. A value is never in an error: it may be a passwor
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from difflib import get_close_matches
 from typing import Any, Final
 
+from pyjms._paths import uri_scheme
 from pyjms.errors import ConfigurationException
 from pyjms.jms.destination import Destination, parse_destination
 
@@ -23,8 +23,6 @@ _SINK_ONLY: Final = "sink"
 _BOTH: Final = "source and sink"
 _SPARKS_OWN: Final = frozenset(("queryname",))
 _TRUE: Final = {"true": True, "false": False}
-_URI: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/")
-"""How a URI begins that is no path; one letter is a drive of Windows."""
 
 
 @dataclass(frozen=True)
@@ -187,10 +185,10 @@ def _boolean(text: str) -> bool:
 
 
 def _folder(text: str) -> str:
-    found = _URI.match(text)
-    if found is not None:
+    scheme = uri_scheme(text)
+    if scheme is not None:
         raise ValueError(
-            f"is a URI ({found[1]}:), and must be a path of a file system that all machines mount, "
+            f"is a URI ({scheme}:), and must be a path of a file system that all machines mount, "
             "such as /shared/spool"
         )
     return text

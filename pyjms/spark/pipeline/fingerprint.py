@@ -8,14 +8,13 @@ settings of Spark may change. (spark-pipeline 6.1)
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any, Final
 from uuid import uuid4
 
 from pyjms.errors import ConfigurationException
 from pyjms.jms.destination import parse_destination
+from pyjms.spark.files import write_whole
 from pyjms.spark.pipeline.definition import Pipeline
 from pyjms.spark.pipeline.place import PipelinePlace
 
@@ -58,7 +57,8 @@ class Checkpoint:
                 raise _refusal(self._pipeline, self._place, "; ".join(changed))
         written = {"format": FORMAT, "id": self.id, "spark": spark, "parts": parts}
         if written != self._saved:  # new, or of an older Spark or pyjms
-            _write(self._place.fingerprint, json.dumps(written, indent=2) + "\n")
+            self._place.fingerprint.parent.mkdir(parents=True, exist_ok=True)
+            write_whole(self._place.fingerprint, json.dumps(written, indent=2) + "\n")
 
     def _changes(self, parts: Mapping[str, Any], spark: str) -> list[str]:
         """Name the parts that differ; what an older version did not write is not known."""
@@ -149,19 +149,3 @@ def _refusal(pipeline: Pipeline, place: PipelinePlace, reason: str) -> Configura
         hint="put that back; or give it a new `checkpoint`, with which it begins anew with what "
         "is on its queues then",
     )
-
-
-def _write(path: Path, text: str) -> None:
-    """Write a file whole or not at all, lasting when this returns."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    new = path.with_suffix(".tmp")
-    with new.open("w", encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    new.rename(path)
-    folder = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)

@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 import re
 from collections.abc import Collection
 from pathlib import Path
 from typing import Final
 
 from pyjms import _clock
+from pyjms.spark.files import write_whole
 
 __all__ = ["LateIds"]
 
@@ -54,12 +54,7 @@ class LateIds:
             OSError: the disk does not take them.
         """
         path = self._folder / f"late-{first:020d}.json"
-        fresh = path.with_suffix(".tmp")
-        with fresh.open("w", encoding="utf-8") as file:
-            json.dump(sorted(ids), file)
-            file.flush()
-            os.fsync(file.fileno())
-        fresh.replace(path)
+        write_whole(path, json.dumps(sorted(ids)))
         self._known[path] = frozenset(ids)
         self._drop_old()
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from pyjms.errors import ConfigurationException
 from pyjms.spark.columns import MESSAGE_COLUMNS, arrow_batch, arrow_schema
+from pyjms.spark.files import sync_folder, write_whole
 from pyjms.spark.jms.spool.late import LateIds
 
 if TYPE_CHECKING:
@@ -103,7 +104,7 @@ class Spool:
         fresh = path.with_suffix(".tmp")
         _write(fresh, rows)
         fresh.replace(path)
-        _sync_folder(self.folder)
+        sync_folder(self.folder)
         segment = Segment(first, count, str(path))
         self._segments.append(segment)
         self._next = segment.end
@@ -160,14 +161,7 @@ class Spool:
         if known is not None:
             return known
         made = int.from_bytes(os.urandom(6))
-        path = self.folder / _ID_FILE
-        fresh = path.with_suffix(".tmp")
-        with fresh.open("w", encoding="utf-8") as file:
-            file.write(str(made))
-            file.flush()
-            os.fsync(file.fileno())
-        fresh.replace(path)
-        _sync_folder(self.folder)
+        write_whole(self.folder / _ID_FILE, str(made))
         return made
 
 
@@ -226,13 +220,3 @@ def _write(path: Path, rows: Sequence[Sequence[object]]) -> None:
                 writer.write_batch(arrow_batch(rows[at : at + _ROWS_A_BATCH], schema))
         file.flush()
         os.fsync(file.fileno())
-
-
-def _sync_folder(folder: Path) -> None:
-    if os.name == "nt":
-        return  # a folder cannot be synced there; renames are journalled
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

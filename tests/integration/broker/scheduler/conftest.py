@@ -68,6 +68,14 @@ class Scheduling:
         there = self.service.region_broker.destinations().get(Queue(name))
         return 0 if there is None else there.statistics.messages
 
+    async def until(self, condition: Callable[[], Any], seconds: float = 10) -> None:
+        """Wait for what the broker does in the background."""
+        for _ in range(int(seconds * 100)):
+            if condition():
+                return
+            await _clock.sleep(0.01)
+        raise AssertionError("it did not come to that")
+
     async def send(
         self,
         to: str | Destination = "Q",

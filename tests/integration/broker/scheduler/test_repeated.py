@@ -24,14 +24,6 @@ def scheduler_of(broker: Any) -> Any:
     return link
 
 
-async def until(condition: Any, seconds: float = 10) -> None:
-    for _ in range(int(seconds * 100)):
-        if condition():
-            return
-        await _clock.sleep(0.01)
-    raise AssertionError("it did not come to that")
-
-
 async def test_of_two_destinations_the_one_with_room_gets_each_repetition_once(
     timeless: Any, make_broker: Any
 ) -> None:
@@ -57,10 +49,10 @@ async def test_a_repetition_that_was_not_noted_has_its_id_again(
     monkeypatch.setattr(firing, "_settle", lambda *_, **__: None)
     monkeypatch.setattr("broker.scheduler.firing._LAST_ANSWERS", 0.0)  # that never come
     await broker.order("x", delay=100, period=HOUR, repeat=2)
-    await until(lambda: broker.count("Q") == 1)
+    await broker.until(lambda: broker.count("Q") == 1)
     assert broker.jobs[0].execution_count == 0
     await broker.restart()
-    await until(lambda: broker.jobs[0].execution_count == 1)
+    await broker.until(lambda: broker.jobs[0].execution_count == 1)
     assert len(await broker.receive(0.3)) == 1
 
 
@@ -76,7 +68,7 @@ async def test_a_delivery_that_ends_while_the_broker_stops_is_noted(
 
     monkeypatch.setattr(scheduler_of(broker)._firing._outlet, "send", send)
     await broker.order("x", delay=10)
-    await until(lambda: delivered)
+    await broker.until(lambda: delivered)
     stopping = spawn(broker.stop, name="stop")
     await _clock.sleep(0.1)
     delivered[0].complete()
@@ -108,7 +100,7 @@ async def test_a_job_that_has_fired_goes_on_though_its_message_is_still_there(
     broker = await make_broker(persistent=True)
     monkeypatch.setattr(scheduler_of(broker)._intake, "_remove", lambda _: None)
     await broker.order("x", delay=50, period=HOUR, repeat=5)
-    await until(lambda: broker.count("Q") == 1)
+    await broker.until(lambda: broker.count("Q") == 1)
     assert broker.count("PyJMS.Scheduled") == 1
     monkeypatch.undo()
     await broker.restart()
@@ -136,7 +128,7 @@ async def test_a_removal_is_answered_when_it_is_on_the_disk(
 ) -> None:
     broker = await make_broker(persistent=True)
     sent = await broker.order("x", delay=HOUR)
-    await until(lambda: broker.jobs)
+    await broker.until(lambda: broker.jobs)
     record, synced = KahaDBJobSchedulerStore.record, Completion()
 
     def slow(store: Any, command: Any, *, sync: bool) -> Completion:
@@ -146,7 +138,7 @@ async def test_a_removal_is_answered_when_it_is_on_the_disk(
 
     monkeypatch.setattr(KahaDBJobSchedulerStore, "record", slow)
     removing = spawn(lambda: broker.manage("REMOVE", scheduledJobId=sent.message_id), name="remove")
-    await until(lambda: not broker.jobs)
+    await broker.until(lambda: not broker.jobs)
     await _clock.sleep(0.1)
     assert not removing.done
     synced.complete()

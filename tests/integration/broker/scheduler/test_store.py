@@ -41,14 +41,6 @@ def texts(messages: list[Any]) -> list[str]:
     return [message.text for message in messages]
 
 
-async def until(condition: Any, seconds: float = 10) -> None:
-    for _ in range(int(seconds * 100)):
-        if condition():
-            return
-        await _clock.sleep(0.01)
-    raise AssertionError("it did not come to that")
-
-
 @every_store
 @pytest.mark.fact("activemq-broker S6", "activemq-persistence E3")
 async def test_jobs_outlive_the_broker_and_what_was_missed_comes_once(
@@ -58,7 +50,7 @@ async def test_jobs_outlive_the_broker_and_what_was_missed_comes_once(
     await broker.order("missed", delay=300)
     await broker.order("often missed", delay=100, period=50, repeat=1000)
     await broker.order("tomorrow", delay=24 * HOUR)
-    await until(lambda: broker.count("PyJMS.Scheduled") == 0)
+    await broker.until(lambda: broker.count("PyJMS.Scheduled") == 0)
     await broker.stop()
     await _clock.sleep(0.6)
     await broker.start()
@@ -84,7 +76,7 @@ async def test_without_persistence_a_restart_forgets_them(make_broker: Any) -> N
 async def test_an_empty_store_has_no_jobs(make_broker: Any, tmp_path: Path) -> None:
     broker = await make_broker(persistent=True)
     await broker.order(delay=24 * HOUR)
-    await until(lambda: broker.jobs)
+    await broker.until(lambda: broker.jobs)
     await broker.stop()
     name = broker.service.broker_name
     async with BrokerService(
@@ -106,7 +98,7 @@ async def test_a_crash_on_the_way_in_loses_and_doubles_nothing(
     else:
         monkeypatch.setattr(intake, "_leaves", lambda *_: None)
     await broker.order("x", delay=500)
-    await until(lambda: broker.jobs or where == "before the job")
+    await broker.until(lambda: broker.jobs or where == "before the job")
     assert broker.count("PyJMS.Scheduled") == 1
     crashed = tmp_path / "crashed"
     shutil.copytree(tmp_path / broker.service.broker_name, crashed / broker.service.broker_name)
@@ -141,10 +133,10 @@ async def test_a_delivery_that_was_not_noted_is_repeated_but_not_doubled_on_its_
     monkeypatch.setattr(next_scheduler(broker)._firing, "_settle", lambda *_: None)
     monkeypatch.setattr("broker.scheduler.firing._LAST_ANSWERS", 0.0)  # that never come
     await broker.order("x", delay=100)
-    await until(lambda: broker.count("Q") == 1)
+    await broker.until(lambda: broker.count("Q") == 1)
     await broker.restart()
     assert len(broker.jobs) <= 1
-    await until(lambda: not broker.jobs)
+    await broker.until(lambda: not broker.jobs)
     assert texts(await broker.receive(0.5)) == ["x"]
 
 
