@@ -86,9 +86,8 @@ def compile_tree(modules: list[str]) -> None:
 
 
 def run_tests() -> int:
-    environment = {"PYJMS_SHARED": str(ROOT.parent / "shared"), **os.environ}
     command = [sys.executable, "-m", "pytest", "-q", "--no-header", *TESTS]
-    return subprocess.run(command, check=False, cwd=TREE, env=environment).returncode
+    return subprocess.run(command, check=False, cwd=TREE).returncode
 
 
 def prove_compiled(modules: list[str]) -> None:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import json
-import os
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -12,7 +10,8 @@ from typing import Any
 
 import pytest
 
-BESIDE = Path(__file__).resolve().parents[3] / "shared"
+from tests.kit.data import spring_oracle
+
 PROVIDER = Path(__file__).resolve().parent / "core" / "memory_provider.py"
 
 
@@ -34,9 +33,4 @@ def provider() -> Any:
 
 @pytest.fixture(scope="session")
 def oracle() -> dict[str, Any]:
-    directory = Path(os.environ.get("PYJMS_SHARED", BESIDE))
-    path = directory / "behaviour" / "spring-oracle.jsonl"
-    if not path.is_file():
-        pytest.skip(f"no recorded behaviour in {directory}")
-    lines = map(json.loads, path.read_text("utf-8").splitlines())
-    return {line["scenario"]: line["result"] for line in lines}
+    return spring_oracle()

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
 from typing import Annotated, Any
 
 import pytest
@@ -25,8 +23,7 @@ from pyjms import (
 )
 from pyjms.aio import DefaultJmsListenerContainerFactory, Session
 from pyjms.support.qos import QosSettings
-
-ORACLE = Path(__file__).resolve().parents[4] / "shared/behaviour/spring-oracle.jsonl"
+from tests.kit.data import spring_oracle
 
 
 def request(text: str, **headers: Any) -> Any:
@@ -88,12 +85,9 @@ RECORDED = (
 )
 
 
-@pytest.mark.skipif(not ORACLE.exists(), reason="Spring's recording lies beside the repository")
 @pytest.mark.parametrize(("case", "queue", "create"), RECORDED, ids=lambda v: str(v)[:40])
 async def test_answers_are_those_that_spring_gave(jms_app, case, queue, create) -> None:
-    lines = map(json.loads, ORACLE.read_text(encoding="utf-8").splitlines())
-    recorded = next(line for line in lines if line["scenario"] == "annotated-listener")
-    wanted = recorded["result"][case]
+    wanted = spring_oracle()["annotated-listener"][case]
     await jms_app.start(*HANDLERS)
     await jms_app.template.send(queue, create)
     answer = await jms_app.template.receive(wanted["JMSDestination"].removeprefix("queue://"))

@@ -5,9 +5,7 @@ The fixture `client` makes connections and sessions, and does what many tests do
 
 from __future__ import annotations
 
-import json
 from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -24,9 +22,7 @@ from pyjms.jms.bodies import TextMessage
 from pyjms.jms.destination import Destination, Queue
 from pyjms.jms.message import Message
 from pyjms.testing.clock import VirtualClock
-
-ORACLE = Path(__file__).parents[4] / "shared" / "behaviour" / "spring-oracle.jsonl"
-
+from tests.kit.data import spring_oracle
 
 _TURNS = 25
 
@@ -111,14 +107,8 @@ class Client:
         return f"{self.text(message)}#{message.delivery_count}{star}"
 
     def oracle(self, scenario: str) -> Any:
-        """What the real ActiveMQ did; skips where the recording is not beside the checkout."""
-        if not ORACLE.exists():
-            pytest.skip(f"no recording at {ORACLE}")
-        for line in ORACLE.read_text(encoding="utf-8").splitlines():
-            entry = json.loads(line)
-            if entry["scenario"] == scenario:
-                return entry["result"]
-        raise KeyError(scenario)
+        """Return what the real ActiveMQ did."""
+        return spring_oracle()[scenario]
 
 
 @pytest.fixture

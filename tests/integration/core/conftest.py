@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import json
-import os
 from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,8 +11,7 @@ from broker.testing import EmbeddedTestBroker
 from pyjms.client.factory import ConnectionFactory
 from pyjms.core.template import JmsTemplate
 from pyjms.testing.clock import VirtualClock
-
-BESIDE = Path(__file__).resolve().parents[4] / "shared"
+from tests.kit.data import spring_oracle
 
 
 @pytest.fixture
@@ -36,9 +32,4 @@ def template(factory: ConnectionFactory) -> JmsTemplate:
 
 @pytest.fixture(scope="session")
 def oracle() -> dict[str, Any]:
-    directory = Path(os.environ.get("PYJMS_SHARED", BESIDE))
-    path = directory / "behaviour" / "spring-oracle.jsonl"
-    if not path.is_file():
-        pytest.skip(f"no recorded behaviour in {directory}")
-    lines = map(json.loads, path.read_text("utf-8").splitlines())
-    return {line["scenario"]: line["result"] for line in lines}
+    return spring_oracle()

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import json
-import os
 from collections.abc import AsyncIterator, Callable
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import anyio
@@ -18,8 +15,8 @@ from pyjms.core.template import JmsTemplate
 from pyjms.listener.default import DefaultMessageListenerContainer
 from pyjms.listener.simple import SimpleMessageListenerContainer
 from pyjms.testing.clock import VirtualClock
+from tests.kit.data import spring_oracle
 
-BESIDE = Path(__file__).resolve().parents[4] / "shared"
 KINDS = {
     "DefaultMessageListenerContainer": DefaultMessageListenerContainer,
     "SimpleMessageListenerContainer": SimpleMessageListenerContainer,
@@ -126,8 +123,4 @@ def left(template: JmsTemplate) -> Callable[[str], Any]:
 
 @pytest.fixture(scope="session")
 def oracle() -> Callable[[str], Any]:
-    path = Path(os.environ.get("PYJMS_SHARED", BESIDE)) / "behaviour" / "spring-oracle.jsonl"
-    if not path.is_file():
-        pytest.skip(f"no recorded behaviour at {path}")
-    lines = map(json.loads, path.read_text("utf-8").splitlines())
-    return {line["scenario"]: line["result"] for line in lines}.__getitem__
+    return spring_oracle().__getitem__

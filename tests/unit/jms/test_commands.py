@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import zlib
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -30,6 +28,7 @@ from pyjms.wire.openwire.commands import (
     MessageId,
     ProducerId,
 )
+from tests.kit.data import openwire_lines
 
 PRODUCER = ProducerId("ID:host-1-2-3:1", 4, 2)
 MESSAGES: dict[type[Message], type[ActiveMQMessage]] = {
@@ -309,12 +308,12 @@ READERS: dict[str, Any] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(("name", "least"), [("vectors.jsonl", 120), ("captures.jsonl", 60)])
-def test_recorded_bodies_and_properties(name: str, least: int, shared: Path) -> None:
+@pytest.mark.parametrize(("name", "least"), [("vectors", 120), ("captures", 60)])
+def test_recorded_bodies_and_properties(name: str, least: int) -> None:
     """Every body and property of the recordings, compressed or not, is read as recorded."""
     seen = 0
-    for line in (shared / "openwire" / name).read_text("utf-8").splitlines():
-        for frame in _frames(json.loads(line)):
+    for line in openwire_lines(name):
+        for frame in _frames(line):
             fields, decoded = frame["fields"] or {}, frame.get("decoded") or {}
             nested = fields.get("message")
             message = nested if isinstance(nested, dict) else fields

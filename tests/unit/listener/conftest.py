@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import json
-import os
 from collections import Counter, deque
 from collections.abc import AsyncIterator, Callable
-from pathlib import Path
 from typing import Any
 
 import anyio
@@ -27,8 +24,8 @@ from pyjms.jms.destination import Destination, Queue, Topic
 from pyjms.jms.metadata import ConnectionMetaData
 from pyjms.listener.default import DefaultMessageListenerContainer
 from pyjms.testing.clock import VirtualClock
+from tests.kit.data import spring_oracle
 
-BESIDE = Path(__file__).resolve().parents[4] / "shared"
 MAX_DELIVERIES = 7
 
 
@@ -508,11 +505,4 @@ async def build(provider: FakeProvider) -> AsyncIterator[Callable[..., Any]]:
 @pytest.fixture(scope="session")
 def oracle() -> Callable[[str], Any]:
     """`oracle("cache-levels")`: what the real Spring did."""
-    path = Path(os.environ.get("PYJMS_SHARED", BESIDE)) / "behaviour" / "spring-oracle.jsonl"
-    if not path.is_file():
-        pytest.skip(f"no recorded behaviour at {path}")
-    lines = {
-        line["scenario"]: line["result"]
-        for line in map(json.loads, path.read_text(encoding="utf-8").splitlines())
-    }
-    return lines.__getitem__
+    return spring_oracle().__getitem__

@@ -14,8 +14,8 @@ import pytest
 from pyjms.errors import InvalidSelectorException
 from pyjms.jms.types import Byte, Char, Float, Long, Short
 from pyjms.selector import Selector, compile_selector
+from tests.kit.data import spring_oracle
 
-SPRING_ORACLE = Path(__file__).parents[4] / "shared/behaviour/spring-oracle.jsonl"
 MEASURED = Path(__file__).with_name("activemq_5_17_2.jsonl")
 
 MESSAGE: dict[str, object] = {
@@ -78,11 +78,9 @@ def test_measured_selectors(text: str, expected: str) -> None:
     assert answer(text, MESSAGE) == OURS.get(text, expected)
 
 
-@pytest.mark.skipif(not SPRING_ORACLE.exists(), reason="the recorded behaviour is not here")
 @pytest.mark.fact("jms-api 8.7")
 def test_spring_oracle_selectors() -> None:
-    lines = map(json.loads, SPRING_ORACLE.read_text(encoding="utf-8").splitlines())
-    results = next(x for x in lines if x["scenario"] == "jms-selectors")["result"]["results"]
+    results = spring_oracle()["jms-selectors"]["results"]
     message = {**MESSAGE, "JMSDeliveryMode": "PERSISTENT"}
     wanted = {
         text: OURS.get(text, "INVALID" if result.startswith("!") else result)

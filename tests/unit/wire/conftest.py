@@ -1,13 +1,7 @@
-"""The golden frames and recorded conversations, and how their `fields` map to our objects.
-
-They lie beside the checkout (`../shared/openwire`) or where PYJMS_SHARED says.
-"""
+"""The golden frames and recorded conversations, and how their `fields` map to our objects."""
 
 from __future__ import annotations
 
-import json
-import os
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -23,17 +17,14 @@ from pyjms.wire.openwire.commands.base import (
     Command,
 )
 from pyjms.wire.openwire.schema import CURRENT_VERSION, DESTINATIONS, STRUCTURES, layout_of
-
-_SHARED = Path(os.environ.get("PYJMS_SHARED") or Path(__file__).parents[4] / "shared")
-OPENWIRE = _SHARED / "openwire"
+from tests.kit.data import openwire_lines, openwire_types
 
 
 class Golden:
     """The golden data and its translation."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        types = json.loads((folder / "commands.json").read_text())["types"]
+    def __init__(self) -> None:
+        types = openwire_types()
         self.codes: dict[str, int] = {n: t["code"] for n, t in types.items() if t["code"]}
         self.types = types
         self.names = {code: name for name, code in self.codes.items()}
@@ -44,8 +35,7 @@ class Golden:
             self.java_names[code] = dict(zip(ours, theirs, strict=True))
 
     def lines(self, name: str) -> list[dict[str, Any]]:
-        with (self.folder / name).open() as file:
-            return [json.loads(line) for line in file]
+        return openwire_lines(name)
 
     def _java_name(self, code: int, name: str, version: int) -> str:
         # NetworkBridgeFilter's only older layout has one number for both of today's.
@@ -136,6 +126,4 @@ def _throwable_from_json(fields: Any) -> Throwable:
 
 @pytest.fixture(scope="session")
 def golden() -> Golden:
-    if not (OPENWIRE / "vectors.jsonl").exists():
-        pytest.skip(f"golden frames are not at {OPENWIRE}; set PYJMS_SHARED")
-    return Golden(OPENWIRE)
+    return Golden()

@@ -78,7 +78,7 @@ def check_sending(
 
 
 def test_every_recorded_connection_goes_through_a_wire_format(golden):
-    captures = golden.lines("captures.jsonl")
+    captures = golden.lines("captures")
     total = sum(len(c["frames"]) for c in captures)
     passed = sum(check_direction(golden, c, d) for c in captures for d in OTHER)
     print(f"recorded connections {len(captures)}, frames {passed}/{total}")

@@ -105,7 +105,7 @@ def check_line(golden: Any, line: dict[str, Any]) -> int:
 
 
 def test_every_golden_frame_reads_to_its_fields_and_writes_to_its_bytes(golden):
-    lines = golden.lines("vectors.jsonl")
+    lines = golden.lines("vectors")
     singles = [line for line in lines if "sequence" not in line]
     sequences = [line for line in lines if "sequence" in line]
     passed = sum(check_line(golden, line) for line in singles)
@@ -115,7 +115,7 @@ def test_every_golden_frame_reads_to_its_fields_and_writes_to_its_bytes(golden):
 
 
 def test_every_golden_frame_of_versions_1_to_11(golden):
-    lines = golden.lines("vectors_older.jsonl")
+    lines = golden.lines("vectors_older")
     passed = sum(check_line(golden, line) for line in lines)
     print(f"golden frames of older versions {passed}/{len(lines)}")
     assert passed == 264
@@ -125,7 +125,7 @@ def test_the_short_way_reads_and_writes_the_same_as_the_long_way(golden):
     """Hot commands have code of their own for loose, uncached version 12."""
     reader, writer = FastReader(), FastWriter()
     read = written = 0
-    for line in golden.lines("vectors.jsonl"):
+    for line in golden.lines("vectors"):
         if line["tight"] or line["cache"] or "sequence" in line or not line["stack_trace"]:
             continue
         data = unframed(line, line["size_prefix"])
