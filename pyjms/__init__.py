@@ -66,7 +66,7 @@ if TYPE_CHECKING:  # what type checkers read; the tables below are what runs, a 
         SimpleJmsListenerContainerFactory as SimpleJmsListenerContainerFactory,
     )
     from pyjms.listener.registry import JmsListenerEndpointRegistry as JmsListenerEndpointRegistry
-    from pyjms.listener.reply import JmsResponse as JmsResponse
+    from pyjms.listener.handler.reply import JmsResponse as JmsResponse
     from pyjms.settings import PyjmsSettings as PyjmsSettings, load_settings as load_settings
     from pyjms.support.converter import (
         DefaultMessageConverter as DefaultMessageConverter, MessageConverter as MessageConverter,
@@ -121,7 +121,7 @@ SHARED = {
         DefaultJmsListenerContainerFactory SimpleJmsListenerContainerFactory
     """,
     "pyjms.listener.registry": "JmsListenerEndpointRegistry",
-    "pyjms.listener.reply": "JmsResponse",
+    "pyjms.listener.handler.reply": "JmsResponse",
     "pyjms.settings": "PyjmsSettings load_settings",
     "pyjms.support.converter": "DefaultMessageConverter MessageConverter SimpleMessageConverter",
 }

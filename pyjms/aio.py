@@ -60,10 +60,10 @@ if TYPE_CHECKING:  # what type checkers read; the tables are what runs, a test c
         Connection as Connection, MessageConsumer as MessageConsumer,
         MessageProducer as MessageProducer, QueueBrowser as QueueBrowser, Session as Session,
     )
-    from pyjms.listener.default import (
+    from pyjms.listener.container.default import (
         DefaultMessageListenerContainer as DefaultMessageListenerContainer,
     )
-    from pyjms.listener.simple import (
+    from pyjms.listener.container.simple import (
         SimpleMessageListenerContainer as SimpleMessageListenerContainer,
     )
 # isort: on
@@ -76,8 +76,8 @@ _COROUTINES = {
     "pyjms.connection.transaction": "JmsTransactionManager",
     "pyjms.core.template": "JmsTemplate",
     "pyjms.jms.api": "Connection MessageConsumer MessageProducer QueueBrowser Session",
-    "pyjms.listener.default": "DefaultMessageListenerContainer",
-    "pyjms.listener.simple": "SimpleMessageListenerContainer",
+    "pyjms.listener.container.default": "DefaultMessageListenerContainer",
+    "pyjms.listener.container.simple": "SimpleMessageListenerContainer",
 }
 
 _HOMES = {name: home for home, names in (SHARED | _COROUTINES).items() for name in names.split()}

@@ -29,13 +29,13 @@ from pyjms.core.template import JmsTemplate
 from pyjms.errors import ConfigurationException, JMSException
 from pyjms.jms.api import Session
 from pyjms.lifecycle import hook_kind
-from pyjms.listener.adapter import HandlerAdapter
-from pyjms.listener.arguments import CallPlan, SessionTypes
-from pyjms.listener.container import AbstractMessageListenerContainer
+from pyjms.listener.container.base import AbstractMessageListenerContainer
 from pyjms.listener.endpoint import JmsListenerEndpoint, MethodJmsListenerEndpoint
 from pyjms.listener.factory import DefaultJmsListenerContainerFactory
-from pyjms.listener.parameters import InjectionMarker, injection_marker
-from pyjms.listener.reply import ReplySender
+from pyjms.listener.handler.adapter import HandlerAdapter
+from pyjms.listener.handler.arguments import CallPlan, SessionTypes
+from pyjms.listener.handler.parameters import InjectionMarker, injection_marker
+from pyjms.listener.handler.reply import ReplySender
 from pyjms.listener.workers import Worker, current_worker
 from pyjms.settings import PyjmsSettings
 from pyjms.support.headers import SimpleJmsHeaderMapper

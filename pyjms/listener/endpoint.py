@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from pyjms.errors import ConfigurationException
 
 if TYPE_CHECKING:
-    from pyjms.listener.container import AbstractMessageListenerContainer
+    from pyjms.listener.container.base import AbstractMessageListenerContainer
 
 __all__ = ["JmsListenerEndpoint", "MethodJmsListenerEndpoint", "SimpleJmsListenerEndpoint"]
 

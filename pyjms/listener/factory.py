@@ -9,11 +9,11 @@ from __future__ import annotations
 from typing import Any, Unpack
 
 from pyjms.jms.api import ConnectionFactory
-from pyjms.listener.container import AbstractMessageListenerContainer
-from pyjms.listener.default import DefaultMessageListenerContainer, DefaultOptions
+from pyjms.listener.container.base import AbstractMessageListenerContainer
+from pyjms.listener.container.default import DefaultMessageListenerContainer, DefaultOptions
+from pyjms.listener.container.properties import ContainerOptions
+from pyjms.listener.container.simple import SimpleMessageListenerContainer
 from pyjms.listener.endpoint import JmsListenerEndpoint
-from pyjms.listener.properties import ContainerOptions
-from pyjms.listener.simple import SimpleMessageListenerContainer
 
 __all__ = ["DefaultJmsListenerContainerFactory", "SimpleJmsListenerContainerFactory"]
 

@@ -16,7 +16,7 @@ from pyjms.errors import IllegalStateException
 from pyjms.listener.endpoint import JmsListenerEndpoint
 
 if TYPE_CHECKING:
-    from pyjms.listener.container import AbstractMessageListenerContainer
+    from pyjms.listener.container.base import AbstractMessageListenerContainer
 
 __all__ = ["DEFAULT_PHASE", "JmsListenerEndpointRegistry"]
 

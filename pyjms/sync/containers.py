@@ -8,9 +8,9 @@ from __future__ import annotations
 from types import TracebackType
 from typing import Any, Self
 
-from pyjms.listener.container import AbstractMessageListenerContainer
-from pyjms.listener.default import DefaultMessageListenerContainer as CoreDefault
-from pyjms.listener.simple import SimpleMessageListenerContainer as CoreSimple
+from pyjms.listener.container.base import AbstractMessageListenerContainer
+from pyjms.listener.container.default import DefaultMessageListenerContainer as CoreDefault
+from pyjms.listener.container.simple import SimpleMessageListenerContainer as CoreSimple
 from pyjms.sync.facade import Facade, blocking, core_of
 from pyjms.sync.portal import call_on_loop, current_loop
 

@@ -15,8 +15,8 @@ from pyjms.connection.caching import CachingConnectionFactory
 from pyjms.core.template import JmsTemplate
 from pyjms.enums import AcknowledgeMode, CacheLevel
 from pyjms.jms.destination import Queue, Topic
-from pyjms.listener.default import DefaultMessageListenerContainer
-from pyjms.listener.simple import SimpleMessageListenerContainer
+from pyjms.listener.container.default import DefaultMessageListenerContainer
+from pyjms.listener.container.simple import SimpleMessageListenerContainer
 
 pytestmark = pytest.mark.activemq
 

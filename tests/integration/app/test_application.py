@@ -28,7 +28,7 @@ from pyjms import (
 )
 from pyjms.aio import ConnectionFactory
 from pyjms.aio import JmsTemplate as AioTemplate
-from pyjms.listener.default import DefaultMessageListenerContainer
+from pyjms.listener.container.default import DefaultMessageListenerContainer
 from pyjms.listener.endpoint import SimpleJmsListenerEndpoint
 
 

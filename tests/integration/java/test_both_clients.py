@@ -14,7 +14,7 @@ from pyjms.core.template import JmsTemplate
 from pyjms.enums import DeliveryMode
 from pyjms.jms.destination import Queue, Topic
 from pyjms.jms.types import Byte, Char, Float, Long, Short
-from pyjms.listener.default import DefaultMessageListenerContainer
+from pyjms.listener.container.default import DefaultMessageListenerContainer
 
 pytestmark = pytest.mark.activemq
 

@@ -12,8 +12,8 @@ import pytest
 from broker.testing import EmbeddedTestBroker
 from pyjms.client.factory import ConnectionFactory
 from pyjms.core.template import JmsTemplate
-from pyjms.listener.default import DefaultMessageListenerContainer
-from pyjms.listener.simple import SimpleMessageListenerContainer
+from pyjms.listener.container.default import DefaultMessageListenerContainer
+from pyjms.listener.container.simple import SimpleMessageListenerContainer
 from pyjms.testing.clock import VirtualClock
 from tests.kit.data import spring_oracle
 

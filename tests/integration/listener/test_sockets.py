@@ -7,7 +7,7 @@ import anyio
 from broker.service import BrokerService
 from pyjms.client.factory import ConnectionFactory
 from pyjms.core.template import JmsTemplate
-from pyjms.listener.default import DefaultMessageListenerContainer
+from pyjms.listener.container.default import DefaultMessageListenerContainer
 
 
 async def started(url):

@@ -22,7 +22,7 @@ from pyjms.jms.api import Connection, ConnectionFactory, MessageConsumer, Sessio
 from pyjms.jms.bodies import TextMessage
 from pyjms.jms.destination import Destination, Queue, Topic
 from pyjms.jms.metadata import ConnectionMetaData
-from pyjms.listener.default import DefaultMessageListenerContainer
+from pyjms.listener.container.default import DefaultMessageListenerContainer
 from pyjms.testing.clock import VirtualClock
 from tests.kit.data import spring_oracle
 

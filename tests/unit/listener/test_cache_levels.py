@@ -6,7 +6,7 @@ import anyio
 import pytest
 
 from pyjms.jms.destination import Queue
-from pyjms.listener.default import DefaultMessageListenerContainer
+from pyjms.listener.container.default import DefaultMessageListenerContainer
 from pyjms.support.destination import DynamicDestinationResolver
 
 COUNTED = (

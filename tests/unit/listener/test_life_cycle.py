@@ -15,7 +15,7 @@ from pyjms.errors import (
     InvalidSelectorException,
     UnsupportedOperationException,
 )
-from pyjms.listener.executor import TaskExecutor
+from pyjms.listener.container.task_executor import TaskExecutor
 
 
 class Gate:

@@ -10,9 +10,9 @@ from pyjms.enums import AcknowledgeMode, CacheLevel
 from pyjms.errors import IllegalStateException, UnsupportedOperationException
 from pyjms.jms.destination import Queue, Topic
 from pyjms.listener.backoff import ExponentialBackOff, FixedBackOff
-from pyjms.listener.default import DefaultMessageListenerContainer
-from pyjms.listener.executor import SimpleAsyncTaskExecutor
-from pyjms.listener.simple import SimpleMessageListenerContainer
+from pyjms.listener.container.default import DefaultMessageListenerContainer
+from pyjms.listener.container.simple import SimpleMessageListenerContainer
+from pyjms.listener.container.task_executor import SimpleAsyncTaskExecutor
 from pyjms.support.destination import SimpleDestinationResolver
 from pyjms.support.qos import QosSettings
 

@@ -9,7 +9,7 @@ import pytest
 
 from pyjms.errors import ConnectionFailedException, InvalidDestinationException, JMSException
 from pyjms.listener.backoff import ExponentialBackOff, FixedBackOff
-from pyjms.listener.failures import describe
+from pyjms.listener.container.failures import describe
 from pyjms.support.destination import SimpleDestinationResolver
 
 DOWN = "Could not connect to broker URL: tcp://HOST:PORT. Reason: java.net.ConnectException: Connection refused"
@@ -137,7 +137,7 @@ async def test_an_outage(variant, provider, oracle, lines, recorder, build, cloc
 
 @pytest.mark.fact("spring-jms 1.11.1")
 async def test_the_others_only_say_that_it_is_done(provider, recorder, build, clock, caplog):
-    caplog.set_level(logging.DEBUG, "pyjms.listener.recovery")
+    caplog.set_level(logging.DEBUG, "pyjms.listener.container.recovery")
     container = build(recorder.hear, concurrent_consumers=3, recovery_interval=0.4)
     await container.start()
     await clock.settle()
@@ -154,7 +154,7 @@ async def test_the_others_only_say_that_it_is_done(provider, recorder, build, cl
 @pytest.mark.fact("spring-jms 1.11.2")
 @pytest.mark.parametrize(("level", "trace"), [(logging.DEBUG, True), (logging.INFO, False)])
 async def test_traces_only_at_debug(level, trace, provider, recorder, build, clock, caplog):
-    caplog.set_level(level, "pyjms.listener.recovery")
+    caplog.set_level(level, "pyjms.listener.container.recovery")
     container = build(recorder.hear)
     await container.start()
     await clock.settle()

@@ -10,8 +10,8 @@ import pytest
 from pyjms import _clock
 from pyjms.errors import ConnectionFailedException, JMSException
 from pyjms.jms.destination import Topic
-from pyjms.listener.executor import SimpleAsyncTaskExecutor
-from pyjms.listener.simple import SimpleMessageListenerContainer
+from pyjms.listener.container.simple import SimpleMessageListenerContainer
+from pyjms.listener.container.task_executor import SimpleAsyncTaskExecutor
 
 
 @pytest.fixture

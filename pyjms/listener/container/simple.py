@@ -17,12 +17,12 @@ from pyjms._wakeup import BackgroundTask, spawn
 from pyjms.errors import JMSException
 from pyjms.jms.api import Connection, ConnectionFactory, MessageConsumer, Session
 from pyjms.jms.message import Message
-from pyjms.listener.container import AbstractMessageListenerContainer
-from pyjms.listener.execution import Delivery
-from pyjms.listener.executor import AsyncTaskExecutor
-from pyjms.listener.properties import ContainerOptions, one_or_more
-from pyjms.listener.scaling import parse_concurrency
-from pyjms.listener.shared import close_quietly
+from pyjms.listener.container.base import AbstractMessageListenerContainer
+from pyjms.listener.container.execution import Delivery
+from pyjms.listener.container.properties import ContainerOptions, one_or_more
+from pyjms.listener.container.resources import close_quietly
+from pyjms.listener.container.scaling import parse_concurrency
+from pyjms.listener.container.task_executor import AsyncTaskExecutor
 from pyjms.listener.workers import Worker
 
 __all__ = ["SimpleMessageListenerContainer", "SimpleOptions"]

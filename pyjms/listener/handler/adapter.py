@@ -14,8 +14,8 @@ import inspect
 from pyjms.errors import ListenerExecutionFailedException
 from pyjms.jms.api import Session
 from pyjms.jms.message import Message
-from pyjms.listener.arguments import CallPlan
-from pyjms.listener.reply import ReplySender
+from pyjms.listener.handler.arguments import CallPlan
+from pyjms.listener.handler.reply import ReplySender
 from pyjms.listener.workers import call_in_worker
 
 __all__ = ["HandlerAdapter"]

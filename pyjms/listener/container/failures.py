@@ -21,8 +21,8 @@ from pyjms.errors import (
 
 if TYPE_CHECKING:
     from pyjms.jms.message import Message
-    from pyjms.listener.container import AbstractMessageListenerContainer
-    from pyjms.listener.execution import Delivery
+    from pyjms.listener.container.base import AbstractMessageListenerContainer
+    from pyjms.listener.container.execution import Delivery
 
 __all__ = [
     "ACKNOWLEDGED_BY_THE_CLIENT",

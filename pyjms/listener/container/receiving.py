@@ -14,13 +14,13 @@ import anyio
 from pyjms.core.resources import BoundResource, bind, bound
 from pyjms.errors import JMSException
 from pyjms.jms.api import Connection, MessageConsumer, Session
-from pyjms.listener.execution import Delivery, is_infrastructure_failure
-from pyjms.listener.shared import close_quietly
-from pyjms.listener.transaction import TransactionManager, TransactionStatus
+from pyjms.listener.container.execution import Delivery, is_infrastructure_failure
+from pyjms.listener.container.resources import close_quietly
+from pyjms.listener.container.transaction import TransactionManager, TransactionStatus
 
 if TYPE_CHECKING:
-    from pyjms.listener.default import DefaultMessageListenerContainer
-    from pyjms.listener.invoker import AsyncMessageListenerInvoker
+    from pyjms.listener.container.default import DefaultMessageListenerContainer
+    from pyjms.listener.container.invoker import AsyncMessageListenerInvoker
 
 __all__ = ["ReceiveCycle"]
 

@@ -12,7 +12,7 @@ from pyjms.errors import IllegalStateException
 from pyjms.jms.api import Closeable, Connection
 
 if TYPE_CHECKING:
-    from pyjms.listener.properties import ContainerProperties
+    from pyjms.listener.container.properties import ContainerProperties
 
 __all__ = ["SharedConnection", "SharedConnectionNotInitializedError", "close_quietly"]
 

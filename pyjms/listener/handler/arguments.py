@@ -24,7 +24,7 @@ from pyjms.errors import (
 )
 from pyjms.jms.api import Session
 from pyjms.jms.message import Message
-from pyjms.listener.parameters import (
+from pyjms.listener.handler.parameters import (
     HandlerParameter,
     InjectionMarker,
     allows_none,

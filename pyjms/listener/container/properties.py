@@ -12,7 +12,7 @@ from pyjms.enums import AcknowledgeMode
 from pyjms.errors import UnsupportedOperationException
 from pyjms.jms.api import ConnectionFactory, ExceptionListener
 from pyjms.jms.destination import Destination
-from pyjms.listener.calling import ListenerCall, OnMessage, listener_name
+from pyjms.listener.handler.message_listener import ListenerCall, OnMessage, listener_name
 from pyjms.selector import selector_or_none
 from pyjms.support.converter.base import MessageConverter
 from pyjms.support.destination import DestinationResolver, SimpleDestinationResolver
@@ -24,7 +24,7 @@ ErrorHandler = Callable[[Exception], Awaitable[None] | None]
 """Hears of a listener's failure, once a delivery; called on the loop."""
 
 Listener = Callable[..., Any] | OnMessage
-"""What `message_listener` takes; see `pyjms.listener.calling`."""
+"""What `message_listener` takes; see `pyjms.listener.handler.message_listener`."""
 
 PHASE_LAST = 2_147_483_647
 """Started last, stopped first. Spring: Lifecycle, DEFAULT_PHASE."""

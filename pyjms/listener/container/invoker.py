@@ -17,11 +17,11 @@ from anyio.lowlevel import checkpoint
 from pyjms.enums import CacheLevel
 from pyjms.jms.api import MessageConsumer, Session
 from pyjms.listener.backoff import BackOffExecution
-from pyjms.listener.shared import close_quietly
+from pyjms.listener.container.resources import close_quietly
 from pyjms.listener.workers import Worker
 
 if TYPE_CHECKING:
-    from pyjms.listener.default import DefaultMessageListenerContainer
+    from pyjms.listener.container.default import DefaultMessageListenerContainer
 
 __all__ = ["AsyncMessageListenerInvoker"]
 

@@ -15,12 +15,12 @@ import anyio
 from pyjms.enums import CacheLevel
 from pyjms.errors import IllegalStateException, JMSException
 from pyjms.jms.api import ConnectionFactory, MessageConsumer, Session
-from pyjms.listener.failures import ends_start, is_misconfiguration
-from pyjms.listener.invoker import AsyncMessageListenerInvoker
-from pyjms.listener.options import DefaultContainerProperties, DefaultOptions
-from pyjms.listener.receiving import ReceiveCycle
-from pyjms.listener.recovery import Recovery
-from pyjms.listener.scaling import InvokerPool
+from pyjms.listener.container.default_properties import DefaultContainerProperties, DefaultOptions
+from pyjms.listener.container.failures import ends_start, is_misconfiguration
+from pyjms.listener.container.invoker import AsyncMessageListenerInvoker
+from pyjms.listener.container.receiving import ReceiveCycle
+from pyjms.listener.container.recovery import Recovery
+from pyjms.listener.container.scaling import InvokerPool
 
 __all__ = ["DefaultMessageListenerContainer", "DefaultOptions"]
 

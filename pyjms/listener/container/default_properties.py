@@ -7,11 +7,11 @@ from typing import Any, ClassVar
 from pyjms.enums import CacheLevel
 from pyjms.jms.api import ConnectionFactory
 from pyjms.listener.backoff import BackOff, FixedBackOff
-from pyjms.listener.container import AbstractMessageListenerContainer
-from pyjms.listener.executor import AsyncTaskExecutor, SimpleAsyncTaskExecutor
-from pyjms.listener.properties import ContainerOptions, one_or_more
-from pyjms.listener.scaling import parse_concurrency
-from pyjms.listener.transaction import TransactionManager
+from pyjms.listener.container.base import AbstractMessageListenerContainer
+from pyjms.listener.container.properties import ContainerOptions, one_or_more
+from pyjms.listener.container.scaling import parse_concurrency
+from pyjms.listener.container.task_executor import AsyncTaskExecutor, SimpleAsyncTaskExecutor
+from pyjms.listener.container.transaction import TransactionManager
 
 __all__ = ["DefaultContainerProperties", "DefaultOptions"]
 

@@ -16,9 +16,9 @@ from anyio.lowlevel import checkpoint
 from pyjms.errors import InvalidDestinationException, JMSException
 from pyjms.jms.api import Connection, ConnectionFactory, MessageConsumer, Session
 from pyjms.jms.destination import Destination, Topic
-from pyjms.listener.execution import ListenerExecution
-from pyjms.listener.properties import ContainerProperties
-from pyjms.listener.shared import SharedConnection
+from pyjms.listener.container.execution import ListenerExecution
+from pyjms.listener.container.properties import ContainerProperties
+from pyjms.listener.container.resources import SharedConnection
 
 __all__ = ["AbstractMessageListenerContainer"]
 

@@ -24,12 +24,12 @@ from pyjms.errors import (
 )
 from pyjms.jms.api import Connection, MessageConsumer, Session
 from pyjms.jms.message import Message
-from pyjms.listener.failures import ACKNOWLEDGED_BY_THE_CLIENT, log_failure, note_cause
-from pyjms.listener.shared import close_quietly
+from pyjms.listener.container.failures import ACKNOWLEDGED_BY_THE_CLIENT, log_failure, note_cause
+from pyjms.listener.container.resources import close_quietly
 from pyjms.listener.workers import Worker, current_worker
 
 if TYPE_CHECKING:
-    from pyjms.listener.container import AbstractMessageListenerContainer
+    from pyjms.listener.container.base import AbstractMessageListenerContainer
 
 __all__ = ["Delivery", "ListenerExecution", "is_infrastructure_failure"]
 

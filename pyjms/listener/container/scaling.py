@@ -14,10 +14,10 @@ import anyio
 
 from pyjms import _clock
 from pyjms.errors import ResourceAllocationException
-from pyjms.listener.invoker import AsyncMessageListenerInvoker
+from pyjms.listener.container.invoker import AsyncMessageListenerInvoker
 
 if TYPE_CHECKING:
-    from pyjms.listener.default import DefaultMessageListenerContainer
+    from pyjms.listener.container.default import DefaultMessageListenerContainer
 
 __all__ = ["InvokerPool", "parse_concurrency"]
 

@@ -17,12 +17,12 @@ from pyjms.enums import CacheLevel
 from pyjms.errors import JMSException
 from pyjms.jms.api import Connection, MessageConsumer, Session
 from pyjms.listener.backoff import BackOffExecution, stop_after_back_off, wait_back_off
-from pyjms.listener.failures import describe, ends_start, is_misconfiguration
-from pyjms.listener.shared import SharedConnectionNotInitializedError, close_quietly
+from pyjms.listener.container.failures import describe, ends_start, is_misconfiguration
+from pyjms.listener.container.resources import SharedConnectionNotInitializedError, close_quietly
 
 if TYPE_CHECKING:
-    from pyjms.listener.default import DefaultMessageListenerContainer
-    from pyjms.listener.invoker import AsyncMessageListenerInvoker
+    from pyjms.listener.container.default import DefaultMessageListenerContainer
+    from pyjms.listener.container.invoker import AsyncMessageListenerInvoker
 
 __all__ = ["Recovery"]
 

@@ -1,0 +1,1 @@
+"""The message listener containers: life cycle, consumers, scaling, recovery, transactions."""

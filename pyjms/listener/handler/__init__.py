@@ -1,0 +1,1 @@
+"""Calling a listener with a message: argument resolution, handler threads, replies."""
