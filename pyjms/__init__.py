@@ -16,8 +16,9 @@ if TYPE_CHECKING:  # what type checkers read; the tables below are what runs, a 
     from pyjms.annotation.params import Header as Header, Headers as Headers, Payload as Payload
     from pyjms.annotation.send_to import send_to as send_to
     from pyjms.app import JmsApplication as JmsApplication
-    from pyjms.client.prefetch import PrefetchPolicy as PrefetchPolicy
-    from pyjms.client.redelivery import RedeliveryPolicy as RedeliveryPolicy
+    from pyjms.client.options import (
+        PrefetchPolicy as PrefetchPolicy, RedeliveryPolicy as RedeliveryPolicy,
+    )
     from pyjms.container.core import ApplicationContainer as ApplicationContainer
     from pyjms.enums import (
         AcknowledgeMode as AcknowledgeMode, CacheLevel as CacheLevel, DeliveryMode as DeliveryMode,
@@ -97,8 +98,7 @@ SHARED = {
     "pyjms.annotation.params": "Header Headers Payload",
     "pyjms.annotation.send_to": "send_to",
     "pyjms.app": "JmsApplication",
-    "pyjms.client.prefetch": "PrefetchPolicy",
-    "pyjms.client.redelivery": "RedeliveryPolicy",
+    "pyjms.client.options": "PrefetchPolicy RedeliveryPolicy",
     "pyjms.container.core": "ApplicationContainer",
     "pyjms.enums": "AcknowledgeMode CacheLevel DeliveryMode",
     "pyjms.errors": """

@@ -6,10 +6,9 @@ from dataclasses import fields, replace
 from typing import Unpack
 
 from pyjms._ids import IdGenerator
-from pyjms.client.connection import ActiveMQConnection
-from pyjms.client.options import ClientKeywords, ClientOptions, apply_options
-from pyjms.client.prefetch import PrefetchPolicy
-from pyjms.client.redelivery import RedeliveryPolicy, RedeliveryPolicyMap
+from pyjms.client.connection.connection import ActiveMQConnection
+from pyjms.client.options.client_options import ClientKeywords, ClientOptions, apply_options
+from pyjms.client.options.policies import PrefetchPolicy, RedeliveryPolicy, RedeliveryPolicyMap
 from pyjms.jms import api
 from pyjms.jms.api import ExceptionListener
 from pyjms.transport.registry import create_transport

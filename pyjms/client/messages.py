@@ -43,7 +43,14 @@ from pyjms.wire.openwire.primitives import (
     encode_values,
 )
 
-__all__ = ["CommandSource", "command_of", "from_command", "parse_message_id", "to_command"]
+__all__ = [
+    "CommandSource",
+    "ReroutedSource",
+    "command_of",
+    "from_command",
+    "parse_message_id",
+    "to_command",
+]
 
 _PERSISTENT: Final = DeliveryMode.PERSISTENT
 _NON_PERSISTENT: Final = DeliveryMode.NON_PERSISTENT
@@ -327,3 +334,17 @@ _PROVIDER_PROPERTIES: Final[dict[str, Callable[[ActiveMQMessage], object]]] = {
         None if c.broker_path is None else ",".join(str(broker) for broker in c.broker_path)
     ),
 }
+
+
+_ORIGINAL_EXPIRATION: Final = "originalExpiration"
+
+
+class ReroutedSource(CommandSource):
+    """Leaves out what the broker notes for itself and no JMS client shows. (jms-api 10.6)"""
+
+    __slots__ = ()
+
+    def decode_properties(self) -> dict[str, object]:
+        values = super().decode_properties()
+        values.pop(_ORIGINAL_EXPIRATION, None)
+        return values

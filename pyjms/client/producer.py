@@ -8,12 +8,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import anyio
 from anyio.lowlevel import checkpoint
 
 from pyjms import _clock
-from pyjms.client.consumer_options import PRODUCER_OPTIONS, check_destination, take_options
 from pyjms.client.messages import to_command
-from pyjms.client.window import ProducerWindow
+from pyjms.client.options.destination_options import (
+    PRODUCER_OPTIONS,
+    check_destination,
+    take_options,
+)
 from pyjms.enums import DeliveryMode
 from pyjms.errors import (
     IllegalStateException,
@@ -26,9 +30,13 @@ from pyjms.jms.message import DEFAULT_PRIORITY, Message
 from pyjms.wire.openwire.commands import ActiveMQMessage, MessageId, ProducerId, ProducerInfo
 
 if TYPE_CHECKING:
-    from pyjms.client.session import ActiveMQSession
+    from pyjms.client.session.session import ActiveMQSession
 
-__all__ = ["MESSAGE_OVERHEAD", "ActiveMQMessageProducer"]
+__all__ = [
+    "MESSAGE_OVERHEAD",
+    "ActiveMQMessageProducer",
+    "ProducerWindow",
+]
 
 MESSAGE_OVERHEAD = 1024
 """What a message counts besides its properties and body. (ENCODING section 8)"""
@@ -254,3 +262,35 @@ def _unknown_mode(value: object) -> IllegalStateException:
 def _size(command: ActiveMQMessage) -> int:
     content, properties = command.content, command.marshalled_properties
     return MESSAGE_OVERHEAD + len(content or b"") + len(properties or b"")
+
+
+class ProducerWindow:
+    """Bytes sent and not acknowledged by ProducerAck."""
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self.usage = 0
+        self._room: anyio.Event | None = None
+
+    async def wait_for_space(self) -> None:
+        """Wait while the window is full. Cancellable: then nothing is sent."""
+        while self.usage >= self.size > 0:
+            if self._room is None:
+                self._room = anyio.Event()
+            await self._room.wait()
+
+    def increase(self, size: int) -> None:
+        """Count what was sent."""
+        self.usage += size
+
+    def decrease(self, size: int) -> None:
+        """Take the broker's word that it has room for `size` bytes again."""
+        self.usage = max(0, self.usage - size)
+        if self.usage < self.size:
+            self.open()
+
+    def open(self) -> None:
+        """Wake who waits."""
+        room, self._room = self._room, None
+        if room is not None:
+            room.set()

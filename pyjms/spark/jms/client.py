@@ -22,7 +22,7 @@ from tenacity import (
 from pyjms import _clock
 from pyjms.client.connection import ActiveMQConnection
 from pyjms.client.factory import ConnectionFactory
-from pyjms.client.redelivery import NO_MAXIMUM_REDELIVERIES
+from pyjms.client.options import NO_MAXIMUM_REDELIVERIES
 from pyjms.client.session import ActiveMQSession
 from pyjms.errors import ConnectionClosedException, ConnectionFailedException, JMSException
 from pyjms.spark.jms.options import JmsOptions

@@ -13,7 +13,7 @@ from broker.policy.map import PolicyMap
 from broker.service import BrokerService
 from broker.testing import EmbeddedTestBroker
 from pyjms.client.factory import ConnectionFactory
-from pyjms.client.redelivery import RedeliveryPolicy
+from pyjms.client.options import RedeliveryPolicy
 from pyjms.enums import AcknowledgeMode, DeliveryMode
 from pyjms.jms.destination import Queue, Topic
 from pyjms.jms.message import Message

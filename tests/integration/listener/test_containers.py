@@ -12,7 +12,7 @@ from broker.service import BrokerService
 from broker.testing import EmbeddedTestBroker
 from pyjms import _clock
 from pyjms.client.factory import ConnectionFactory
-from pyjms.client.redelivery import RedeliveryPolicy
+from pyjms.client.options import RedeliveryPolicy
 from pyjms.connection.transaction import JmsTransactionManager
 from pyjms.core.template import JmsTemplate
 from pyjms.errors import InvalidClientIDException

@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from pyjms.client.redelivery import RedeliveryPolicy
+from pyjms.client.options import RedeliveryPolicy
 from pyjms.errors import ListenerExecutionFailedException
 from pyjms.jms.destination import Topic
 

@@ -10,7 +10,7 @@ import pytest
 from anyio.lowlevel import checkpoint
 
 from pyjms.client.connection import ActiveMQConnection
-from pyjms.client.consumer import ActiveMQMessageConsumer
+from pyjms.client.delivery import ActiveMQMessageConsumer
 from pyjms.client.factory import ConnectionFactory
 from pyjms.testing.clock import VirtualClock
 from pyjms.transport.mock import MockTransport, find

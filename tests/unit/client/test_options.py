@@ -12,8 +12,14 @@ from typing import get_type_hints
 import pytest
 
 from pyjms.client.factory import ConnectionFactory
-from pyjms.client.options import IGNORED, JMS_OPTIONS, ClientKeywords, ClientOptions, apply_options
-from pyjms.client.prefetch import PrefetchPolicy
+from pyjms.client.options import PrefetchPolicy
+from pyjms.client.options.client_options import (
+    IGNORED,
+    JMS_OPTIONS,
+    ClientKeywords,
+    ClientOptions,
+    apply_options,
+)
 from pyjms.errors import ConfigurationException
 from tests.kit.data import SPECIFICATION
 

@@ -6,10 +6,10 @@ from collections.abc import Callable
 
 import pytest
 
-from pyjms.client.audit import ConnectionAudit, MessageAudit
+from pyjms.client.delivery.duplicates import ConnectionAudit, MessageAudit
 from pyjms.client.factory import ConnectionFactory
-from pyjms.client.redelivery import RedeliveryPolicy
-from pyjms.client.window import ProducerWindow
+from pyjms.client.options import RedeliveryPolicy
+from pyjms.client.producer import ProducerWindow
 from pyjms.jms.destination import Queue, Topic
 from pyjms.wire.openwire.commands import ConsumerId, MessageId, ProducerId
 

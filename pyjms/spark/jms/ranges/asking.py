@@ -17,7 +17,7 @@ from tenacity import AsyncRetrying, retry_if_exception, wait_exponential
 
 from pyjms import _clock
 from pyjms.client.connection import ActiveMQConnection
-from pyjms.client.consumer import ActiveMQMessageConsumer
+from pyjms.client.delivery import ActiveMQMessageConsumer
 from pyjms.client.producer import ActiveMQMessageProducer
 from pyjms.client.session import ActiveMQSession
 from pyjms.enums import DeliveryMode

@@ -6,7 +6,7 @@ import logging
 from typing import Final, NamedTuple
 
 from pyjms import _clock
-from pyjms.client.consumer import ActiveMQMessageConsumer
+from pyjms.client.delivery import ActiveMQMessageConsumer
 from pyjms.client.messages import command_of
 from pyjms.client.session import ActiveMQSession
 from pyjms.errors import ConfigurationException

@@ -13,16 +13,15 @@ from typing import Any
 
 import anyio
 
-from pyjms.client.advisory import AdvisoryConsumer
-from pyjms.client.announcement import Announcement
-from pyjms.client.audit import ConnectionAudit
-from pyjms.client.consumer import ActiveMQMessageConsumer
-from pyjms.client.options import ClientOptions
+from pyjms.client.connection.handshake import Announcement
+from pyjms.client.connection.temporary_destinations import AdvisoryConsumer, TemporaryDestinations
+from pyjms.client.delivery.consumer import ActiveMQMessageConsumer
+from pyjms.client.delivery.duplicates import ConnectionAudit
+from pyjms.client.options.client_options import ClientOptions
+from pyjms.client.options.policies import RedeliveryPolicy
 from pyjms.client.producer import ActiveMQMessageProducer
-from pyjms.client.redelivery import RedeliveryPolicy
-from pyjms.client.session import ActiveMQSession
+from pyjms.client.session.session import ActiveMQSession
 from pyjms.client.tasks import OwnedTasks
-from pyjms.client.temporary import TemporaryDestinations
 from pyjms.enums import AcknowledgeMode
 from pyjms.errors import (
     ConnectionClosedException,

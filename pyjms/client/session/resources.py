@@ -14,9 +14,9 @@ from pyjms.jms.destination import Destination
 from pyjms.wire.openwire.commands import RemoveInfo
 
 if TYPE_CHECKING:
-    from pyjms.client.browser import ActiveMQQueueBrowser
-    from pyjms.client.connection import ActiveMQConnection
-    from pyjms.client.consumer import ActiveMQMessageConsumer
+    from pyjms.client.connection.connection import ActiveMQConnection
+    from pyjms.client.delivery.browser import ActiveMQQueueBrowser
+    from pyjms.client.delivery.consumer import ActiveMQMessageConsumer
     from pyjms.client.producer import ActiveMQMessageProducer
 
 __all__ = ["SessionMembers"]

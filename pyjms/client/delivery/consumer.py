@@ -14,14 +14,11 @@ from anyio.lowlevel import checkpoint
 
 from pyjms import _clock
 from pyjms._wakeup import Waiter
-from pyjms.client.acks import HeldLedger, RangeLedger, choose_ledger
-from pyjms.client.audit import MessageAudit
-from pyjms.client.buffer import DispatchBuffer, FifoBuffer, PriorityBuffer
-from pyjms.client.duplicates import suppress_duplicate
-from pyjms.client.messages import from_command
-from pyjms.client.pull import PullRequests
-from pyjms.client.redeliverer import Redeliverer, is_delayed_by_broker
-from pyjms.client.rerouted import ReroutedSource
+from pyjms.client.delivery.ack_ledger import HeldLedger, RangeLedger, choose_ledger
+from pyjms.client.delivery.duplicates import MessageAudit, suppress_duplicate
+from pyjms.client.delivery.prefetch import DispatchBuffer, FifoBuffer, PriorityBuffer, PullRequests
+from pyjms.client.delivery.redelivery import Redeliverer, is_delayed_by_broker
+from pyjms.client.messages import ReroutedSource, from_command
 from pyjms.errors import IllegalStateException, JMSException
 from pyjms.jms import api
 from pyjms.jms.api import MessageListener
@@ -30,8 +27,8 @@ from pyjms.jms.message import Acknowledger, Message
 from pyjms.wire.openwire.commands import ConsumerId, ConsumerInfo, MessageDispatch
 
 if TYPE_CHECKING:
-    from pyjms.client.redelivery import RedeliveryPolicy
-    from pyjms.client.session import ActiveMQSession
+    from pyjms.client.options.policies import RedeliveryPolicy
+    from pyjms.client.session.session import ActiveMQSession
 
 __all__ = ["ActiveMQMessageConsumer"]
 

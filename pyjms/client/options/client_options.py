@@ -12,8 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, Final, TypedDict
 
-from pyjms.client.prefetch import PrefetchPolicy
-from pyjms.client.redelivery import RedeliveryPolicy, RedeliveryPolicyMap
+from pyjms.client.options.policies import PrefetchPolicy, RedeliveryPolicy, RedeliveryPolicyMap
 from pyjms.errors import ConfigurationException
 from pyjms.transport.options import boolean
 from pyjms.transport.uri import did_you_mean

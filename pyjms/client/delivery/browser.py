@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING
 
-from pyjms.client.consumer import ActiveMQMessageConsumer
+from pyjms.client.delivery.consumer import ActiveMQMessageConsumer
 from pyjms.errors import IllegalStateException
 from pyjms.jms import api
 from pyjms.jms.destination import Destination, Queue
@@ -16,7 +16,7 @@ from pyjms.jms.message import Message
 from pyjms.wire.openwire.commands import MessageDispatch
 
 if TYPE_CHECKING:
-    from pyjms.client.session import ActiveMQSession
+    from pyjms.client.session.session import ActiveMQSession
 
 __all__ = ["ActiveMQQueueBrowser", "BrowsingConsumer"]
 

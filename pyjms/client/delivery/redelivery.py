@@ -16,7 +16,7 @@ from pyjms.client.messages import from_command
 from pyjms.wire.openwire.commands import MessageDispatch, Throwable
 
 if TYPE_CHECKING:
-    from pyjms.client.consumer import ActiveMQMessageConsumer
+    from pyjms.client.delivery.consumer import ActiveMQMessageConsumer
 
 __all__ = ["Redeliverer", "is_delayed_by_broker"]
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import anyio
 
-from pyjms.client.acks import HeldLedger, IndividualLedger
+from pyjms.client.delivery.ack_ledger import HeldLedger, IndividualLedger
 from pyjms.enums import AcknowledgeMode
 from pyjms.errors import JMSException
 from pyjms.jms.message import Acknowledger, Message
@@ -19,8 +19,8 @@ from pyjms.transport.base import RequestTransport
 from pyjms.wire.openwire.commands import MessageAck, MessageDispatch, Response
 
 if TYPE_CHECKING:
-    from pyjms.client.consumer import ActiveMQMessageConsumer
-    from pyjms.client.session import ActiveMQSession
+    from pyjms.client.delivery.consumer import ActiveMQMessageConsumer
+    from pyjms.client.session.session import ActiveMQSession
 
 __all__ = ["AckAnswers", "SessionAcks"]
 

@@ -16,7 +16,7 @@ from pyjms.transport.uri import did_you_mean
 from pyjms.wire.openwire.commands import ConsumerId, ConsumerInfo
 
 if TYPE_CHECKING:
-    from pyjms.client.session import ActiveMQSession
+    from pyjms.client.session.session import ActiveMQSession
 
 __all__ = [
     "CONSUMER_OPTIONS",

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 
 import anyio
 
-from pyjms.client.advisory import AdvisoryConsumer
+from pyjms.client.connection.temporary_destinations import AdvisoryConsumer
 from pyjms.errors import IllegalStateException, InvalidClientIDException
 from pyjms.wire.openwire.commands import ConnectionInfo, RemoveInfo, ShutdownInfo
 
 if TYPE_CHECKING:
-    from pyjms.client.connection import ActiveMQConnection
+    from pyjms.client.connection.connection import ActiveMQConnection
 
 __all__ = ["Announcement"]
 

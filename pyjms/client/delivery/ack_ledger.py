@@ -22,7 +22,7 @@ from pyjms.wire.openwire.commands import (
 )
 
 if TYPE_CHECKING:
-    from pyjms.client.session import ActiveMQSession
+    from pyjms.client.session.session import ActiveMQSession
 
 __all__ = [
     "AckLedger",

@@ -18,7 +18,7 @@ from anyio.lowlevel import checkpoint
 from pyjms._wakeup import BackgroundTask, Waiter, spawn
 
 if TYPE_CHECKING:
-    from pyjms.client.consumer import ActiveMQMessageConsumer
+    from pyjms.client.delivery.consumer import ActiveMQMessageConsumer
     from pyjms.wire.openwire.commands import SessionId
 
 __all__ = ["ListenerDispatcher"]

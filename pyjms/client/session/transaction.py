@@ -19,7 +19,7 @@ from pyjms.errors import (
 from pyjms.wire.openwire.commands import LocalTransactionId, TransactionInfo, TransactionType
 
 if TYPE_CHECKING:
-    from pyjms.client.session import ActiveMQSession
+    from pyjms.client.session.session import ActiveMQSession
 
 __all__ = ["LocalTransaction"]
 

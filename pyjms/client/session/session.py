@@ -13,16 +13,16 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import anyio
 
-from pyjms.client.browser import ActiveMQQueueBrowser, BrowsingConsumer
-from pyjms.client.consumer import ActiveMQMessageConsumer
-from pyjms.client.consumer_options import check_destination, consumer_info, selector_of
-from pyjms.client.dispatcher import ListenerDispatcher
-from pyjms.client.members import SessionMembers
+from pyjms.client.delivery.browser import ActiveMQQueueBrowser, BrowsingConsumer
+from pyjms.client.delivery.consumer import ActiveMQMessageConsumer
+from pyjms.client.delivery.dispatcher import ListenerDispatcher
+from pyjms.client.options.destination_options import check_destination, consumer_info, selector_of
 from pyjms.client.producer import ActiveMQMessageProducer
-from pyjms.client.session_acks import SessionAcks
+from pyjms.client.session.acknowledgement import SessionAcks
+from pyjms.client.session.resources import SessionMembers
+from pyjms.client.session.transaction import LocalTransaction
+from pyjms.client.session.unstarted_warning import UnstartedWarning
 from pyjms.client.tasks import OwnedTasks
-from pyjms.client.transaction import LocalTransaction
-from pyjms.client.unstarted import UnstartedWarning
 from pyjms.enums import AcknowledgeMode
 from pyjms.errors import (
     ConnectionFailedException,
@@ -44,7 +44,7 @@ from pyjms.wire.openwire.commands import (
 )
 
 if TYPE_CHECKING:
-    from pyjms.client.connection import ActiveMQConnection
+    from pyjms.client.connection.connection import ActiveMQConnection
 
 __all__ = ["ActiveMQSession"]
 
