@@ -1,6 +1,10 @@
 # Each target sets up what it needs in .venv; Python 3.11 or newer and the package index are enough.
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN := .venv/bin
+# Processes that share the tests out; 0 runs them all in one process.
+WORKERS ?= auto
+PYTEST := $(BIN)/python -m pytest
+PARALLEL := -n $(WORKERS) --dist loadgroup
 
 .PHONY: run test check bench docs compiled nightly venv
 
@@ -17,7 +21,7 @@ run: venv
 	$(BIN)/python -m examples.board
 
 test: venv
-	$(BIN)/python -m pytest -m "not nightly and not activemq and not postgresql and not maven"
+	$(PYTEST) $(PARALLEL) -m "not nightly and not activemq and not postgresql and not maven"
 
 check: venv
 	$(BIN)/ruff check . && $(BIN)/ruff format --check .
@@ -32,7 +36,7 @@ compiled: venv
 	$(BIN)/python -m benchmarks.compiled
 
 nightly: venv
-	$(BIN)/python -m pytest -m "nightly or not (activemq or postgresql or maven)" --timeout 600
+	$(PYTEST) -m "nightly or not (activemq or postgresql or maven)" --timeout 600
 
 docs: venv
 	$(BIN)/pyjms config schema --output docs/application.schema.json

@@ -1,1 +1,1 @@
-"""The tests; `tests.kit` is their library."""
+"""The tests of pyjms and its broker. `tests.kit` holds the fixtures and doubles they share."""

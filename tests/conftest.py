@@ -1,10 +1,25 @@
-"""Every async test runs on asyncio and on trio."""
+"""Every coroutine test runs on asyncio and on trio; workers share the tests out by file."""
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
+
+from tests.kit.parallel import FileOrGroupScheduling, add_groups
 
 
 @pytest.fixture(params=["asyncio", "trio"])
 def anyio_backend(request: pytest.FixtureRequest) -> str:
     return str(request.param)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    add_groups(items)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> FileOrGroupScheduling | None:
+    by_group = config.getvalue("dist") == "loadgroup"
+    return FileOrGroupScheduling(config, log) if by_group else None

@@ -1,1 +1,6 @@
-"""The test library of this project: what more than one test package uses."""
+"""Fixtures, test doubles and helper processes shared by the tests, one module per concept.
+
+A test imports classes and functions from here by name. Fixtures come into reach of a folder's
+tests through its conftest.py, which imports them from here (or the whole module by
+`pytest_plugins`, in the top conftest.py).
+"""
