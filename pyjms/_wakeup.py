@@ -142,7 +142,7 @@ class Turn:
         self._count = 0
 
     def run(self, take_in: Callable[[], object]) -> None:
-        """Call `take_in()`; what `send` and `put_off` were given meanwhile follows."""
+        """Call `take_in()`; what `send` and `defer` were given meanwhile follows."""
         self._is_open = True
         self.number = self._count = self._count + 1
         try:
@@ -179,7 +179,7 @@ class Turn:
         self._early.append(function)
         return True
 
-    def put_off(self, function: Callable[[], object]) -> bool:
+    def defer(self, function: Callable[[], object]) -> bool:
         """Call `function()` after this turn's sends; False, and no call: there is no turn."""
         if self._is_open:
             self._late.append(function)

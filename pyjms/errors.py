@@ -224,11 +224,16 @@ class LocalProtocolError(ProtocolViolation):
 
 
 class RemoteProtocolError(ProtocolViolation):
-    """What came in is not valid; `position` is the offset in the frame, if known."""
+    """The peer broke the wire protocol.
+
+    `position` is the offset in the frame, if known; `completed` holds the commands that the
+    same portion of bytes completed before the fault.
+    """
 
     def __init__(self, reason: str = "", *, position: int | None = None, **kwargs: Any) -> None:
         super().__init__(reason, **kwargs)
         self.position = position
+        self.completed: tuple[Any, ...] = ()
 
 
 class ConfigurationException(JMSException):

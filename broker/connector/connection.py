@@ -24,7 +24,7 @@ from broker.context import ConsumerExchange, ProducerExchange
 from pyjms import _clock
 from pyjms._wakeup import BackgroundTask, spawn
 from pyjms.errors import ConnectionFailedException, LocalProtocolError
-from pyjms.transport.base import Transport
+from pyjms.transport.openwire import OpenWireTransport
 from pyjms.wire.openwire.commands import (
     ActiveMQMessage,
     BrokerInfo,
@@ -55,7 +55,7 @@ class BrokerConnection:
     """A connection that came in through a connector. Belongs to the broker's loop."""
 
     def __init__(
-        self, host: BrokerHost, connector: TransportConnector, transport: Transport
+        self, host: BrokerHost, connector: TransportConnector, transport: OpenWireTransport
     ) -> None:
         self.host = host
         self.connector = connector
@@ -66,7 +66,7 @@ class BrokerConnection:
         self._unanswered: dict[ProducerId, deque[Completion]] = {}
         self._transport = transport
         self._oneway = transport.oneway
-        self._inner = transport
+        self._outbound = transport
         self._late_acks = LateAcks(transport, self._handle)
         self._closed = False
         self._answers = LastAnswers()
@@ -107,8 +107,8 @@ class BrokerConnection:
             )
         )
         await self._transport.start()
-        self._inner = self._late_acks.transport = self._transport.inner
-        self._oneway = self._inner.oneway
+        self._outbound = self._late_acks.transport = self._transport.outbound
+        self._oneway = self._outbound.oneway
 
     def _start_failed(self, error: BaseException) -> None:
         logger.info("%s did not become a client: %s", self.remote_address, error)
@@ -184,13 +184,13 @@ class BrokerConnection:
 
     # to the client
     def dispatch(self, dispatch: MessageDispatch) -> None:
-        if not self._closed and self._write(dispatch) and self._inner.congested:
+        if not self._closed and self._write(dispatch) and self._outbound.congested:
             self._dispatch_on_when_drained()
 
     def send_command(self, command: Command) -> None:
         if self._closed:
             return
-        if self._write(command) and self._inner.congested:
+        if self._write(command) and self._outbound.congested:
             self._read_on_when_drained()
 
     def _write(self, command: Command) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 
-from pyjms.transport.base import Transport
+from pyjms.transport.openwire import OpenWireTransport
 from pyjms.wire.openwire.commands import ActiveMQMessage, Command, MessageAck
 
 __all__ = ["LateAcks"]
@@ -20,7 +20,7 @@ class LateAcks:
 
     __slots__ = ("_handle", "_waiting", "transport")
 
-    def __init__(self, transport: Transport, handle: Callable[[Command], None]) -> None:
+    def __init__(self, transport: OpenWireTransport, handle: Callable[[Command], None]) -> None:
         self.transport = transport
         self._handle = handle
         self._waiting: deque[MessageAck] = deque()
@@ -30,7 +30,7 @@ class LateAcks:
         if type(command) is MessageAck:
             # no part of a transaction, and no answer is asked for
             if command.transaction_id is None and not command.response_required:
-                if self._waiting or self.transport.put_off(self.handle_all):
+                if self._waiting or self.transport.defer(self.handle_all):
                     self._waiting.append(command)
                     return True
                 return False

@@ -18,8 +18,8 @@ from broker.connector.connection import BrokerConnection
 from pyjms import _clock
 from pyjms._wakeup import BackgroundTask, spawn
 from pyjms.errors import ConfigurationException, ResourceAllocationException
-from pyjms.transport.chain import accepted_transport
-from pyjms.transport.options import read_server_options
+from pyjms.transport.openwire import accepted_transport
+from pyjms.transport.openwire.options import read_server_options
 from pyjms.transport.uri import TransportURI
 
 __all__ = ["TcpConnector"]
@@ -35,7 +35,7 @@ class TcpConnector(TransportConnector):
 
     def __init__(self, host: BrokerHost, uri: TransportURI, name: str | None = None) -> None:
         super().__init__(host, uri, name)
-        server, self._tcp_options, self._settings = read_server_options(uri)
+        server, self._tcp_options, self._options = read_server_options(uri)
         if server.maximum_connections is not None:
             self.maximum_connections = server.maximum_connections
         self._backlog = server.backlog
@@ -108,7 +108,7 @@ class TcpConnector(TransportConnector):
         if len(self.connections) >= self.maximum_connections:
             await self._turn_away(stream)
         else:
-            transport = accepted_transport(stream, self._tcp_options, self._settings)
+            transport = accepted_transport(stream, self._tcp_options, self._options)
             BrokerConnection(self.host, self, transport).start_soon()
 
     async def _turn_away(self, stream: SocketStream) -> None:

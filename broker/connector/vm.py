@@ -17,13 +17,16 @@ from broker.connector import vm_registry
 from broker.connector.base import BrokerHost, TransportConnector
 from broker.connector.connection import BrokerConnection
 from broker.connector.vm_registry import Registration
-from pyjms.errors import ConnectionFailedException, ResourceAllocationException
-from pyjms.transport.base import RequestTransport, Transport
-from pyjms.transport.correlator import ResponseCorrelator
+from pyjms.errors import (
+    ConnectionFailedException,
+    RemoteProtocolError,
+    ResourceAllocationException,
+)
+from pyjms.transport.base import Transport
 from pyjms.transport.inbox import Inbox
-from pyjms.transport.negotiator import WireFormatNegotiator
+from pyjms.transport.openwire import RequestTransport, ResponseCorrelator, WireFormatNegotiator
+from pyjms.transport.openwire.options import wire_format_settings as read_wire_format
 from pyjms.transport.options import Options, boolean, check_known, integer, read_options
-from pyjms.transport.options import wire_format_settings as read_wire_format
 from pyjms.transport.uri import TransportURI, could_not_create
 from pyjms.wire.openwire.commands import Command
 from pyjms.wire.openwire.format import OpenWireFormat, WireFormatSettings
@@ -50,7 +53,7 @@ class VmOptions:
     marshal: bool = False
 
 
-class VmTransport(Transport):
+class VmTransport(Transport[Command]):
     """One end of a connection inside the process."""
 
     def __init__(self, remote_address: str, wire_format: OpenWireFormat | None = None) -> None:
@@ -114,10 +117,14 @@ class VmTransport(Transport):
 
     def _decode(self, data: bytes) -> None:
         assert self.wire_format is not None
-        for command in self.wire_format.receive_data(data):
+        try:
+            commands = self.wire_format.receive_data(data)
+        except RemoteProtocolError as error:
+            for command in error.completed:
+                self.listener.on_command(command)
+            raise
+        for command in commands:
             self.listener.on_command(command)
-        if self.wire_format.error is not None:
-            raise self.wire_format.error
 
     def _ended(self, error: Exception) -> None:
         self._error = error
@@ -258,7 +265,7 @@ def vm_transport(uri: TransportURI) -> RequestTransport:
     return ResponseCorrelator(_negotiated(end))
 
 
-def _negotiated(end: VmTransport) -> Transport:
+def _negotiated(end: VmTransport) -> Transport[Command]:
     if end.wire_format is None:
         return end
     return WireFormatNegotiator(end, end.wire_format, timeout=None)

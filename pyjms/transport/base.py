@@ -1,44 +1,65 @@
-"""What a transport is, and what a filter around one is.
+"""Transports and the filters around them, generic over the command type.
 
-A chain reads, outermost first: ResponseCorrelator, [failover,] WireFormatNegotiator,
-InactivityMonitor, the transport that moves bytes. Commands go down by `oneway`, which
-never waits, and come up by `listener.on_command`, which must not wait either: a message
-costs no task switch on its way. Back-pressure is explicit: `congested` and `drained()`
-downwards, `pause_reading()` and `resume_reading()` upwards. (ActiveMQ U4)
+A transport carries commands of one type `C` between two peers; a wire format
+(`pyjms.wire.format.WireFormat[C]`) turns them into bytes where there are bytes. Neither this
+module nor the TCP transport knows a protocol: a protocol adds its own filters, as
+`pyjms.transport.openwire` does. The order there, outermost first:
+
+    ResponseCorrelator      numbers requests and matches responses to them
+    WireFormatNegotiator    exchanges WireFormatInfo before anything else
+    InactivityMonitor       sends KeepAliveInfo, detects a dead peer
+    TcpTransport            moves bytes, with an OpenWireFormat
+
+Rules:
+
+- Everything runs on one event loop; a transport is not thread-safe.
+- Commands go down by `oneway`, which never waits, and come up by `listener.on_command`, which
+  must not wait either: a message costs no task switch on its way.
+- Back-pressure is explicit. Downwards the sender checks `congested` and awaits `drained()`;
+  upwards the receiver calls `pause_reading()` and `resume_reading()`.
+- A transport fails once, through one channel: `listener.on_exception`, after the commands that
+  came before the failure, and never after `stop()`. From then on `oneway` raises.
+- A filter that only passes commands down once it is started takes itself out of the way:
+  `outbound` names the transport that the remaining filters send through.
+
+(activemq-edges U4)
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Protocol
+from typing import Generic, Protocol, TypeVar
 
-from pyjms.wire.openwire.commands import Command, Response
+__all__ = ["Transport", "TransportFilter", "TransportListener"]
 
-__all__ = ["RequestTransport", "Transport", "TransportFilter", "TransportListener"]
+C = TypeVar("C")
+C_contra = TypeVar("C_contra", contravariant=True)
 
 
-class TransportListener(Protocol):
-    """Who hears what a transport brings. All calls come on the loop."""
+class TransportListener(Protocol[C_contra]):
+    """The receiver of what a transport brings. All calls are made on the loop."""
 
-    def on_command(self, command: Command) -> None:
-        """Take a command. Must not block; an exception is a bug and ends the transport."""
+    def on_command(self, command: C_contra) -> None:
+        """Handle `command`. Must not block; an exception is a bug and ends the transport."""
 
     def on_exception(self, error: Exception) -> None:
-        """Learn that the transport is dead. Called once, and not after `stop()`."""
+        """Handle the transport's failure. Called once, and not after `stop()`."""
 
 
-class Transport(ABC):
-    """A two-way channel of commands. Belongs to one loop; not for other threads."""
+class Transport(ABC, Generic[C]):
+    """A two-way channel of commands. Belongs to one loop; not thread-safe."""
 
-    listener: TransportListener
+    listener: TransportListener[C]
+    """The receiver; set it before `start()`."""
 
     @abstractmethod
     async def start(self) -> None:
         """Connect and get ready to send. Set `listener` first.
 
         Raises:
-            ConnectionFailedException: nobody answers, or the peer is no OpenWire peer.
+            ConnectionFailedException: no connection, or the peer did not complete the handshake.
+            RemoteProtocolError: the peer speaks another protocol.
         """
 
     @abstractmethod
@@ -46,47 +67,49 @@ class Transport(ABC):
         """Write what is queued, close, and wait for the background tasks. Idempotent."""
 
     @abstractmethod
-    def oneway(self, command: Command) -> None:
+    def oneway(self, command: C) -> None:
         """Queue `command` for writing and return at once.
 
         Raises:
-            ConnectionFailedException: the transport is stopped or dead.
-            LocalProtocolError: the command cannot be written (a string too long ...).
+            ConnectionFailedException: the transport is not started, stopped, or failed.
+            LocalProtocolError: the command cannot be written (a string is too long ...).
         """
 
-    def send_now(self) -> None:  # noqa: B027 - a hint; without a socket it means nothing
-        """Have what is queued leave now, if the peer has sent something since the last time.
+    def flush(self) -> None:
+        """Send what is queued now, if the peer has sent something since the last send.
 
-        A hint from who will wait for an answer; without it all leaves soon as well.
+        A hint from a caller that is about to wait for a response. Without it, queued commands
+        leave at the end of the loop's current pass.
         """
 
-    def put_off(self, function: Callable[[], object]) -> bool:
-        """Call `function()` once what the commands that came with this one caused was sent.
+    def defer(self, function: Callable[[], object]) -> bool:
+        """Call `function()` after the responses to the current chunk of input have been sent.
 
-        For what no peer waits for. False, and no call: nothing is gained by it here.
+        For work that no peer waits for. Returns False, and does not call it, if nothing is
+        gained by deferring: no chunk is being processed.
         """
         return False
 
     @property
-    def inner(self) -> Transport:
-        """The one to send through once it is started: without filters that only pass commands on.
+    def outbound(self) -> Transport[C]:
+        """The transport to send through once started: without filters that only pass on.
 
-        For `oneway`, `send_now`, `put_off`, `congested` and `drained`.
+        Valid for `oneway`, `flush`, `defer`, `congested` and `drained`.
         """
         return self
 
     @property
     @abstractmethod
     def congested(self) -> bool:
-        """Whether more is queued than should be: call `await drained()` before sending more."""
+        """Whether more than the high-water mark is queued: await `drained()` before sending."""
 
     @abstractmethod
     async def drained(self) -> None:
-        """Wait until the queue is short again (or the transport dead). Cancellable."""
+        """Wait until the queue is below the low-water mark or the transport failed. Cancellable."""
 
     @abstractmethod
     def pause_reading(self) -> None:
-        """Stop delivering commands soon; the peer feels the back-pressure. Nests not."""
+        """Stop delivering commands, after the current one at the latest. Does not nest."""
 
     @abstractmethod
     def resume_reading(self) -> None:
@@ -95,13 +118,13 @@ class Transport(ABC):
     @property
     @abstractmethod
     def remote_address(self) -> str:
-        """The peer, as `tcp://host:port` or `vm://name#n`."""
+        """The peer's address, as `tcp://host:port` or `vm://name#n`."""
 
 
-class TransportFilter(Transport):
-    """A transport around another: passes everything on until told otherwise."""
+class TransportFilter(Transport[C]):
+    """A transport around another one. By default it passes everything on in both directions."""
 
-    def __init__(self, next_transport: Transport) -> None:
+    def __init__(self, next_transport: Transport[C]) -> None:
         self.next = next_transport
         next_transport.listener = self
 
@@ -111,14 +134,14 @@ class TransportFilter(Transport):
     async def stop(self) -> None:
         await self.next.stop()
 
-    def oneway(self, command: Command) -> None:
+    def oneway(self, command: C) -> None:
         self.next.oneway(command)
 
-    def send_now(self) -> None:
-        self.next.send_now()
+    def flush(self) -> None:
+        self.next.flush()
 
-    def put_off(self, function: Callable[[], object]) -> bool:
-        return self.next.put_off(function)
+    def defer(self, function: Callable[[], object]) -> bool:
+        return self.next.defer(function)
 
     @property
     def congested(self) -> bool:
@@ -137,30 +160,10 @@ class TransportFilter(Transport):
     def remote_address(self) -> str:
         return self.next.remote_address
 
-    def on_command(self, command: Command) -> None:
+    def on_command(self, command: C) -> None:
+        """Pass a command from the peer to the listener."""
         self.listener.on_command(command)
 
     def on_exception(self, error: Exception) -> None:
+        """Pass the failure of the transport below to the listener."""
         self.listener.on_exception(error)
-
-
-class RequestTransport(TransportFilter, ABC):
-    """The outermost filter: numbers commands and matches responses (ResponseCorrelator)."""
-
-    @abstractmethod
-    async def request(self, command: Command, timeout: float | None = None) -> Response:
-        """Send `command` and wait for its response; at most `timeout` seconds.
-
-        Cancelling stops the wait, not the command.
-
-        Raises:
-            JMSException: the broker refused; the class its answer names.
-            RequestTimeoutException: time ran out.
-            ConnectionFailedException: the transport died meanwhile.
-        """
-
-    @abstractmethod
-    def request_soon(
-        self, command: Command, on_response: Callable[[Response | Exception], None]
-    ) -> None:
-        """Send `command`; later call `on_response` on the loop, with the answer or the failure."""

@@ -1,51 +1,43 @@
-"""A transport without a peer: a test reads what was sent and says what comes back.
+"""A transport without a peer, for tests, and a listener that records.
 
-`mock://name` makes one; `find(name)` gets it. By default it answers every request with a
-plain Response. `RecordingListener` is the other end: it keeps what any transport brings.
+A test reads what was sent through a MockTransport and decides what comes back.
+`RecordingListener` is the receiving end of any transport.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import TypeVar
-from weakref import WeakValueDictionary
+from typing import Generic, TypeVar
 
 import anyio
 
 from pyjms.errors import ConnectionFailedException
-from pyjms.transport.base import RequestTransport, Transport
-from pyjms.transport.correlator import ResponseCorrelator
+from pyjms.transport.base import Transport
 from pyjms.transport.inbox import Inbox
-from pyjms.transport.options import check_known
-from pyjms.transport.uri import TransportURI
-from pyjms.wire.openwire.commands import Command, Response
 
-__all__ = ["Answer", "MockTransport", "RecordingListener", "find", "mock_transport"]
+__all__ = ["MockTransport", "RecordingListener"]
 
-C = TypeVar("C", bound=Command)
-
-Answer = Callable[[Command], Iterable[Command]]
-"""What the peer says to a command."""
-
-_mocks: WeakValueDictionary[str, MockTransport] = WeakValueDictionary()
+C = TypeVar("C")
+T = TypeVar("T")
 
 
-def plain_response(command: Command) -> Iterable[Command]:
-    """A Response to what asks for one."""
-    return (Response(command.command_id),) if command.response_required else ()
+class MockTransport(Transport[C]):
+    """Records what is sent in `sent`, in order, and delivers what the test says.
 
+    `respond` returns the commands with which the peer reacts to each command sent; by default
+    it does not react. `deliver` brings a command of the peer's own accord.
+    """
 
-class MockTransport(Transport):
-    """Keeps what is sent in `sent`, in order; brings what `answer` and `deliver` say."""
-
-    def __init__(self, name: str = "mock", answer: Answer = plain_response) -> None:
+    def __init__(
+        self, name: str = "mock", respond: Callable[[C], Iterable[C]] | None = None
+    ) -> None:
         self.name = name
-        self.answer = answer
-        self.sent: list[Command] = []
+        self.respond: Callable[[C], Iterable[C]] = respond or (lambda _: ())
+        self.sent: list[C] = []
         self.stopped = False
         self.full = False
-        """Set it to make the transport congested until the next turn of the loop."""
-        self._inbox: Inbox[Command] | None = None
+        """Set it to make the transport congested until `drained()` is awaited."""
+        self._inbox: Inbox[C] | None = None
         self._error: Exception | None = None
 
     async def start(self) -> None:
@@ -57,18 +49,18 @@ class MockTransport(Transport):
         if self._inbox is not None:
             await self._inbox.stop()
 
-    def oneway(self, command: Command) -> None:
+    def oneway(self, command: C) -> None:
         inbox = self._usable()
         self.sent.append(command)
-        for answer in self.answer(command):
-            inbox.put(answer)
+        for response in self.respond(command):
+            inbox.put(response)
 
-    def deliver(self, command: Command) -> None:
-        """Let `command` come from the peer."""
+    def deliver(self, command: C) -> None:
+        """Deliver `command` as one from the peer."""
         self._usable().put(command)
 
     def fail(self, error: Exception | None = None) -> None:
-        """Let the connection break, after what waits was delivered."""
+        """Break the connection, after what is queued has been delivered."""
         failure = error or ConnectionFailedException(f"{self.remote_address}: broken by the test")
         self._usable().end(failure)
 
@@ -89,7 +81,7 @@ class MockTransport(Transport):
     def remote_address(self) -> str:
         return f"mock://{self.name}"
 
-    def _usable(self) -> Inbox[Command]:
+    def _usable(self) -> Inbox[C]:
         if self._inbox is None or self.stopped or self._error is not None:
             why = self._error or ("stopped" if self.stopped else "not started")
             raise ConnectionFailedException(f"Cannot use {self.remote_address}: {why}")
@@ -101,42 +93,26 @@ class MockTransport(Transport):
             self.listener.on_exception(error)
 
 
-def mock_transport(uri: TransportURI) -> RequestTransport:
-    """The chain for `mock://name`: a ResponseCorrelator around a new MockTransport."""
-    check_known(uri, set())
-    mock = _mocks[uri.location] = MockTransport(uri.location)
-    return ResponseCorrelator(mock)
-
-
-def find(name: str) -> MockTransport:
-    """The newest MockTransport made for `mock://name`, while somebody uses it.
-
-    Raises:
-        KeyError: there is none.
-    """
-    return _mocks[name]
-
-
-class RecordingListener:
-    """Keeps the commands and errors that a transport brings, and waits for them."""
+class RecordingListener(Generic[C]):
+    """Records the commands and the failure that a transport reports, and waits for them."""
 
     def __init__(self) -> None:
-        self.commands: list[Command] = []
+        self.commands: list[C] = []
         self.errors: list[Exception] = []
-        self._unread: list[Command] = []
+        self._unread: list[C] = []
         self._changed = anyio.Event()
 
-    def on_command(self, command: Command) -> None:
+    def on_command(self, command: C) -> None:
         self.commands.append(command)
         self._unread.append(command)
-        self._note()
+        self._notify()
 
     def on_exception(self, error: Exception) -> None:
         self.errors.append(error)
-        self._note()
+        self._notify()
 
-    async def next(self, kind: type[C]) -> C:
-        """The next command of that kind, of those not asked for yet; waits for it."""
+    async def next(self, kind: type[T]) -> T:
+        """Return the first command of that kind that was not returned yet; wait for it."""
         while True:
             for index, command in enumerate(self._unread):
                 if isinstance(command, kind):
@@ -145,11 +121,11 @@ class RecordingListener:
             await self._changed.wait()
 
     async def error(self) -> Exception:
-        """The error that ended the transport; waits for it."""
+        """Return the error that ended the transport; wait for it."""
         while not self.errors:
             await self._changed.wait()
         return self.errors[0]
 
-    def _note(self) -> None:
+    def _notify(self) -> None:
         self._changed.set()
         self._changed = anyio.Event()

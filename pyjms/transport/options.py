@@ -1,7 +1,9 @@
-"""The options of broker URLs: name, type and default, by transport.
+"""Options of transport URLs: name, type and default.
 
-Milliseconds of the URL become seconds here. What ActiveMQ knows and has no meaning in this
-house is accepted with one INFO line; a name nobody knows is an error. (ActiveMQ edges 1.1)
+Milliseconds of the URL become seconds here. Options of ActiveMQ that have no meaning in this
+implementation are accepted with one INFO line; an unknown name is an error that suggests the
+nearest known one. A protocol adds its own table of options, as `pyjms.transport.openwire.options`
+does. (activemq-edges 1.1)
 """
 
 from __future__ import annotations
@@ -13,34 +15,31 @@ from typing import Any
 
 from pyjms.errors import ConfigurationException
 from pyjms.transport.uri import TransportURI, could_not_create, did_you_mean
-from pyjms.wire.openwire.format import WireFormatSettings
 
 __all__ = [
     "IGNORED",
+    "SERVER",
+    "TCP",
     "Options",
     "ServerOptions",
     "TcpOptions",
     "boolean",
     "check_known",
+    "duration",
     "integer",
     "milliseconds",
     "read_options",
-    "read_server_options",
-    "read_tcp_options",
-    "wire_format_settings",
 ]
 
 logger = logging.getLogger(__name__)
 
-_SMALLEST_CACHE = 100
-
 Options = Mapping[str, tuple[str, Callable[[str], object]]]
-"""URL name -> (attribute, reader of the text)."""
+"""Option name in the URL -> (attribute, function that converts the text)."""
 
 
 @dataclass(frozen=True)
 class TcpOptions:
-    """What a TCP transport can be told; times in seconds, None = for ever."""
+    """Options of a TCP socket; times in seconds, None = for ever."""
 
     connection_timeout: float | None = 30.0
     so_linger: int | None = None
@@ -50,23 +49,22 @@ class TcpOptions:
     tcp_no_delay: bool | None = None
     keep_alive: bool = False
     use_local_host: bool = False
-    minimum_wire_format_version: int = 0
-    connect_attempt_timeout: float | None = 30.0
-    use_inactivity_monitor: bool = True
-    use_keep_alive: bool = True
-    keep_alive_response_required: bool = False
 
 
 @dataclass(frozen=True)
 class ServerOptions:
-    """What a listening socket can be told."""
+    """Options of a listening socket."""
 
     backlog: int = 5000
     maximum_connections: int | None = None
 
 
 def boolean(text: str) -> bool:
-    """`true` or `false`, in any case."""
+    """Convert `true` or `false`, in any case.
+
+    Raises:
+        ValueError: `text` is neither.
+    """
     lowered = text.strip().lower()
     if lowered not in {"true", "false"}:
         raise ValueError("write true or false")
@@ -74,31 +72,30 @@ def boolean(text: str) -> bool:
 
 
 def integer(text: str) -> int:
-    """A whole number."""
+    """Convert a whole number.
+
+    Raises:
+        ValueError: `text` is no whole number.
+    """
     return int(text)
 
 
 def milliseconds(text: str) -> float | None:
-    """Seconds from milliseconds; 0 and less is None, for ever."""
+    """Convert milliseconds to seconds; 0 and less is None, for ever.
+
+    Raises:
+        ValueError: `text` is no whole number.
+    """
     return int(text) / 1000 if int(text) > 0 else None
 
 
-def _duration(text: str) -> float:
+def duration(text: str) -> float:
+    """Convert milliseconds to seconds; 0 stays 0, as a rule "off".
+
+    Raises:
+        ValueError: `text` is no whole number.
+    """
     return int(text) / 1000
-
-
-def _cache_size(text: str) -> int:
-    """What both ends keep room for; ActiveMQ 5.17 hangs over fewer values than it spares."""
-    size = int(text)
-    if 0 < size < _SMALLEST_CACHE:
-        raise ValueError(f"write 0 or at least {_SMALLEST_CACHE}: ActiveMQ hangs with less")
-    return size
-
-
-def _wire_format_name(text: str) -> str:
-    if text.lower() not in {"default", "openwire"}:
-        raise could_not_create(f"Could not create wire format factory for: {text}")
-    return text
 
 
 SOCKET: Options = {
@@ -115,27 +112,7 @@ TCP: Options = {
     "tcpNoDelay": ("tcp_no_delay", boolean),
     "keepAlive": ("keep_alive", boolean),
     "useLocalHost": ("use_local_host", boolean),
-    "minmumWireFormatVersion": ("minimum_wire_format_version", integer),
-    "connectAttemptTimeout": ("connect_attempt_timeout", milliseconds),
-    "useInactivityMonitor": ("use_inactivity_monitor", boolean),
-    "useKeepAlive": ("use_keep_alive", boolean),
-    "keepAliveResponseRequired": ("keep_alive_response_required", boolean),
     **{f"socket.{name}": option for name, option in SOCKET.items()},
-}
-WIRE_FORMAT: Options = {
-    "version": ("version", integer),
-    "cacheEnabled": ("cache_enabled", boolean),
-    "cacheSize": ("cache_size", _cache_size),
-    "tightEncodingEnabled": ("tight_encoding_enabled", boolean),
-    "tcpNoDelayEnabled": ("tcp_no_delay_enabled", boolean),
-    "stackTraceEnabled": ("stack_trace_enabled", boolean),
-    "sizePrefixDisabled": ("size_prefix_disabled", boolean),
-    "maxInactivityDuration": ("max_inactivity_duration", _duration),
-    "maxInactivityDurationInitalDelay": ("max_inactivity_duration_inital_delay", _duration),
-    "maxFrameSize": ("max_frame_size", integer),
-    "maxFrameSizeEnabled": ("max_frame_size_enabled", boolean),
-    "host": ("host", str),
-    "includePlatformDetails": ("include_platform_details", boolean),
 }
 SERVER: Options = {
     "backlog": ("backlog", integer),
@@ -162,14 +139,14 @@ IGNORED = frozenset(
         "socket.soTimeout",
     }
 )
-"""ActiveMQ's options without a meaning here: Java's threads, JMX, its stream buffers."""
+"""ActiveMQ's options without a meaning here: Java's threads and stream buffers, JMX."""
 
 
 def read_options(given: Mapping[str, str], table: Options) -> dict[str, Any]:
-    """The attributes that `given` sets, of those that `table` knows.
+    """Return the attributes that the options `given` set, of those in `table`.
 
     Raises:
-        ConfigurationException: a value cannot be read.
+        ConfigurationException: a value cannot be converted.
     """
     values: dict[str, Any] = {}
     for name, text in given.items():
@@ -185,10 +162,10 @@ def read_options(given: Mapping[str, str], table: Options) -> dict[str, Any]:
 
 
 def check_known(uri: TransportURI, known: set[str], what: str = "connect") -> None:
-    """Refuse options of `uri` that are neither known nor ignorable. (U3)
+    """Reject options of `uri` that are neither in `known` nor ignored. (activemq-edges U3)
 
     Raises:
-        ConfigurationException: it names them, and the nearest known name.
+        ConfigurationException: there are some; it names them, and the nearest known name.
     """
     names = known | IGNORED
     unknown = {k: v for k, v in uri.options.items() if k not in names}
@@ -203,53 +180,3 @@ def check_known(uri: TransportURI, known: set[str], what: str = "connect") -> No
     ignored = [k for k in uri.options if k in IGNORED]
     if ignored:
         logger.info("%s: accepted without effect here: %s", uri.scheme, ", ".join(ignored))
-
-
-def wire_format_settings(given: Mapping[str, str], host: str | None) -> WireFormatSettings:
-    """The settings that `wireFormat.*` options make, given without that prefix.
-
-    Raises:
-        ConfigurationException: an option is unknown or a value cannot be read.
-    """
-    unknown = [name for name in given if name not in WIRE_FORMAT]
-    if unknown:
-        raise could_not_create(
-            f"Invalid connect parameters: {{wireFormat.{unknown[0]}={given[unknown[0]]}}}",
-            hint=did_you_mean(unknown[0], WIRE_FORMAT),
-        )
-    return WireFormatSettings(**{"host": host, **read_options(given, WIRE_FORMAT)})
-
-
-def read_tcp_options(uri: TransportURI) -> tuple[TcpOptions, WireFormatSettings]:
-    """The options of a client's `tcp://` URL.
-
-    Raises:
-        ConfigurationException: an option is unknown or a value cannot be read.
-    """
-    wire, rest = uri.split_options("wireFormat.")
-    _, rest = rest.split_options("auto.")  # for the server's sniffing; the client ignores them
-    check_known(rest, {*TCP, "wireFormat"})
-    if "wireFormat" in rest.options:
-        _wire_format_name(rest.options["wireFormat"])
-    return TcpOptions(**read_options(rest.options, TCP)), wire_format_settings(wire, uri.host)
-
-
-def read_server_options(
-    uri: TransportURI,
-) -> tuple[ServerOptions, TcpOptions, WireFormatSettings]:
-    """The options of a connector's `tcp://` URL; `transport.x` is option x of what is accepted.
-
-    Raises:
-        ConfigurationException: an option is unknown or a value cannot be read.
-    """
-    wire, rest = uri.split_options("wireFormat.")
-    accepted, rest = rest.split_options("transport.")
-    check_known(rest, {*SERVER, "wireFormat"}, "bind")
-    check_known(TransportURI("transport", options=accepted), set(TCP), "bind")
-    if "wireFormat" in rest.options:
-        _wire_format_name(rest.options["wireFormat"])
-    return (
-        ServerOptions(**read_options(rest.options, SERVER)),
-        TcpOptions(**read_options(accepted, TCP)),
-        wire_format_settings(wire, None),
-    )

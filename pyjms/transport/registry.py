@@ -11,9 +11,9 @@ from collections.abc import Callable
 from importlib.metadata import entry_points
 
 from pyjms.errors import UnsupportedOperationException
-from pyjms.transport.base import RequestTransport
-from pyjms.transport.chain import tcp_transport
-from pyjms.transport.mock import mock_transport
+from pyjms.transport.openwire.correlator import RequestTransport
+from pyjms.transport.openwire.factory import tcp_transport
+from pyjms.transport.openwire.mock import mock_transport
 from pyjms.transport.uri import TransportURI, could_not_create
 
 __all__ = ["GROUP", "TransportFactory", "create_transport", "known_schemes", "register"]

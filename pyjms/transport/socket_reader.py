@@ -1,7 +1,13 @@
-"""Reading straight from the socket: what comes is taken in by the loop's own callback.
+"""Reading directly from the socket, in the event loop's own callback.
 
-No task wakes up for a chunk, where the loop can watch a descriptor (asyncio, uvloop);
-elsewhere `TcpTransport` reads through the stream. The reader never reads while paused.
+Waking a task for each chunk costs about as much as decoding it. Where the loop can watch a
+descriptor (asyncio, uvloop), `SocketReader` registers a callback instead, and one task merely
+waits for the end. Elsewhere (trio, Windows, TLS) `TcpTransport` reads through the stream.
+
+- The descriptor is the writer's duplicate, so closing the stream elsewhere cannot make the loop
+  watch a descriptor that the system has given to another socket.
+- Each chunk is one `Turn` (`pyjms._wakeup`): what it causes is sent at its end, in one send.
+- While paused the descriptor is not watched, so the kernel's buffer fills and the peer stops.
 """
 
 from __future__ import annotations
@@ -23,72 +29,73 @@ def reader_for(
     stream: ByteStream,
     writer: CoalescingWriter,
     loop: LoopHandle,
-    take: Callable[[bytes], bool],
+    receive: Callable[[bytes], bool],
     chunk: int,
 ) -> SocketReader | None:
-    """A reader of `stream`'s socket; None where it must be read through the stream.
+    """Return a reader of `stream`'s socket, or None if it must be read through the stream.
 
-    That is so while the stream itself holds bytes that it has read ahead.
+    That is the case, for the moment, while the stream holds bytes that it has read ahead.
+    `receive` takes each chunk, of at most `chunk` bytes.
     """
     ahead = getattr(getattr(stream, "_protocol", None), "read_queue", None)
     if ahead is None or ahead or not isinstance(writer, SocketWriter) or not loop.watches:
         return None
-    return SocketReader(loop, writer, take, chunk)
+    return SocketReader(loop, writer, receive, chunk)
 
 
 class SocketReader:
-    """Hands chunks to `take`, which returns False to have it wait until `go_on`."""
+    """Passes chunks to `receive`, which returns False to pause reading until `resume()`."""
 
     def __init__(
         self,
         loop: LoopHandle,
         writer: SocketWriter,
-        take: Callable[[bytes], bool],
+        receive: Callable[[bytes], bool],
         chunk: int,
     ) -> None:
         self._loop = loop
         self._turn = loop.turn
         self._writer = writer
         self._socket = writer.socket
-        self._receive = partial(self._socket.recv, chunk)
-        self._take = take
+        self._recv = partial(self._socket.recv, chunk)
+        self._receive = receive
         self._ended = anyio.Event()
         self._error: Exception | None = None
         self._unwatch: Callable[[], object] | None = None
 
     async def run(self) -> None:
-        """Read until the socket ends or `take` raises; that is raised. Cancellable."""
-        self.go_on()
+        """Read until the connection ends or `receive` raises, and raise that. Cancellable."""
+        self.resume()
         try:
             await self._ended.wait()
         finally:
-            self.wait()
+            self.pause()
         if self._error is not None:
             raise self._error
 
-    def wait(self) -> None:
-        """Read nothing until `go_on`. Call it before the socket is closed."""
+    def pause(self) -> None:
+        """Read nothing until `resume()`. Call it before the socket is closed."""
         unwatch, self._unwatch = self._unwatch, None
         if unwatch is not None:
             unwatch()
 
-    def go_on(self) -> None:
+    def resume(self) -> None:
         """Read again."""
         if self._unwatch is None and not self._ended.is_set() and self._socket.fileno() >= 0:
             self._unwatch = self._loop.watch_readable(self._socket.fileno(), self._readable)
 
     def end(self, error: Exception) -> None:
-        """Stop for good, because of `error`."""
-        self.wait()
+        """Stop reading for good; `run` raises `error`."""
+        self.pause()
         self._error = self._error or error
         self._ended.set()
 
     def _readable(self) -> None:
-        self._turn.run(self._take_chunk)
+        self._turn.run(self._read_chunk)
 
-    def _take_chunk(self) -> None:
+    def _read_chunk(self) -> None:
         try:
-            data = self._receive()
+            data = self._recv()
         except (BlockingIOError, InterruptedError):
             return
         except OSError as error:
@@ -99,7 +106,7 @@ class SocketReader:
             return
         self._writer.may_answer = True
         try:
-            if not self._take(data):
-                self.wait()
+            if not self._receive(data):
+                self.pause()
         except Exception as error:
             self.end(error)

@@ -1,7 +1,7 @@
 """Write coalescing straight to the socket: a turn of the loop sends at its end what it queued.
 
 What a chunk that came in causes leaves before the loop looks for more; what a task queues,
-in the next pass, or with `send_now`. No task is woken; a burst leaves in one send. Only a
+in the next pass, or with `flush`. No task is woken; a burst leaves in one send. Only a
 socket that takes no more wakes the task, which waits for room. The descriptor is our own
 duplicate, so nobody else's buffer can stand in between.
 """
@@ -12,7 +12,7 @@ import os
 import socket
 
 import anyio
-from anyio.abc import ByteStream, SocketAttribute
+from anyio.abc import ByteStream, SocketAttribute, SocketStream
 
 from pyjms._wakeup import LoopHandle
 from pyjms.transport.writer import HIGH_WATER, LOW_WATER, CoalescingWriter
@@ -21,9 +21,14 @@ __all__ = ["SocketWriter", "writer_for"]
 
 
 def writer_for(stream: ByteStream) -> CoalescingWriter:
-    """The best writer for `stream`: straight to its socket, or through it where there is none."""
+    """Return the best writer for `stream`: directly to its socket if it is a plain one.
+
+    A stream around another one (TLS) also names the socket at the bottom, but its bytes must
+    pass through the stream.
+    """
     raw = stream.extra(SocketAttribute.raw_socket, None)
-    if raw is None or os.name == "nt":  # Windows does not duplicate sockets by descriptor
+    # Windows does not duplicate sockets by descriptor
+    if raw is None or not isinstance(stream, SocketStream) or os.name == "nt":
         return CoalescingWriter(stream)
     return SocketWriter(stream, socket.socket(fileno=os.dup(raw.fileno())))
 
@@ -60,7 +65,7 @@ class SocketWriter(CoalescingWriter):
             self._scheduled = True
             self._turn.send(self._flush)
 
-    def send_now(self) -> None:
+    def flush(self) -> None:
         if self.may_answer:
             self._send()
 

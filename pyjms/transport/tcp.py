@@ -1,8 +1,20 @@
-"""Commands over a TCP socket; the same class serves a client's socket and an accepted one.
+"""Commands of any wire format over a byte stream, as a rule a TCP socket.
 
-A reader task turns chunks into commands and hands them up by plain calls; a writer task
-sends what `oneway` encoded. Both run until the socket breaks or `stop()`; the first error
-ends the transport and goes to `listener.on_exception`, once.
+The same class serves a client's connection, which `start()` opens, and an accepted one. It
+knows no protocol: a wire format (`pyjms.wire.format`) turns chunks into commands and back.
+
+Reading. Where the loop can watch a descriptor (asyncio, uvloop), its callback reads a chunk,
+decodes it and hands each command to the listener by a plain call (`SocketReader`); elsewhere,
+and while the stream holds bytes it has read ahead, a task does the same through the stream.
+While the listener has paused reading, decoded commands stay in `_received` and nothing more is
+read, so the peer feels the back-pressure.
+
+Writing. `oneway` encodes into the writer's buffer; the writer sends the buffer once a turn of
+the loop (`CoalescingWriter`).
+
+Failure. There is one channel: whatever goes wrong in the reader, the writer, the wire format or
+the listener ends in `fail`, which reports it to `listener.on_exception` once, unless `stop()`
+came first. A protocol error of the peer is reported after the commands that preceded it.
 """
 
 from __future__ import annotations
@@ -12,23 +24,23 @@ import os
 import socket
 import struct
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
 
 import anyio
 from anyio.abc import ByteStream, SocketAttribute
 
 from pyjms import _clock
 from pyjms._wakeup import BackgroundTask, LoopHandle, Turn, spawn
-from pyjms.errors import ConnectionFailedException, ProtocolViolation
+from pyjms.errors import ConnectionFailedException, ProtocolViolation, RemoteProtocolError
 from pyjms.transport.base import Transport
 from pyjms.transport.options import TcpOptions
 from pyjms.transport.socket_reader import SocketReader, reader_for
 from pyjms.transport.socket_writer import writer_for
 from pyjms.transport.writer import CoalescingWriter
-from pyjms.wire.openwire.commands import Command
-from pyjms.wire.openwire.format import OpenWireFormat
+from pyjms.wire.format import WireFormat
 
-__all__ = ["CLOSE_TIMEOUT", "TcpTransport", "connect"]
+__all__ = ["CLOSE_TIMEOUT", "TcpTransport", "open_socket"]
 
 logger = logging.getLogger(__name__)
 
@@ -36,12 +48,15 @@ CLOSE_TIMEOUT = 5.0
 """Seconds that `stop()` lets a slow peer take what is queued."""
 _CHUNK = 65536
 
+C = TypeVar("C")
 
-async def connect(host: str, port: int, options: TcpOptions, url: str) -> ByteStream:
-    """Open a socket to a broker.
+
+async def open_socket(host: str, port: int, options: TcpOptions, url: str) -> ByteStream:
+    """Open a socket to `host` and `port`; `url` is what error messages name.
 
     Raises:
-        ConnectionFailedException: nobody answers there, or not within connectionTimeout.
+        ConnectionFailedException: the connection is refused, or not made within
+            `options.connection_timeout` seconds.
     """
     if options.use_local_host and host == socket.gethostname():
         host = "localhost"
@@ -71,28 +86,30 @@ def _reason(error: OSError) -> str:
     return found.strerror or str(found)
 
 
-class TcpTransport(Transport):
-    """Moves commands over one connected socket, or one that `start()` connects."""
+class TcpTransport(Transport[C]):
+    """Moves commands over a byte stream that is open already or that `start()` opens.
+
+    Give either `stream`, a connected one, or `connect`, which opens it. A stream that is no
+    plain socket, such as TLS, is read and written through its own methods; a plain socket
+    directly. Socket options apply wherever there is a socket below.
+    """
 
     def __init__(
         self,
-        wire_format: OpenWireFormat,
+        wire_format: WireFormat[C],
         options: TcpOptions,
         *,
         stream: ByteStream | None = None,
-        url: str = "",
-        host: str = "",
-        port: int = 0,
+        connect: Callable[[], Awaitable[ByteStream]] | None = None,
+        remote_address: str = "",
     ) -> None:
         self.wire_format = wire_format
         self.options = options
         self.received_bytes = 0
         self.sent_commands = 0
         self._stream = stream
-        self._url = url
-        self._host = host
-        self._port = port
-        self._remote = _peer(stream) if stream is not None else f"tcp://{host}:{port}"
+        self._connect = connect
+        self._remote = remote_address or (_peer(stream) if stream is not None else "tcp://unknown")
         self._writer: CoalescingWriter | None = None
         self._reader_task: BackgroundTask | None = None
         self._writer_task: BackgroundTask | None = None
@@ -100,7 +117,8 @@ class TcpTransport(Transport):
         self._error: Exception | None = None
         self._stopped = False
         self._resumed: anyio.Event | None = None
-        self._held: deque[Command] = deque()
+        self._received: deque[C] = deque()
+        self._violation: RemoteProtocolError | None = None
         self._reader: SocketReader | None = None
         self._turn: Turn | None = None
         self._loop: LoopHandle
@@ -123,7 +141,11 @@ class TcpTransport(Transport):
         if self._stopped:
             raise ConnectionFailedException(f"The transport to {self._remote} was stopped")
         if self._stream is None:
-            self._stream = await connect(self._host, self._port, self.options, self._url)
+            if self._connect is None:
+                raise ConnectionFailedException(
+                    f"The transport to {self._remote} has neither a stream nor a way to open one"
+                )
+            self._stream = await self._connect()
         _apply(self._stream, self.options)
         _read_on_demand(self._stream)
         self._loop = LoopHandle()
@@ -161,7 +183,7 @@ class TcpTransport(Transport):
                         if task is not None:
                             await task.wait()
 
-    def oneway(self, command: Command) -> None:
+    def oneway(self, command: C) -> None:
         writer = self._writer
         if writer is None or self._stopped or self._error is not None:
             raise self._unusable()
@@ -171,12 +193,12 @@ class TcpTransport(Transport):
         if idle:
             writer.wake()
 
-    def send_now(self) -> None:
+    def flush(self) -> None:
         if self._writer is not None:
-            self._writer.send_now()
+            self._writer.flush()
 
-    def put_off(self, function: Callable[[], object]) -> bool:
-        return self._turn is not None and self._turn.put_off(function)
+    def defer(self, function: Callable[[], object]) -> bool:
+        return self._turn is not None and self._turn.defer(function)
 
     @property
     def congested(self) -> bool:
@@ -195,20 +217,23 @@ class TcpTransport(Transport):
             self._resumed.set()
             self._resumed = None
             if self._reader is not None:
-                self._loop.call_next(self._go_on)
+                self._loop.call_next(self._continue_reading)
 
     def set_tcp_no_delay(self, on: bool) -> None:
-        """Switch Nagle's algorithm off or on, as negotiated, unless an option said otherwise."""
+        """Disable (`on`) or enable Nagle's algorithm, unless option `tcpNoDelay` was given."""
         if self._stream is not None and self.options.tcp_no_delay is None:
             _set(self._stream, socket.IPPROTO_TCP, socket.TCP_NODELAY, int(on))
 
     def fail(self, error: BaseException) -> None:
-        """End the transport because of `error`: the listener hears of it, once, unless stopped."""
+        """End the transport because of `error` and report it to the listener.
+
+        Only the first call has an effect, and none after `stop()`.
+        """
         if self._error is not None or self._stopped:
             return
         self._error = failure = self._as_failure(error)
         if self._reader is not None:
-            self._reader.wait()
+            self._reader.pause()
         if self._writer is not None:
             self._writer.abandon()
         for task in (self._reader_task, self._writer_task):
@@ -224,41 +249,46 @@ class TcpTransport(Transport):
         """Read through the stream until its socket can be read directly, if ever."""
         assert self._writer is not None
         while True:
-            self._reader = reader_for(stream, self._writer, self._loop, self._take, _CHUNK)
+            self._reader = reader_for(stream, self._writer, self._loop, self._receive, _CHUNK)
             if self._reader is not None:
                 self._turn = self._loop.turn
                 await self._reader.run()
-            going_on = self._take(await stream.receive(_CHUNK))
-            while not going_on:
+            reading = self._receive(await stream.receive(_CHUNK))
+            while not reading:
                 if self._resumed is not None:
                     await self._resumed.wait()
-                going_on = self._deliver()
+                reading = self._deliver()
 
-    def _take(self, data: bytes) -> bool:
-        """Turn a chunk into commands and hand them up; False: the rest waits, we are paused."""
+    def _receive(self, data: bytes) -> bool:
+        """Decode a chunk and deliver its commands; return whether to read on."""
         self.received_bytes += len(data)
-        self._held.extend(self.wire_format.receive_data(data))
+        try:
+            self._received.extend(self.wire_format.receive_data(data))
+        except RemoteProtocolError as error:
+            self._received.extend(error.completed)
+            self._violation = error
         return self._deliver()
 
     def _deliver(self) -> bool:
-        held = self._held
+        """Deliver what was decoded; False: reading is paused, and the rest stays queued."""
+        received = self._received
         deliver = self.listener.on_command
-        while held:
+        while received:
             if self._resumed is not None:
                 return False
-            deliver(held.popleft())
-        if self.wire_format.error is not None:
-            raise self.wire_format.error
+            deliver(received.popleft())
+        if self._violation is not None:
+            raise self._violation
         return self._resumed is None
 
-    def _go_on(self) -> None:
-        """Hand up what waited while we were paused, then read again."""
+    def _continue_reading(self) -> None:
+        """Deliver what was queued while reading was paused, then read again."""
         reader = self._reader
         if reader is None or self._stopped or self._error is not None:
             return
         try:
             if self._deliver():
-                reader.go_on()
+                reader.resume()
         except Exception as error:
             reader.end(error)
 

@@ -48,7 +48,7 @@ class CoalescingWriter:
         """Have the task send what `buffer` holds. Cheap when it is awake already."""
         self._wake.set()
 
-    def send_now(self) -> None:
+    def flush(self) -> None:
         """Send what `buffer` holds without waiting for more, if the peer may wait for it.
 
         That is at most one system call for each chunk that came in, however many callers.

@@ -32,8 +32,7 @@ from pyjms.jms import api
 from pyjms.jms.api import ExceptionListener
 from pyjms.jms.destination import Destination
 from pyjms.jms.metadata import ConnectionMetaData
-from pyjms.transport.base import RequestTransport
-from pyjms.transport.remote_errors import from_throwable
+from pyjms.transport.openwire import RequestTransport, from_throwable
 from pyjms.wire.openwire.commands import (
     BrokerInfo,
     Command,
@@ -70,7 +69,7 @@ class ActiveMQConnection(api.Connection):
     ) -> None:
         self.transport = transport
         self.oneway = transport.oneway
-        self.send_now = transport.send_now
+        self.send_now = transport.flush
         self.options = options
         self.connection_id = ConnectionId(connection_id)
         self.exception_listener: ExceptionListener | None = None

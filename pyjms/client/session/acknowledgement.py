@@ -15,7 +15,7 @@ from pyjms.client.delivery.ack_ledger import HeldLedger, IndividualLedger
 from pyjms.enums import AcknowledgeMode
 from pyjms.errors import JMSException
 from pyjms.jms.message import Acknowledger, Message
-from pyjms.transport.base import RequestTransport
+from pyjms.transport.openwire import RequestTransport
 from pyjms.wire.openwire.commands import MessageAck, MessageDispatch, Response
 
 if TYPE_CHECKING:

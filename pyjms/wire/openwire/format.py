@@ -61,8 +61,7 @@ class OpenWireFormat:
         self._buffer = ReceiveBuffer()
         self._unframed = b""
         self._unframed_needed = 0
-        self.error: RemoteProtocolError | None = None
-        """How the peer broke the protocol; nothing is received any more."""
+        self._violation: RemoteProtocolError | None = None
 
     def local_info(self) -> WireFormatInfo:
         """Return this side's first command."""
@@ -142,11 +141,12 @@ class OpenWireFormat:
         The peer's WireFormatInfo is among them; it has been negotiated already.
 
         Raises:
-            RemoteProtocolError: the peer broke the protocol. What was complete before that in
-                `data` is returned first, `error` is set, and every later call raises it.
+            RemoteProtocolError: the peer broke the protocol. `completed` of the error holds the
+                commands of `data` that came before the fault; every later call raises again.
         """
-        if self.error is not None:
-            raise self.error
+        if self._violation is not None:
+            self._violation.completed = ()
+            raise self._violation
         commands: list[Command] = []
         try:
             self._buffer.feed(data)
@@ -157,9 +157,9 @@ class OpenWireFormat:
                 commands.append(self._receive_frame(frame))
             self._receive_unframed(commands)
         except RemoteProtocolError as e:
-            self.error = e
-            if not commands:
-                raise
+            self._violation = e
+            e.completed = tuple(commands)
+            raise
         return commands
 
     def _receive_frame(self, frame: bytes) -> Command:

@@ -10,11 +10,12 @@ from anyio.abc import SocketAttribute
 
 from broker.connector.vm import VmTransport
 from pyjms.errors import ConnectionFailedException
-from pyjms.transport.base import RequestTransport, Transport
-from pyjms.transport.chain import accepted_transport
-from pyjms.transport.correlator import ResponseCorrelator
+from pyjms.transport.base import Transport
 from pyjms.transport.mock import MockTransport, RecordingListener
-from pyjms.transport.negotiator import WireFormatNegotiator
+from pyjms.transport.openwire import RequestTransport
+from pyjms.transport.openwire.correlator import ResponseCorrelator
+from pyjms.transport.openwire.factory import accepted_transport
+from pyjms.transport.openwire.negotiator import WireFormatNegotiator
 from pyjms.transport.options import TcpOptions
 from pyjms.transport.registry import create_transport
 from pyjms.wire.openwire.commands import Command, ControlCommand, Response
@@ -27,7 +28,7 @@ class MockPeer:
     def __init__(self, mock: MockTransport, heard: RecordingListener) -> None:
         self._mock = mock
         self.oneway = mock.deliver
-        mock.answer = lambda command: (heard.on_command(command), ())[1]
+        mock.respond = lambda command: (heard.on_command(command), ())[1]
 
     async def stop(self) -> None:
         self._mock.fail(ConnectionFailedException("the peer stopped"))
@@ -156,7 +157,7 @@ async def test_a_command_sent_while_one_is_handled_does_not_nest(ends: Ends) -> 
 
     ends.at_client.on_command = echo  # type: ignore[method-assign]
     if isinstance(ends.client.next, MockTransport):
-        ends.client.next.answer = lambda _: (ControlCommand("pong"),)
+        ends.client.next.respond = lambda _: (ControlCommand("pong"),)
     else:
         ends.at_peer.on_command = (  # type: ignore[method-assign]
             lambda _: ends.peer.oneway(ControlCommand("pong"))

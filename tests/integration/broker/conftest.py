@@ -15,7 +15,7 @@ from broker.testing import EmbeddedTestBroker
 from broker.virtual.interceptor import VirtualDestination
 from pyjms import _clock
 from pyjms.jms.destination import Destination
-from pyjms.transport.base import RequestTransport
+from pyjms.transport.openwire import RequestTransport
 from pyjms.transport.registry import create_transport
 from pyjms.wire.openwire.commands import (
     AckType,

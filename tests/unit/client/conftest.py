@@ -13,7 +13,8 @@ from pyjms.client.connection import ActiveMQConnection
 from pyjms.client.delivery import ActiveMQMessageConsumer
 from pyjms.client.factory import ConnectionFactory
 from pyjms.testing.clock import VirtualClock
-from pyjms.transport.mock import MockTransport, find
+from pyjms.transport.mock import MockTransport
+from pyjms.transport.openwire.mock import find
 from pyjms.wire.openwire.commands import (
     ActiveMQTextMessage,
     Command,
@@ -40,7 +41,7 @@ class Peer:
         self._sequence = itertools.count(1)
         self.refuse: Callable[[Command], Throwable | None] = lambda command: None
         self.silent: Callable[[Command], bool] = lambda command: False
-        mock.answer = self._answer
+        mock.respond = self._answer
 
     def _answer(self, command: Command) -> list[Command]:
         if not command.response_required or self.silent(command):

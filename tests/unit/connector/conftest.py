@@ -13,8 +13,8 @@ from broker.connector.connection import BrokerConnection
 from broker.connector.vm import VmConnector, VmTransport
 from broker.context import ConnectionContext, ConsumerExchange, ProducerExchange
 from broker.filter import Broker
-from pyjms.transport.correlator import ResponseCorrelator
 from pyjms.transport.mock import RecordingListener
+from pyjms.transport.openwire.correlator import ResponseCorrelator
 from pyjms.transport.uri import TransportURI
 from pyjms.wire.openwire.commands import (
     BrokerId,

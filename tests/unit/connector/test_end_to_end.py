@@ -15,8 +15,8 @@ from pyjms.errors import (
     XAException,
 )
 from pyjms.jms.destination import Queue, TemporaryQueue, Topic
-from pyjms.transport.base import RequestTransport
 from pyjms.transport.mock import RecordingListener
+from pyjms.transport.openwire import RequestTransport
 from pyjms.transport.registry import create_transport
 from pyjms.wire.openwire.commands import (
     AckType,

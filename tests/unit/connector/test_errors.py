@@ -4,7 +4,7 @@ import pytest
 
 from broker.connector.errors import to_throwable
 from pyjms import errors
-from pyjms.transport.remote_errors import from_throwable
+from pyjms.transport.openwire.remote_errors import from_throwable
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ class Turning(MockTransport):
         super().__init__()
         self.late: list[Callable[[], object]] = []
 
-    def put_off(self, function: Callable[[], object]) -> bool:
+    def defer(self, function: Callable[[], object]) -> bool:
         self.late.append(function)
         return True
 

@@ -15,8 +15,8 @@ from pyjms.errors import (
     ResourceAllocationException,
 )
 from pyjms.testing.clock import VirtualClock
-from pyjms.transport.base import RequestTransport
 from pyjms.transport.mock import RecordingListener
+from pyjms.transport.openwire import RequestTransport
 from pyjms.transport.registry import create_transport
 from pyjms.transport.uri import TransportURI
 from pyjms.wire.openwire.commands import BrokerInfo, ConnectionId, ConnectionInfo, ControlCommand

@@ -11,8 +11,8 @@ from pyjms.errors import (
     RequestTimeoutException,
 )
 from pyjms.testing.clock import VirtualClock
-from pyjms.transport.correlator import ResponseCorrelator
 from pyjms.transport.mock import MockTransport, RecordingListener
+from pyjms.transport.openwire.correlator import ResponseCorrelator
 from pyjms.wire.openwire.commands import (
     ExceptionResponse,
     IntegerResponse,
@@ -25,7 +25,7 @@ from pyjms.wire.openwire.commands import (
 
 class Rig:
     def __init__(self) -> None:
-        self.mock = MockTransport(answer=lambda _: ())
+        self.mock = MockTransport(respond=lambda _: ())
         self.correlator = ResponseCorrelator(self.mock)
         self.heard = RecordingListener()
         self.correlator.listener = self.heard
@@ -55,7 +55,7 @@ async def test_numbers_start_again_before_they_leave_32_bits(rig: Rig) -> None:
 
 
 async def test_answers_in_any_order_find_their_requests(rig: Rig) -> None:
-    rig.mock.answer = lambda c: (
+    rig.mock.respond = lambda c: (
         (IntegerResponse(2, 22), IntegerResponse(1, 11)) if c.command_id == 2 else ()
     )
     results: dict[int, object] = {}
@@ -73,7 +73,7 @@ async def test_answers_in_any_order_find_their_requests(rig: Rig) -> None:
 
 
 async def test_a_refusal_is_raised_as_the_class_it_names(rig: Rig) -> None:
-    rig.mock.answer = lambda c: (
+    rig.mock.respond = lambda c: (
         ExceptionResponse(c.command_id, Throwable("javax.jms.InvalidDestinationException", "no")),
     )
     with pytest.raises(InvalidDestinationException, match=r"^no$"):
@@ -116,7 +116,7 @@ async def test_cancelling_stops_the_wait_only(rig: Rig) -> None:
             scope.cancel()
     assert len(rig.mock.sent) == 1
     rig.mock.deliver(Response(1))
-    rig.mock.answer = lambda c: (Response(c.command_id),)
+    rig.mock.respond = lambda c: (Response(c.command_id),)
     assert (await rig.correlator.request(ShutdownInfo())).correlation_id == 2
 
 

@@ -6,8 +6,8 @@ import pytest
 
 from pyjms.errors import ConnectionFailedException
 from pyjms.testing.clock import VirtualClock
-from pyjms.transport.inactivity import InactivityMonitor
 from pyjms.transport.mock import MockTransport, RecordingListener
+from pyjms.transport.openwire.inactivity import InactivityMonitor
 from pyjms.wire.openwire.commands import KeepAliveInfo, ShutdownInfo
 from pyjms.wire.openwire.format import OpenWireFormat, WireFormatSettings
 
@@ -31,7 +31,7 @@ class Counted(MockTransport):
 class Rig:
     def __init__(self, clock: VirtualClock, **options: bool) -> None:
         self.clock = clock
-        self.socket = Counted(answer=lambda _: ())
+        self.socket = Counted(respond=lambda _: ())
         self.monitor = InactivityMonitor(self.socket, self.socket, **options)
         self.heard = self.monitor.listener = RecordingListener()
 

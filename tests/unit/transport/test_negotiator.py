@@ -6,14 +6,14 @@ import pytest
 from pyjms.errors import ConnectionFailedException, RemoteProtocolError
 from pyjms.testing.clock import VirtualClock
 from pyjms.transport.mock import MockTransport, RecordingListener
-from pyjms.transport.negotiator import WireFormatNegotiator
+from pyjms.transport.openwire.negotiator import WireFormatNegotiator
 from pyjms.wire.openwire.commands import Command, KeepAliveInfo, ShutdownInfo, WireFormatInfo
 from pyjms.wire.openwire.format import NegotiatedSettings, OpenWireFormat, WireFormatSettings
 
 
 class Rig:
     def __init__(self, answer: list[Command], minimum_version: int = 0) -> None:
-        self.mock = MockTransport(answer=lambda c: answer if isinstance(c, WireFormatInfo) else ())
+        self.mock = MockTransport(respond=lambda c: answer if isinstance(c, WireFormatInfo) else ())
         self.agreed: list[NegotiatedSettings] = []
         self.negotiator = WireFormatNegotiator(
             self.mock,
@@ -121,7 +121,7 @@ async def test_a_command_before_the_info_is_refused() -> None:
 
 async def test_a_connection_that_breaks_during_the_negotiation_fails_start_only() -> None:
     rig = Rig([])
-    rig.mock.answer = lambda _: (rig.mock.fail(ConnectionFailedException("cut")), ())[1]
+    rig.mock.respond = lambda _: (rig.mock.fail(ConnectionFailedException("cut")), ())[1]
     with pytest.raises(ConnectionFailedException, match=r"^cut$"):
         await rig.negotiator.start()
     assert rig.heard.errors == []
@@ -133,5 +133,5 @@ async def test_commands_that_wait_are_limited() -> None:
     rig = Rig([])
     for _ in range(1000):
         rig.negotiator.oneway(KeepAliveInfo())
-    with pytest.raises(ConnectionFailedException, match="has not sent its wire format yet"):
+    with pytest.raises(ConnectionFailedException, match="has not sent its WireFormatInfo yet"):
         rig.negotiator.oneway(KeepAliveInfo())

@@ -5,18 +5,17 @@ import logging
 import pytest
 
 from pyjms.errors import ConfigurationException
-from pyjms.transport.options import (
-    IGNORED,
-    TcpOptions,
+from pyjms.transport.openwire.options import (
+    OpenWireOptions,
+    read_client_options,
     read_server_options,
-    read_tcp_options,
 )
+from pyjms.transport.options import IGNORED, TcpOptions
 from pyjms.transport.uri import TransportURI
-from pyjms.wire.openwire.format import WireFormatSettings
 
 
-def client(query: str) -> tuple[TcpOptions, WireFormatSettings]:
-    return read_tcp_options(TransportURI.parse(f"tcp://h:1?{query}"))
+def client(query: str) -> tuple[TcpOptions, OpenWireOptions]:
+    return read_client_options(TransportURI.parse(f"tcp://h:1?{query}"))
 
 
 @pytest.mark.parametrize(
@@ -29,11 +28,6 @@ def client(query: str) -> tuple[TcpOptions, WireFormatSettings]:
         ("tcpNoDelay=false", "tcp_no_delay", False),
         ("keepAlive=TRUE", "keep_alive", True),
         ("useLocalHost=true", "use_local_host", True),
-        ("minmumWireFormatVersion=9", "minimum_wire_format_version", 9),
-        ("connectAttemptTimeout=100", "connect_attempt_timeout", 0.1),
-        ("useInactivityMonitor=false", "use_inactivity_monitor", False),
-        ("useKeepAlive=false", "use_keep_alive", False),
-        ("keepAliveResponseRequired=true", "keep_alive_response_required", True),
         ("socket.keepAlive=true", "keep_alive", True),
         ("socket.receiveBufferSize=5", "receive_buffer_size", 5),
         ("socket.sendBufferSize=6", "send_buffer_size", 6),
@@ -41,6 +35,20 @@ def client(query: str) -> tuple[TcpOptions, WireFormatSettings]:
 )
 def test_tcp_options(query: str, attribute: str, value: object) -> None:
     assert getattr(client(query)[0], attribute) == value
+
+
+@pytest.mark.parametrize(
+    ("query", "attribute", "value"),
+    [
+        ("minmumWireFormatVersion=9", "minimum_wire_format_version", 9),
+        ("connectAttemptTimeout=100", "connect_attempt_timeout", 0.1),
+        ("useInactivityMonitor=false", "use_inactivity_monitor", False),
+        ("useKeepAlive=false", "use_keep_alive", False),
+        ("keepAliveResponseRequired=true", "keep_alive_response_required", True),
+    ],
+)
+def test_openwire_options(query: str, attribute: str, value: object) -> None:
+    assert getattr(client(query)[1], attribute) == value
 
 
 @pytest.mark.parametrize(
@@ -63,12 +71,13 @@ def test_tcp_options(query: str, attribute: str, value: object) -> None:
     ],
 )
 def test_wire_format_options(query: str, attribute: str, value: object) -> None:
-    assert getattr(client(f"wireFormat.{query}")[1], attribute) == value
+    assert getattr(client(f"wireFormat.{query}")[1].wire_format, attribute) == value
 
 
 def test_defaults_are_activemqs_and_the_host_is_the_urls() -> None:
-    options, settings = client("")
-    assert options == TcpOptions(connection_timeout=30.0, socket_buffer_size=65536)
+    tcp_options, options = client("")
+    settings = options.wire_format
+    assert tcp_options == TcpOptions(connection_timeout=30.0, socket_buffer_size=65536)
     assert settings.host == "h"
     assert (settings.max_inactivity_duration, settings.max_frame_size) == (30.0, 104857600)
 
@@ -134,7 +143,7 @@ def test_only_openwire_is_a_wire_format_here() -> None:
 
 
 def test_server_options() -> None:
-    server, accepted, settings = read_server_options(
+    server, accepted, options = read_server_options(
         TransportURI.parse(
             "tcp://0.0.0.0:61616?maximumConnections=10&backlog=7&transport.keepAlive=true"
             "&wireFormat.maxFrameSize=1000"
@@ -142,5 +151,5 @@ def test_server_options() -> None:
     )
     assert (server.maximum_connections, server.backlog) == (10, 7)
     assert accepted.keep_alive is True
-    assert settings.max_frame_size == 1000
-    assert settings.host is None
+    assert options.wire_format.max_frame_size == 1000
+    assert options.wire_format.host is None

@@ -4,10 +4,11 @@ import pytest
 
 from pyjms.errors import ConfigurationException, UnsupportedOperationException
 from pyjms.transport import registry
-from pyjms.transport.correlator import ResponseCorrelator
-from pyjms.transport.inactivity import InactivityMonitor
-from pyjms.transport.mock import MockTransport, find, mock_transport
-from pyjms.transport.negotiator import WireFormatNegotiator
+from pyjms.transport.mock import MockTransport
+from pyjms.transport.openwire.correlator import ResponseCorrelator
+from pyjms.transport.openwire.inactivity import InactivityMonitor
+from pyjms.transport.openwire.mock import find, mock_transport
+from pyjms.transport.openwire.negotiator import WireFormatNegotiator
 from pyjms.transport.registry import create_transport, known_schemes
 from pyjms.transport.tcp import TcpTransport
 from pyjms.transport.uri import TransportURI

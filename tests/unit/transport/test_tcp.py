@@ -15,10 +15,11 @@ from pyjms.errors import (
     RemoteProtocolError,
 )
 from pyjms.testing.clock import VirtualClock
-from pyjms.transport.base import RequestTransport
-from pyjms.transport.chain import accepted_transport
 from pyjms.transport.mock import RecordingListener
-from pyjms.transport.negotiator import WireFormatNegotiator
+from pyjms.transport.openwire import RequestTransport
+from pyjms.transport.openwire.factory import accepted_transport
+from pyjms.transport.openwire.negotiator import WireFormatNegotiator
+from pyjms.transport.openwire.options import OpenWireOptions
 from pyjms.transport.options import TcpOptions
 from pyjms.transport.registry import create_transport
 from pyjms.transport.socket_writer import SocketWriter
@@ -338,7 +339,7 @@ async def test_client_and_accepted_end_talk() -> None:
             group.start_soon(client.start)
             stream = await multi.listeners[0].accept()
             server: WireFormatNegotiator = accepted_transport(
-                stream, TcpOptions(), WireFormatSettings()
+                stream, TcpOptions(), OpenWireOptions()
             )
             server.listener = at_server = RecordingListener()
             await server.start()

@@ -30,7 +30,7 @@ class Loop:
             function()
 
 
-def test_a_turn_sends_before_it_does_what_was_put_off() -> None:
+def test_a_turn_sends_before_it_does_what_was_defer() -> None:
     loop = Loop()
 
     def late() -> None:
@@ -39,7 +39,7 @@ def test_a_turn_sends_before_it_does_what_was_put_off() -> None:
 
     def take_in() -> None:
         loop.turn.send(loop.does("send"))
-        assert loop.turn.put_off(late)
+        assert loop.turn.defer(late)
         loop.done.append("taken in")
 
     loop.turn.run(take_in)
@@ -83,11 +83,11 @@ def test_later_turns_of_a_pass_send_together_in_the_next() -> None:
     assert loop.done[3:] == ["d"]
 
 
-def test_outside_a_turn_the_next_pass_sends_and_nothing_is_put_off() -> None:
+def test_outside_a_turn_the_next_pass_sends_and_nothing_is_defer() -> None:
     loop = Loop()
     loop.turn.send(loop.does("a"))
     loop.turn.send(loop.does("b"))
-    assert not loop.turn.put_off(loop.does("never"))
+    assert not loop.turn.defer(loop.does("never"))
     assert len(loop.waiting) == 1
     loop.next_pass()
     assert loop.done == ["a", "b"]
@@ -98,7 +98,7 @@ def test_a_failure_ends_the_turn_and_loses_nothing() -> None:
 
     def fail() -> None:
         loop.turn.send(loop.does("send"))
-        loop.turn.put_off(loop.does("late"))
+        loop.turn.defer(loop.does("late"))
         raise ValueError
 
     with pytest.raises(ValueError):
@@ -121,7 +121,7 @@ async def test_an_answer_is_sent_at_once_but_only_one_for_what_came() -> None:
     try:
         writer.buffer += b"unasked"
         writer.wake()
-        writer.send_now()
+        writer.flush()
         with pytest.raises(BlockingIOError):
             peer.recv(100)
         await anyio.lowlevel.checkpoint()
@@ -130,11 +130,11 @@ async def test_an_answer_is_sent_at_once_but_only_one_for_what_came() -> None:
 
         writer.may_answer = True
         writer.buffer += b"answer"
-        writer.send_now()
+        writer.flush()
         assert peer.recv(100) == b"answer"
         writer.buffer += b"more"
         writer.wake()
-        writer.send_now()
+        writer.flush()
         with pytest.raises(BlockingIOError):
             peer.recv(100)
         await anyio.wait_readable(peer)

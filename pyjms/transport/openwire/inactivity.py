@@ -1,8 +1,17 @@
-"""Signs of life: a quiet writer sends KeepAliveInfo, a quiet reader ends the connection.
+"""Keep-alive: sends KeepAliveInfo when nothing else is sent, and detects a dead peer.
 
-One task a connection looks at two counters; commands are not timed one by one. The first
-look comes after the negotiated initial delay, then each period T: reading every T, writing
-every T/3. (ActiveMQ I2, I3; ENCODING section 16)
+One task per connection compares two counters with their values at its previous check, so no
+command pays for a timestamp. The first checks come after the negotiated initial delay; then
+reading is checked every T, the negotiated inactivity duration, and writing every T/3.
+
+- Nothing written since the last check: send KeepAliveInfo, unless a write is under way: a
+  peer that does not read has bytes enough waiting to see that we are alive.
+- Nothing received since the last check: the connection fails, unless our own side has paused
+  reading.
+- After a long halt (a suspended machine) the next check is due a whole period later, so that
+  two checks never follow each other without time for the peer to send.
+
+(activemq-edges I2, I3; openwire-encoding 16)
 """
 
 from __future__ import annotations
@@ -22,25 +31,34 @@ _SHORTEST_DIVIDED = 0.003  # a T of 3 ms or less is not divided for the write ch
 
 
 class MonitoredTransport(Protocol):
-    """The counters that the monitor looks at."""
+    """What the monitor needs of the transport below; TcpTransport has it."""
 
     @property
-    def received_bytes(self) -> int: ...
+    def received_bytes(self) -> int:
+        """How many bytes have come in."""
+
     @property
-    def sent_commands(self) -> int: ...
+    def sent_commands(self) -> int:
+        """How many commands have been queued for writing."""
+
     @property
-    def writing(self) -> bool: ...
+    def writing(self) -> bool:
+        """Whether a write is under way, because the peer does not read fast enough."""
+
     @property
-    def reading_paused(self) -> bool: ...
-    def fail(self, error: BaseException) -> None: ...
+    def reading_paused(self) -> bool:
+        """Whether our own side has paused reading."""
+
+    def fail(self, error: BaseException) -> None:
+        """End the transport because of `error`."""
 
 
-class InactivityMonitor(TransportFilter):
-    """Keeps a connection alive and notices when the peer does not."""
+class InactivityMonitor(TransportFilter[Command]):
+    """Keeps the connection alive and fails it when the peer is silent for too long."""
 
     def __init__(
         self,
-        next_transport: Transport,
+        next_transport: Transport[Command],
         monitored: MonitoredTransport,
         *,
         use_keep_alive: bool = True,
@@ -53,11 +71,11 @@ class InactivityMonitor(TransportFilter):
         self._task: BackgroundTask | None = None
 
     @property
-    def inner(self) -> Transport:
-        return self.next.inner
+    def outbound(self) -> Transport[Command]:
+        return self.next.outbound
 
     def monitor(self, settings: NegotiatedSettings) -> None:
-        """Begin, with what was negotiated; a duration of 0 means no monitoring."""
+        """Start monitoring as negotiated; a duration of 0 means none. Call it on the loop."""
         duration = settings.max_inactivity_duration
         if duration > 0 and self._task is None:
             self._task = spawn(
@@ -76,7 +94,7 @@ class InactivityMonitor(TransportFilter):
 
     def on_command(self, command: Command) -> None:
         if isinstance(command, KeepAliveInfo):
-            # where the peer does not read there are bytes enough to show that we live
+            # a peer that does not read has bytes enough waiting to see that we are alive
             if command.response_required and not self.next.congested:
                 self.next.oneway(KeepAliveInfo(command.command_id, response_required=False))
             return
@@ -99,7 +117,7 @@ class InactivityMonitor(TransportFilter):
                 if sent == monitored.sent_commands and not monitored.writing:
                     self._send_keep_alive()
                 sent = monitored.sent_commands
-                # from now, not from when it was due: after a long halt no two looks come at once
+                # from now, not from when it was due: see the theory of operation
                 next_write = now + write_period
             if now >= next_read:
                 if received == monitored.received_bytes and not monitored.reading_paused:

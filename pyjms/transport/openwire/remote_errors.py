@@ -1,7 +1,7 @@
-"""A broker's exceptions as ours: Java class name to class. (ENCODING sections 5 and 14)
+"""Maps the exceptions that a broker sends, by Java class name, to exceptions of `pyjms.errors`.
 
-Brokers of 5.x say `javax.jms`, those of 6.x `jakarta.jms`. A class that nobody knows is a
-plain JMSException with the same text.
+ActiveMQ 5 sends `javax.jms` names, ActiveMQ 6 `jakarta.jms`. An unknown class becomes a plain
+JMSException with the same text. (openwire-encoding 5 and 14)
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ _CLASSES: dict[str, type[JMSException]] = {
     "org.apache.activemq.transport.RequestTimedOutIOException": errors.RequestTimeoutException,
 }
 _XA_CODE = re.compile(r"xaErrorCode:(-?\d+)")
-_MAX_CAUSES = 10  # a peer decides how long the chain is
+_MAX_CAUSES = 10  # the peer decides how long the chain is
 
 
 def from_throwable(throwable: Throwable | None) -> JMSException:
-    """The exception to raise for what the broker sent; its causes hang on `linked_exception`."""
+    """Return the exception for `throwable`; its causes are chained as `linked_exception`."""
     return _build(throwable, _MAX_CAUSES)
 
 

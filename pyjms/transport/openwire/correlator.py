@@ -1,12 +1,14 @@
-"""The outermost filter: commands get their numbers here, responses find who waits for them.
+"""The outermost filter: numbers the commands and matches responses to requests.
 
-One counter numbers every command, from 1; a command that asks for a response is answered
-exactly once, by the peer or by the transport's failure. (ActiveMQ U4, ENCODING section 10)
+One counter numbers every command, from 1. A command that requires a response gets exactly
+one outcome: the peer's response, or the transport's failure. (activemq-edges U4;
+openwire-encoding 10)
 """
 
 from __future__ import annotations
 
 import logging
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 
 from anyio.lowlevel import checkpoint
@@ -14,85 +16,107 @@ from anyio.lowlevel import checkpoint
 from pyjms import _clock
 from pyjms._wakeup import Waiter
 from pyjms.errors import ConnectionFailedException, RequestTimeoutException
-from pyjms.transport.base import RequestTransport, Transport
-from pyjms.transport.remote_errors import from_throwable
+from pyjms.transport.base import Transport, TransportFilter
+from pyjms.transport.openwire.remote_errors import from_throwable
 from pyjms.wire.openwire.commands import Command, ExceptionResponse, Response
 
-__all__ = ["ResponseCorrelator"]
+__all__ = ["RequestTransport", "ResponseCorrelator"]
 
 logger = logging.getLogger(__name__)
 
-_LAST_ID = 0x7FFF_FFFF  # command ids are i32 on the wire; after the last comes 1 again
+_LAST_ID = 0x7FFF_FFFF  # command ids are i32 on the wire; the next one is 1 again
+
+
+class RequestTransport(TransportFilter[Command], ABC):
+    """A transport that can send requests, as a client needs it: what a URL's factory returns."""
+
+    @abstractmethod
+    async def request(self, command: Command, timeout: float | None = None) -> Response:
+        """Send `command` and wait at most `timeout` seconds for its response; None: for ever.
+
+        Cancelling ends the wait; the command stays sent.
+
+        Raises:
+            JMSException: the broker refused the command; the class is that of its error.
+            RequestTimeoutException: no response came in time.
+            ConnectionFailedException: the transport failed before the response came.
+        """
+
+    @abstractmethod
+    def request_soon(
+        self, command: Command, on_response: Callable[[Response | Exception], None]
+    ) -> None:
+        """Send `command` and return; call `on_response` on the loop with the outcome, once."""
 
 
 class ResponseCorrelator(RequestTransport):
-    """Numbers commands and matches responses by that number. JMS has no name for it."""
+    """Numbers commands and matches responses by that number, as ActiveMQ's class of this name."""
 
-    def __init__(self, next_transport: Transport) -> None:
+    def __init__(self, next_transport: Transport[Command]) -> None:
         super().__init__(next_transport)
-        self._inner = next_transport
+        self._outbound = next_transport
         self._last_id = 0
         self._pending: dict[int, Callable[[Response | Exception], None]] = {}
         self._error: Exception | None = None
 
     async def start(self) -> None:
         await self.next.start()
-        self._inner = self.next.inner
+        self._outbound = self.next.outbound
 
     @property
     def congested(self) -> bool:
-        return self._inner.congested
+        return self._outbound.congested
 
-    def send_now(self) -> None:
-        self._inner.send_now()
+    def flush(self) -> None:
+        self._outbound.flush()
 
     def oneway(self, command: Command) -> None:
         number = self._last_id = self._last_id + 1 if self._last_id < _LAST_ID else 1
         command.command_id = number
         command.response_required = False
-        self._inner.oneway(command)
+        self._outbound.oneway(command)
 
     def request_soon(
         self, command: Command, on_response: Callable[[Response | Exception], None]
     ) -> None:
         if self._error is not None:
-            raise _again(self._error)
+            raise _fresh(self._error)
         number = self._last_id = self._last_id + 1 if self._last_id < _LAST_ID else 1
         command.command_id = number
         command.response_required = True
         self._pending[number] = on_response
         try:
-            self._inner.oneway(command)
+            self._outbound.oneway(command)
         except Exception:
             self._pending.pop(number, None)
             raise
 
     async def request(self, command: Command, timeout: float | None = None) -> Response:
         waiter = Waiter()
-        answers: list[Response | Exception] = []
+        outcomes: list[Response | Exception] = []
 
-        def take(answer: Response | Exception) -> None:
-            answers.append(answer)
+        def complete(outcome: Response | Exception) -> None:
+            outcomes.append(outcome)
             waiter.wake()
 
-        self.request_soon(command, take)
-        self._inner.send_now()
+        self.request_soon(command, complete)
+        self._outbound.flush()
         try:
-            if answers:
-                await checkpoint()  # others have their turn all the same
+            if outcomes:
+                await checkpoint()  # other tasks get to run all the same
             else:
                 await _clock.wait(waiter, timeout)
         finally:
-            if not answers:
+            if not outcomes:
                 self._pending.pop(command.command_id, None)
-        if not answers:
+        if not outcomes:
             raise RequestTimeoutException(
                 f"The broker did not answer {type(command).__name__} within {timeout:g} s",
                 hint=f"the transport to {self.remote_address} is open; the broker may be busy",
             )
-        if isinstance(answers[0], Exception):
-            raise answers[0]
-        return answers[0]
+        if isinstance(outcomes[0], Exception):
+            raise outcomes[0]
+        return outcomes[0]
 
     def on_command(self, command: Command) -> None:
         if not isinstance(command, Response):
@@ -100,7 +124,7 @@ class ResponseCorrelator(RequestTransport):
             return
         on_response = self._pending.pop(command.correlation_id, None)
         if on_response is None:
-            logger.debug("Response %d is for nobody", command.correlation_id)
+            logger.debug("No request waits for response %d", command.correlation_id)
         elif isinstance(command, ExceptionResponse):
             on_response(from_throwable(command.exception))
         else:
@@ -122,11 +146,11 @@ class ResponseCorrelator(RequestTransport):
         self._error = self._error or error
         pending, self._pending = self._pending, {}
         for on_response in pending.values():
-            on_response(_again(error))
+            on_response(_fresh(error))
 
 
-def _again(error: Exception) -> Exception:
-    """A fresh exception for each waiter: one object raised twice would mix their tracebacks."""
+def _fresh(error: Exception) -> Exception:
+    """Return a new exception for one waiter: an object raised twice would mix its tracebacks."""
     fresh = ConnectionFailedException(str(error) or type(error).__name__)
     fresh.linked_exception = fresh.__cause__ = error
     return fresh

@@ -1,7 +1,17 @@
-"""WireFormatInfo first, in both directions; nothing else passes before the peer's has come.
+"""The handshake of OpenWire: both sides send WireFormatInfo before anything else.
 
-`start()` returns when both sides know the settings. Commands given earlier wait here and
-follow at once. (ActiveMQ I1; ENCODING section 6)
+`start()` returns when the peer's WireFormatInfo has come and the common settings are in force.
+Commands sent earlier are queued here and follow immediately afterwards. Then the filter has
+nothing left to do: it connects the transport below directly with the listener, and `outbound`
+bypasses it.
+
+    state       ends with               effect
+    waiting     WireFormatInfo          ready: queued commands are sent, start() returns
+    waiting     another command         failed: start() raises RemoteProtocolError
+    waiting     timeout, failure        failed: start() raises; the listener hears nothing
+    ready       failure below           the listener's on_exception
+
+(activemq-edges I1; openwire-encoding 6)
 """
 
 from __future__ import annotations
@@ -19,15 +29,15 @@ from pyjms.wire.openwire.format import NegotiatedSettings, OpenWireFormat
 __all__ = ["WireFormatNegotiator"]
 
 _MAGIC = b"ActiveMQ"
-_MAX_WAITING = 1000  # commands before the negotiation ended; a client has hardly any
+_MAX_WAITING = 1000  # commands sent before the handshake is complete; a client has hardly any
 
 
-class WireFormatNegotiator(TransportFilter):
-    """Agrees with the peer on version, encoding, frame size and life signs."""
+class WireFormatNegotiator(TransportFilter[Command]):
+    """Agrees with the peer on version, encoding, frame size and keep-alive."""
 
     def __init__(
         self,
-        next_transport: Transport,
+        next_transport: Transport[Command],
         wire_format: OpenWireFormat,
         *,
         timeout: float | None,
@@ -45,11 +55,11 @@ class WireFormatNegotiator(TransportFilter):
         self._error: Exception | None = None
 
     async def start(self) -> None:
-        """Start what is below, send our WireFormatInfo and wait for the peer's.
+        """Start the transport below, send our WireFormatInfo and wait for the peer's.
 
         Raises:
             ConnectionFailedException: it did not come in time, or the connection broke.
-            RemoteProtocolError: the peer speaks something else, or too old a version.
+            RemoteProtocolError: the peer speaks another protocol, or too old a version.
         """
         await self.next.start()
         try:
@@ -62,7 +72,7 @@ class WireFormatNegotiator(TransportFilter):
             if not self._ready:
                 raise ConnectionFailedException(
                     "Wire format negotiation timeout: peer did not send his wire format.",
-                    hint=f"{self.remote_address} may be no OpenWire port",
+                    hint=f"is {self.remote_address} an OpenWire port?",
                 )
         except BaseException:
             with anyio.CancelScope(shield=True):
@@ -70,8 +80,8 @@ class WireFormatNegotiator(TransportFilter):
             raise
 
     @property
-    def inner(self) -> Transport:
-        return self.next.inner if self._ready else self
+    def outbound(self) -> Transport[Command]:
+        return self.next.outbound if self._ready else self
 
     def oneway(self, command: Command) -> None:
         if self._ready:
@@ -80,8 +90,8 @@ class WireFormatNegotiator(TransportFilter):
             raise ConnectionFailedException(str(self._error)) from self._error
         elif len(self._waiting) >= _MAX_WAITING:
             raise ConnectionFailedException(
-                f"{self.remote_address} has not sent its wire format yet, and "
-                f"{_MAX_WAITING} commands wait for it"
+                f"{self.remote_address} has not sent its WireFormatInfo yet, and "
+                f"{_MAX_WAITING} commands are queued until it does"
             )
         else:
             self._waiting.append(command)
@@ -103,7 +113,7 @@ class WireFormatNegotiator(TransportFilter):
         if self._decided.is_set():
             self.listener.on_exception(error)
         else:
-            self._decided.set()  # start() raises it; the listener was promised no transport yet
+            self._decided.set()  # start() raises it; the listener never had a transport
 
     def _negotiate(self, info: WireFormatInfo) -> None:
         if info.magic != _MAGIC:
@@ -119,7 +129,7 @@ class WireFormatNegotiator(TransportFilter):
             return
         if self.wire_format.negotiated is None:
             self.wire_format.negotiate(info)
-        self.next.listener = self.listener  # nothing more to do on the way up
+        self.next.listener = self.listener  # nothing left to do on the way up
         settings = self.wire_format.negotiated
         if settings is not None and self._on_negotiated is not None:
             self._on_negotiated(settings)

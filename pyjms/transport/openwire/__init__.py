@@ -1,0 +1,24 @@
+"""OpenWire's filters around a transport: negotiation, keep-alive, response correlation."""
+
+from pyjms.transport.base import Transport
+from pyjms.transport.openwire.correlator import RequestTransport, ResponseCorrelator
+from pyjms.transport.openwire.factory import accepted_transport, tcp_transport
+from pyjms.transport.openwire.inactivity import InactivityMonitor
+from pyjms.transport.openwire.negotiator import WireFormatNegotiator
+from pyjms.transport.openwire.options import OpenWireOptions
+from pyjms.transport.openwire.remote_errors import from_throwable
+from pyjms.wire.openwire.commands import Command
+
+__all__ = [
+    "InactivityMonitor",
+    "OpenWireOptions",
+    "OpenWireTransport",
+    "RequestTransport",
+    "ResponseCorrelator",
+    "WireFormatNegotiator",
+    "accepted_transport",
+    "from_throwable",
+    "tcp_transport",
+]
+
+OpenWireTransport = Transport[Command]

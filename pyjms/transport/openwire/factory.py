@@ -1,0 +1,83 @@
+"""How the transports of OpenWire over TCP are put together. (activemq-edges U4)"""
+
+from __future__ import annotations
+
+from functools import partial
+
+from anyio.abc import ByteStream
+
+from pyjms.transport.openwire.correlator import RequestTransport, ResponseCorrelator
+from pyjms.transport.openwire.inactivity import InactivityMonitor
+from pyjms.transport.openwire.negotiator import WireFormatNegotiator
+from pyjms.transport.openwire.options import OpenWireOptions, read_client_options
+from pyjms.transport.options import TcpOptions
+from pyjms.transport.tcp import TcpTransport, open_socket
+from pyjms.transport.uri import DEFAULT_PORT, TransportURI, could_not_create
+from pyjms.wire.openwire.commands import Command
+from pyjms.wire.openwire.format import NegotiatedSettings, OpenWireFormat
+
+__all__ = ["accepted_transport", "tcp_transport"]
+
+
+def tcp_transport(uri: TransportURI) -> RequestTransport:
+    """Return a client's transport for `tcp://host:port?options`, not started.
+
+    Raises:
+        ConfigurationException: the host or port is missing, or an option is wrong.
+    """
+    tcp_options, options = read_client_options(uri)
+    if not uri.host or not uri.port:
+        raise could_not_create(
+            f"{uri} names no {'port' if uri.host else 'host'}",
+            hint=f"write {uri.scheme}://{uri.host or 'localhost'}:{DEFAULT_PORT}",
+        )
+    wire_format = OpenWireFormat(options.wire_format)
+    tcp = TcpTransport(
+        wire_format,
+        tcp_options,
+        connect=partial(open_socket, uri.host, uri.port, tcp_options, str(uri)),
+        remote_address=f"tcp://{uri.host}:{uri.port}",
+    )
+    timeout = options.wire_format.max_inactivity_duration_inital_delay
+    return ResponseCorrelator(_negotiated(tcp, wire_format, options, timeout))
+
+
+def accepted_transport(
+    stream: ByteStream, tcp_options: TcpOptions, options: OpenWireOptions
+) -> WireFormatNegotiator:
+    """Return a broker's transport for a connection that it accepted, not started.
+
+    It has no ResponseCorrelator: a broker sends responses, not requests.
+    """
+    wire_format = OpenWireFormat(options.wire_format)
+    tcp = TcpTransport(wire_format, tcp_options, stream=stream)
+    return _negotiated(tcp, wire_format, options, options.connect_attempt_timeout)
+
+
+def _negotiated(
+    tcp: TcpTransport[Command],
+    wire_format: OpenWireFormat,
+    options: OpenWireOptions,
+    timeout: float | None,
+) -> WireFormatNegotiator:
+    monitor: InactivityMonitor | None = None
+    if options.use_inactivity_monitor:
+        monitor = InactivityMonitor(
+            tcp,
+            tcp,
+            use_keep_alive=options.use_keep_alive,
+            keep_alive_response_required=options.keep_alive_response_required,
+        )
+
+    def negotiated(settings: NegotiatedSettings) -> None:
+        tcp.set_tcp_no_delay(settings.tcp_no_delay_enabled)
+        if monitor is not None:
+            monitor.monitor(settings)
+
+    return WireFormatNegotiator(
+        monitor or tcp,
+        wire_format,
+        timeout=timeout,
+        minimum_version=options.minimum_wire_format_version,
+        on_negotiated=negotiated,
+    )

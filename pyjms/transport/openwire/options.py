@@ -1,0 +1,138 @@
+"""The options of OpenWire URLs, beside those of the socket: `wireFormat.*` and the filters'.
+
+(activemq-edges 1.1)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from pyjms.transport.options import (
+    SERVER,
+    TCP,
+    Options,
+    ServerOptions,
+    TcpOptions,
+    boolean,
+    check_known,
+    duration,
+    integer,
+    milliseconds,
+    read_options,
+)
+from pyjms.transport.uri import TransportURI, could_not_create, did_you_mean
+from pyjms.wire.openwire.format import WireFormatSettings
+
+__all__ = [
+    "OpenWireOptions",
+    "read_client_options",
+    "read_server_options",
+    "wire_format_settings",
+]
+
+_SMALLEST_CACHE = 100
+
+
+@dataclass(frozen=True)
+class OpenWireOptions:
+    """Options of the filters around an OpenWire transport; times in seconds, None = for ever."""
+
+    wire_format: WireFormatSettings = field(default_factory=WireFormatSettings)
+    minimum_wire_format_version: int = 0
+    connect_attempt_timeout: float | None = 30.0
+    """How long an accepting side waits for the peer's WireFormatInfo."""
+    use_inactivity_monitor: bool = True
+    use_keep_alive: bool = True
+    keep_alive_response_required: bool = False
+
+
+def _cache_size(text: str) -> int:
+    size = int(text)
+    if 0 < size < _SMALLEST_CACHE:
+        # it keeps so many slots free for the next frame
+        raise ValueError(f"write 0 or at least {_SMALLEST_CACHE}: ActiveMQ hangs with less")
+    return size
+
+
+def _check_name(options: Mapping[str, str]) -> None:
+    name = options.get("wireFormat", "default")
+    if name.lower() not in {"default", "openwire"}:
+        raise could_not_create(f"Could not create wire format factory for: {name}")
+
+
+FILTERS: Options = {
+    "minmumWireFormatVersion": ("minimum_wire_format_version", integer),
+    "connectAttemptTimeout": ("connect_attempt_timeout", milliseconds),
+    "useInactivityMonitor": ("use_inactivity_monitor", boolean),
+    "useKeepAlive": ("use_keep_alive", boolean),
+    "keepAliveResponseRequired": ("keep_alive_response_required", boolean),
+}
+WIRE_FORMAT: Options = {
+    "version": ("version", integer),
+    "cacheEnabled": ("cache_enabled", boolean),
+    "cacheSize": ("cache_size", _cache_size),
+    "tightEncodingEnabled": ("tight_encoding_enabled", boolean),
+    "tcpNoDelayEnabled": ("tcp_no_delay_enabled", boolean),
+    "stackTraceEnabled": ("stack_trace_enabled", boolean),
+    "sizePrefixDisabled": ("size_prefix_disabled", boolean),
+    "maxInactivityDuration": ("max_inactivity_duration", duration),
+    "maxInactivityDurationInitalDelay": ("max_inactivity_duration_inital_delay", duration),
+    "maxFrameSize": ("max_frame_size", integer),
+    "maxFrameSizeEnabled": ("max_frame_size_enabled", boolean),
+    "host": ("host", str),
+    "includePlatformDetails": ("include_platform_details", boolean),
+}
+
+
+def wire_format_settings(given: Mapping[str, str], host: str | None) -> WireFormatSettings:
+    """Return the settings that `wireFormat.*` options, given without that prefix, make.
+
+    Raises:
+        ConfigurationException: an option is unknown or a value cannot be converted.
+    """
+    unknown = [name for name in given if name not in WIRE_FORMAT]
+    if unknown:
+        raise could_not_create(
+            f"Invalid connect parameters: {{wireFormat.{unknown[0]}={given[unknown[0]]}}}",
+            hint=did_you_mean(unknown[0], WIRE_FORMAT),
+        )
+    return WireFormatSettings(**{"host": host, **read_options(given, WIRE_FORMAT)})
+
+
+def read_client_options(uri: TransportURI) -> tuple[TcpOptions, OpenWireOptions]:
+    """Return the options of a client's `tcp://` URL.
+
+    Raises:
+        ConfigurationException: an option is unknown or a value cannot be converted.
+    """
+    wire, rest = uri.split_options("wireFormat.")
+    _, rest = rest.split_options("auto.")  # for the server's protocol detection
+    check_known(rest, {*TCP, *FILTERS, "wireFormat"})
+    _check_name(rest.options)
+    settings = wire_format_settings(wire, uri.host)
+    return (
+        TcpOptions(**read_options(rest.options, TCP)),
+        OpenWireOptions(settings, **read_options(rest.options, FILTERS)),
+    )
+
+
+def read_server_options(uri: TransportURI) -> tuple[ServerOptions, TcpOptions, OpenWireOptions]:
+    """Return the options of a connector's `tcp://` URL.
+
+    `transport.x` is option x of each accepted connection.
+
+    Raises:
+        ConfigurationException: an option is unknown or a value cannot be converted.
+    """
+    wire, rest = uri.split_options("wireFormat.")
+    accepted, rest = rest.split_options("transport.")
+    check_known(rest, {*SERVER, "wireFormat"}, "bind")
+    check_known(TransportURI("transport", options=accepted), {*TCP, *FILTERS}, "bind")
+    _check_name(rest.options)
+    settings = wire_format_settings(wire, None)
+    return (
+        ServerOptions(**read_options(rest.options, SERVER)),
+        TcpOptions(**read_options(accepted, TCP)),
+        OpenWireOptions(settings, **read_options(accepted, FILTERS)),
+    )
