@@ -54,8 +54,8 @@ def inspect(
     """
     from broker.cli import journal_reports as reports
     from broker.cli.terminal import one_sentence, progress
-    from broker.store.kahadb.tools.folder import file_sizes, find_journal
     from broker.store.kahadb.tools.inspection import RecordView, inspect_journal
+    from broker.store.kahadb.tools.journal_directory import file_sizes, find_journal
 
     with one_sentence("journal inspect"):
         folder = find_journal(directory)
@@ -86,7 +86,7 @@ def verify(directory: Directory, index_directory: IndexDirectory = None) -> None
     """
     from broker.cli import journal_reports as reports
     from broker.cli.terminal import FAILED, one_sentence, progress
-    from broker.store.kahadb.tools.folder import file_sizes, find_journal, holds_jobs
+    from broker.store.kahadb.tools.journal_directory import file_sizes, find_journal, holds_jobs
     from broker.store.kahadb.tools.verification import verify_journal
 
     with one_sentence("journal verify"):
@@ -113,7 +113,7 @@ def rebuild(directory: Directory, index_directory: IndexDirectory = None) -> Non
     import anyio
 
     from broker.cli.terminal import in_bytes, one_sentence, plural, progress
-    from broker.store.kahadb.tools.folder import (
+    from broker.store.kahadb.tools.journal_directory import (
         file_sizes,
         find_journal,
         lock_journal,
@@ -165,7 +165,7 @@ def audit(directory: Directory, index_directory: IndexDirectory = None) -> None:
     from broker.cli import journal_reports as reports
     from broker.cli.terminal import one_sentence, progress
     from broker.store.kahadb.tools.audit import audit_journal
-    from broker.store.kahadb.tools.folder import file_sizes, find_journal, refuse_jobs
+    from broker.store.kahadb.tools.journal_directory import file_sizes, find_journal, refuse_jobs
     from broker.store.kahadb.tools.snapshot import open_snapshot
 
     with one_sentence("journal audit"):

@@ -131,7 +131,7 @@ def _reader_of(
 
         wanted = [each for each in queues if isinstance(each, Queue)] or [Queue(">")]
         return lambda writer: _from_broker(factory, wanted, writer)
-    from broker.store.kahadb.tools.folder import find_journal, refuse_jobs
+    from broker.store.kahadb.tools.journal_directory import find_journal, refuse_jobs
 
     assert directory is not None, "one of them is given"
     folder = find_journal(directory)
@@ -145,7 +145,11 @@ def _from_folder(folder: Path, patterns: list[Destination], writer: MessageFileW
     from broker.cli.terminal import plural, progress
     from broker.policy.wildcard import matches
     from broker.service.transfer.from_folder import export_folder, message_count
-    from broker.store.kahadb.tools.folder import file_sizes, job_folders_beside, lock_journal
+    from broker.store.kahadb.tools.journal_directory import (
+        file_sizes,
+        job_folders_beside,
+        lock_journal,
+    )
     from broker.store.kahadb.tools.snapshot import open_snapshot
 
     def wanted(destination: Destination) -> bool:
@@ -209,7 +213,7 @@ def _into_folder(data: Path, reader: MessageFileReader) -> Imported:
 
     from broker.cli.terminal import progress
     from broker.service.transfer.into_folder import import_into_folder
-    from broker.store.kahadb.tools.folder import lock_journal, refuse_jobs
+    from broker.store.kahadb.tools.journal_directory import lock_journal, refuse_jobs
 
     folder = _folder_for(data)
     if folder.is_dir():
@@ -232,7 +236,7 @@ def _folder_for(data: Path) -> Path:
     Raises:
         ConfigurationException: neither `data` nor the folder above it is there.
     """
-    from broker.store.kahadb.tools.folder import find_journal, journals_in
+    from broker.store.kahadb.tools.journal_directory import find_journal, journals_in
     from pyjms.errors import ConfigurationException
 
     if not data.parent.is_dir():

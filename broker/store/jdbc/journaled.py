@@ -29,7 +29,7 @@ from broker.store.jdbc.writer import Writer
 from broker.store.journal.disk import OS_DISK, Disk
 from broker.store.journal.journal import Journal
 from broker.store.journal.settings import JournalSettings
-from broker.store.upkeep import attempt
+from broker.store.periodic import attempt
 from pyjms import _clock
 from pyjms._wakeup import BackgroundTask, spawn
 from pyjms.errors import JMSException

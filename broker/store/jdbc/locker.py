@@ -17,10 +17,10 @@ import anyio.to_thread
 from sqlalchemy import Connection, func, insert, or_, select, update
 from sqlalchemy import exc as sql_errors
 
+from broker.store.file_lock import SharedFileLock
 from broker.store.jdbc.database import Database
 from broker.store.jdbc.settings import JDBCSettings, Locker
 from broker.store.jdbc.tables import LOCK_ROW
-from broker.store.journal.lock import SharedFileLock
 from pyjms import _clock
 from pyjms.errors import ResourceAllocationException
 

@@ -20,6 +20,7 @@ from anyio import to_thread
 
 from broker.completion import Completion, wait_for
 from broker.store.api import StoreState
+from broker.store.file_lock import SharedFileLock
 from broker.store.jobs.api import DEFAULT_SCHEDULER
 from broker.store.jobs.cleanup import clean_up
 from broker.store.jobs.index import Covered, JobIndex
@@ -27,7 +28,6 @@ from broker.store.jobs.recovery import begin_anew, recover
 from broker.store.jobs.scheduler import JobScheduler, apply, as_it_is
 from broker.store.journal.disk import OS_DISK, Disk
 from broker.store.journal.journal import Journal
-from broker.store.journal.lock import SharedFileLock
 from broker.store.journal.settings import JournalSettings
 from pyjms import _clock, _wakeup
 from pyjms.errors import IllegalStateException, JMSException, ResourceAllocationException

@@ -18,13 +18,13 @@ import anyio.to_thread
 from broker.completion import Completion
 from broker.store.api import StoreState
 from broker.store.journal.batch import WriteJob
+from broker.store.journal.batch_builder import BatchLayout
 from broker.store.journal.disk import OS_DISK, Disk
-from broker.store.journal.files import SegmentFiles, runs
-from broker.store.journal.layout import BatchLayout
+from broker.store.journal.group_commit import GroupCommit
 from broker.store.journal.recovery import recover
+from broker.store.journal.segment_files import SegmentFiles, runs
 from broker.store.journal.segment_writer import SegmentWriter
 from broker.store.journal.settings import DiskSyncStrategy, JournalSettings, PreallocationScope
-from broker.store.journal.writer import GroupCommit
 from pyjms import _clock
 from pyjms._wakeup import BackgroundTask, LoopHandle, spawn
 from pyjms.errors import IllegalStateException, ResourceAllocationException

@@ -11,7 +11,7 @@ import logging
 from typing import Final, NamedTuple
 
 from broker.store.journal.disk import Disk
-from broker.store.journal.files import SegmentFiles
+from broker.store.journal.segment_files import SegmentFiles
 from broker.store.journal.settings import JournalSettings, PreallocationScope
 from pyjms.wire.kahadb.journal import END_MARKER, Location
 from pyjms.wire.kahadb.reader import SegmentReader, Skipped

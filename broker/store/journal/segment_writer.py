@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from broker.store.journal.batch import OpenBatch, WriteJob
 from broker.store.journal.disk import Disk
-from broker.store.journal.files import SegmentFiles
+from broker.store.journal.segment_files import SegmentFiles
 from broker.store.journal.settings import DiskSyncStrategy, JournalSettings
 from pyjms.wire.kahadb.journal import END_MARKER, Location
 from pyjms.wire.kahadb.reader import SegmentReader

@@ -16,21 +16,21 @@ import anyio.to_thread
 
 from broker.completion import Completion
 from broker.store.api import RecoveredTransaction, StoreState
+from broker.store.file_lock import SharedFileLock
 from broker.store.journal.disk import OS_DISK, Disk
 from broker.store.journal.journal import Journal
-from broker.store.journal.lock import SharedFileLock
-from broker.store.kahadb.cleanup import SegmentReport
-from broker.store.kahadb.core import StoreCore
 from broker.store.kahadb.index import IndexCorrupt, StoreIndex
-from broker.store.kahadb.maintenance import Maintenance
-from broker.store.kahadb.message_store import KahaDBMessageStore
+from broker.store.kahadb.maintenance.background import Maintenance
+from broker.store.kahadb.maintenance.cleanup import SegmentReport
+from broker.store.kahadb.message_database import StoreCore
 from broker.store.kahadb.records import RecordFormat
-from broker.store.kahadb.recovery import Progress, Recovered, discard_index, recover_store
+from broker.store.kahadb.recovery.activemq_files import OUR_INDEX, delete_files, move_index_aside
+from broker.store.kahadb.recovery.recovery import Progress, Recovered, discard_index, recover_store
 from broker.store.kahadb.settings import KahaDBSettings, PurgeRecoveredXATransactionStrategy
-from broker.store.kahadb.takeover import OUR_INDEX, delete_files, move_index_aside
-from broker.store.kahadb.topic_store import KahaDBTopicMessageStore
-from broker.store.kahadb.traces import plain_trace
-from broker.store.kahadb.transactions import KahaDBTransactionStore
+from broker.store.kahadb.stores.message_store import KahaDBMessageStore
+from broker.store.kahadb.stores.topic_store import KahaDBTopicMessageStore
+from broker.store.kahadb.trace_records import plain_trace
+from broker.store.kahadb.transactions.transaction_store import KahaDBTransactionStore
 from pyjms import _clock
 from pyjms.errors import IllegalStateException, ResourceAllocationException
 from pyjms.jms.destination import Destination

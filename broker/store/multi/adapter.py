@@ -16,12 +16,13 @@ import anyio
 from anyio import to_thread
 
 from broker.store.api import StoreState
+from broker.store.file_lock import SharedFileLock
 from broker.store.journal.disk import OS_DISK, Disk
-from broker.store.journal.lock import SharedFileLock
 from broker.store.journal.settings import JournalSettings
 from broker.store.kahadb.adapter import KahaDBPersistenceAdapter
 from broker.store.kahadb.settings import PurgeRecoveredXATransactionStrategy
-from broker.store.kahadb.transactions import KahaDBTransactionStore
+from broker.store.kahadb.transactions.transaction_store import KahaDBTransactionStore
+from broker.store.multi.decision_log import OutcomeJournal
 from broker.store.multi.filters import FilteredKahaDB, best_filter, safe_name
 from broker.store.multi.folders import (
     delete_journal,
@@ -29,12 +30,11 @@ from broker.store.multi.folders import (
     destination_folders,
     likely_destination,
 )
-from broker.store.multi.outcomes import OutcomeJournal
 from broker.store.multi.recovery import recover_transactions
-from broker.store.multi.shares import StoreShare, close_all, worst
+from broker.store.multi.store_group import StoreShare, close_all, worst
 from broker.store.multi.stores import MultiMessageStore, MultiTopicMessageStore
 from broker.store.multi.transactions import MultiTransactionStore
-from broker.store.upkeep import repeat
+from broker.store.periodic import repeat
 from pyjms import _wakeup
 from pyjms.errors import (
     IllegalStateException,

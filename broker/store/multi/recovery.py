@@ -13,7 +13,7 @@ from broker.completion import Completion, all_of, wait_for
 from broker.store.api import RecoveredTransaction, TransactionStore
 from broker.store.kahadb.adapter import KahaDBPersistenceAdapter
 from broker.store.kahadb.settings import PurgeRecoveredXATransactionStrategy
-from broker.store.multi.outcomes import LOCAL_FORMAT_ID, OutcomeJournal
+from broker.store.multi.decision_log import LOCAL_FORMAT_ID, OutcomeJournal
 from broker.store.multi.transactions import MultiTransactionStore
 
 __all__ = ["recover_transactions"]

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Protocol, cast
 from broker.completion import Completion, all_of
 from broker.context import ConnectionContext
 from broker.store.api import Position, RecoveredTransaction, TransactionStore
-from broker.store.multi.outcomes import OutcomeJournal, as_xa
+from broker.store.multi.decision_log import OutcomeJournal, as_xa
 from pyjms.jms.destination import Destination
 from pyjms.wire.openwire.commands import MessageId, TransactionId, XATransactionId
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from broker.store.journal.lock import SharedFileLock
+from broker.store.file_lock import SharedFileLock
 from pyjms.jms.destination import Queue
 from pyjms.wire.kahadb.codec import encode_command
 from pyjms.wire.kahadb.commands import KahaAddScheduledJobCommand

@@ -7,13 +7,13 @@ from collections.abc import Set as AbstractSet
 from typing import Final
 
 from broker.store.api import Position
-from broker.store.kahadb.index.duplicates import DuplicateIds
+from broker.store.kahadb.index.checkpoint import FrozenDestination, FrozenSubscription, Row
+from broker.store.kahadb.index.context import Shared
+from broker.store.kahadb.index.duplicate_ids import DuplicateIds
 from broker.store.kahadb.index.entry import IndexEntry
-from broker.store.kahadb.index.frozen import FrozenDestination, FrozenSubscription, Row
-from broker.store.kahadb.index.layers import Layers
 from broker.store.kahadb.index.message_ids import split_id
+from broker.store.kahadb.index.message_table import Layers
 from broker.store.kahadb.index.sequence_set import SequenceSet
-from broker.store.kahadb.index.shared import Shared
 from pyjms.wire.kahadb.structures import DestinationType, KahaDestination
 
 __all__ = ["DestinationIndex"]

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from broker.store.api import Position
-from broker.store.kahadb.index.database import Database
+from broker.store.kahadb.index.database.connections import Database
 from broker.store.kahadb.index.destination import DestinationIndex
 from broker.store.kahadb.index.sequence_set import SequenceSet
 from broker.store.kahadb.index.topic import TopicIndex

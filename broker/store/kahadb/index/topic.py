@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Container, Iterable
 
 from broker.store.api import Position
+from broker.store.kahadb.index.checkpoint import FrozenSubscription, Row
+from broker.store.kahadb.index.context import Shared
 from broker.store.kahadb.index.destination import DestinationIndex
 from broker.store.kahadb.index.entry import IndexEntry
-from broker.store.kahadb.index.frozen import FrozenSubscription, Row
 from broker.store.kahadb.index.sequence_set import SequenceSet
-from broker.store.kahadb.index.shared import Shared
 from pyjms.wire.kahadb.structures import KahaDestination
 
 __all__ = ["SubscriptionIndex", "SubscriptionRow", "TopicIndex"]

@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
-from broker.store.kahadb.cleanup import SegmentReport, segment_reports
 from broker.store.kahadb.index import DestinationIndex, TopicIndex
-from broker.store.kahadb.tools.folder import file_sizes
+from broker.store.kahadb.maintenance.cleanup import SegmentReport, segment_reports
+from broker.store.kahadb.tools.journal_directory import file_sizes
 from broker.store.kahadb.tools.snapshot import Snapshot
 from pyjms.jms.destination import Destination
 from pyjms.wire.kahadb.frames import from_kaha_destination

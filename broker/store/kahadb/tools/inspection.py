@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from broker.store.kahadb.records import RecordFormat
-from broker.store.kahadb.tools.folder import ReadBytes, Segment, read_segments
+from broker.store.kahadb.tools.journal_directory import ReadBytes, Segment, read_segments
 from pyjms.errors import JMSException, RemoteProtocolError
 from pyjms.jms.destination import Destination
 from pyjms.wire.kahadb.commands import (

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from broker.store.journal.settings import JournalSettings, PreallocationScope
 from broker.store.kahadb.adapter import KahaDBPersistenceAdapter
 from broker.store.kahadb.settings import KahaDBSettings
-from broker.store.kahadb.tools.folder import file_sizes
+from broker.store.kahadb.tools.journal_directory import file_sizes
 from pyjms.wire.kahadb.journal import MAX_FILE_LENGTH, Location
 
 __all__ = ["Rebuilt", "offline_settings", "rebuild_index"]

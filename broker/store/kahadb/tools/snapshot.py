@@ -14,14 +14,14 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from broker.store.kahadb.core import DIRTY_LIMIT
 from broker.store.kahadb.index import IndexCorrupt, StoreIndex, TopicIndex
-from broker.store.kahadb.ledger import Ledger
+from broker.store.kahadb.index_updater import Ledger
+from broker.store.kahadb.message_database import DIRTY_LIMIT
 from broker.store.kahadb.records import RecordFormat
-from broker.store.kahadb.recovery import digest_of
-from broker.store.kahadb.replay import Replay
-from broker.store.kahadb.takeover import OUR_INDEX
-from broker.store.kahadb.tools.folder import ReadBytes, has_activemq_index, read_segments
+from broker.store.kahadb.recovery.activemq_files import OUR_INDEX
+from broker.store.kahadb.recovery.recovery import digest_of
+from broker.store.kahadb.recovery.replay import Replay
+from broker.store.kahadb.tools.journal_directory import ReadBytes, has_activemq_index, read_segments
 from pyjms.errors import RemoteProtocolError
 from pyjms.wire.kahadb.errors import KahaDBFormatError
 from pyjms.wire.kahadb.files import JournalFiles

@@ -14,9 +14,9 @@ from typing import Final, NamedTuple
 
 from broker.store.kahadb.index import IndexCorrupt, StoreIndex
 from broker.store.kahadb.records import RecordFormat
-from broker.store.kahadb.takeover import OUR_INDEX
+from broker.store.kahadb.recovery.activemq_files import OUR_INDEX
 from broker.store.kahadb.tools.comparison import differences, missing_segments
-from broker.store.kahadb.tools.folder import (
+from broker.store.kahadb.tools.journal_directory import (
     ReadBytes,
     Segment,
     has_activemq_index,

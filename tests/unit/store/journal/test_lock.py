@@ -11,7 +11,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from broker.store.journal.lock import SharedFileLock
+from broker.store.file_lock import SharedFileLock
 from pyjms._wakeup import spawn
 from pyjms.errors import ResourceAllocationException
 from pyjms.testing.clock import VirtualClock
@@ -19,7 +19,7 @@ from pyjms.testing.clock import VirtualClock
 HOLDER = """
 import sys
 from pathlib import Path
-from broker.store.journal.lock import SharedFileLock
+from broker.store.file_lock import SharedFileLock
 lock = SharedFileLock(Path(sys.argv[1]))
 print(lock.try_acquire(), flush=True)
 sys.stdin.readline()

@@ -18,8 +18,8 @@ from broker.region.message import MessageReference
 from broker.store.api import StoredSubscription, SubscriptionKey
 from broker.store.journal.settings import JournalSettings, PreallocationScope
 from broker.store.kahadb.adapter import KahaDBPersistenceAdapter
+from broker.store.kahadb.recovery.activemq_files import OUR_INDEX
 from broker.store.kahadb.settings import KahaDBSettings
-from broker.store.kahadb.takeover import OUR_INDEX
 from pyjms.jms.destination import Destination, Queue, Topic
 from pyjms.wire.openwire.commands import (
     ActiveMQTextMessage,

@@ -13,8 +13,8 @@ from broker.completion import Completion
 from broker.context import ConnectionContext
 from broker.store.api import StoredSubscription, StoreState, SubscriptionKey
 from broker.store.kahadb.adapter import KahaDBPersistenceAdapter
+from broker.store.kahadb.recovery.activemq_files import INDEX_FILES
 from broker.store.kahadb.settings import KahaDBSettings, PurgeRecoveredXATransactionStrategy
-from broker.store.kahadb.takeover import INDEX_FILES
 from pyjms.errors import (
     ConfigurationException,
     IllegalStateException,

@@ -8,7 +8,7 @@ import pytest
 
 from broker.context import ConnectionContext
 from broker.store.api import StoredSubscription, SubscriptionKey
-from broker.store.kahadb.compaction import movable_acks
+from broker.store.kahadb.maintenance.ack_compaction import movable_acks
 from pyjms.jms.destination import Queue, Topic
 from pyjms.wire.kahadb.codec import encode_command
 from pyjms.wire.kahadb.commands import (

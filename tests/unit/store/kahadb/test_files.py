@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from broker.store.journal.settings import JournalSettings
-from broker.store.kahadb.takeover import INDEX_FILES
+from broker.store.kahadb.recovery.activemq_files import INDEX_FILES
 from pyjms.jms.destination import Queue
 
 Q = Queue("Q")

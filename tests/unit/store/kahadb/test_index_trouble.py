@@ -12,9 +12,9 @@ import pytest
 
 from broker.context import ConnectionContext
 from broker.store.api import StoredSubscription, StoreState, SubscriptionKey
-from broker.store.kahadb.core import DIRTY_LIMIT
 from broker.store.kahadb.index import IndexCorrupt
-from broker.store.kahadb.takeover import OUR_INDEX
+from broker.store.kahadb.message_database import DIRTY_LIMIT
+from broker.store.kahadb.recovery.activemq_files import OUR_INDEX
 from pyjms.errors import JMSException
 from pyjms.jms.destination import Queue, Topic
 from pyjms.testing.clock import VirtualClock

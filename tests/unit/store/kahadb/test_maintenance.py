@@ -10,7 +10,7 @@ import anyio
 import anyio.to_thread
 import pytest
 
-from broker.store.kahadb.takeover import OUR_INDEX
+from broker.store.kahadb.recovery.activemq_files import OUR_INDEX
 from pyjms.jms.destination import Queue
 from pyjms.testing.clock import VirtualClock
 from pyjms.wire.kahadb.commands import KahaRollbackCommand

@@ -16,7 +16,13 @@ from broker.store.kahadb.records import (
     remove_record,
     transaction_part,
 )
-from broker.store.kahadb.traces import ARRIVALS, AUDIT, parse_trace, plain_trace, trace_record
+from broker.store.kahadb.trace_records import (
+    ARRIVALS,
+    AUDIT,
+    parse_trace,
+    plain_trace,
+    trace_record,
+)
 from pyjms.errors import RemoteProtocolError
 from pyjms.jms.destination import Queue
 from pyjms.wire.kahadb.codec import decode_command, encode_command

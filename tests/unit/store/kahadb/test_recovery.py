@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from broker.store.api import StoreState
-from broker.store.kahadb.takeover import OUR_INDEX
+from broker.store.kahadb.recovery.activemq_files import OUR_INDEX
 from pyjms.errors import ResourceAllocationException
 from pyjms.jms.destination import Queue
 from pyjms.wire.kahadb.files import JournalFiles

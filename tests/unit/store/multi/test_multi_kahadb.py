@@ -21,7 +21,7 @@ from broker.store.journal.disk import OS_DISK
 from broker.store.journal.settings import JournalSettings, PreallocationScope
 from broker.store.kahadb.settings import KahaDBSettings, PurgeRecoveredXATransactionStrategy
 from broker.store.multi import FilteredKahaDB, MultiKahaDBPersistenceAdapter
-from broker.store.multi.outcomes import LOCAL_FORMAT_ID, as_xa
+from broker.store.multi.decision_log import LOCAL_FORMAT_ID, as_xa
 from pyjms.errors import (
     IllegalStateException,
     InvalidDestinationException,

@@ -18,11 +18,11 @@ from typing import Final, NamedTuple
 import anyio.to_thread
 
 from broker.store.journal.journal import Journal
-from broker.store.kahadb.core import DIRTY_LIMIT, StoreCore
 from broker.store.kahadb.index import IndexCorrupt, StoreIndex
-from broker.store.kahadb.operations import OpenTransaction
-from broker.store.kahadb.replay import Replay
+from broker.store.kahadb.message_database import DIRTY_LIMIT, StoreCore
+from broker.store.kahadb.recovery.replay import Replay
 from broker.store.kahadb.settings import KahaDBSettings
+from broker.store.kahadb.transactions.operations import OpenTransaction
 from pyjms.errors import JMSException, RemoteProtocolError, ResourceAllocationException
 from pyjms.wire.kahadb.errors import KahaDBFormatError
 from pyjms.wire.kahadb.journal import Location

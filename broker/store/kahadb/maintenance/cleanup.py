@@ -12,12 +12,12 @@ from collections.abc import Container, Iterable
 from typing import NamedTuple
 
 from broker.completion import wait_for
-from broker.store.kahadb.checkpoint import Checkpoint
-from broker.store.kahadb.compaction import AckCompaction
-from broker.store.kahadb.core import StoreCore
 from broker.store.kahadb.index import StoreIndex, SubscriptionIndex, TopicIndex
+from broker.store.kahadb.maintenance.ack_compaction import AckCompaction
+from broker.store.kahadb.maintenance.checkpoint import Checkpoint
+from broker.store.kahadb.message_database import StoreCore
 from broker.store.kahadb.settings import KahaDBSettings
-from broker.store.kahadb.transactions import KahaDBTransactionStore
+from broker.store.kahadb.transactions.transaction_store import KahaDBTransactionStore
 from pyjms.wire.kahadb.codec import encode_command
 from pyjms.wire.kahadb.commands import KahaSubscriptionCommand
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from broker.store.api import Position
 from broker.store.kahadb.index import DestinationIndex, TopicIndex
-from broker.store.kahadb.ledger import Ledger
+from broker.store.kahadb.index_updater import Ledger
 from broker.store.kahadb.records import (
     MessageFacts,
     RecordFormat,

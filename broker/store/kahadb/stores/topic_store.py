@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 from broker.completion import Completion
 from broker.context import ConnectionContext
 from broker.store.api import Position, StoredMessage, StoredSubscription, SubscriptionKey
-from broker.store.kahadb.core import StoreCore
 from broker.store.kahadb.index import TopicIndex
-from broker.store.kahadb.message_store import KahaDBMessageStore
-from broker.store.kahadb.operations import Operation, OperationKind
+from broker.store.kahadb.message_database import StoreCore
 from broker.store.kahadb.records import facts_of_reference, remove_record
-from broker.store.kahadb.transactions import KahaDBTransactionStore
+from broker.store.kahadb.stores.message_store import KahaDBMessageStore
+from broker.store.kahadb.transactions.operations import Operation, OperationKind
+from broker.store.kahadb.transactions.transaction_store import KahaDBTransactionStore
 from pyjms.errors import JMSException
 from pyjms.jms.destination import Destination
 from pyjms.wire.kahadb.codec import encode_command

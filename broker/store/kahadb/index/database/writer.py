@@ -13,8 +13,8 @@ from functools import cache
 from itertools import chain
 from typing import Any, Final
 
+from broker.store.kahadb.index.checkpoint import Frozen, FrozenDestination
 from broker.store.kahadb.index.entry import IndexEntry
-from broker.store.kahadb.index.frozen import Frozen, FrozenDestination
 from broker.store.kahadb.index.memtable import Memtable
 
 __all__ = ["delete_unused_producers", "write_frozen"]

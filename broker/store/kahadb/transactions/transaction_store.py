@@ -12,16 +12,16 @@ from typing import Final
 
 from broker.completion import Completion
 from broker.store.api import Position, RecoveredTransaction, StoredMessage, SubscriptionKey
-from broker.store.kahadb.core import StoreCore
 from broker.store.kahadb.index import DestinationIndex, TopicIndex
-from broker.store.kahadb.operations import (
+from broker.store.kahadb.message_database import StoreCore
+from broker.store.kahadb.records import destination_part, transaction_part
+from broker.store.kahadb.trace_records import TRANSACTION, trace_record
+from broker.store.kahadb.transactions.operations import (
     OpenTransaction,
     Operation,
     OperationKind,
     apply_operations,
 )
-from broker.store.kahadb.records import destination_part, transaction_part
-from broker.store.kahadb.traces import TRANSACTION, trace_record
 from pyjms.jms.destination import Destination
 from pyjms.wire.kahadb.frames import (
     decode_subscription_info,

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from broker.store.kahadb.index.duplicates import DuplicateRows
+from broker.store.kahadb.index.duplicate_ids import DuplicateRows
 from broker.store.kahadb.index.memtable import Memtable
 from pyjms.wire.kahadb.journal import Location
 
 if TYPE_CHECKING:
     from broker.store.kahadb.index.destination import DestinationIndex
-    from broker.store.kahadb.index.layers import Layers
+    from broker.store.kahadb.index.message_table import Layers
 
 __all__ = ["Frozen", "FrozenDestination", "FrozenSubscription"]
 

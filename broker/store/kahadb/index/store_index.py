@@ -9,16 +9,16 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from broker.store.kahadb.index.checking import problems
-from broker.store.kahadb.index.database import Database, IndexCorrupt, translated
+from broker.store.kahadb.index.checkpoint import Frozen
+from broker.store.kahadb.index.context import Shared
+from broker.store.kahadb.index.database.checks import problems
+from broker.store.kahadb.index.database.connections import Database, IndexCorrupt, translated
+from broker.store.kahadb.index.database.writer import delete_unused_producers, write_frozen
 from broker.store.kahadb.index.destination import DestinationIndex
-from broker.store.kahadb.index.frozen import Frozen
-from broker.store.kahadb.index.layers import Layers
 from broker.store.kahadb.index.loading import load_destinations
-from broker.store.kahadb.index.segments import LastSequences, SegmentUse
-from broker.store.kahadb.index.shared import Shared
+from broker.store.kahadb.index.message_table import Layers
+from broker.store.kahadb.index.segment_references import LastSequences, SegmentUse
 from broker.store.kahadb.index.topic import TopicIndex
-from broker.store.kahadb.index.writing import delete_unused_producers, write_frozen
 from pyjms.errors import IllegalStateException
 from pyjms.wire.kahadb.journal import Location
 from pyjms.wire.kahadb.structures import KahaDestination

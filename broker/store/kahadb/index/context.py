@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from broker.store.kahadb.index.database import Database
+from broker.store.kahadb.index.database.connections import Database
 from broker.store.kahadb.index.entry import IndexEntry
 
 if TYPE_CHECKING:

@@ -11,13 +11,13 @@ from collections.abc import Awaitable, Callable
 import anyio
 
 from broker.store.api import StoreState
-from broker.store.journal.lock import SharedFileLock
-from broker.store.kahadb.checkpoint import Checkpoint
-from broker.store.kahadb.cleanup import Cleanup, SegmentReport
-from broker.store.kahadb.core import DIRTY_LIMIT, StoreCore
+from broker.store.file_lock import SharedFileLock
+from broker.store.kahadb.maintenance.checkpoint import Checkpoint
+from broker.store.kahadb.maintenance.cleanup import Cleanup, SegmentReport
+from broker.store.kahadb.message_database import DIRTY_LIMIT, StoreCore
 from broker.store.kahadb.settings import KahaDBSettings
-from broker.store.kahadb.transactions import KahaDBTransactionStore
-from broker.store.upkeep import attempt
+from broker.store.kahadb.transactions.transaction_store import KahaDBTransactionStore
+from broker.store.periodic import attempt
 from pyjms import _clock
 from pyjms._wakeup import BackgroundTask, spawn
 

@@ -12,9 +12,9 @@ import anyio
 import anyio.to_thread
 
 from broker.completion import wait_for
-from broker.store.kahadb.core import StoreCore
 from broker.store.kahadb.index import Frozen, TopicIndex
-from broker.store.kahadb.recovery import digest_of
+from broker.store.kahadb.message_database import StoreCore
+from broker.store.kahadb.recovery.recovery import digest_of
 
 __all__ = ["Checkpoint"]
 

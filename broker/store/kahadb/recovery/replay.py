@@ -12,20 +12,20 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from broker.store.kahadb.index import DestinationIndex, TopicIndex
-from broker.store.kahadb.ledger import Ledger
-from broker.store.kahadb.operations import (
-    OpenTransaction,
-    Operation,
-    OperationKind,
-    apply_operations,
-)
+from broker.store.kahadb.index_updater import Ledger
 from broker.store.kahadb.records import RecordFormat, facts_of_message, is_our_update
-from broker.store.kahadb.traces import (
+from broker.store.kahadb.trace_records import (
     ARRIVALS,
     AUDIT,
     DUPLICATES,
     TRANSACTION,
     parse_trace,
+)
+from broker.store.kahadb.transactions.operations import (
+    OpenTransaction,
+    Operation,
+    OperationKind,
+    apply_operations,
 )
 from pyjms.wire.kahadb.codec import decode_command
 from pyjms.wire.kahadb.commands import (

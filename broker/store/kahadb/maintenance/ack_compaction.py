@@ -14,8 +14,8 @@ from typing import Final
 
 import anyio.to_thread
 
-from broker.store.kahadb.core import StoreCore
 from broker.store.kahadb.index import TopicIndex
+from broker.store.kahadb.message_database import StoreCore
 from broker.store.kahadb.records import destination_part, remove_record
 from broker.store.kahadb.settings import KahaDBSettings
 from pyjms.wire.kahadb.codec import decode_command
@@ -33,7 +33,7 @@ from pyjms.wire.kahadb.commands import (
 from pyjms.wire.kahadb.journal import Location
 from pyjms.wire.kahadb.structures import KahaCommand, KahaTransactionInfo
 
-from broker.store.kahadb.traces import TRANSACTION, parse_trace  # isort: skip
+from broker.store.kahadb.trace_records import TRANSACTION, parse_trace  # isort: skip
 
 __all__ = ["AckCompaction", "movable_acks"]
 

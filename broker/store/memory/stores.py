@@ -17,7 +17,7 @@ from broker.store.api import (
     StoreState,
     SubscriptionKey,
 )
-from broker.store.memory_transactions import MemoryEntry, MemoryTransactionStore
+from broker.store.memory.transactions import MemoryEntry, MemoryTransactionStore
 from pyjms.jms.destination import Destination
 from pyjms.wire.openwire.commands import MessageId, ProducerId
 

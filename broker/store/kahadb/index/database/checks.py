@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from broker.store.kahadb.index.database import Database
+from broker.store.kahadb.index.database.connections import Database
 
 __all__ = ["problems"]
 

@@ -10,10 +10,10 @@ import sys
 from typing import Final
 
 from broker.store.api import Position
+from broker.store.kahadb.index.context import Shared
 from broker.store.kahadb.index.entry import IndexEntry
 from broker.store.kahadb.index.memtable import Memtable
 from broker.store.kahadb.index.message_ids import Producer
-from broker.store.kahadb.index.shared import Shared
 
 __all__ = ["Layers"]
 

@@ -11,9 +11,9 @@ from collections.abc import Callable, Sequence
 from broker.completion import Completion
 from broker.store.journal.journal import Journal
 from broker.store.kahadb.index import DestinationIndex, StoreIndex
-from broker.store.kahadb.ledger import Ledger
+from broker.store.kahadb.index_updater import Ledger
 from broker.store.kahadb.records import RecordFormat
-from broker.store.kahadb.traces import ARRIVALS, AUDIT, DUPLICATES, trace_record
+from broker.store.kahadb.trace_records import ARRIVALS, AUDIT, DUPLICATES, trace_record
 from pyjms import _clock
 from pyjms.wire.kahadb.journal import Location
 from pyjms.wire.kahadb.structures import KahaDestination

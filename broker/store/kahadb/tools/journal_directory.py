@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from broker.store.journal.lock import SharedFileLock
-from broker.store.kahadb.takeover import INDEX_FILES
+from broker.store.file_lock import SharedFileLock
+from broker.store.kahadb.recovery.activemq_files import INDEX_FILES
 from pyjms.errors import ConfigurationException
 from pyjms.wire.kahadb.commands import KahaTraceCommand
 from pyjms.wire.kahadb.files import JournalFiles

@@ -1,0 +1,1 @@
+"""The sqlite3 database that holds the index on disk."""

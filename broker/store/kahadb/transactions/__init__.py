@@ -1,0 +1,1 @@
+"""Transactions of a KahaDB store, from their first operation to commit or rollback."""
