@@ -47,6 +47,7 @@ logger = logging.getLogger(__name__)
 CLOSE_TIMEOUT = 5.0
 """Seconds that `stop()` lets a slow peer take what is queued."""
 _CHUNK = 65536
+_INTERNET = (socket.AF_INET, socket.AF_INET6)
 
 C = TypeVar("C")
 
@@ -346,5 +347,5 @@ def _apply(stream: ByteStream, options: TcpOptions) -> None:
 
 def _set(stream: ByteStream, level: int, option: int, value: int | bytes) -> None:
     raw = stream.extra(SocketAttribute.raw_socket, None)
-    if raw is not None:
+    if raw is not None and (level == socket.SOL_SOCKET or raw.family in _INTERNET):
         raw.setsockopt(level, option, value)

@@ -2,10 +2,18 @@
 
 from pyjms.transport.base import Transport
 from pyjms.transport.openwire.correlator import RequestTransport, ResponseCorrelator
-from pyjms.transport.openwire.factory import accepted_transport, tcp_transport
+from pyjms.transport.openwire.factory import (
+    accepted_transport,
+    client_transport,
+    tcp_transport,
+)
 from pyjms.transport.openwire.inactivity import InactivityMonitor
 from pyjms.transport.openwire.negotiator import WireFormatNegotiator
-from pyjms.transport.openwire.options import OpenWireOptions
+from pyjms.transport.openwire.options import (
+    OpenWireOptions,
+    read_client_options,
+    read_server_options,
+)
 from pyjms.transport.openwire.remote_errors import from_throwable
 from pyjms.wire.openwire.commands import Command
 
@@ -17,7 +25,10 @@ __all__ = [
     "ResponseCorrelator",
     "WireFormatNegotiator",
     "accepted_transport",
+    "client_transport",
     "from_throwable",
+    "read_client_options",
+    "read_server_options",
     "tcp_transport",
 ]
 

@@ -1,7 +1,8 @@
-"""How the transports of OpenWire over TCP are put together. (activemq-edges U4)"""
+"""How the transports of OpenWire over a byte stream are put together. (activemq-edges U4)"""
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from functools import partial
 
 from anyio.abc import ByteStream
@@ -16,7 +17,7 @@ from pyjms.transport.uri import DEFAULT_PORT, TransportURI, could_not_create
 from pyjms.wire.openwire.commands import Command
 from pyjms.wire.openwire.format import NegotiatedSettings, OpenWireFormat
 
-__all__ = ["accepted_transport", "tcp_transport"]
+__all__ = ["accepted_transport", "client_transport", "tcp_transport"]
 
 
 def tcp_transport(uri: TransportURI) -> RequestTransport:
@@ -31,13 +32,27 @@ def tcp_transport(uri: TransportURI) -> RequestTransport:
             f"{uri} names no {'port' if uri.host else 'host'}",
             hint=f"write {uri.scheme}://{uri.host or 'localhost'}:{DEFAULT_PORT}",
         )
-    wire_format = OpenWireFormat(options.wire_format)
-    tcp = TcpTransport(
-        wire_format,
+    return client_transport(
+        partial(open_socket, uri.host, uri.port, tcp_options, str(uri)),
+        f"tcp://{uri.host}:{uri.port}",
         tcp_options,
-        connect=partial(open_socket, uri.host, uri.port, tcp_options, str(uri)),
-        remote_address=f"tcp://{uri.host}:{uri.port}",
+        options,
     )
+
+
+def client_transport(
+    connect: Callable[[], Awaitable[ByteStream]],
+    remote_address: str,
+    tcp_options: TcpOptions,
+    options: OpenWireOptions,
+) -> RequestTransport:
+    """Return a client's transport over the byte stream that `connect()` opens, not started.
+
+    For transports of other byte streams: TLS, Unix sockets, tunnels. `connect` raises
+    ConnectionFailedException if it cannot; `remote_address` is a URL, for messages and logs.
+    """
+    wire_format = OpenWireFormat(options.wire_format)
+    tcp = TcpTransport(wire_format, tcp_options, connect=connect, remote_address=remote_address)
     timeout = options.wire_format.max_inactivity_duration_inital_delay
     return ResponseCorrelator(_negotiated(tcp, wire_format, options, timeout))
 
