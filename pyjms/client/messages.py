@@ -130,8 +130,8 @@ def from_command(command: ActiveMQMessage, redelivery_counter: int | None = None
     message._body = None
     message._pending = True
     message._source = CommandSource(command)
-    message._acknowledger = None
-    message._delivery = None
+    message.acknowledger = None
+    message.provider_delivery = None
     return message
 
 

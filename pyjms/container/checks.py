@@ -8,7 +8,7 @@ from typing import Any
 from pyjms.container.factories import broker_connection_factory
 from pyjms.errors import ConfigurationException, JMSException
 from pyjms.jms.destination import Destination, Queue, Topic, named_kind, parse_destination
-from pyjms.listener.container.scaling import parse_concurrency
+from pyjms.listener.container.properties import parse_concurrency
 from pyjms.listener.endpoint import JmsListenerEndpoint
 from pyjms.selector import selector_or_none
 from pyjms.settings import PyjmsSettings

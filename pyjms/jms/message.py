@@ -74,13 +74,12 @@ class Message:
     """
 
     __slots__ = (
-        "_acknowledger",
         "_body",
-        "_delivery",
         "_message_id",
         "_pending",
         "_properties",
         "_source",
+        "acknowledger",
         "correlation_id",
         "delivery_count",
         "delivery_mode",
@@ -90,6 +89,7 @@ class Message:
         "group_sequence",
         "original_destination",
         "priority",
+        "provider_delivery",
         "read_only_body",
         "read_only_properties",
         "redelivered",
@@ -124,8 +124,8 @@ class Message:
     _body: object
     _pending: bool  # the body is still with the source
     _source: MessageSource | None
-    _acknowledger: Acknowledger | None
-    _delivery: object  # the session's own note
+    acknowledger: Acknowledger | None  # set by the session that delivered the message
+    provider_delivery: object  # that session's own record of the delivery
 
     def __init__(self) -> None:
         self._message_id = None
@@ -149,8 +149,8 @@ class Message:
         self._body = None
         self._pending = False
         self._source = None
-        self._acknowledger = None
-        self._delivery = None
+        self.acknowledger = None
+        self.provider_delivery = None
 
     @property
     def message_id(self) -> str | None:
@@ -202,9 +202,9 @@ class Message:
         Raises:
             IllegalStateException: the session is closed.
         """
-        if self._acknowledger is None:
+        if self.acknowledger is None:
             return _DONE
-        return self._acknowledger(self) or _DONE
+        return self.acknowledger(self) or _DONE
 
     def get_body(self, kind: builtins.type[_T]) -> _T | None:
         """Return the body as `kind`; None when there is none. (JMS 2.0)

@@ -310,8 +310,8 @@ class ActiveMQMessageConsumer(api.MessageConsumer):
         message = from_command(command, dispatch.redelivery_counter)
         if command.original_destination is not None:
             message._source = ReroutedSource(command)
-        message._acknowledger = self._acknowledger
-        message._delivery = dispatch
+        message.acknowledger = self._acknowledger
+        message.provider_delivery = dispatch
         return message
 
     async def _wait(self, timeout: float | None) -> Message | None:

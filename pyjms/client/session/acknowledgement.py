@@ -131,8 +131,8 @@ class SessionAcks:
         self, ledger: IndividualLedger, message: Message
     ) -> Awaitable[None] | None:
         self._session.check_open()
-        assert isinstance(message._delivery, MessageDispatch)
-        ledger.acknowledge_one(message._delivery)
+        assert isinstance(message.provider_delivery, MessageDispatch)
+        ledger.acknowledge_one(message.provider_delivery)
         self._session.members.release_lingering(only_settled=True)
         return self.answers
 

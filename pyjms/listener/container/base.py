@@ -1,63 +1,56 @@
-"""What both listener containers are: properties, a state, a shared connection, one way to fail.
+"""The interface of both listener containers.
 
-A container belongs to the loop that it was initialised on. Properties may be set at any
-time; which of them take effect at once is said at each.
+A container belongs to the event loop that it was initialised on. Properties may be set at any
+time; those that take effect at once say so.
 """
 
 from __future__ import annotations
 
-import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 
 import anyio
 from anyio.lowlevel import checkpoint
 
-from pyjms.errors import InvalidDestinationException, JMSException
-from pyjms.jms.api import Connection, ConnectionFactory, MessageConsumer, Session
-from pyjms.jms.destination import Destination, Topic
-from pyjms.listener.container.execution import ListenerExecution
+from pyjms.jms.api import ConnectionFactory
 from pyjms.listener.container.properties import ContainerProperties
-from pyjms.listener.container.resources import SharedConnection
+from pyjms.listener.container.state import ContainerState, LifeCycle
 
 __all__ = ["AbstractMessageListenerContainer"]
 
-logger = logging.getLogger(__name__)
-
 
 class AbstractMessageListenerContainer(ContainerProperties, ABC):
-    """Receives messages and calls the listener. Spring: AbstractMessageListenerContainer.
-
-    `is_active`: initialised and not shut down. `is_running`: active and started.
-    """
+    """Receives messages and calls the listener. Spring: AbstractMessageListenerContainer."""
 
     def __init__(self, connection_factory: ConnectionFactory | None) -> None:
         super().__init__(connection_factory)
-        self._active = False
-        self._running = False
-        self._life_cycle = anyio.Lock()
-        self._shared_connection = SharedConnection(self, self._prepare_shared_connection)
-        self._execution = ListenerExecution(self)
+        self._life_cycle = LifeCycle()
+        self._lock = anyio.Lock()  # held by initialize, start, and what closes resources
+
+    @property
+    def state(self) -> ContainerState:
+        """Where the container is in its life cycle."""
+        return self._life_cycle.state
 
     @property
     def is_active(self) -> bool:
         """Whether the container is initialised and not shut down."""
-        return self._active
+        return self._life_cycle.active
 
     @property
     def is_running(self) -> bool:
         """Whether the container is started and not stopped."""
-        return self._running
+        return self._life_cycle.running
 
     @property
     def is_auto_startup(self) -> bool:
-        """Whether an application or registry starts this container by itself."""
+        """Whether an application or a registry starts this container by itself."""
         return self.auto_startup
 
     @property
     @abstractmethod
     def concurrency(self) -> str:
-        """How many consumers, as text: "5", or "3-5"."""
+        """The number of consumers as text: "5", or "3-5"."""
 
     @concurrency.setter
     @abstractmethod
@@ -66,12 +59,12 @@ class AbstractMessageListenerContainer(ContainerProperties, ABC):
     @property
     @abstractmethod
     def concurrent_consumers(self) -> int:
-        """How many consumers there are at least."""
+        """The least number of consumers."""
 
     @property
     @abstractmethod
     def max_concurrent_consumers(self) -> int:
-        """How many consumers there are at most."""
+        """The largest number of consumers."""
 
     @property
     @abstractmethod
@@ -81,11 +74,11 @@ class AbstractMessageListenerContainer(ContainerProperties, ABC):
     @property
     @abstractmethod
     def is_registered_with_destination(self) -> bool:
-        """Whether at least one lasting consumer exists now."""
+        """Whether at least one consumer exists that outlives a receive."""
 
     @abstractmethod
     async def initialize(self) -> None:
-        """Check the properties and get ready, without receiving. Initialising twice is fine.
+        """Check the properties and prepare, without receiving. Idempotent.
 
         Raises:
             ValueError: a property is missing or does not go with the others.
@@ -93,15 +86,15 @@ class AbstractMessageListenerContainer(ContainerProperties, ABC):
 
     @abstractmethod
     async def start(self) -> None:
-        """Receive messages; initialises first if nobody did. Starting twice is fine."""
+        """Receive messages; initialises first if need be. Idempotent."""
 
     async def wait_until_listening(self) -> None:
-        """Return when a started container has a consumer, or waits for the broker to come.
+        """Wait until a started container has a consumer, or keeps trying to reach the broker.
 
-        Returns at once if it is not started, or where `start` does all this itself.
+        Returns at once if the container is not started, or if `start` itself creates the consumers.
 
         Raises:
-            JMSException: it cannot work as it is set up, or another has its client id.
+            JMSException: its configuration cannot work, or its client id is in use.
         """
         await checkpoint()
 
@@ -115,44 +108,11 @@ class AbstractMessageListenerContainer(ContainerProperties, ABC):
 
     @abstractmethod
     async def shutdown(self, timeout: float | None = None) -> None:
-        """Stop for good, wait for running listeners and close everything."""
+        """Stop for good, wait for running listeners and close everything.
+
+        `timeout`: seconds that running listeners have to finish; each container says what None is.
+        """
 
     async def destroy(self) -> None:
         """Shut down. Spring: DisposableBean.destroy."""
         await self.shutdown()
-
-    async def _create_session(self, connection: Connection) -> Session:
-        return await connection.create_session(
-            self.session_transacted, self.session_acknowledge_mode
-        )
-
-    async def _create_consumer(self, session: Session) -> MessageConsumer:
-        destination = await self._resolve_destination(session)
-        selector = self.message_selector
-        if not isinstance(destination, Topic):
-            return await session.create_consumer(destination, selector)
-        if self.subscription_durable and self.subscription_name:
-            return await session.create_durable_subscriber(
-                destination, self.subscription_name, selector, no_local=self.pub_sub_no_local
-            )
-        return await session.create_consumer(destination, selector, no_local=self.pub_sub_no_local)
-
-    async def _resolve_destination(self, session: Session) -> Destination:
-        target = self._destination
-        if isinstance(target, Destination):
-            return target
-        if target is None:
-            raise InvalidDestinationException("The container has no destination")
-        return self.destination_resolver.resolve_destination_name(
-            session, target, self.pub_sub_domain
-        )
-
-    def _prepare_shared_connection(self, connection: Connection) -> None:
-        """Set up a shared connection that has just been opened."""
-
-    def _tell_exception_listener(self, error: BaseException) -> None:
-        if self.exception_listener is not None and isinstance(error, JMSException):
-            self.exception_listener(error)
-
-    def _task_name(self, number: int) -> str:
-        return f"{self.bean_name or type(self).__name__}-{number}"

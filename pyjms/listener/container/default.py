@@ -1,7 +1,33 @@
 """The container that receives in a loop: any number of consumers, transactions, recovery.
 
-Everything happens on the loop that initialised it, but for `def` listeners, which have a
-thread a consumer. (spring-jms 1)
+Theory of operation (spring-jms 1)
+----------------------------------
+
+The container itself only starts and stops; the work is done by its collaborators, which know the
+properties, the life cycle and each other, never the container:
+
+    LifeCycle            the state, one table of transitions
+    ContainerConnection  the shared connection (cache level CONNECTION and above)
+    ResourceFactory      sessions and consumers, as the properties say
+    InvokerPool          how many invokers there are, who is at work          (scaling)
+    Invoker              one consumer: tasks, kept resources, interruption
+    ReceiveCycle         one receive, in an external transaction if there is one
+    ListenerExecution    one delivery: listener, commit or rollback
+    Recovery             reconnects, once for all invokers
+    StartOutcome         what a start waits for
+
+    invoker.run -> cycle.receive_and_execute -> consumer.receive
+                -> execution.execute -> listener -> commit | rollback
+        error of the connection -> recovery.recover -> the invoker's next task
+
+Everything happens on the loop that initialised the container, but for `def` listeners, which have
+one thread for each consumer.
+
+*Start* returns without a consumer: invokers connect in their tasks and keep trying, so that an
+application starts before its broker. `wait_until_listening` waits for the outcome. *Stop* only
+interrupts waits and returns; the last invoker that becomes inactive closes consumers, sessions and
+the connection and calls the callback. *Shutdown* waits for the handlers, at most for its patience,
+then cancels coroutines and, in the end, abandons threads; what they held is delivered again.
 """
 
 from __future__ import annotations
@@ -10,17 +36,18 @@ import logging
 from collections.abc import Callable
 from typing import Any, Unpack, cast
 
-import anyio
-
-from pyjms.enums import CacheLevel
 from pyjms.errors import IllegalStateException, JMSException
-from pyjms.jms.api import ConnectionFactory, MessageConsumer, Session
+from pyjms.jms.api import ConnectionFactory
+from pyjms.listener.container.base import AbstractMessageListenerContainer
 from pyjms.listener.container.default_properties import DefaultContainerProperties, DefaultOptions
-from pyjms.listener.container.failures import ends_start, is_misconfiguration
+from pyjms.listener.container.execution import ListenerExecution
+from pyjms.listener.container.failures import is_misconfiguration, prevents_startup
 from pyjms.listener.container.invoker import AsyncMessageListenerInvoker
 from pyjms.listener.container.receiving import ReceiveCycle
 from pyjms.listener.container.recovery import Recovery
+from pyjms.listener.container.resources import ContainerConnection, ResourceFactory
 from pyjms.listener.container.scaling import InvokerPool
+from pyjms.listener.container.state import ContainerEvent, StartOutcome
 
 __all__ = ["DefaultMessageListenerContainer", "DefaultOptions"]
 
@@ -30,7 +57,7 @@ _DEFAULT_PATIENCE = 1.0
 _THREAD_JOIN = 1.0
 
 
-class DefaultMessageListenerContainer(DefaultContainerProperties):
+class DefaultMessageListenerContainer(DefaultContainerProperties, AbstractMessageListenerContainer):
     """Receives messages in loops of its own and calls the listener with each.
 
     Keyword arguments are the properties, with Spring's names and defaults; they are
@@ -49,45 +76,48 @@ class DefaultMessageListenerContainer(DefaultContainerProperties):
             TypeError: there is no such property.
             ValueError: a property cannot have that value.
         """
-        super().__init__(connection_factory, cast("dict[str, Any]", options))
-        self._pool = InvokerPool(self)
-        self._cycle = ReceiveCycle(self)
-        self._recovery = Recovery(self)
-        self._started = anyio.Event()
+        super().__init__(connection_factory)
+        self.set_options(cast("dict[str, Any]", options))
+        self._start_outcome = StartOutcome()
+        self._connection = ContainerConnection(self)
+        self._resources = ResourceFactory(self, self._start_outcome.settle)
+        self._execution = ListenerExecution(self, self._life_cycle, self._resources)
+        self._cycle = ReceiveCycle(self, self._connection, self._resources, self._execution)
+        self._pool = InvokerPool(self, self._life_cycle, self._create_invoker, self._on_inactive)
+        self._recovery = Recovery(
+            self,
+            self._life_cycle,
+            self._connection,
+            self._resources,
+            self._start_outcome,
+            self.stop,
+        )
         self._stop_callback: Callable[[], None] | None = None
-        self._registered = 0
-        self._settled: anyio.Event | None = None
-        self._failure: Exception | None = None
 
     @property
     def scheduled_consumer_count(self) -> int:
-        """All consumers, also those that wait or are paused."""
+        """The number of all consumers, also those that wait or are paused."""
         return self._pool.scheduled
 
     @property
     def active_consumer_count(self) -> int:
-        """Consumers at work: receiving or handling."""
+        """The number of consumers at work: receiving or handling."""
         return self._pool.active
 
     @property
     def paused_task_count(self) -> int:
-        """Consumers that wait for a start, or for the task executor to take them."""
+        """The number of consumers that wait for a start, or for the executor to accept them."""
         return self._pool.paused
 
     @property
     def is_recovering(self) -> bool:
         """Whether the connection is lost and not yet made again."""
-        return self._recovery.recovering
+        return self._recovery.in_progress
 
     @property
     def is_registered_with_destination(self) -> bool:
         """Whether a cached consumer exists now; never so below cache level CONSUMER."""
-        return self._registered > 0
-
-    @property
-    def shared_connection_enabled(self) -> bool:
-        """Whether the consumers share one connection: from cache level CONNECTION on."""
-        return self._cache_level >= CacheLevel.CONNECTION
+        return any(invoker.consumer is not None for invoker in self._pool.invokers())
 
     async def initialize(self) -> None:
         """Check the properties and create the consumers, paused.
@@ -95,21 +125,20 @@ class DefaultMessageListenerContainer(DefaultContainerProperties):
         Raises:
             ValueError: connection factory or destination are missing.
         """
-        async with self._life_cycle:
+        async with self._lock:
             self._initialize()
 
     def _initialize(self) -> None:
-        if self._active:
+        if self._life_cycle.active:
             return
-        self._validate()
-        self._settle_properties()
-        self._active = True
-        self._started = anyio.Event()
-        for _ in range(self._concurrent_consumers):
+        self.validate()
+        self.resolve_defaults()
+        self._life_cycle.advance(ContainerEvent.INITIALIZE)
+        for _ in range(self.concurrent_consumers):
             self._pool.add()
 
     async def start(self) -> None:
-        """Receive messages; also takes up paused consumers again. Initialises if nobody did.
+        """Receive messages; also resumes paused consumers. Initialises first if need be.
 
         Never raises because there is no broker: the consumers keep trying to connect.
 
@@ -117,59 +146,52 @@ class DefaultMessageListenerContainer(DefaultContainerProperties):
             JMSException: a URL or a selector that no broker can do anything with. The container
                 is not running then.
         """
-        async with self._life_cycle:
+        async with self._lock:
             self._initialize()
-            self._failure = None
-            if not self._registered and (self._settled is None or self._settled.is_set()):
-                self._settled = anyio.Event()
+            self._start_outcome.begin(has_consumer=self.is_registered_with_destination)
             if self.shared_connection_enabled:
                 try:
-                    await self._shared_connection.establish()
+                    await self._connection.establish()
                 except JMSException as error:
                     # a client id that cannot be set, a broker of another loop
-                    refused = ends_start(error) or type(error) is IllegalStateException
-                    self._settle(error if refused else None)
+                    refused = prevents_startup(error) or type(error) is IllegalStateException
+                    self._start_outcome.settle(error if refused else None)
                     if is_misconfiguration(error):
                         raise
                     logger.debug("Could not connect on start: the consumers will: %s", error)
-                    self._tell_exception_listener(error)
+                    self.invoke_exception_listener(error)
             self._stop_callback = None
-            self._running = True
-            self._started.set()
+            if not self._life_cycle.advance(ContainerEvent.START):
+                return  # shut down while it was connecting
             self._pool.resume_paused()
-            if not self._pool.active:  # the executor takes nothing: nobody will report
-                self._settle()
+            if not self._pool.active:  # the executor accepts nothing: no consumer will report
+                self._start_outcome.settle()
             if self.shared_connection_enabled:
-                await self._shared_connection.start()
+                await self._connection.start()
 
     async def wait_until_listening(self) -> None:
-        if self._settled is not None:
-            await self._settled.wait()
-        if self._failure is not None:
-            raise self._failure
+        await self._start_outcome.wait()
 
     async def stop(self, callback: Callable[[], None] | None = None) -> None:
         """Stop receiving and return, without waiting for running listeners; they end normally.
 
         `callback` is called once no listener runs any more; at once if the container is
-        not running, or if another callback waits. A `start` before that discards it. When the
-        last listener is done, consumers, sessions and the connection are closed.
+        not running. A `start` before that discards it. When the last listener is done,
+        consumers, sessions and the connection are closed.
         """
-        if not self._running or self._stop_callback is not None:
+        if not self._life_cycle.advance(ContainerEvent.STOP):
             if callback is not None:
                 callback()
             return
-        self._running = False
-        self._settle()
+        self._start_outcome.settle()
         self._stop_callback = callback
-        self._started = anyio.Event()
         for invoker in self._pool.invokers():
             invoker.interrupt_wait()
-        async with self._life_cycle:
-            if not self._running:
-                await self._shared_connection.stop()
+        async with self._lock:
+            if not self._life_cycle.running:
+                await self._connection.stop()
         if self._pool.active == 0:
-            await self._became_inactive()
+            await self._on_inactive()
 
     async def shutdown(self, timeout: float | None = None) -> None:
         """Stop for good, wait for running listeners, close everything.
@@ -179,37 +201,35 @@ class DefaultMessageListenerContainer(DefaultContainerProperties):
         Spring's rule: cancel after `receive_timeout`, give up after another one, or never if
         `accept_messages_while_stopping` is set or `receive_timeout` is None.
         """
-        self._running = self._active = False
-        self._settle()
-        self._started.set()
-        everyone = self._pool.invokers()
-        for invoker in everyone:
+        self._life_cycle.advance(ContainerEvent.SHUT_DOWN)
+        self._start_outcome.settle()
+        invokers = self._pool.invokers()
+        for invoker in invokers:
             invoker.interrupt_wait()
         dropped = self._pool.drop_paused()
-        async with self._life_cycle:
-            await self._shared_connection.stop()
+        async with self._lock:
+            await self._connection.stop()
         await self._wait_for_invokers(timeout)
         for invoker in dropped:
             await invoker.clear_resources()
-        async with self._life_cycle:
-            await self._shared_connection.release()
-        for invoker in everyone:
+        async with self._lock:
+            await self._connection.release()
+        for invoker in invokers:
             invoker.worker.close()
             if not invoker.worker.busy:
                 await invoker.worker.join(_THREAD_JOIN)
 
-    async def _create_consumer(self, session: Session) -> MessageConsumer:
-        consumer = await super()._create_consumer(session)
-        self._settle()
-        return consumer
-
-    def _settle(self, failure: Exception | None = None) -> bool:
-        """Say that the start is over, one way or the other; return whether it was not yet."""
-        if self._settled is None or self._settled.is_set():
-            return False
-        self._failure = failure
-        self._settled.set()
-        return True
+    def _create_invoker(self, name: str) -> AsyncMessageListenerInvoker:
+        return AsyncMessageListenerInvoker(
+            name,
+            properties=self,
+            life_cycle=self._life_cycle,
+            pool=self._pool,
+            connection=self._connection,
+            resources=self._resources,
+            cycle=self._cycle,
+            recovery=self._recovery,
+        )
 
     async def _wait_for_invokers(self, timeout: float | None) -> None:
         patience = self._patience() if timeout is None else timeout
@@ -229,51 +249,23 @@ class DefaultMessageListenerContainer(DefaultContainerProperties):
             invoker.interrupt(abandon_threads=True)
         await self._pool.wait_inactive(_DEFAULT_PATIENCE)
 
-    def _is_stopped(self) -> bool:
-        return self._active and not self._running
-
     def _patience(self) -> float | None:
         if self.accept_messages_while_stopping or self.receive_timeout is None:
             return None
         return self.receive_timeout or _DEFAULT_PATIENCE
 
-    async def _task_ended(
-        self, invoker: AsyncMessageListenerInvoker, *, idle: bool, killed: bool
-    ) -> None:
-        """A task is over: reschedule, pause or remove its invoker."""
-        invoker.idle_task_executions = invoker.idle_task_executions + 1 if idle else 0
-        if killed and self._running:  # cancelled by nobody of ours: do not run into it again
-            logger.error("Consumer %s was cancelled from outside and is paused", invoker.name)
-            await invoker.clear_resources()
-            self._pool.pause(invoker)
-        elif not self._pool.reschedule(invoker):
-            self._pool.remove(invoker)
-            await invoker.clear_resources()
-            invoker.worker.close()
-        await self._left_work()
-
-    async def _left_work(self) -> None:
-        self._pool.left()
-        if self._pool.active == 0:
-            await self._became_inactive()
-
-    async def _became_inactive(self) -> None:
-        """The last consumer has stopped working: give back what a stopped container needs not."""
-        if self._is_stopped():
-            async with self._life_cycle:
-                if self._is_stopped() and not self._pool.active:
+    async def _on_inactive(self) -> None:
+        """Release what a stopped container does not need, now that no consumer works any more."""
+        if self._life_cycle.paused:
+            async with self._lock:
+                if self._life_cycle.paused and not self._pool.active:
                     for invoker in self._pool.invokers():
                         await invoker.clear_resources()
-                    await self._shared_connection.release()
+                    await self._connection.release()
+                    self._life_cycle.advance(ContainerEvent.DRAINED)
         callback, self._stop_callback = self._stop_callback, None
         if callback is not None:
             try:
                 callback()
             except Exception:
                 logger.exception("The callback of stop() failed")
-
-    def _forget_destination(self) -> None:
-        """Drop the destination from a resolver that remembers names: the new broker may differ."""
-        forget = getattr(self.destination_resolver, "remove_from_cache", None)
-        if forget is not None and self.destination_name is not None:
-            forget(self.destination_name)

@@ -1,15 +1,21 @@
-"""The properties of DefaultMessageListenerContainer alone, and their rules. (spring-jms 1.1)"""
+"""The properties that only DefaultMessageListenerContainer has, and their rules.
+
+(spring-jms 1.1)
+"""
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from pyjms.enums import CacheLevel
 from pyjms.jms.api import ConnectionFactory
 from pyjms.listener.backoff import BackOff, FixedBackOff
-from pyjms.listener.container.base import AbstractMessageListenerContainer
-from pyjms.listener.container.properties import ContainerOptions, one_or_more
-from pyjms.listener.container.scaling import parse_concurrency
+from pyjms.listener.container.properties import (
+    ContainerOptions,
+    ContainerProperties,
+    one_or_more,
+    parse_concurrency,
+)
 from pyjms.listener.container.task_executor import AsyncTaskExecutor, SimpleAsyncTaskExecutor
 from pyjms.listener.container.transaction import TransactionManager
 
@@ -37,22 +43,20 @@ class DefaultOptions(ContainerOptions, total=False):
     recovery_interval: float
 
 
-class DefaultContainerProperties(AbstractMessageListenerContainer):
-    """See `DefaultMessageListenerContainer` for what they mean."""
+class DefaultContainerProperties(ContainerProperties):
+    """What can be set on a DefaultMessageListenerContainer."""
 
     OPTIONS: ClassVar[frozenset[str]] = frozenset(DefaultOptions.__optional_keys__)
 
     receive_timeout: float | None = 1.0
-    """Seconds that one receive waits; None: for ever, 0: not at all."""
+    """Seconds that one receive waits; None: for ever, 0: do not wait."""
     transaction_manager: TransactionManager | None = None
     transaction_name: str | None = None
     transaction_timeout: float | None = None
     back_off: BackOff
     task_executor: AsyncTaskExecutor
 
-    def __init__(
-        self, connection_factory: ConnectionFactory | None, options: dict[str, Any]
-    ) -> None:
+    def __init__(self, connection_factory: ConnectionFactory | None) -> None:
         super().__init__(connection_factory)
         self.back_off = FixedBackOff()
         self.task_executor = SimpleAsyncTaskExecutor()
@@ -63,7 +67,6 @@ class DefaultContainerProperties(AbstractMessageListenerContainer):
         self._idle_consumer_limit = 1
         self._idle_task_execution_limit = 1
         self._idle_receives_per_task_limit: int | None = None
-        self._set_options(options)
 
     @property
     def concurrency(self) -> str:
@@ -78,7 +81,7 @@ class DefaultContainerProperties(AbstractMessageListenerContainer):
 
     @property
     def concurrent_consumers(self) -> int:
-        """Consumers that are always there; raises `max_concurrent_consumers` if need be.
+        """The least number of consumers; raises `max_concurrent_consumers` if need be.
 
         A higher value takes effect with the next messages, a lower one with the next receive.
         """
@@ -91,7 +94,7 @@ class DefaultContainerProperties(AbstractMessageListenerContainer):
 
     @property
     def max_concurrent_consumers(self) -> int:
-        """Consumers at most; never under `concurrent_consumers`."""
+        """The largest number of consumers; never less than `concurrent_consumers`."""
         return self._max_concurrent_consumers
 
     @max_concurrent_consumers.setter
@@ -143,7 +146,7 @@ class DefaultContainerProperties(AbstractMessageListenerContainer):
 
     @property
     def cache_level(self) -> CacheLevel:
-        """What is kept between receives; AUTO is resolved by `initialize`."""
+        """Which resources are kept between receives; AUTO is resolved by `initialize`."""
         return self._cache_level
 
     @cache_level.setter
@@ -169,15 +172,22 @@ class DefaultContainerProperties(AbstractMessageListenerContainer):
         self.back_off = FixedBackOff(value)
 
     @property
-    def _message_limit(self) -> int | None:
+    def shared_connection_enabled(self) -> bool:
+        """Whether the consumers share one connection: from cache level CONNECTION on."""
+        return self._cache_level >= CacheLevel.CONNECTION
+
+    @property
+    def message_limit(self) -> int | None:
+        """Receives after which a task ends; None: no limit."""
         return _positive(self._max_messages_per_task)
 
     @property
-    def _idle_receive_limit(self) -> int | None:
+    def idle_receive_limit(self) -> int | None:
+        """Empty receives in a row after which a task ends; None: no limit."""
         return _positive(self._idle_receives_per_task_limit)
 
-    def _settle_properties(self) -> None:
-        """Replace what is unset or AUTO by what it means here. (1.2.2, 1.4.2, 1.8.4)"""
+    def resolve_defaults(self) -> None:
+        """Replace what is unset or AUTO by its effective value. (spring-jms 1.2.2, 1.4.2, 1.8.4)"""
         if self._cache_level is CacheLevel.AUTO:
             external = self.transaction_manager is not None
             self._cache_level = CacheLevel.NONE if external else CacheLevel.CONSUMER
@@ -185,17 +195,17 @@ class DefaultContainerProperties(AbstractMessageListenerContainer):
             self._max_messages_per_task = _SHORT_TASK
         elif self._idle_receives_per_task_limit is None:
             self._idle_receives_per_task_limit = _SHORT_TASK
-        if self._session_transacted is None and self._follows_a_foreign_transaction:
+        if self._session_transacted is None and self._has_foreign_transaction_manager:
             self._session_transacted = True
 
     @property
-    def _synchronizes(self) -> bool:
-        """Whether sessions are committed right after a transaction of something else."""
-        return self.session_transacted and self._follows_a_foreign_transaction
+    def synchronizes_sessions(self) -> bool:
+        """Whether a session is committed right after the transaction of another resource."""
+        return self.session_transacted and self._has_foreign_transaction_manager
 
     @property
-    def _follows_a_foreign_transaction(self) -> bool:
-        """Whether the manager is in charge of something else than this connection factory."""
+    def _has_foreign_transaction_manager(self) -> bool:
+        """Whether the transaction manager manages something else than this connection factory."""
         manager = self.transaction_manager
         if manager is None:
             return False

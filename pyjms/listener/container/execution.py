@@ -1,6 +1,22 @@
 """One message: call the listener, then commit, acknowledge, roll back or recover.
 
-The table of spring-jms 1.7 and the rules for what a listener raises; both containers use it.
+How a delivery ends depends on the session's mode and on the listener (spring-jms 1.7):
+
+    session                      listener returns         listener raises
+    ---------------------------  -----------------------  ------------------------------------
+    locally transacted           session.commit           session.rollback
+    in an external transaction   left to the manager      the manager is told: rollback only
+    CLIENT, INDIVIDUAL           message.acknowledge      session.recover: delivered again
+    AUTO, DUPS_OK                done on receipt          nothing: the message is consumed
+
+Two kinds of errors are kept apart. What the *handler* raised concerns one message: it is rolled
+back, reported (error handler, or one log line) and the consumer goes on. A JMSException of the
+provider itself puts the connection in doubt: it is reported to the exception listener as well,
+and raised again, so that the consumer starts recovery. ListenerExecutionFailedException and its
+like are JMSExceptions here, but not in Spring; they count as the handler's.
+
+A cancelled handler (a shutdown out of patience) is rolled back under a shield, so that the broker
+delivers the message again.
 """
 
 from __future__ import annotations
@@ -8,77 +24,53 @@ from __future__ import annotations
 import inspect
 import logging
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING
 
 import anyio
 
 from pyjms.core.resources import BoundResource, bind, bound
 from pyjms.enums import AcknowledgeMode
 from pyjms.errors import (
-    ConfigurationException,
     IllegalStateException,
-    JMSException,
     ListenerExecutionFailedException,
-    MessageConversionException,
     TransactionInProgressException,
 )
-from pyjms.jms.api import Connection, MessageConsumer, Session
+from pyjms.jms.api import Session
 from pyjms.jms.message import Message
-from pyjms.listener.container.failures import ACKNOWLEDGED_BY_THE_CLIENT, log_failure, note_cause
-from pyjms.listener.container.resources import close_quietly
-from pyjms.listener.workers import Worker, current_worker
+from pyjms.listener.container.delivery import (
+    ACKNOWLEDGED_BY_THE_CLIENT,
+    Delivery,
+    log_failure,
+    record_cause,
+)
+from pyjms.listener.container.failures import (
+    NoListenerError,
+    RejectedWhileStoppingError,
+    is_infrastructure_failure,
+)
+from pyjms.listener.container.properties import ContainerProperties
+from pyjms.listener.container.resources import ResourceFactory, close_all_quietly
+from pyjms.listener.container.state import LifeCycle
+from pyjms.listener.workers import current_worker
 
-if TYPE_CHECKING:
-    from pyjms.listener.container.base import AbstractMessageListenerContainer
-
-__all__ = ["Delivery", "ListenerExecution", "is_infrastructure_failure"]
+__all__ = ["ListenerExecution"]
 
 logger = logging.getLogger(__name__)
 
 _ACKNOWLEDGED_FOR_THE_LISTENER = (*ACKNOWLEDGED_BY_THE_CLIENT, AcknowledgeMode.TRANSACTED)
 
-_SPRINGS_OWN = (
-    ListenerExecutionFailedException,
-    MessageConversionException,
-    ConfigurationException,
-)
-"""In Spring these are no JMSExceptions: they say nothing about the connection."""
-
-
-class NoListenerError(IllegalStateException):
-    """A message came and no listener is set."""
-
-
-class RejectedWhileStoppingError(Exception):
-    """The message came when the container had been stopped; already logged and rolled back."""
-
-
-class Delivery:
-    """A received message, and whom to thank for it; `handled` when its listener has returned."""
-
-    __slots__ = ("connection", "consumer", "handled", "message", "session", "worker")
-
-    def __init__(
-        self,
-        message: Message,
-        session: Session,
-        connection: Connection,
-        consumer: MessageConsumer,
-        worker: Worker,
-    ) -> None:
-        self.message = message
-        self.session = session
-        self.connection = connection
-        self.consumer = consumer
-        self.worker = worker
-        self.handled = False
-
 
 class ListenerExecution:
     """Executes deliveries for one container."""
 
-    def __init__(self, container: AbstractMessageListenerContainer) -> None:
-        self._container = container
+    def __init__(
+        self,
+        properties: ContainerProperties,
+        life_cycle: LifeCycle,
+        resources: ResourceFactory,
+    ) -> None:
+        self._properties = properties
+        self._life_cycle = life_cycle
+        self._resources = resources
 
     async def execute(self, delivery: Delivery, *, expose: bool) -> None:
         """Call the listener and finish the delivery; `expose` binds the session meanwhile.
@@ -87,8 +79,8 @@ class ListenerExecution:
             Exception: what the listener, the commit or the acknowledgement raised.
         """
         resource = None
-        factory = self._container._require_connection_factory()
-        if expose and self._container.expose_listener_session and bound(factory) is None:
+        factory = self._properties.require_connection_factory()
+        if expose and self._properties.expose_listener_session and bound(factory) is None:
             resource = BoundResource(delivery.connection, delivery.session, transactional=False)
         if resource is None:
             await self._execute(delivery, None)
@@ -97,8 +89,7 @@ class ListenerExecution:
                 await self._execute(delivery, resource)
 
     async def _execute(self, delivery: Delivery, resource: BoundResource | None) -> None:
-        container = self._container
-        if not container.is_running and not container.accept_messages_while_stopping:
+        if not self._life_cycle.running and not self._properties.accept_messages_while_stopping:
             logger.warning(
                 "Rejecting received message because of the listener container "
                 "having been stopped in the meantime: %s",
@@ -115,7 +106,7 @@ class ListenerExecution:
                     hint="a transaction block inside the listener failed",
                 )
         except Exception as error:
-            note_cause(delivery.message, error)
+            record_cause(delivery.message, error)
             await self._roll_back_on_exception(delivery.session, error)
             raise
         except BaseException as error:  # cancelled: the broker shall deliver the message again
@@ -126,19 +117,19 @@ class ListenerExecution:
         await self.commit(delivery.session, delivery.message)
 
     async def _call_listener(self, delivery: Delivery) -> None:
-        call = self._container._call
+        call = self._properties.listener_call
         if call is None:
             raise NoListenerError(
                 "No message listener specified", hint="set the property 'message_listener'"
             )
         message, session, worker = delivery.message, delivery.session, delivery.worker
         if session.acknowledge_mode not in _ACKNOWLEDGED_FOR_THE_LISTENER:
-            acknowledger = message._acknowledger
+            acknowledger = message.acknowledger
             if acknowledger is not None:  # a `def` listener may call acknowledge() in its thread
-                message._acknowledger = worker.on_loop(acknowledger)
+                message.acknowledger = worker.on_loop(acknowledger)
         token = current_worker.set(worker)
         try:
-            if call.wants_session and not self._container.expose_listener_session:
+            if call.wants_session and not self._properties.expose_listener_session:
                 await self._with_own_session(lambda own_session: call(message, own_session, worker))
             else:
                 await call(message, session, worker)
@@ -146,27 +137,27 @@ class ListenerExecution:
             current_worker.reset(token)
 
     async def _with_own_session(self, call: Callable[[Session], Awaitable[None]]) -> None:
-        """A session-aware listener that must not see the receiving session gets a new one."""
+        """Call with a session of its own a listener that must not see the receiving session."""
         connection = session = None
         try:
-            factory = self._container._require_connection_factory()
+            factory = self._properties.require_connection_factory()
             connection = await factory.create_connection()
-            session = await self._container._create_session(connection)
+            session = await self._resources.create_session(connection)
             await call(session)
             if session.transacted and self.locally_transacted(session):
                 await _unless_in_progress(session.commit)
         finally:
-            await close_quietly(session, connection)
+            await close_all_quietly(session, connection)
 
     def locally_transacted(self, session: Session) -> bool:
         """Whether this container, and no external transaction, ends the session's transactions."""
-        if not self._container.session_transacted:
+        if not self._properties.session_transacted:
             return False
-        resource = bound(self._container._require_connection_factory())
+        resource = bound(self._properties.require_connection_factory())
         return resource is None or not resource.transactional or resource.session is not session
 
     async def commit(self, session: Session, message: Message | None) -> None:
-        """Make the delivery of `message` final, as the session's mode wants it.
+        """Make the delivery of `message` final, as the session's mode requires.
 
         None: nothing was received; a transacted session is committed all the same.
         """
@@ -176,12 +167,12 @@ class ListenerExecution:
         elif (
             message is not None
             and session.acknowledge_mode not in ACKNOWLEDGED_BY_THE_CLIENT
-            and self._container.acknowledge_after_listener
+            and self._properties.acknowledge_after_listener
         ):
             await message.acknowledge()
 
     async def roll_back(self, session: Session) -> None:
-        """Give what was received back to the broker, as the session's mode wants it."""
+        """Return what was received to the broker, as the session's mode requires."""
         if session.transacted:
             if self.locally_transacted(session):
                 await _unless_in_progress(session.rollback)
@@ -198,37 +189,28 @@ class ListenerExecution:
             raise
 
     async def handle_exception(self, error: Exception, delivery: Delivery | None = None) -> None:
-        """Tell those who want to know that a delivery failed; None: a transaction's end did.
+        """Report a failed delivery; None: the end of a transaction failed.
 
         Raises:
             Exception: the error handler's own.
         """
-        container = self._container
+        properties = self._properties
         if isinstance(error, RejectedWhileStoppingError):
             return
         if is_infrastructure_failure(error):
-            container._tell_exception_listener(error)
-        if not container.is_active:
+            properties.invoke_exception_listener(error)
+        if not self._life_cycle.active:
             logger.debug("Listener exception after container shutdown", exc_info=error)
-        elif container.error_handler is None:
-            log_failure(logger, container, error, delivery)
+        elif properties.error_handler is None:
+            log_failure(logger, properties, error, delivery)
         else:
-            answer = container.error_handler(error)
-            if inspect.isawaitable(answer):
-                await answer
-
-
-def is_infrastructure_failure(error: BaseException) -> bool:
-    """Whether an error of a listener puts the connection in doubt: a JMSException of JMS itself."""
-    return (
-        isinstance(error, JMSException)
-        and not isinstance(error, _SPRINGS_OWN)
-        and not isinstance(error, NoListenerError)
-    )
+            result = properties.error_handler(error)
+            if inspect.isawaitable(result):
+                await result
 
 
 async def _unless_in_progress(finish: Callable[[], Awaitable[None]]) -> None:
     try:
         await finish()
     except TransactionInProgressException as error:
-        logger.debug("Left to the transaction that somebody else runs: %s", error)
+        logger.debug("Left to the external transaction in progress: %s", error)

@@ -1,72 +1,127 @@
-"""One consumer of a DefaultMessageListenerContainer: its task, what it keeps, how it is stopped.
+"""One consumer of a DefaultMessageListenerContainer: its tasks, its resources, its interruption.
 
-A task goes round: receive, handle. Its wait for a message may be cut short at any time
-(a stop, a shutdown); handling may not, unless a shutdown has run out of patience. So the
-task runs inside one cancel scope, and says when it is in a wait.
+Theory of operation (spring-jms 1.4, 1.10)
+------------------------------------------
+
+A task of an invoker loops: get resources, receive, handle. It ends by itself when a limit is
+reached (`_TaskLimits`), when an error needs recovery, or when the container is stopped and the
+invoker is a surplus one. An invoker without limits runs one *ongoing* task: while the container is
+stopped that task waits, and is not counted as active.
+
+*Interruption.* A stop, a shutdown or a removal must end waits at once: for a message, for a
+connection, for the next attempt. It must not touch the handling of a message, unless a shutdown
+has run out of patience. So the task runs inside one cancel scope and keeps `waiting` true exactly
+while it waits: `interrupt_wait` cancels the scope only then. Between receiving a message and
+handling it there is no await, so an interruption either finds `waiting` and no message, or comes
+too late: a wait that was cancelled and yet returned a message (the broker's answer overtook the
+cancellation) is detected in `handle`, which then runs the handling in a shielded scope of its own.
+Only what nobody has received is ever cancelled.
+
+*Threads.* `def` handlers run in the invoker's `Worker`, one thread for each consumer, so that a
+slow handler holds up no other consumer. A thread cannot be cancelled: `interrupt` leaves a busy
+worker alone unless its thread may be abandoned.
+
+*Commit and rollback* belong to `ListenerExecution`; an invoker sees only errors that put the
+connection in doubt, and passes them on to `Recovery`. Fairness: a full prefetch buffer and a
+handler that never waits would keep the loop for themselves, so the task yields now and then.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING
 
 import anyio
 from anyio.lowlevel import checkpoint
 
 from pyjms.enums import CacheLevel
 from pyjms.jms.api import MessageConsumer, Session
-from pyjms.listener.backoff import BackOffExecution
-from pyjms.listener.container.resources import close_quietly
+from pyjms.listener.container.default_properties import DefaultContainerProperties
+from pyjms.listener.container.receiving import ReceiveCycle
+from pyjms.listener.container.recovery import FailureRecord, Recovery
+from pyjms.listener.container.resources import (
+    ContainerConnection,
+    ResourceFactory,
+    close_all_quietly,
+)
+from pyjms.listener.container.scaling import InvokerPool
+from pyjms.listener.container.state import LifeCycle
 from pyjms.listener.workers import Worker
-
-if TYPE_CHECKING:
-    from pyjms.listener.container.default import DefaultMessageListenerContainer
 
 __all__ = ["AsyncMessageListenerInvoker"]
 
 logger = logging.getLogger(__name__)
 
-_TURNS_PER_YIELD = 16
+_RECEIVES_PER_YIELD = 16
 """A full buffer and a handler that never waits must not starve the loop."""
 
 
 class AsyncMessageListenerInvoker:
     """Receives and handles, one message at a time. Spring: AsyncMessageListenerInvoker."""
 
-    def __init__(self, container: DefaultMessageListenerContainer, number: int) -> None:
-        self.name = container._task_name(number)
+    def __init__(
+        self,
+        name: str,
+        *,
+        properties: DefaultContainerProperties,
+        life_cycle: LifeCycle,
+        pool: InvokerPool[AsyncMessageListenerInvoker],
+        connection: ContainerConnection,
+        resources: ResourceFactory,
+        cycle: ReceiveCycle,
+        recovery: Recovery,
+    ) -> None:
+        self.name = name
         self.idle = True
         self.idle_task_executions = 0
         self.session: Session | None = None
         self.consumer: MessageConsumer | None = None
-        self.worker = Worker(self.name)
+        self.worker = Worker(name)
         self.waiting = False
-        self.recovery_marker = 0
-        self.setup_failures: BackOffExecution | None = None
-        self.failed = False
-        self._idle = True
-        self._killed = False
-        self._container = container
+        self._properties = properties
+        self._life_cycle = life_cycle
+        self._pool = pool
+        self._connection = connection
+        self._resources = resources
+        self._cycle = cycle
+        self._recovery = recovery
+        self._failures = FailureRecord(name)
+        self._task_was_idle = True
+        self._task_was_killed = False
         self._scope = anyio.CancelScope()
 
     async def run(self) -> None:
-        """One task: receive and handle until a limit, a failure or the container ends it."""
-        self._idle = True
-        self._killed = True
+        """Run one task: receive and handle until a limit, a failure or the container ends it."""
+        self._task_was_idle = True
+        self._task_was_killed = True
         try:
-            self._idle = await self._turns()
+            self._task_was_idle = await self._run_task()
         except Exception as error:
             await self._recover(error)
-        self._killed = False
+        self._task_was_killed = False
 
-    async def ended(self) -> None:
-        """What follows a task: the next one, a pause, or the end of this consumer."""
+    async def task_ended(self) -> None:
+        """Follow up a task: the next one, a pause, or the end of this consumer."""
         with anyio.CancelScope(shield=True):
-            await self._container._task_ended(self, idle=self._idle, killed=self._killed)
+            self.idle_task_executions = self.idle_task_executions + 1 if self._task_was_idle else 0
+            if self._task_was_killed and self._life_cycle.running:
+                # cancelled, and not by the container: do not run into it again
+                logger.error("Consumer %s was cancelled from outside and is paused", self.name)
+                await self.clear_resources()
+                self._pool.pause(self)
+            elif not self._pool.reschedule(self):
+                self._pool.remove(self)
+                await self.clear_resources()
+                self.worker.close()
+            await self._pool.leave()
+
+    def message_received(self) -> None:
+        """Count a message that has just been received; the pool may grow."""
+        self.idle = False
+        self._pool.message_received()
 
     def interrupt_wait(self) -> None:
-        """Cut a wait for a message, a connection or a retry short; leave handling alone."""
+        """Cut short a wait for a message, a connection or a retry; leave handling alone."""
         if self.waiting:
             self._scope.cancel()
 
@@ -79,9 +134,7 @@ class AsyncMessageListenerInvoker:
         """Close the consumer and the session, if it keeps any."""
         consumer, session = self.consumer, self.session
         self.consumer = self.session = None
-        if consumer is not None:
-            self._container._registered -= 1
-        await close_quietly(consumer, session)
+        await close_all_quietly(consumer, session)
 
     async def handle(self, execute: Callable[[], Awaitable[None]]) -> None:
         """Run the handling of a message that has just been received, outside of the wait.
@@ -100,62 +153,61 @@ class AsyncMessageListenerInvoker:
         finally:
             self._scope = outer
 
-    async def _turns(self) -> bool:
-        container = self._container
-        messages_left = container._message_limit
-        idle_limit = container._idle_receive_limit
-        ongoing = messages_left is None and (not container._pool.is_surplus() or idle_limit is None)
-        limits = _TaskLimits(None if ongoing else messages_left, None if ongoing else idle_limit)
-        while await (self._wait_for_start() if ongoing else self._is_running(limits)):
+    async def _run_task(self) -> bool:
+        messages = self._properties.message_limit
+        idle_receives = self._properties.idle_receive_limit
+        ongoing = messages is None and (not self._pool.has_surplus() or idle_receives is None)
+        limits = _TaskLimits(None, None) if ongoing else _TaskLimits(messages, idle_receives)
+        while await (self._wait_for_start() if ongoing else self._may_continue(limits)):
             with anyio.CancelScope() as self._scope:
                 await self._loop(limits, ongoing=ongoing)
-            if ongoing and container._pool.scheduled > container.max_concurrent_consumers:
+            if ongoing and self._pool.exceeds_maximum():
                 break
         return limits.idle
 
     async def _loop(self, limits: _TaskLimits, *, ongoing: bool) -> None:
-        container = self._container
-        pool = container._pool
-        receive = container._cycle.receive_and_execute
-        turns = 0
-        while container._running and not limits.reached:
-            if ongoing and pool.scheduled > container._max_concurrent_consumers:
+        life_cycle, failures = self._life_cycle, self._failures
+        exceeds_maximum = self._pool.exceeds_maximum
+        receive = self._cycle.receive_and_execute
+        receives = 0
+        while life_cycle.running and not limits.reached:
+            if ongoing and exceeds_maximum():
                 return
-            if self.consumer is None and container._cache_level >= CacheLevel.SESSION:
-                await self._init_resources()
-            elif self.consumer is None:
-                await container._recovery.join(self)
+            if self.consumer is None:
+                await self._prepare_resources()
             limits.count(received=await receive(self))
-            self.failed = False
-            self.setup_failures = None
-            turns += 1
-            if turns % _TURNS_PER_YIELD == 0:
+            if failures.failed:
+                failures.reset()
+            receives += 1
+            if receives % _RECEIVES_PER_YIELD == 0:
                 await checkpoint()
 
     async def _wait_for_start(self) -> bool:
-        container = self._container
-        if container._is_stopped():
+        if self._life_cycle.paused:
             with anyio.CancelScope(shield=True):
-                await container._left_work()
-            while container._is_stopped():
-                await container._started.wait()
-            container._pool.entered()
-        return container.is_active
+                await self._pool.leave()
+            try:
+                await self._life_cycle.wait_while_paused()
+            finally:
+                self._pool.enter()
+        return self._life_cycle.active
 
-    async def _is_running(self, limits: _TaskLimits) -> bool:
-        return self._container.is_running and not limits.reached
+    async def _may_continue(self, limits: _TaskLimits) -> bool:
+        return self._life_cycle.running and not limits.reached
 
-    async def _init_resources(self) -> None:
-        container = self._container
+    async def _prepare_resources(self) -> None:
+        """Wait for a recovery in progress, then create what the cache level says to keep."""
+        level = self._properties.cache_level
+        if level < CacheLevel.SESSION:
+            await self._recovery.join(self._failures)
+            return
         self.waiting = True
         try:
-            await container._recovery.join(self)
+            await self._recovery.join(self._failures)
             if self.session is None:
-                connection = container._shared_connection.get()
-                self.session = await container._create_session(connection)
-            if container._cache_level >= CacheLevel.CONSUMER:
-                self.consumer = await container._create_consumer(self.session)
-                container._registered += 1
+                self.session = await self._resources.create_session(self._connection.get())
+            if level >= CacheLevel.CONSUMER:
+                self.consumer = await self._resources.create_consumer(self.session)
         finally:
             self.waiting = False
 
@@ -164,7 +216,8 @@ class AsyncMessageListenerInvoker:
         with anyio.CancelScope() as self._scope:
             self.waiting = True
             try:
-                await self._container._recovery.recover(self, error)
+                if not await self._recovery.recover(self._failures, error):
+                    self._pool.remove(self)
             finally:
                 self.waiting = False
 

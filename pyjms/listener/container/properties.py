@@ -5,11 +5,12 @@ Names and defaults are Spring's; durations are seconds. (spring-jms 1.1)
 
 from __future__ import annotations
 
+import re
 from collections.abc import Awaitable, Callable
-from typing import Any, ClassVar, TypedDict, cast
+from typing import Any, ClassVar, TypedDict
 
 from pyjms.enums import AcknowledgeMode
-from pyjms.errors import UnsupportedOperationException
+from pyjms.errors import JMSException, UnsupportedOperationException
 from pyjms.jms.api import ConnectionFactory, ExceptionListener
 from pyjms.jms.destination import Destination
 from pyjms.listener.handler.message_listener import ListenerCall, OnMessage, listener_name
@@ -18,13 +19,20 @@ from pyjms.support.converter.base import MessageConverter
 from pyjms.support.destination import DestinationResolver, SimpleDestinationResolver
 from pyjms.support.qos import QosSettings
 
-__all__ = ["ContainerOptions", "ContainerProperties", "ErrorHandler", "Listener", "one_or_more"]
+__all__ = [
+    "ContainerOptions",
+    "ContainerProperties",
+    "ErrorHandler",
+    "Listener",
+    "one_or_more",
+    "parse_concurrency",
+]
 
 ErrorHandler = Callable[[Exception], Awaitable[None] | None]
-"""Hears of a listener's failure, once a delivery; called on the loop."""
+"""Called on the loop with a listener's failure, once for each failed delivery."""
 
 Listener = Callable[..., Any] | OnMessage
-"""What `message_listener` takes; see `pyjms.listener.handler.message_listener`."""
+"""What `message_listener` accepts; see `pyjms.listener.handler.message_listener`."""
 
 PHASE_LAST = 2_147_483_647
 """Started last, stopped first. Spring: Lifecycle, DEFAULT_PHASE."""
@@ -70,9 +78,15 @@ class ContainerOptions(TypedDict, total=False):
 
 
 class ContainerProperties:
-    """What can be set on a container; plain attributes unless a rule goes with them."""
+    """What can be set on a container; plain attributes unless a rule goes with them.
+
+    The container's collaborators (connection, consumers, recovery, scaling) are given the
+    properties, not the container, and read them when they need them: most may change while the
+    container runs.
+    """
 
     OPTIONS: ClassVar[frozenset[str]] = frozenset()
+    """The names that the constructor accepts as keyword arguments."""
 
     reply_qos_settings: QosSettings | None = None
     message_selector: str | None = None
@@ -94,16 +108,22 @@ class ContainerProperties:
     def __init__(self, connection_factory: ConnectionFactory | None) -> None:
         self.connection_factory = connection_factory
         self.destination_resolver = SimpleDestinationResolver()
+        self.listener_call: ListenerCall | None = None
+        self._listener: Listener | None = None
         self._destination: Destination | str | None = None
         self._reply_pub_sub_domain: bool | None = None
-        self._listener: Listener | None = None
-        self._call: ListenerCall | None = None
         self._durable = False
         self._shared = False
         self._session_transacted: bool | None = None
         self._acknowledge_mode: AcknowledgeMode | int = AcknowledgeMode.AUTO
 
-    def _set_options(self, options: dict[str, Any]) -> None:
+    def set_options(self, options: dict[str, Any]) -> None:
+        """Set properties by name.
+
+        Raises:
+            TypeError: there is no such property.
+            ValueError: a property cannot have that value.
+        """
         for name, value in options.items():
             if name not in self.OPTIONS:
                 raise TypeError(f"{type(self).__name__} has no property {name!r}")
@@ -111,7 +131,7 @@ class ContainerProperties:
 
     @property
     def destination(self) -> Destination | None:
-        """Where messages come from, as an object; a topic also sets `pub_sub_domain`."""
+        """The destination, as an object; a topic also sets `pub_sub_domain`."""
         return self._destination if isinstance(self._destination, Destination) else None
 
     @destination.setter
@@ -122,7 +142,7 @@ class ContainerProperties:
 
     @property
     def destination_name(self) -> str | None:
-        """Where messages come from, as a name that `destination_resolver` resolves."""
+        """The destination, as a name that `destination_resolver` resolves."""
         return self._destination if isinstance(self._destination, str) else None
 
     @destination_name.setter
@@ -147,19 +167,19 @@ class ContainerProperties:
 
     @property
     def message_listener(self) -> Listener | None:
-        """What is called with each message; may be replaced at run time."""
+        """The listener, called with each message; may be replaced at run time."""
         return self._listener
 
     @message_listener.setter
     def message_listener(self, value: Listener | None) -> None:
-        self._call = None if value is None else ListenerCall(value)
+        self.listener_call = None if value is None else ListenerCall(value)
         self._listener = value
         if value is not None and not self.subscription_name:
             self.subscription_name = listener_name(value)
 
     @property
     def subscription_durable(self) -> bool:
-        """Whether a topic keeps messages while nobody listens; setting it sets `pub_sub_domain`."""
+        """Whether the subscription outlives its consumers; setting it sets `pub_sub_domain`."""
         return self._durable
 
     @subscription_durable.setter
@@ -170,7 +190,7 @@ class ContainerProperties:
 
     @property
     def subscription_shared(self) -> bool:
-        """JMS 2.0's shared subscriptions; OpenWire has none: `initialize` refuses it."""
+        """A shared subscription (JMS 2.0); `initialize` refuses it, OpenWire has none."""
         return self._shared
 
     @subscription_shared.setter
@@ -200,7 +220,7 @@ class ContainerProperties:
 
     @property
     def session_acknowledge_mode(self) -> AcknowledgeMode | int:
-        """When a message counts as done; JMS's names (`"CLIENT_ACKNOWLEDGE"`) are taken too."""
+        """When a message counts as consumed; JMS names ("CLIENT_ACKNOWLEDGE") are accepted."""
         return self._acknowledge_mode
 
     @session_acknowledge_mode.setter
@@ -213,9 +233,33 @@ class ContainerProperties:
         known = value in AcknowledgeMode.__members__.values()
         self._acknowledge_mode = AcknowledgeMode(value) if known else value
 
-    def _validate(self) -> None:
+    def task_name(self, number: int) -> str:
+        """Name the task and the thread of a consumer: the container's name and a number."""
+        return f"{self.bean_name or type(self).__name__}-{number}"
+
+    def require_connection_factory(self) -> ConnectionFactory:
+        """Return the connection factory.
+
+        Raises:
+            ValueError: none is set.
+        """
         if self.connection_factory is None:
             raise ValueError("Property 'connection_factory' is required")
+        return self.connection_factory
+
+    def invoke_exception_listener(self, error: BaseException) -> None:
+        """Call the exception listener, if there is one and `error` is a JMSException."""
+        if self.exception_listener is not None and isinstance(error, JMSException):
+            self.exception_listener(error)
+
+    def validate(self) -> None:
+        """Check that the properties go together.
+
+        Raises:
+            ValueError: one is missing, or does not go with the others.
+            JMSException: a value that no broker accepts.
+        """
+        self.require_connection_factory()
         if self._destination is None:
             raise ValueError("Property 'destination' or 'destination_name' is required")
         if self._shared:
@@ -223,11 +267,7 @@ class ContainerProperties:
                 "A subscription cannot be shared: OpenWire has no shared subscriptions",
                 hint="share the queue Consumer.NAME.VirtualTopic.X instead",
             )
-
         selector_or_none(self.message_selector)
-
-    def _require_connection_factory(self) -> ConnectionFactory:
-        return cast(ConnectionFactory, self.connection_factory)
 
 
 def one_or_more(name: str, value: int) -> int:
@@ -239,3 +279,19 @@ def one_or_more(name: str, value: int) -> int:
     if value < 1:
         raise ValueError(f"'{name}' value must be at least 1 (one): {value}")
     return value
+
+
+def parse_concurrency(text: str) -> tuple[int | None, int]:
+    """Return `(lower, upper)` of "3-5", `(None, 5)` of "5".
+
+    Raises:
+        ValueError: the text is neither.
+    """
+    match = re.fullmatch(r"\s*(?:(\d+)\s*-\s*)?(\d+)\s*", text)
+    if match is None:
+        raise ValueError(
+            f"Invalid concurrency value {text!r}: only single maximum integer (e.g. '5') "
+            f"and minimum-maximum combo (e.g. '3-5') supported."
+        )
+    lower, upper = match.groups()
+    return (None if lower is None else int(lower)), int(upper)

@@ -1,70 +1,104 @@
-"""One receive attempt: make what the cache level does not keep, receive, handle, close.
+"""One receive attempt: create what the cache level does not keep, receive, handle, close.
 
-(spring-jms 1.2.3 for what is made and closed, 1.8 for external transactions)
+(spring-jms 1.2.3 for what is created and closed, 1.8 for external transactions)
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import anyio
 
 from pyjms.core.resources import BoundResource, bind, bound
 from pyjms.errors import JMSException
 from pyjms.jms.api import Connection, MessageConsumer, Session
-from pyjms.listener.container.execution import Delivery, is_infrastructure_failure
-from pyjms.listener.container.resources import close_quietly
+from pyjms.listener.container.default_properties import DefaultContainerProperties
+from pyjms.listener.container.delivery import Delivery
+from pyjms.listener.container.execution import ListenerExecution
+from pyjms.listener.container.failures import is_infrastructure_failure
+from pyjms.listener.container.resources import (
+    ContainerConnection,
+    ResourceFactory,
+    close_all_quietly,
+)
 from pyjms.listener.container.transaction import TransactionManager, TransactionStatus
+from pyjms.listener.workers import Worker
 
-if TYPE_CHECKING:
-    from pyjms.listener.container.default import DefaultMessageListenerContainer
-    from pyjms.listener.container.invoker import AsyncMessageListenerInvoker
+__all__ = ["ReceiveCycle", "ReceivingInvoker"]
 
-__all__ = ["ReceiveCycle"]
+
+class ReceivingInvoker(Protocol):
+    """The receive cycle's view of an invoker."""
+
+    session: Session | None
+    """The session that it keeps between receives, if any."""
+    consumer: MessageConsumer | None
+    """The consumer that it keeps between receives, if any."""
+    waiting: bool
+    """Whether it waits for something that a stop may interrupt."""
+    idle: bool
+    worker: Worker
+
+    def message_received(self) -> None:
+        """Count a message that has just been received."""
+
+    async def handle(self, execute: Callable[[], Awaitable[None]]) -> None:
+        """Run the handling of that message, which a stop must not interrupt."""
 
 
 class ReceiveCycle:
     """Receive attempts of one container."""
 
-    def __init__(self, container: DefaultMessageListenerContainer) -> None:
-        self._container = container
-        self._execution = container._execution
+    def __init__(
+        self,
+        properties: DefaultContainerProperties,
+        connection: ContainerConnection,
+        resources: ResourceFactory,
+        execution: ListenerExecution,
+    ) -> None:
+        self._properties = properties
+        self._connection = connection
+        self._resources = resources
+        self._execution = execution
 
-    async def receive_and_execute(self, invoker: AsyncMessageListenerInvoker) -> bool:
-        """Receive once and handle what came; say whether a message came.
+    async def receive_and_execute(self, invoker: ReceivingInvoker) -> bool:
+        """Receive once and handle what came; return whether a message came.
 
         Raises:
             Exception: the connection is in doubt; recover before the next attempt.
         """
-        manager = self._container.transaction_manager
+        manager = self._properties.transaction_manager
         if manager is not None:
             return await self._in_transaction(manager, invoker)
-        if invoker.consumer is not None and invoker.session is not None:
-            connection = self._container._shared_connection.get()
-            return await self._receive(
-                invoker, connection, invoker.session, invoker.consumer, None, expose=True
-            )
-        return await self._uncached(invoker, None)
+        return await self._receive_once(invoker, None)
 
-    async def _in_transaction(
-        self, manager: TransactionManager, invoker: AsyncMessageListenerInvoker
+    async def _receive_once(
+        self, invoker: ReceivingInvoker, status: TransactionStatus | None
     ) -> bool:
-        container = self._container
+        if invoker.consumer is None or invoker.session is None:
+            return await self._uncached(invoker, status)
+        connection = self._connection.get()
+        return await self._receive(
+            invoker, connection, invoker.session, invoker.consumer, status, expose=True
+        )
+
+    async def _in_transaction(self, manager: TransactionManager, invoker: ReceivingInvoker) -> bool:
+        properties = self._properties
         received = in_block = False
-        synchronized = container._synchronizes and invoker.session is None
+        synchronized = properties.synchronizes_sessions and invoker.session is None
         try:
             async with AsyncExitStack() as stack:
                 session: _SynchronizedSession | None = None
                 if synchronized:
                     session = await stack.enter_async_context(self._synchronized(invoker))
                 async with manager.transaction(
-                    container.transaction_name or container.bean_name,
-                    container.transaction_timeout,
+                    properties.transaction_name or properties.bean_name,
+                    properties.transaction_timeout,
                 ) as status:
                     in_block = True
-                    received = await self._transactional(invoker, status)
+                    received = await self._receive_once(invoker, status)
                     in_block = False
                 if session is not None:
                     session.committed = not status.rollback_only
@@ -76,52 +110,36 @@ class ReceiveCycle:
             await self._execution.handle_exception(error)
         return received
 
-    async def _transactional(
-        self, invoker: AsyncMessageListenerInvoker, status: TransactionStatus
-    ) -> bool:
-        if invoker.consumer is None or invoker.session is None:
-            return await self._uncached(invoker, status)
-        connection = self._container._shared_connection.get()
-        return await self._receive(
-            invoker, connection, invoker.session, invoker.consumer, status, expose=True
-        )
-
     @asynccontextmanager
-    async def _synchronized(
-        self, invoker: AsyncMessageListenerInvoker
-    ) -> AsyncIterator[_SynchronizedSession]:
-        """A session that is committed right after somebody else's transaction, or rolled back."""
-        container = self._container
+    async def _synchronized(self, invoker: ReceivingInvoker) -> AsyncIterator[_SynchronizedSession]:
+        """Bind a session that is committed or rolled back right after an external transaction."""
         owned: Connection | None = None
         session: Session | None = None
         try:
             invoker.waiting = True
-            owned, connection = await self._connection()
-            session = await container._create_session(connection)
+            owned, connection = await self._obtain_connection()
+            session = await self._resources.create_session(connection)
             invoker.waiting = False
             outcome = _SynchronizedSession()
             resource = BoundResource(connection, session, transactional=True)
             try:
-                with bind(container._require_connection_factory(), resource):
+                with bind(self._properties.require_connection_factory(), resource):
                     yield outcome
             finally:
                 with anyio.CancelScope(shield=True):
                     await (session.commit() if outcome.committed else session.rollback())
         finally:
             invoker.waiting = False
-            await close_quietly(session, owned)
+            await close_all_quietly(session, owned)
 
-    async def _uncached(
-        self, invoker: AsyncMessageListenerInvoker, status: TransactionStatus | None
-    ) -> bool:
-        """Make connection, session and consumer as far as nobody keeps them."""
-        container = self._container
+    async def _uncached(self, invoker: ReceivingInvoker, status: TransactionStatus | None) -> bool:
+        """Receive with a connection, session and consumer created as far as none is kept."""
         owned: Connection | None = None
         own_session: Session | None = None
         consumer: MessageConsumer | None = None
         invoker.waiting = True
         try:
-            resource = bound(container._require_connection_factory())
+            resource = bound(self._properties.require_connection_factory())
             transactional = (
                 invoker.session is None and resource is not None and resource.transactional
             )
@@ -129,34 +147,33 @@ class ReceiveCycle:
                 connection, session = resource.connection, resource.session
                 await connection.start()
             elif invoker.session is not None:
-                connection, session = container._shared_connection.get(), invoker.session
+                connection, session = self._connection.get(), invoker.session
             else:
-                owned, connection = await self._connection()
-                session = own_session = await container._create_session(connection)
-            consumer = await container._create_consumer(session)
+                owned, connection = await self._obtain_connection()
+                session = own_session = await self._resources.create_session(connection)
+            consumer = await self._resources.create_consumer(session)
             return await self._receive(
                 invoker, connection, session, consumer, status, expose=not transactional
             )
         finally:
             invoker.waiting = False
-            await close_quietly(consumer, own_session, owned)
+            await close_all_quietly(consumer, own_session, owned)
 
-    async def _connection(self) -> tuple[Connection | None, Connection]:
+    async def _obtain_connection(self) -> tuple[Connection | None, Connection]:
         """Return the connection to close afterwards, if any, and the one to use."""
-        container = self._container
-        if container.shared_connection_enabled:
-            return None, container._shared_connection.get()
-        connection = await container._require_connection_factory().create_connection()
+        if self._properties.shared_connection_enabled:
+            return None, self._connection.get()
+        connection = await self._properties.require_connection_factory().create_connection()
         try:
             await connection.start()
         except BaseException:
-            await close_quietly(connection)
+            await close_all_quietly(connection)
             raise
         return connection, connection
 
     async def _receive(
         self,
-        invoker: AsyncMessageListenerInvoker,
+        invoker: ReceivingInvoker,
         connection: Connection,
         session: Session,
         consumer: MessageConsumer,
@@ -164,16 +181,15 @@ class ReceiveCycle:
         *,
         expose: bool,
     ) -> bool:
-        container = self._container
         invoker.waiting = True
-        message = await consumer.receive(container.receive_timeout)
+        message = await consumer.receive(self._properties.receive_timeout)
         if message is None:
             invoker.waiting = False
             invoker.idle = True
             await self._execution.commit(session, None)
             return False
         delivery = Delivery(message, session, connection, consumer, invoker.worker)
-        container._pool.message_received(invoker)
+        invoker.message_received()
         await invoker.handle(lambda: self._handle(delivery, status, expose=expose))
         return True
 

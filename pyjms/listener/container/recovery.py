@@ -1,159 +1,219 @@
 """What happens when the connection is lost: one consumer reconnects, the others wait for it.
 
-Waits and the number of attempts are the back-off's; tenacity runs the attempts. The log
-lines are Spring's. (spring-jms 1.11)
+Theory of operation (spring-jms 1.11)
+-------------------------------------
+
+Every invoker that fails outside of a listener comes to `Recovery.recover` with its error. The
+first one takes the lock and refreshes the connection until that succeeds, the back-off gives up or
+the container stops; the others queue for the lock. A refresh counts a *generation*. Each invoker
+remembers the generation at which it last saw a working connection (`join`); one that gets the lock
+and finds a newer generation knows that somebody else has recovered in the meantime, and returns at
+once to try its luck. So one outage causes one series of attempts, however many consumers there are.
+
+    fail --> [first failure of a start that cannot work?] --> stop the container, give up
+      |
+      +--> [failed again since its last receive?] --> one wait of the invoker's own back-off;
+      |                                               exhausted: the invoker is removed
+      +--> lock --> [newer generation?] --> return, try again
+                 +--> attempt, wait, attempt ... --> generation + 1
+                        exhausted: stop the container
+
+An attempt proves more than a connection: it opens a session and a consumer on the destination, and
+closes them. A broker that accepts connections but not this consumer is not recovered.
+
+The invoker's own back-off (`FailureRecord.setup_failures`) is for the case that a refresh succeeds
+and the same consumer still fails: without it, it would spin. Any successful receive resets it.
+
+A container that has just been started is a special case: what it will never be able to do (a bad
+selector, an unsupported option) is reported to whoever waits for the start, and the container
+stops, instead of trying for ever. Later the same errors are retried, as in Spring.
+
+Waits and the number of attempts are the back-off's; tenacity runs the attempts. The log lines are
+Spring's.
 """
 
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
+from collections.abc import Awaitable, Callable
 
 import anyio
 from tenacity import AsyncRetrying, RetryCallState
 
 from pyjms import _clock
 from pyjms.enums import CacheLevel
-from pyjms.errors import JMSException
 from pyjms.jms.api import Connection, MessageConsumer, Session
 from pyjms.listener.backoff import BackOffExecution, stop_after_back_off, wait_back_off
-from pyjms.listener.container.failures import describe, ends_start, is_misconfiguration
-from pyjms.listener.container.resources import SharedConnectionNotInitializedError, close_quietly
+from pyjms.listener.container.default_properties import DefaultContainerProperties
+from pyjms.listener.container.failures import describe, is_misconfiguration, prevents_startup
+from pyjms.listener.container.resources import (
+    ContainerConnection,
+    ResourceFactory,
+    SharedConnectionNotInitializedError,
+    close_all_quietly,
+)
+from pyjms.listener.container.state import LifeCycle, StartOutcome
 
-if TYPE_CHECKING:
-    from pyjms.listener.container.default import DefaultMessageListenerContainer
-    from pyjms.listener.container.invoker import AsyncMessageListenerInvoker
-
-__all__ = ["Recovery"]
+__all__ = ["FailureRecord", "Recovery"]
 
 logger = logging.getLogger(__name__)
+
+
+class FailureRecord:
+    """What recovery remembers about one invoker; nothing of it lives longer than a receive."""
+
+    __slots__ = ("failed", "generation", "invoker_name", "setup_failures")
+
+    def __init__(self, invoker_name: str) -> None:
+        self.invoker_name = invoker_name
+        self.generation = 0
+        self.failed = False
+        self.setup_failures: BackOffExecution | None = None
+
+    def reset(self) -> None:
+        """Forget the failures: the invoker has received again."""
+        self.failed = False
+        self.setup_failures = None
 
 
 class Recovery:
     """Reconnects for one container."""
 
-    def __init__(self, container: DefaultMessageListenerContainer) -> None:
-        self._container = container
+    def __init__(
+        self,
+        properties: DefaultContainerProperties,
+        life_cycle: LifeCycle,
+        connection: ContainerConnection,
+        resources: ResourceFactory,
+        start_outcome: StartOutcome,
+        stop_container: Callable[[], Awaitable[None]],
+    ) -> None:
+        self._properties = properties
+        self._life_cycle = life_cycle
+        self._connection = connection
+        self._resources = resources
+        self._start_outcome = start_outcome
+        self._stop_container = stop_container
         self._lock = anyio.Lock()
-        self._marker = 0
-        self.recovering = False
+        self._generation = 0
+        self.in_progress = False
 
-    async def join(self, invoker: AsyncMessageListenerInvoker) -> None:
-        """Wait for a recovery that runs, and note that `invoker` has seen all up to now."""
+    async def join(self, failures: FailureRecord) -> None:
+        """Wait for a recovery in progress, and note that the invoker has seen all up to now."""
         if self._lock.locked():
             async with self._lock:
                 pass
-        invoker.recovery_marker = self._marker
+        failures.generation = self._generation
 
-    async def recover(self, invoker: AsyncMessageListenerInvoker, error: Exception) -> None:
-        """Bring the connection back after `invoker` failed with `error`, unless another one did.
+    async def recover(self, failures: FailureRecord, error: Exception) -> bool:
+        """Restore the connection after an invoker failed with `error`, unless another one did.
 
         Returns when there is a connection, or when the container stopped: at once if it has
-        never had a consumer, and trying again is of no use.
+        never had a consumer, and trying again is of no use. False: the invoker has failed too
+        often in a row and must not run again.
         """
-        failure = error if ends_start(error) else None
-        if self._container._settle(failure) and is_misconfiguration(error):
+        failure = error if prevents_startup(error) else None
+        if self._start_outcome.settle(failure) and is_misconfiguration(error):
             await self._give_up(error)
-            return
-        if invoker.failed and not await self._wait_after_recurring_failure(invoker):
-            return
-        invoker.failed = True
+            return True
+        if failures.failed and not await self._wait_after_recurring_failure(failures):
+            return False
+        failures.failed = True
         async with self._lock:
-            if invoker.recovery_marker != self._marker:
-                self._tell(error)
+            if failures.generation != self._generation:
+                self._properties.invoke_exception_listener(error)
                 logger.debug(
                     "Setup of JMS message listener invoker failed - "
                     "already recovered by other invoker: %s",
                     describe(error),
                 )
-                return
+                return True
             self._report(error)
-            self.recovering = True
+            self.in_progress = True
             try:
                 await self._refresh_until_successful()
             finally:
-                self.recovering = False
-                self._marker += 1
+                self.in_progress = False
+                self._generation += 1
+        return True
 
     async def _give_up(self, error: Exception) -> None:
-        self._tell(error)
+        self._properties.invoke_exception_listener(error)
         logger.error(
-            "Stopping container for destination '%s': it cannot work as it is set up. Cause: %s",
-            self._container.destination_description,
+            "Stopping container for destination '%s': its configuration cannot work. Cause: %s",
+            self._properties.destination_description,
             describe(error),
         )
-        with anyio.CancelScope(shield=True):  # the stop cuts this very wait short
-            await self._container.stop()
+        with anyio.CancelScope(shield=True):  # the stop interrupts this very wait
+            await self._stop_container()
 
-    async def _wait_after_recurring_failure(self, invoker: AsyncMessageListenerInvoker) -> bool:
-        """Wait one step of the invoker's own back-off; at its end the invoker is removed."""
-        container = self._container
-        if invoker.setup_failures is None:
-            invoker.setup_failures = container.back_off.start()
+    async def _wait_after_recurring_failure(self, failures: FailureRecord) -> bool:
+        """Wait one step of the invoker's own back-off; False when that is exhausted."""
+        if failures.setup_failures is None:
+            failures.setup_failures = self._properties.back_off.start()
         logger.warning(
             "Recurring setup failure in %s - retrying using %s",
-            invoker.name,
-            str(invoker.setup_failures),  # now: it counts on
+            failures.invoker_name,
+            str(failures.setup_failures),  # now: it counts on
         )
-        seconds = invoker.setup_failures.next_back_off()
+        seconds = failures.setup_failures.next_back_off()
         if seconds is None:
-            container._pool.remove(invoker)
             return False
         await _clock.sleep(seconds)
         return True
 
     async def _refresh_until_successful(self) -> None:
-        container = self._container
-        execution = container.back_off.start()
+        properties = self._properties
+        execution = properties.back_off.start()
         wait = wait_back_off(execution)
         exhausted = stop_after_back_off(wait)
         retrying = AsyncRetrying(
             sleep=_clock.sleep,
             wait=wait,
-            stop=lambda state: exhausted(state) or not container.is_running,
+            stop=lambda state: exhausted(state) or not self._life_cycle.running,
             after=lambda state: self._report_attempt(state, execution),
             retry_error_callback=lambda _state: None,
         )
-        container._forget_destination()
+        self._resources.forget_destination()
         await retrying(self._refresh)
         if wait.exhausted:
             logger.error(
                 "Stopping container for destination '%s': "
                 "back-off policy does not allow for further attempts.",
-                container.destination_description,
+                properties.destination_description,
             )
-            with anyio.CancelScope(shield=True):  # the stop cuts this very wait short
-                await container.stop()
+            with anyio.CancelScope(shield=True):  # the stop interrupts this very wait
+                await self._stop_container()
 
     async def _refresh(self) -> None:
-        """One attempt: a connection, and the proof that it has a session and the destination."""
-        container = self._container
-        if not container.is_running:
+        """Make one attempt: a connection, and the proof that it has a session and a consumer."""
+        if not self._life_cycle.running:
             return
+        properties = self._properties
         owned: Connection | None = None
         session: Session | None = None
         consumer: MessageConsumer | None = None
         try:
-            if container._cache_level >= CacheLevel.CONNECTION:
-                connection = await container._shared_connection.refresh()
+            if properties.cache_level >= CacheLevel.CONNECTION:
+                connection = await self._connection.refresh()
             else:
-                factory = container._require_connection_factory()
+                factory = properties.require_connection_factory()
                 connection = owned = await factory.create_connection()
-            session = await container._create_session(connection)
-            consumer = await container._create_consumer(session)
+            session = await self._resources.create_session(connection)
+            consumer = await self._resources.create_consumer(session)
         finally:
-            await close_quietly(consumer, session, owned)
+            await close_all_quietly(consumer, session, owned)
         logger.debug("Successfully refreshed JMS Connection")
 
     def _report(self, error: Exception) -> None:
-        self._tell(error)
+        self._properties.invoke_exception_listener(error)
         if isinstance(error, SharedConnectionNotInitializedError):
             logger.debug("JMS message listener invoker needs to establish shared Connection")
             return
         logger.warning(
             "Setup of JMS message listener invoker failed for destination '%s' - "
             "trying to recover. Cause: %s",
-            self._container.destination_description,
+            self._properties.destination_description,
             describe(error),
             exc_info=error if logger.isEnabledFor(logging.DEBUG) else None,
         )
@@ -162,15 +222,11 @@ class Recovery:
         error = state.outcome.exception() if state.outcome is not None else None
         if error is None:
             return
-        self._tell(error)
+        self._properties.invoke_exception_listener(error)
         logger.error(
             "Could not refresh JMS Connection for destination '%s' - retrying using %s. Cause: %s",
-            self._container.destination_description,
+            self._properties.destination_description,
             str(execution),  # now: it counts on
             describe(error),
             exc_info=error if logger.isEnabledFor(logging.DEBUG) else None,
         )
-
-    def _tell(self, error: BaseException) -> None:
-        if isinstance(error, JMSException):
-            self._container._tell_exception_listener(error)

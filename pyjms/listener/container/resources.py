@@ -1,20 +1,23 @@
-"""The one connection of a container, shared by its consumers. (spring-jms 1.2.4, 1.10)"""
+"""The connection, sessions and consumers of a container. (spring-jms 1.2.4, 1.10)"""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 import anyio
 
-from pyjms.errors import IllegalStateException
-from pyjms.jms.api import Closeable, Connection
+from pyjms.errors import IllegalStateException, InvalidDestinationException
+from pyjms.jms.api import Closeable, Connection, MessageConsumer, Session
+from pyjms.jms.destination import Destination, Topic
+from pyjms.listener.container.properties import ContainerProperties
 
-if TYPE_CHECKING:
-    from pyjms.listener.container.properties import ContainerProperties
-
-__all__ = ["SharedConnection", "SharedConnectionNotInitializedError", "close_quietly"]
+__all__ = [
+    "ContainerConnection",
+    "ResourceFactory",
+    "SharedConnectionNotInitializedError",
+    "close_all_quietly",
+]
 
 logger = logging.getLogger(__name__)
 
@@ -23,23 +26,22 @@ class SharedConnectionNotInitializedError(Exception):
     """There is no shared connection (yet): recovery makes one. Stays inside the container."""
 
 
-class SharedConnection:
-    """Opens, starts, stops, replaces and closes the connection."""
+class ContainerConnection:
+    """The one connection that the consumers of a container share.
+
+    Opens, starts, stops, replaces and closes it. Spring: AbstractJmsListeningContainer.
+    """
 
     def __init__(
         self,
         properties: ContainerProperties,
         prepare: Callable[[Connection], None] | None = None,
     ) -> None:
+        """Keep `prepare`, which is called with each connection that has just been opened."""
         self._properties = properties
         self._prepare = prepare
         self._connection: Connection | None = None
         self._started = False
-
-    @property
-    def established(self) -> bool:
-        """Whether there is a connection."""
-        return self._connection is not None
 
     def get(self) -> Connection:
         """Return the connection.
@@ -62,13 +64,13 @@ class SharedConnection:
         return self._connection
 
     async def refresh(self) -> Connection:
-        """Put a new connection in the place of the old one; started if that was.
+        """Replace the connection by a new one, which is started if the old one was.
 
         Raises:
             JMSException: it cannot be opened; there is no connection then.
         """
         old, self._connection = self._connection, None
-        await close_quietly(old)
+        await close_all_quietly(old)
         connection = await self._open()
         self._connection = connection
         if self._started:
@@ -76,7 +78,7 @@ class SharedConnection:
         return connection
 
     async def start(self) -> None:
-        """Let messages flow, on this connection and those that replace it."""
+        """Let messages flow, on this connection and on those that replace it."""
         self._started = True
         if self._connection is not None:
             try:
@@ -96,24 +98,86 @@ class SharedConnection:
     async def release(self) -> None:
         """Close the connection, if there is one."""
         connection, self._connection = self._connection, None
-        await close_quietly(connection)
+        await close_all_quietly(connection)
 
     async def _open(self) -> Connection:
         properties = self._properties
-        connection = await properties._require_connection_factory().create_connection()
+        connection = await properties.require_connection_factory().create_connection()
         try:
             if properties.client_id is not None:
                 await connection.set_client_id(properties.client_id)
             if self._prepare is not None:
                 self._prepare(connection)
         except BaseException:
-            await close_quietly(connection)
+            await close_all_quietly(connection)
             raise
         return connection
 
 
-async def close_quietly(*resources: Closeable | None) -> None:
-    """Close them in this order, to the end even when cancelled; what fails is logged at DEBUG."""
+class ResourceFactory:
+    """Creates sessions and consumers as the container's properties say."""
+
+    def __init__(
+        self,
+        properties: ContainerProperties,
+        on_consumer_created: Callable[[], object] | None = None,
+    ) -> None:
+        """Keep `on_consumer_created`, which is called after each consumer."""
+        self._properties = properties
+        self._on_consumer_created = on_consumer_created
+
+    async def create_session(self, connection: Connection) -> Session:
+        """Create a session, transacted or in the container's acknowledge mode."""
+        properties = self._properties
+        return await connection.create_session(
+            properties.session_transacted, properties.session_acknowledge_mode
+        )
+
+    async def create_consumer(self, session: Session) -> MessageConsumer:
+        """Create a consumer of the container's destination, or its durable subscriber.
+
+        Raises:
+            JMSException: the broker refuses it, or there is no such destination.
+        """
+        properties = self._properties
+        destination = self._resolve_destination(session)
+        selector = properties.message_selector
+        no_local = properties.pub_sub_no_local
+        if not isinstance(destination, Topic):
+            consumer = await session.create_consumer(destination, selector)
+        elif properties.subscription_durable and properties.subscription_name:
+            consumer = await session.create_durable_subscriber(
+                destination, properties.subscription_name, selector, no_local=no_local
+            )
+        else:
+            consumer = await session.create_consumer(destination, selector, no_local=no_local)
+        if self._on_consumer_created is not None:
+            self._on_consumer_created()
+        return consumer
+
+    def forget_destination(self) -> None:
+        """Drop the destination from a resolver with a cache: the next broker's may differ."""
+        properties = self._properties
+        forget = getattr(properties.destination_resolver, "remove_from_cache", None)
+        if forget is not None and properties.destination_name is not None:
+            forget(properties.destination_name)
+
+    def _resolve_destination(self, session: Session) -> Destination:
+        properties = self._properties
+        if properties.destination is not None:
+            return properties.destination
+        if properties.destination_name is None:
+            raise InvalidDestinationException(
+                "The listener container has no destination",
+                hint="set the property 'destination' or 'destination_name'",
+            )
+        return properties.destination_resolver.resolve_destination_name(
+            session, properties.destination_name, properties.pub_sub_domain
+        )
+
+
+async def close_all_quietly(*resources: Closeable | None) -> None:
+    """Close the resources in order, even when cancelled; failures are logged at DEBUG level."""
     with anyio.CancelScope(shield=True):
         for resource in resources:
             if resource is None:

@@ -1,162 +1,208 @@
-"""How many consumers there are: the arithmetic of spring-jms 1.3 to 1.6, and who is at work.
+"""The invokers of a container: how many there are, and which of them are at work.
 
-The pool starts tasks, pauses what cannot run and adds a consumer when messages come. It
-never waits itself, but for `wait_inactive`.
+Theory of operation (spring-jms 1.3 to 1.6)
+-------------------------------------------
+
+An *invoker* is one consumer. It runs in *tasks*; between two tasks it may be rescheduled, paused
+or removed. Three numbers describe the pool:
+
+* `scheduled`: all invokers, at work, waiting or paused;
+* `paused`: those without a task, because the container does not run or the executor refused one;
+* `active`: those whose task is working (it leaves while the container is stopped).
+
+Invariants: paused <= scheduled; active <= scheduled - paused; 1 <= concurrent_consumers <=
+max_concurrent_consumers, which both may change at any time and are read where they are needed.
+
+*Growing.* Only the receipt of a message adds an invoker, at most one for each message: while
+`scheduled` is below the maximum and fewer than `idle_consumer_limit` invokers are idle. An invoker
+is idle from its creation, or from an empty receive, until it receives something; it is *not* idle
+just because its listener has returned. A broker that prefetches everything to the first consumer
+therefore stops growth at two: the second one stays idle. That is Spring's behaviour, and kept.
+
+*Shrinking.* A surplus invoker (over `concurrent_consumers`) runs tasks that end after
+`idle_receives_per_task_limit` empty receives. When a task ends idle, for the
+`idle_task_execution_limit`-th time in a row, and another invoker is idle too, the pool may shrink
+to `concurrent_consumers`; otherwise it may keep the maximum. An invoker over that number is not
+rescheduled. Invokers that are not surplus run one endless task where no limit counts receives.
+
+*Refusal.* An executor that is full raises ResourceAllocationException; the invoker is paused and
+offered again with the next message that any other one receives, or at the next `start`.
+
+Everything here is synchronous and runs on the container's loop, so no lock is needed; only
+`wait_inactive` and the callback for an inactive pool wait.
 """
 
 from __future__ import annotations
 
 import logging
-import re
-from typing import TYPE_CHECKING
+from collections.abc import Awaitable, Callable
+from typing import Generic, Protocol, TypeVar
 
 import anyio
 
 from pyjms import _clock
 from pyjms.errors import ResourceAllocationException
-from pyjms.listener.container.invoker import AsyncMessageListenerInvoker
+from pyjms.listener.container.default_properties import DefaultContainerProperties
+from pyjms.listener.container.state import LifeCycle
 
-if TYPE_CHECKING:
-    from pyjms.listener.container.default import DefaultMessageListenerContainer
-
-__all__ = ["InvokerPool", "parse_concurrency"]
+__all__ = ["InvokerPool", "PooledInvoker"]
 
 logger = logging.getLogger(__name__)
 
 
-def parse_concurrency(text: str) -> tuple[int | None, int]:
-    """Return `(lower, upper)` of "3-5", `(None, 5)` of "5".
+class PooledInvoker(Protocol):
+    """The pool's view of an invoker."""
 
-    Raises:
-        ValueError: it is neither.
-    """
-    match = re.fullmatch(r"\s*(?:(\d+)\s*-\s*)?(\d+)\s*", text)
-    if match is None:
-        raise ValueError(
-            f"Invalid concurrency value {text!r}: only single maximum integer (e.g. '5') "
-            f"and minimum-maximum combo (e.g. '3-5') supported."
-        )
-    lower, upper = match.groups()
-    return (None if lower is None else int(lower)), int(upper)
+    name: str
+    idle: bool
+    """Whether the last receive was empty, or there was none yet."""
+    idle_task_executions: int
+    """Tasks in a row that ended without a message."""
+
+    async def run(self) -> None:
+        """Run one task to its end."""
+
+    async def task_ended(self) -> None:
+        """Follow up a task: the next one, a pause, or the end of the invoker."""
 
 
-class InvokerPool:
-    """The invokers of one container."""
+InvokerT = TypeVar("InvokerT", bound=PooledInvoker)
 
-    def __init__(self, container: DefaultMessageListenerContainer) -> None:
-        self._container = container
-        self._scheduled: dict[AsyncMessageListenerInvoker, None] = {}
-        self._paused: dict[AsyncMessageListenerInvoker, None] = {}
-        self._count = 0
-        self._changed = anyio.Event()
+
+class InvokerPool(Generic[InvokerT]):
+    """Starts the tasks of a container's invokers and decides how many invokers there are."""
+
+    def __init__(
+        self,
+        properties: DefaultContainerProperties,
+        life_cycle: LifeCycle,
+        create: Callable[[str], InvokerT],
+        on_inactive: Callable[[], Awaitable[None]],
+    ) -> None:
+        """Keep `create`, which makes an invoker of a name, and `on_inactive`.
+
+        `on_inactive` is awaited whenever the last active task has left.
+        """
+        self._properties = properties
+        self._life_cycle = life_cycle
+        self._create = create
+        self._on_inactive = on_inactive
+        self._scheduled: dict[InvokerT, None] = {}
+        self._paused: dict[InvokerT, None] = {}
+        self._created = 0
+        self._inactive = anyio.Event()
         self.active = 0
 
     @property
     def scheduled(self) -> int:
-        """All invokers, at work, waiting and paused."""
+        """The number of all invokers, at work, waiting and paused."""
         return len(self._scheduled)
 
     @property
     def paused(self) -> int:
-        """Invokers that wait for a start, or for the executor to take them."""
+        """The number of invokers that wait for a start, or for the executor to accept them."""
         return len(self._paused)
 
-    def invokers(self) -> list[AsyncMessageListenerInvoker]:
-        """A snapshot of all invokers."""
+    def invokers(self) -> list[InvokerT]:
+        """Return a snapshot of all invokers."""
         return list(self._scheduled)
 
     def add(self) -> None:
-        """Create one more invoker and give it to the executor, or pause it."""
-        self._count += 1
-        invoker = AsyncMessageListenerInvoker(self._container, self._count)
+        """Create one more invoker and submit it to the executor, or pause it."""
+        self._created += 1
+        invoker = self._create(self._properties.task_name(self._created))
         self._scheduled[invoker] = None
         self._submit_or_pause(invoker)
 
-    def remove(self, invoker: AsyncMessageListenerInvoker) -> None:
-        """Forget an invoker that will not run again."""
+    def remove(self, invoker: InvokerT) -> None:
+        """Remove an invoker that will not run again."""
         self._scheduled.pop(invoker, None)
         self._paused.pop(invoker, None)
 
-    def pause(self, invoker: AsyncMessageListenerInvoker) -> None:
+    def pause(self, invoker: InvokerT) -> None:
         """Keep an invoker for later."""
         self._paused[invoker] = None
 
-    def drop_paused(self) -> list[AsyncMessageListenerInvoker]:
-        """Forget the paused invokers, as the container shuts down, and return them."""
+    def drop_paused(self) -> list[InvokerT]:
+        """Remove the paused invokers, as the container shuts down, and return them."""
         dropped = list(self._paused)
         for invoker in dropped:
             self.remove(invoker)
         return dropped
 
     def resume_paused(self) -> None:
-        """Give every paused invoker to the executor again; those it refuses stay paused."""
+        """Submit every paused invoker to the executor again; those it refuses stay paused."""
         for invoker in list(self._paused):
             del self._paused[invoker]
             self._submit_or_pause(invoker)
 
-    def message_received(self, invoker: AsyncMessageListenerInvoker) -> None:
-        """Mark `invoker` busy, resume paused ones, and add one if more are allowed and needed."""
-        invoker.idle = False
+    def message_received(self) -> None:
+        """Resume paused invokers, and add one if more are allowed and few are idle."""
         if self._paused:
             self.resume_paused()
-        container = self._container
+        properties = self._properties
         if (
-            len(self._scheduled) < container.max_concurrent_consumers
-            and self.idle_count() < container.idle_consumer_limit
+            len(self._scheduled) < properties.max_concurrent_consumers
+            and self.idle_count() < properties.idle_consumer_limit
         ):
             self.add()
 
     def idle_count(self) -> int:
-        """Invokers whose last receive was empty, or that had none yet."""
+        """Count the invokers whose last receive was empty, or that had none yet."""
         return sum(invoker.idle for invoker in self._scheduled)
 
-    def is_surplus(self) -> bool:
-        """Whether a task that starts now belongs to an invoker over `concurrent_consumers`."""
-        return len(self._scheduled) > self._container.concurrent_consumers
+    def has_surplus(self) -> bool:
+        """Whether there are more invokers than `concurrent_consumers`."""
+        return len(self._scheduled) > self._properties.concurrent_consumers
 
-    def reschedule(self, invoker: AsyncMessageListenerInvoker) -> bool:
-        """After a task has ended: give its invoker another one, or say that it is over."""
-        container = self._container
-        if invoker not in self._scheduled or not container.is_active:
+    def exceeds_maximum(self) -> bool:
+        """Whether there are more invokers than `max_concurrent_consumers`, which was lowered."""
+        return len(self._scheduled) > self._properties.max_concurrent_consumers
+
+    def reschedule(self, invoker: InvokerT) -> bool:
+        """Give an invoker whose task has ended another one; False: it is not needed any more."""
+        properties = self._properties
+        if invoker not in self._scheduled or not self._life_cycle.active:
             return False
         superfluous = (
-            invoker.idle_task_executions >= container.idle_task_execution_limit
+            invoker.idle_task_executions >= properties.idle_task_execution_limit
             and self.idle_count() > 1
         )
         allowed = (
-            container.concurrent_consumers if superfluous else container.max_concurrent_consumers
+            properties.concurrent_consumers if superfluous else properties.max_concurrent_consumers
         )
         if len(self._scheduled) > allowed:
             return False
         self._submit_or_pause(invoker)
-        if container.is_running:
+        if self._life_cycle.running:
             self._warn_if_short()
         return True
 
-    def entered(self) -> None:
-        """A task begins to work."""
+    def enter(self) -> None:
+        """Count a task that begins to work."""
         self.active += 1
 
-    def left(self) -> None:
-        """A task has stopped working."""
+    async def leave(self) -> None:
+        """Count a task that has stopped working."""
         self.active -= 1
         if self.active == 0:
-            changed, self._changed = self._changed, anyio.Event()
-            changed.set()
+            inactive, self._inactive = self._inactive, anyio.Event()
+            inactive.set()
+            await self._on_inactive()
 
     async def wait_inactive(self, seconds: float | None) -> bool:
-        """Wait until no task works, at most `seconds` (None: for ever); say whether that is so."""
+        """Wait until no task works, `seconds` at most (None: for ever); return whether so."""
         with _clock.timeout(seconds):
             while self.active:
-                await self._changed.wait()
+                await self._inactive.wait()
         return self.active == 0
 
-    def _submit_or_pause(self, invoker: AsyncMessageListenerInvoker) -> None:
-        if not self._container.is_running:
+    def _submit_or_pause(self, invoker: InvokerT) -> None:
+        if not self._life_cycle.running:
             self._paused[invoker] = None
             return
         try:
-            self._container.task_executor.execute(invoker.run, invoker.name, invoker.ended)
+            self._properties.task_executor.execute(invoker.run, invoker.name, invoker.task_ended)
         except ResourceAllocationException as error:
             self._paused[invoker] = None
             logger.warning(
@@ -165,7 +211,7 @@ class InvokerPool:
                 error,
             )
         else:
-            self.entered()
+            self.enter()
 
     def _warn_if_short(self) -> None:
         at_work = len(self._scheduled) - len(self._paused)
@@ -175,7 +221,7 @@ class InvokerPool:
                 "rejected. Check your task executor's size! Manual recovery necessary through "
                 "a start() call."
             )
-        elif at_work < self._container.concurrent_consumers:
+        elif at_work < self._properties.concurrent_consumers:
             logger.warning(
                 "Number of scheduled consumers has dropped below concurrent_consumers limit, "
                 "probably due to tasks having been rejected. Check your task executor's size! "

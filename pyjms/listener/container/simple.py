@@ -1,7 +1,7 @@
-"""The container that lets the provider push: a fixed number of consumers with message listeners.
+"""The container to which the provider pushes: a fixed number of consumers with message listeners.
 
-No scaling, no transaction manager, and no recovery but one attempt: a `failover:` transport
-is what brings it back. (spring-jms 2)
+No scaling, no transaction manager, and a single attempt at recovery: reconnecting for longer is
+the business of a `failover:` transport. (spring-jms 2)
 """
 
 from __future__ import annotations
@@ -18,10 +18,15 @@ from pyjms.errors import JMSException
 from pyjms.jms.api import Connection, ConnectionFactory, MessageConsumer, Session
 from pyjms.jms.message import Message
 from pyjms.listener.container.base import AbstractMessageListenerContainer
-from pyjms.listener.container.execution import Delivery
-from pyjms.listener.container.properties import ContainerOptions, one_or_more
-from pyjms.listener.container.resources import close_quietly
-from pyjms.listener.container.scaling import parse_concurrency
+from pyjms.listener.container.delivery import Delivery
+from pyjms.listener.container.execution import ListenerExecution
+from pyjms.listener.container.properties import ContainerOptions, one_or_more, parse_concurrency
+from pyjms.listener.container.resources import (
+    ContainerConnection,
+    ResourceFactory,
+    close_all_quietly,
+)
+from pyjms.listener.container.state import ContainerEvent
 from pyjms.listener.container.task_executor import AsyncTaskExecutor
 from pyjms.listener.workers import Worker
 
@@ -53,9 +58,9 @@ class SimpleMessageListenerContainer(AbstractMessageListenerContainer):
     connect_lazily: bool = False
     """Connect at `start` only, not already at `initialize`."""
     recover_on_exception: bool = True
-    """Make one attempt to reconnect when the connection reports trouble."""
+    """Make one attempt to reconnect when the connection reports a failure."""
     task_executor: AsyncTaskExecutor | None = None
-    """Where listeners run; the acknowledgement then does not wait for them."""
+    """Runs the listeners; the acknowledgement then does not wait for them."""
 
     def __init__(
         self,
@@ -69,6 +74,9 @@ class SimpleMessageListenerContainer(AbstractMessageListenerContainer):
             ValueError: a property cannot have that value.
         """
         super().__init__(connection_factory)
+        self._resources = ResourceFactory(self)
+        self._connection = ContainerConnection(self, self._watch)
+        self._execution = ListenerExecution(self, self._life_cycle, self._resources)
         self._concurrent_consumers = 1
         self._consumers: list[tuple[MessageConsumer, Session, Worker]] = []
         self._busy = 0
@@ -76,11 +84,11 @@ class SimpleMessageListenerContainer(AbstractMessageListenerContainer):
         self._stop_callback: Callable[[], None] | None = None
         self._reconnects: BackgroundTask | None = None
         self._handling: set[anyio.CancelScope] = set()
-        self._set_options(cast("dict[str, Any]", options))
+        self.set_options(cast("dict[str, Any]", options))
 
     @property
     def concurrency(self) -> str:
-        """The number of consumers; of "2-4" the upper one counts."""
+        """The number of consumers; of "2-4" the upper number counts."""
         return str(self._concurrent_consumers)
 
     @concurrency.setter
@@ -90,7 +98,7 @@ class SimpleMessageListenerContainer(AbstractMessageListenerContainer):
 
     @property
     def concurrent_consumers(self) -> int:
-        """Sessions and consumers to create; a change takes effect when they are created next."""
+        """The number of sessions and consumers; takes effect when they are created next."""
         return self._concurrent_consumers
 
     @concurrent_consumers.setter
@@ -114,12 +122,12 @@ class SimpleMessageListenerContainer(AbstractMessageListenerContainer):
 
     @property
     def active_consumer_count(self) -> int:
-        """Listener calls that run now."""
+        """The number of listener calls in progress."""
         return self._busy
 
     @property
     def scheduled_consumer_count(self) -> int:
-        """Consumers that exist now."""
+        """The number of consumers that exist now."""
         return len(self._consumers)
 
     async def initialize(self) -> None:
@@ -131,16 +139,16 @@ class SimpleMessageListenerContainer(AbstractMessageListenerContainer):
             ValueError: connection factory or destination are missing, or a durable
                 subscription has more than one consumer.
         """
-        async with self._life_cycle:
+        async with self._lock:
             await self._initialize()
 
     async def _initialize(self) -> None:
-        if self._active:
+        if self._life_cycle.active:
             return
-        self._validate()
+        self.validate()
         if self.subscription_durable and self._concurrent_consumers != 1:
             raise ValueError("Only 1 concurrent consumer supported for durable subscription")
-        self._active = True
+        self._life_cycle.advance(ContainerEvent.INITIALIZE)
         if not self.connect_lazily:
             try:
                 await self._create_consumers()
@@ -148,45 +156,44 @@ class SimpleMessageListenerContainer(AbstractMessageListenerContainer):
                 logger.debug("Could not connect on initialization - start() will: %s", error)
 
     async def start(self) -> None:
-        """Connect if need be, and let the messages come.
+        """Connect if need be, and let messages flow.
 
         Raises:
             JMSException: there is no connection, or the destination cannot be listened to.
         """
-        async with self._life_cycle:
+        async with self._lock:
             await self._initialize()
             await self._create_consumers()
             self._stop_callback = None
-            self._running = True
-            await self._shared_connection.start()
+            if self._life_cycle.advance(ContainerEvent.START):
+                await self._connection.start()
 
     async def stop(self, callback: Callable[[], None] | None = None) -> None:
         """Stop the connection and return, without waiting for running listeners."""
-        if not self._running or self._stop_callback is not None:
+        if not self._life_cycle.advance(ContainerEvent.STOP):
             if callback is not None:
                 callback()
             return
-        self._running = False
         self._stop_callback = callback
-        async with self._life_cycle:
-            if not self._running:
-                await self._shared_connection.stop()
+        async with self._lock:
+            if not self._life_cycle.running:
+                await self._connection.stop()
         if self._busy == 0:
-            self._call_back()
+            self._drained()
 
     async def shutdown(self, timeout: float | None = None) -> None:
         """Stop for good, give running listeners `timeout` seconds (None: 1), close everything."""
-        self._running = self._active = False
+        self._life_cycle.advance(ContainerEvent.SHUT_DOWN)
         if self._reconnects is not None:
             self._reconnects.cancel()
             await self._reconnects.wait()
-        async with self._life_cycle:
-            await self._shared_connection.stop()
+        async with self._lock:
+            await self._connection.stop()
         await self._wait_for_listeners(_PATIENCE if timeout is None else timeout)
         workers = [worker for _, _, worker in self._consumers]
-        async with self._life_cycle:
+        async with self._lock:
             await self._drop_consumers()
-            await self._shared_connection.release()
+            await self._connection.release()
         for worker in workers:
             if not worker.busy:
                 await worker.join(_THREAD_JOIN)
@@ -194,12 +201,12 @@ class SimpleMessageListenerContainer(AbstractMessageListenerContainer):
     async def _create_consumers(self) -> None:
         if self._consumers:
             return
-        connection = await self._shared_connection.establish()
+        connection = await self._connection.establish()
         try:
             for number in range(1, self._concurrent_consumers + 1):
-                session = await self._create_session(connection)
-                worker = Worker(self._task_name(number))
-                consumer = await self._create_consumer(session)
+                session = await self._resources.create_session(connection)
+                worker = Worker(self.task_name(number))
+                consumer = await self._resources.create_consumer(session)
                 self._consumers.append((consumer, session, worker))
                 await consumer.set_message_listener(
                     self._message_listener(connection, session, consumer, worker)
@@ -211,7 +218,7 @@ class SimpleMessageListenerContainer(AbstractMessageListenerContainer):
     async def _drop_consumers(self) -> None:
         consumers, self._consumers = self._consumers, []
         for consumer, session, worker in consumers:
-            await close_quietly(consumer, session)
+            await close_all_quietly(consumer, session)
             worker.close()
 
     def _message_listener(
@@ -244,8 +251,8 @@ class SimpleMessageListenerContainer(AbstractMessageListenerContainer):
             if self._busy == 0:
                 quiet, self._quiet = self._quiet, anyio.Event()
                 quiet.set()
-                if not self._running:
-                    self._call_back()
+                if not self._life_cycle.running:
+                    self._drained()
 
     async def _execute(self, delivery: Delivery) -> None:
         try:
@@ -253,7 +260,9 @@ class SimpleMessageListenerContainer(AbstractMessageListenerContainer):
         except Exception as error:
             await self._execution.handle_exception(error, delivery)
 
-    def _call_back(self) -> None:
+    def _drained(self) -> None:
+        """Call the callback of `stop`: no listener runs any more."""
+        self._life_cycle.advance(ContainerEvent.DRAINED)
         callback, self._stop_callback = self._stop_callback, None
         if callback is not None:
             callback()
@@ -276,23 +285,23 @@ class SimpleMessageListenerContainer(AbstractMessageListenerContainer):
                 await self._quiet.wait()
         return self._busy == 0
 
-    def _prepare_shared_connection(self, connection: Connection) -> None:
+    def _watch(self, connection: Connection) -> None:
         connection.exception_listener = self._on_exception
 
     def _on_exception(self, error: JMSException) -> None:
-        """The connection reports trouble: tell the user's listener, then reconnect once."""
-        self._tell_exception_listener(error)
-        if not self.recover_on_exception or not self._active:
+        """Report a failure of the connection to the exception listener, then reconnect once."""
+        self.invoke_exception_listener(error)
+        if not self.recover_on_exception or not self._life_cycle.active:
             return
         if self._reconnects is None or self._reconnects.done:
-            self._reconnects = spawn(self._reconnect, name=self._task_name(0))
+            self._reconnects = spawn(self._reconnect, name=self.task_name(0))
 
     async def _reconnect(self) -> None:
-        async with self._life_cycle:
+        async with self._lock:
             logger.info("Trying to recover from JMS connection exception")
             await self._drop_consumers()
             try:
-                await self._shared_connection.refresh()
+                await self._connection.refresh()
                 await self._create_consumers()
             except JMSException as error:
                 logger.debug("Failed to recover the connection: %s", error)

@@ -449,7 +449,7 @@ async def test_a_duplicate_dispatch_is_refused(client: Any, caplog: Any) -> None
     session = await client.session(CLIENT)
     consumer = await session.create_consumer(Queue("q"))
     message = await consumer.receive(1)
-    consumer.dispatch(message._delivery)
+    consumer.dispatch(message.provider_delivery)
     await client.settle()
     assert consumer.buffered == 0
     assert "suppresses a duplicate delivery" in caplog.text

@@ -317,7 +317,7 @@ class MemoryConsumer(api.MessageConsumer):
         self.session.provider.queues[self.source].remove(message)
         if self.session.transacted:
             self.session.received.append((self.source, message))
-        message._acknowledger = lambda m: self.session.provider.count("Message.acknowledge")
+        message.acknowledger = lambda m: self.session.provider.count("Message.acknowledge")
         return message
 
     async def close(self) -> None:

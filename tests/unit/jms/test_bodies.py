@@ -375,7 +375,7 @@ async def test_acknowledge_without_a_session_does_nothing() -> None:
 async def test_acknowledge_calls_the_session_at_once() -> None:
     acknowledged = []
     message = Message()
-    message._acknowledger = acknowledged.append
+    message.acknowledger = acknowledged.append
     message.acknowledge()
     assert acknowledged == [message]
     await message.acknowledge()

@@ -395,7 +395,7 @@ class FakeConsumer(MessageConsumer):
         message.message_id = f"ID:{entry.text}"
         message.delivery_count = entry.count
         message.redelivered = entry.count > 1
-        message._acknowledger = self.session.acknowledge
+        message.acknowledger = self.session.acknowledge
         return message
 
     async def set_message_listener(self, listener: Any) -> None:

@@ -16,6 +16,7 @@ from pyjms.errors import (
     ListenerExecutionFailedException,
     TransactionInProgressException,
 )
+from pyjms.listener.container.state import ContainerEvent
 
 ENDINGS = ("Session.commit", "Session.rollback", "Session.recover", "Message.acknowledge")
 MODES = {
@@ -171,7 +172,7 @@ FAILED = "Execution of JMS message listener failed, and no ErrorHandler has been
 @pytest.mark.parametrize(
     ("options", "attempt"),
     [({"session_transacted": True}, "attempt 1"), ({"session_acknowledge_mode": 2}, "attempt 1"),
-     ({}, "attempt 1, which is the last: it counts as acknowledged")],
+     ({}, "attempt 1, which is the last: the message counts as acknowledged")],
 )  # fmt: skip
 async def test_a_failure_is_one_line_and_one_traceback(
     options, attempt, provider, recorder, build, clock, caplog
@@ -208,7 +209,7 @@ async def test_a_commit_that_fails_is_not_the_listeners_failure(
     await recorder.until(lambda: bool(recorder.deliveries))
     await clock.settle()
     [line] = [r.getMessage() for r in caplog.records if r.getMessage().startswith(FAILED)]
-    assert f": it had returned, its {step} failed: RuntimeError: the disk is full" in line
+    assert f": the handler had returned, its {step} failed: RuntimeError: the disk is full" in line
 
 
 class Unprintable(Exception):
@@ -220,7 +221,7 @@ class Unprintable(Exception):
 
 @pytest.mark.parametrize(
     ("error", "text"),
-    [(Unprintable(), "Unprintable: its text cannot be had: TypeError"), (KeyError(), "KeyError"),
+    [(Unprintable(), "Unprintable: its text is not available: TypeError"), (KeyError(), "KeyError"),
      (ValueError("x" * 501), f"ValueError: {'x' * 497}...")],
 )  # fmt: skip
 async def test_any_exception_makes_a_line(error, text, provider, recorder, build, clock, caplog):
@@ -240,7 +241,7 @@ async def test_after_a_shutdown_a_failure_is_only_a_debug_line(
     container = build(None, **handlers(recorder))
 
     async def listener(message):
-        container._running = container._active = False
+        container._life_cycle.advance(ContainerEvent.SHUT_DOWN)
         raise RuntimeError("late")
 
     container.message_listener = listener

@@ -469,7 +469,7 @@ async def test_what_a_broker_refuses_for_good_stops_the_container(
     assert not container.is_running
     [line] = [r.getMessage() for r in caplog.records if r.levelname == "ERROR"]
     assert line == (
-        "Stopping container for destination 'q': it cannot work as it is set up. "
+        "Stopping container for destination 'q': its configuration cannot work. "
         "Cause: XPATH is not built in"
     )
 

@@ -1,0 +1,115 @@
+"""One received message on its way through the listener, and the report of its failure.
+
+The log has one line and behind it one traceback, the handler's own. Never the body, though an
+application's exception may quote it. A dead letter's cause ends with `cause:` and that
+exception, where Spring's containers leave `cause:null`. (spring-jms 1.7.2, 11.2)
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Final, Protocol, cast
+
+from pyjms.enums import AcknowledgeMode
+from pyjms.jms.api import Connection, MessageConsumer, Session
+from pyjms.jms.message import Message
+from pyjms.listener.container.failures import cause_of
+from pyjms.listener.container.properties import ContainerProperties
+from pyjms.listener.workers import Worker
+
+__all__ = ["ACKNOWLEDGED_BY_THE_CLIENT", "Delivery", "log_failure", "record_cause"]
+
+ACKNOWLEDGED_BY_THE_CLIENT = (AcknowledgeMode.AUTO, AcknowledgeMode.DUPS_OK)
+"""Modes in which a message counts as consumed once the listener has it, whatever that does."""
+
+_LONGEST_TEXT: Final = 500
+
+
+class Delivery:
+    """A received message with what it came through; `handled` once its listener has returned."""
+
+    __slots__ = ("connection", "consumer", "handled", "message", "session", "worker")
+
+    def __init__(
+        self,
+        message: Message,
+        session: Session,
+        connection: Connection,
+        consumer: MessageConsumer,
+        worker: Worker,
+    ) -> None:
+        self.message = message
+        self.session = session
+        self.connection = connection
+        self.consumer = consumer
+        self.worker = worker
+        self.handled = False
+
+
+class _RecordsCause(Protocol):
+    """A provider's record of a delivery that keeps a reason for the dead-letter queue."""
+
+    rollback_cause: BaseException | None
+
+
+def record_cause(message: Message, error: Exception) -> None:
+    """Keep the reason why `message` failed, for the dead letter that it may become."""
+    if hasattr(message.provider_delivery, "rollback_cause"):
+        cast(_RecordsCause, message.provider_delivery).rollback_cause = cause_of(error)
+
+
+def log_failure(
+    logger: logging.Logger,
+    properties: ContainerProperties,
+    error: Exception,
+    delivery: Delivery | None,
+) -> None:
+    """Log a failed delivery where no error handler is set.
+
+    `delivery` is None at the end of an external transaction.
+    """
+    reason = cause_of(error)
+    message = None if delivery is None else delivery.message
+    logger.warning(
+        "Execution of JMS message listener failed, and no ErrorHandler has been set. "
+        "Listener %s%s: %s",
+        properties.bean_name or properties.destination_description,
+        ", at the end of its transaction" if delivery is None else _where(properties, delivery),
+        _one_line(reason),
+        exc_info=reason,
+        extra={
+            "listener_id": properties.bean_name,
+            "destination": properties.destination_description,
+            "message_id": None if message is None else message.message_id,
+        },
+    )
+
+
+def _where(properties: ContainerProperties, delivery: Delivery) -> str:
+    message = delivery.message
+    destination = message.destination or properties.destination_description
+    text = f" on {destination}, message {message.message_id}, {_attempt(delivery)}"
+    if not delivery.handled:
+        return text
+    step = "commit" if delivery.session.transacted else "acknowledgement"
+    return f"{text}: the handler had returned, its {step} failed"
+
+
+def _attempt(delivery: Delivery) -> str:
+    count = delivery.message.delivery_count
+    session = delivery.session
+    if not session.transacted and session.acknowledge_mode in ACKNOWLEDGED_BY_THE_CLIENT:
+        return f"attempt {count}, which is the last: the message counts as acknowledged"
+    policy = getattr(delivery.consumer, "redelivery_policy", None)
+    redeliveries = getattr(policy, "maximum_redeliveries", -1)
+    return f"attempt {count} of {redeliveries + 1}" if redeliveries >= 0 else f"attempt {count}"
+
+
+def _one_line(error: BaseException) -> str:
+    try:
+        text = " ".join(str(error).split())
+    except Exception as second:  # an application's class
+        text = f"its text is not available: {type(second).__name__}"
+    if len(text) > _LONGEST_TEXT:
+        text = text[: _LONGEST_TEXT - 3] + "..."
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
