@@ -1,1 +1,21 @@
-"""Where clients come in: sockets, connections in this process, and what each client holds."""
+"""Where clients connect: what all connectors share, and one sub-package per protocol.
+
+A connector for another protocol extends `TcpConnector` (or `TransportConnector`, where it does not
+listen on a TCP port) and is found through the entry point group `broker.connectors`; see
+docs/extending.md.
+"""
+
+from __future__ import annotations
+
+from broker.connector.base import BrokerHost, ServedConnection, TransportConnector
+from broker.connector.connection_registry import ConnectionRegistry, RegisteredConnection
+from broker.connector.tcp import TcpConnector
+
+__all__ = [
+    "BrokerHost",
+    "ConnectionRegistry",
+    "RegisteredConnection",
+    "ServedConnection",
+    "TcpConnector",
+    "TransportConnector",
+]

@@ -1,92 +1,47 @@
-"""What every connector is: a door of the broker, and the connections that came in.
+"""What all connectors share, whatever protocol their clients speak.
 
-A connector belongs to the loop that started it. It is told of its connections' ends by the
-connections themselves; nothing here waits except `start` and `stop`. (ActiveMQ U8, U9)
+A connector accepts clients at an address and keeps the connections that it has open. It knows a
+connection by four calls (`ServedConnection`) and the broker by what a `BrokerHost` offers, so a
+connector for another protocol needs nothing of OpenWire's. A connector belongs to the event loop
+that started it. Connections remove themselves from `connections` when they have ended; only
+`start` and `stop` wait. (activemq-edges U8, U9)
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Sequence
+from typing import Protocol
 
-from broker.completion import Completion, all_of
-from broker.connector.lost_sends import LostSends
+from broker.connector.connection_registry import ConnectionRegistry
 from broker.filter import Broker
 from pyjms import _clock
 from pyjms._wakeup import spawn
-from pyjms.errors import JMSException
 from pyjms.transport.uri import TransportURI
-from pyjms.wire.openwire.commands import BrokerId, ConnectionId, ProducerId
-
-if TYPE_CHECKING:
-    from broker.connector.connection import BrokerConnection
-    from broker.region.flow_control import ParkedSend
+from pyjms.wire.openwire.commands import BrokerId, ProducerId
 
 __all__ = [
     "MAXIMUM_CONNECTIONS",
-    "MAXIMUM_OF_ONE_CONNECTION",
+    "MAXIMUM_PER_CONNECTION",
     "BrokerHost",
-    "ConnectionRegistry",
+    "ServedConnection",
     "TransportConnector",
     "stop_all",
 ]
 
-_LAST_ANSWERS = 2.0  # seconds for them, of those that a stop has
-MAXIMUM_CONNECTIONS = 5000  # ActiveMQ has no limit; nothing here is unbounded
-MAXIMUM_OF_ONE_CONNECTION = 10_000
-"""Sessions, producers, consumers, temporary destinations or transactions; ActiveMQ has no limit."""
+_RESPONSE_TIMEOUT = 2.0
+"""Seconds of a stop that connections have to send the responses they still owe."""
+MAXIMUM_CONNECTIONS = 5000
+"""Connections of one connector. ActiveMQ has no limit; nothing here is unbounded."""
+MAXIMUM_PER_CONNECTION = 10_000
+"""Sessions, producers, consumers, temporary destinations or transactions of one connection.
 
-
-class ConnectionRegistry:
-    """All live connections of one broker by connection id, over all its connectors. (C8)"""
-
-    def __init__(self) -> None:
-        self.by_id: dict[ConnectionId, BrokerConnection] = {}
-        self.unanswered: dict[ProducerId, Completion] = {}
-        """Of producers whose connection went: done when the store has what they had sent."""
-        self.lost_sends = LostSends()
-        """Of such producers, too: what the store has not, though it has later ones (T27)."""
-
-    def claim(self, connection_id: ConnectionId, connection: BrokerConnection) -> None:
-        """Give the id to `connection`; another one that had it is cut off first: the last wins."""
-        former = self.by_id.get(connection_id)
-        if former is not None and former is not connection:
-            former.give_way(
-                JMSException("Another connection has the same connection id; this one is closed")
-            )
-        self.by_id[connection_id] = connection
-
-    def leave(
-        self,
-        unanswered: Mapping[ProducerId, Iterable[Completion]],
-        parked: Iterable[ParkedSend],
-    ) -> None:
-        """Remember what producers that may come back were to be told, and what was lost. (T27)"""
-        self.lost_sends.note(parked)
-        for producer_id, sends in unanswered.items():
-            self._leave_unanswered(producer_id, sends)
-
-    def _leave_unanswered(self, producer_id: ProducerId, sends: Iterable[Completion]) -> None:
-        whole = all_of([send for send in sends if not send.done])
-        if whole is None:
-            return
-        self.unanswered[producer_id] = whole
-
-        def forget(_done: Completion) -> None:
-            if self.unanswered.get(producer_id) is whole:
-                del self.unanswered[producer_id]
-
-        whole.then(forget)
-
-    def release(self, connection_id: ConnectionId, connection: BrokerConnection) -> None:
-        """Take the id back, unless somebody else has it by now."""
-        if self.by_id.get(connection_id) is connection:
-            del self.by_id[connection_id]
+ActiveMQ has no limit.
+"""
 
 
 class BrokerHost(Protocol):
-    """What connectors need of the broker service that they belong to."""
+    """The part of the broker service that connectors and their connections use."""
 
     @property
     def broker_name(self) -> str: ...
@@ -96,51 +51,82 @@ class BrokerHost(Protocol):
 
     @property
     def broker(self) -> Broker:
-        """The outermost link of the filter chain."""
+        """The outermost filter of the filter chain: every request of a client goes to it."""
 
     @property
     def connections(self) -> ConnectionRegistry: ...
 
     @property
     def rollback_only_on_async_exception(self) -> bool:
-        """Whether a oneway command that fails spoils the commit of its transaction. (C5)"""
+        """Whether a failed one-way command makes its transaction's commit fail.
+
+        (activemq-broker C5)
+        """
 
     @property
     def store_failed(self) -> bool:
-        """Whether the store can promise nothing more, so that errors are not answered. (K24)"""
+        """Whether the store can no longer promise anything, so that errors get no response.
+
+        (activemq-persistence K24)
+        """
 
     def last_producer_sequence_id(self, producer_id: ProducerId) -> int:
-        """Return the highest sequence number stored of a producer, -1 if unknown. (T27)"""
+        """Return the highest stored sequence number of a producer, -1 if it is unknown.
+
+        (activemq-broker T27)
+        """
 
     async def stop(self) -> None:
-        """Stop the broker; called for one that vm:// made when its last client has gone."""
+        """Stop the broker. Called for one that `vm://` created when its last client has left."""
+
+
+class ServedConnection(Protocol):
+    """A client's connection as its connector sees it."""
+
+    def stop_reading(self) -> None:
+        """Accept no further request of the client: the connector is stopping."""
+
+    async def wait_for_responses(self) -> None:
+        """Wait until the client has got the responses it waits for. Cancellable."""
+
+    def stop_soon(self, error: Exception | None = None) -> None:
+        """Close the connection in the background, after what is queued was written."""
+
+    async def wait_stopped(self) -> None:
+        """Wait until the connection is closed and has left its connector's `connections`."""
 
 
 class TransportConnector(ABC):
-    """A door of the broker."""
+    """An address at which clients of one protocol connect to the broker.
+
+    Args:
+        host: the broker that the clients use.
+        uri: what to listen on, with the connector's options.
+        name: what logs call it; the URI by default.
+    """
 
     def __init__(self, host: BrokerHost, uri: TransportURI, name: str | None = None) -> None:
         self.host = host
         self.uri = uri
         self.name = name or str(uri)
         self.maximum_connections = MAXIMUM_CONNECTIONS
-        self.maximum_sessions_per_connection = MAXIMUM_OF_ONE_CONNECTION
-        self.maximum_producers_per_connection: int | None = MAXIMUM_OF_ONE_CONNECTION
-        self.maximum_consumers_per_connection: int | None = MAXIMUM_OF_ONE_CONNECTION
-        self.maximum_temporary_destinations_per_connection = MAXIMUM_OF_ONE_CONNECTION
-        self.maximum_transactions_per_connection = MAXIMUM_OF_ONE_CONNECTION
+        self.maximum_sessions_per_connection = MAXIMUM_PER_CONNECTION
+        self.maximum_producers_per_connection: int | None = MAXIMUM_PER_CONNECTION
+        self.maximum_consumers_per_connection: int | None = MAXIMUM_PER_CONNECTION
+        self.maximum_temporary_destinations_per_connection = MAXIMUM_PER_CONNECTION
+        self.maximum_transactions_per_connection = MAXIMUM_PER_CONNECTION
         self.allow_link_stealing = False
-        self.connections: set[BrokerConnection] = set()
+        self.connections: set[ServedConnection] = set()
         self.stopping = False
 
     @property
     @abstractmethod
     def connect_uri(self) -> str:
-        """Where clients connect to; with the real port when the URI said 0."""
+        """The URI that clients connect to, with the actual port if the configured one is 0."""
 
     @abstractmethod
     async def start(self) -> None:
-        """Accept connections from now on.
+        """Accept connections from now on. A second call is ignored.
 
         Raises:
             ResourceAllocationException: the address cannot be bound.
@@ -149,15 +135,15 @@ class TransportConnector(ABC):
 
     @abstractmethod
     async def stop(self) -> None:
-        """Accept no more, close every connection and wait for their ends. Idempotent."""
+        """Stop accepting, close every connection and wait for their ends. Idempotent."""
 
     async def stop_connections(self) -> None:
-        """Close what has come in, after the clients were told what they wait for."""
-        with _clock.timeout(_LAST_ANSWERS):
+        """Close all connections, once their clients have got the responses they wait for."""
+        with _clock.timeout(_RESPONSE_TIMEOUT):
             for connection in self.connections:
-                connection.hold("stopping")
+                connection.stop_reading()
             for connection in list(self.connections):
-                await connection.give_last_answers()
+                await connection.wait_for_responses()
         for connection in list(self.connections):
             connection.stop_soon()
         for connection in list(self.connections):
@@ -165,7 +151,11 @@ class TransportConnector(ABC):
 
 
 async def stop_all(connectors: Sequence[TransportConnector]) -> None:
-    """Stop all at once: one whose clients do not read must not use up the others' time."""
+    """Stop all connectors concurrently: clients that do not read must not delay other connectors.
+
+    Raises:
+        Exception: the first error of a connector's `stop`, after all of them have stopped.
+    """
     failures: list[BaseException] = []
     stopping = [
         spawn(connector.stop, name=f"connector {connector.name} stop", on_error=failures.append)

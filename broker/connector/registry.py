@@ -6,7 +6,7 @@ from collections.abc import Callable
 from importlib.metadata import entry_points
 
 from broker.connector.base import BrokerHost, TransportConnector
-from broker.connector.openwire import TcpConnector
+from broker.connector.openwire import OpenWireConnector
 from pyjms.errors import ConfigurationException
 from pyjms.transport.uri import TransportURI
 
@@ -16,9 +16,9 @@ ConnectorFactory = Callable[[BrokerHost, TransportURI, "str | None"], TransportC
 GROUP = "broker.connectors"
 
 _BUILT_IN: dict[str, ConnectorFactory] = {
-    "tcp": TcpConnector,
-    "nio": TcpConnector,
-    "openwire": TcpConnector,
+    "tcp": OpenWireConnector,
+    "nio": OpenWireConnector,
+    "openwire": OpenWireConnector,
 }
 
 

@@ -1,18 +1,28 @@
-"""The broker as a service: its attributes, its chain of filters, start and stop.
+"""The broker as a service: its attributes, its filter chain, start and stop.
 
-Importing it tells `vm://` how to make a broker.
+Importing this package makes `vm://` known to clients of the process, with a factory that creates
+the brokers that do not run yet.
 """
 
 from __future__ import annotations
 
-from broker.connector import vm_registry
+from broker.connector.vm import registry, vm_transport
 from broker.service.attributes import check_options
 from broker.service.embedded import create_for_vm
 from broker.service.io_errors import IOExceptionHandler
 from broker.service.links import BrokerPlugin
 from broker.service.persistence import PersistenceFactory
 from broker.service.service import BrokerService
+from pyjms.transport import registry as transports
 
-__all__ = ["BrokerPlugin", "BrokerService", "IOExceptionHandler", "PersistenceFactory"]
+__all__ = [
+    "BrokerPlugin",
+    "BrokerService",
+    "IOExceptionHandler",
+    "PersistenceFactory",
+    "vm_transport",
+]
 
-vm_registry.set_factory(create_for_vm, check_options)
+registry.set_factory(create_for_vm, check_options)
+# spares vm:// the scan of installed packages, and works where pyjms is not installed
+transports.register("vm", vm_transport)

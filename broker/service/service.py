@@ -15,9 +15,10 @@ from typing import Any, Self
 
 import anyio
 
-from broker.connector import vm_registry
-from broker.connector.base import ConnectionRegistry, TransportConnector, stop_all
+from broker.connector.base import TransportConnector, stop_all
+from broker.connector.connection_registry import ConnectionRegistry
 from broker.connector.registry import create_connector
+from broker.connector.vm import registry as vm_registry
 from broker.context import ConnectionContext
 from broker.filter import Broker
 from broker.policy.map import PolicyMap

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from broker.connector.members import MAXIMUM_SHARED
+from broker.connector.openwire.client_resources import MAXIMUM_SHARED
 from pyjms.jms.destination import Destination, Queue, TemporaryQueue, Topic
 from pyjms.wire.openwire.commands import (
     AckType,

@@ -115,7 +115,7 @@ async def test_sends_that_wait_for_memory_are_bounded_and_go_with_their_client(
     await attacker.connect()
     await attacker.ask(ProducerInfo(ProducerId("attacker", 7, 1), window_size=2**31 - 1))
     connection = connection_of(service, "attacker")
-    (state,) = connection.states.values()
+    (state,) = connection.resources.connections.values()
 
     async def flood() -> None:
         number = 100_000
@@ -160,7 +160,7 @@ async def test_a_transaction_that_never_ends_is_within_the_memory_limit(
     begin = TransactionInfo(ConnectionId("attacker"), xid, TransactionType.BEGIN)
     assert type(await attacker.ask(begin)) is Response
     connection = connection_of(service, "attacker")
-    (state,) = connection.states.values()
+    (state,) = connection.resources.connections.values()
 
     async def flood() -> None:
         while True:
@@ -190,7 +190,7 @@ async def test_topic_acknowledgements_in_a_transaction_are_no_store(peer, servic
     consumer_id = await attacker.consume(T)
     xid = LocalTransactionId(1, ConnectionId("attacker"))
     await attacker.ask(TransactionInfo(ConnectionId("attacker"), xid, TransactionType.BEGIN))
-    (state,) = connection_of(service, "attacker").states.values()
+    (state,) = connection_of(service, "attacker").resources.connections.values()
     await attacker.ask(attacker.message(T))
     acks = []
     for _ in range(1000):

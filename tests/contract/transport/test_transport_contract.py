@@ -8,7 +8,7 @@ import anyio
 import pytest
 from anyio.abc import SocketAttribute
 
-from broker.connector.vm import VmTransport
+from broker.connector.vm.transport import VmTransport
 from pyjms.errors import ConnectionFailedException
 from pyjms.testing.contract.transport import EndListener, TransportContract, TransportEnds
 from pyjms.transport.base import Transport

@@ -11,7 +11,7 @@ from typing import Any
 import anyio
 import pytest
 
-from broker.connector import vm_registry
+from broker.connector.vm import registry as vm_registry
 from broker.service import BrokerService, PersistenceFactory
 from broker.settings.jdbc import JDBCPersistenceSettings, JournaledJDBCPersistenceSettings
 from broker.settings.kahadb import KahaDBPersistenceSettings, MultiKahaDBPersistenceSettings

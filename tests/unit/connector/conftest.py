@@ -8,9 +8,10 @@ from types import SimpleNamespace
 import pytest
 
 from broker.completion import Completion
-from broker.connector.base import ConnectionRegistry
-from broker.connector.connection import BrokerConnection
-from broker.connector.vm import VmConnector, VmTransport
+from broker.connector.connection_registry import ConnectionRegistry
+from broker.connector.openwire import BrokerConnection
+from broker.connector.vm.connector import VmConnector
+from broker.connector.vm.transport import VmTransport
 from broker.context import ConnectionContext, ConsumerExchange, ProducerExchange
 from broker.filter import Broker
 from pyjms.transport.mock import RecordingListener
@@ -133,7 +134,7 @@ class Client:
         return consumer_id
 
     def context(self, name: str = "c1") -> ConnectionContext:
-        return self.connection.states[ConnectionId(name)].context
+        return self.connection.resources.connections[ConnectionId(name)].context
 
 
 @pytest.fixture

@@ -425,7 +425,7 @@ async def test_keep_alives_are_echoed_not_answered(client) -> None:
 
 
 async def test_network_bridges_and_odd_commands_are_refused(client) -> None:
-    with pytest.raises(UnsupportedOperationException, match="does not take the command"):
+    with pytest.raises(UnsupportedOperationException, match="does not accept the command"):
         await client.ask(MessageDispatch())
     client.tell(PartialCommand())
     await client.heard.next(ConnectionErrorCommand)

@@ -171,7 +171,7 @@ async def test_client_ids_are_unique_and_needed(connect, service) -> None:
         for door in (*service.connectors, service_vm_door())
         if door is not None
         for c in door.connections
-        if first.id in c.states
+        if first.id in c.resources.connections
     )
     assert caught.value.reason == (
         f"Broker: e2e - Client: client-one already connected from {address}"
@@ -183,7 +183,7 @@ async def test_client_ids_are_unique_and_needed(connect, service) -> None:
 
 
 def service_vm_door() -> object:
-    from broker.connector import vm_registry
+    from broker.connector.vm import registry as vm_registry
 
     registration = vm_registry.find("e2e")
     return registration.connector if registration is not None else None

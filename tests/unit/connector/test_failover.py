@@ -114,14 +114,14 @@ async def test_a_repeated_send_is_answered_when_the_first_one_is_safe(
         await first.ask(SessionInfo(SessionId("c1", 7)))  # the send is at the broker
         host.stored[PRODUCER] = 2
         await come_back(second)
-        assert host.connections.unanswered.keys() == {PRODUCER}
+        assert host.connections.pending_sends.keys() == {PRODUCER}
         group.start_soon(send_and_wait, second, 2, heard)
         await second.ask(SessionInfo(SessionId("c1", 8)))
         assert "stored 2" not in heard
         pending.complete()
     assert sorted(heard) == ["lost", "stored 2"]
     assert sent(host) == [1, 2]
-    assert host.connections.unanswered == {}
+    assert host.connections.pending_sends == {}
 
 
 async def test_the_answers_of_a_client_that_does_not_fail_over_are_not_kept(
@@ -135,7 +135,7 @@ async def test_the_answers_of_a_client_that_does_not_fail_over_are_not_kept(
         group.start_soon(send_and_wait, client, 1, heard)
         await client.ask(SessionInfo(SessionId("c1", 7)))
         client.connection.release(None)
-        assert host.connections.unanswered == {}
+        assert host.connections.pending_sends == {}
         client.connection.stop_soon()
     assert heard == ["lost"]
 

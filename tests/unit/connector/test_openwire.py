@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 import anyio
 import pytest
 
-from broker.connector.openwire import TcpConnector
+from broker.connector.openwire import OpenWireConnector
 from broker.connector.registry import create_connector
 from pyjms.errors import (
     ConfigurationException,
@@ -22,63 +22,63 @@ from pyjms.wire.openwire.commands import BrokerInfo, ConnectionId, ConnectionInf
 
 
 @pytest.fixture
-async def door(host) -> AsyncIterator[TcpConnector]:
-    door = create_connector(host, "tcp://:0", "openwire")
-    assert isinstance(door, TcpConnector)
-    await door.start()
-    yield door
-    await door.stop()
+async def connector(host) -> AsyncIterator[OpenWireConnector]:
+    connector = create_connector(host, "tcp://:0", "openwire")
+    assert isinstance(connector, OpenWireConnector)
+    await connector.start()
+    yield connector
+    await connector.stop()
 
 
-async def client_of(door: TcpConnector) -> RequestTransport:
-    transport = create_transport(door.connect_uri)
+async def client_of(connector: OpenWireConnector) -> RequestTransport:
+    transport = create_transport(connector.connect_uri)
     transport.listener = RecordingListener()
     await transport.start()
     return transport
 
 
-async def test_port_0_takes_a_free_port_on_this_machine_only(door: TcpConnector) -> None:
-    uri = TransportURI.parse(door.connect_uri)
+async def test_port_0_takes_a_free_port_on_this_machine_only(connector: OpenWireConnector) -> None:
+    uri = TransportURI.parse(connector.connect_uri)
     assert uri.host == "127.0.0.1"
     assert uri.port
-    await door.start()  # again: nothing
-    assert TransportURI.parse(door.connect_uri).port == uri.port
+    await connector.start()  # again: nothing
+    assert TransportURI.parse(connector.connect_uri).port == uri.port
 
 
-async def test_a_client_connects_and_leaves(door: TcpConnector, host) -> None:
-    client = await client_of(door)
+async def test_a_client_connects_and_leaves(connector: OpenWireConnector, host) -> None:
+    client = await client_of(connector)
     assert isinstance(client.listener, RecordingListener)
-    assert (await client.listener.next(BrokerInfo)).broker_url == door.connect_uri
+    assert (await client.listener.next(BrokerInfo)).broker_url == connector.connect_uri
     await client.request(ConnectionInfo(ConnectionId("c1"), "me"))
-    (connection,) = door.connections
+    (connection,) = connector.connections
     assert connection.remote_address.startswith("tcp://127.0.0.1:")
     assert host.recording.args("add_connection")[0].connector_name == "openwire"
     await client.stop()
     await connection.wait_stopped()
-    assert door.connections == set()
+    assert connector.connections == set()
     assert host.recording.names[-1] == "remove_connection"
 
 
 async def test_stopping_the_connector_closes_its_clients_and_its_port(host) -> None:
-    door = create_connector(host, "tcp://127.0.0.1:0")
-    assert isinstance(door, TcpConnector)
-    await door.start()
-    client = await client_of(door)
+    connector = create_connector(host, "tcp://127.0.0.1:0")
+    assert isinstance(connector, OpenWireConnector)
+    await connector.start()
+    client = await client_of(connector)
     await client.request(ConnectionInfo(ConnectionId("c1"), "me"))
-    await door.stop()
-    await door.stop()
+    await connector.stop()
+    await connector.stop()
     assert isinstance(client.listener, RecordingListener)
     assert isinstance(await client.listener.error(), ConnectionFailedException)
     assert host.recording.names[-1] == "remove_connection"
     await client.stop()
-    late = create_transport(door.connect_uri)
+    late = create_transport(connector.connect_uri)
     late.listener = RecordingListener()
     with pytest.raises(ConnectionFailedException, match="refused"):
         await late.start()
-    await door.start()  # it opens again
-    again = await client_of(door)
+    await connector.start()  # it opens again
+    again = await client_of(connector)
     await again.stop()
-    await door.stop()
+    await connector.stop()
 
 
 @pytest.mark.fact("activemq-edges U9")
@@ -87,28 +87,30 @@ async def test_a_port_that_is_taken_fails_the_start_with_names(host) -> None:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = taken.getsockname()[1]
-        door = create_connector(host, f"tcp://127.0.0.1:{port}", "main")
+        connector = create_connector(host, f"tcp://127.0.0.1:{port}", "main")
         with pytest.raises(ResourceAllocationException) as caught:
-            await door.start()
+            await connector.start()
     assert caught.value.reason == (
         f"Failed to bind to server socket: tcp://127.0.0.1:{port} due to: Address already in use "
         f"(connector 'main', port {port})"
     )
     assert "uri" in caught.value.hint  # the configuration key
-    await door.stop()
+    await connector.stop()
 
 
 @pytest.mark.fact("activemq-edges I4")
-async def test_a_socket_that_says_nothing_is_closed_after_30_seconds(door: TcpConnector) -> None:
-    port = TransportURI.parse(door.connect_uri).port
+async def test_a_socket_that_says_nothing_is_closed_after_30_seconds(
+    connector: OpenWireConnector,
+) -> None:
+    port = TransportURI.parse(connector.connect_uri).port
     assert port
     async with VirtualClock() as clock:
         silent = await anyio.connect_tcp("127.0.0.1", port)
         assert (await silent.receive())[4:13] == b"\x01ActiveMQ"
         await anyio.wait_all_tasks_blocked()
-        (connection,) = door.connections
+        (connection,) = connector.connections
         await clock.advance(29.9)
-        assert door.connections == {connection}
+        assert connector.connections == {connection}
         await clock.advance(0.2)
         await connection.wait_stopped()
         with pytest.raises(anyio.EndOfStream):
@@ -116,8 +118,8 @@ async def test_a_socket_that_says_nothing_is_closed_after_30_seconds(door: TcpCo
         await silent.aclose()
 
 
-async def test_other_protocols_are_turned_away(door: TcpConnector) -> None:
-    port = TransportURI.parse(door.connect_uri).port
+async def test_other_protocols_are_turned_away(connector: OpenWireConnector) -> None:
+    port = TransportURI.parse(connector.connect_uri).port
     assert port
     async with await anyio.connect_tcp("127.0.0.1", port) as web:
         await web.send(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
@@ -126,10 +128,10 @@ async def test_other_protocols_are_turned_away(door: TcpConnector) -> None:
             await web.receive()
 
 
-async def test_connections_beyond_the_maximum_are_closed(door, caplog) -> None:
-    door.maximum_connections = 1
-    first = await client_of(door)
-    second = create_transport(door.connect_uri)
+async def test_connections_beyond_the_maximum_are_closed(connector, caplog) -> None:
+    connector.maximum_connections = 1
+    first = await client_of(connector)
+    second = create_transport(connector.connect_uri)
     second.listener = RecordingListener()
     with pytest.raises(ConnectionFailedException):
         await second.start()
@@ -140,10 +142,10 @@ async def test_connections_beyond_the_maximum_are_closed(door, caplog) -> None:
 
 async def test_options_of_the_uri(host) -> None:
     uri = "tcp://0.0.0.0:61616?maximumConnections=7&transport.keepAlive=true"
-    door = create_connector(host, uri)
-    assert door.maximum_connections == 7
-    assert door.name == uri
-    assert door.connect_uri == f"tcp://{socket.gethostname()}:61616"
+    connector = create_connector(host, uri)
+    assert connector.maximum_connections == 7
+    assert connector.name == uri
+    assert connector.connect_uri == f"tcp://{socket.gethostname()}:61616"
     assert create_connector(host, "tcp://[::1]:61616").connect_uri == "tcp://[::1]:61616"
     assert create_connector(host, "tcp://:1").maximum_connections == 5000
 

@@ -6,8 +6,9 @@ from collections.abc import AsyncIterator, Mapping
 import anyio
 import pytest
 
-from broker.connector import vm_registry
+import broker.service  # noqa: F401 - it sets the factory that vm:// uses
 from broker.connector.vm import VmConnector, vm_transport
+from broker.connector.vm import registry as vm_registry
 from pyjms.errors import (
     ConfigurationException,
     ConnectionFailedException,

@@ -6,8 +6,8 @@ import anyio
 import pytest
 
 from broker.completion import Completion
-from broker.connector import vm_registry
 from broker.connector.base import TransportConnector
+from broker.connector.vm import registry as vm_registry
 from broker.context import ConnectionContext, ProducerExchange
 from broker.filter import Broker, BrokerFilter
 from broker.service import BrokerService

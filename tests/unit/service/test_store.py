@@ -10,8 +10,8 @@ from pathlib import Path
 import anyio
 import pytest
 
-from broker.connector import vm_registry
 from broker.connector.base import TransportConnector
+from broker.connector.vm import registry as vm_registry
 from broker.service import BrokerService, IOExceptionHandler
 from broker.service.persistence import KahaDBPersistenceFactory
 from broker.store.api import PersistenceAdapter, StoreState

@@ -1,6 +1,7 @@
-"""What a client has opened: its connection, sessions, producers and consumers. (C3, C4)
+"""What a client has open: JMS connections, sessions, producers and consumers.
 
-Pure bookkeeping: it says what is there, and its errors are ActiveMQ's words for what is not.
+Pure bookkeeping; the error texts for what is not registered are ActiveMQ's.
+(activemq-broker C3, C4)
 """
 
 from __future__ import annotations
@@ -26,8 +27,8 @@ from pyjms.wire.openwire.commands import (
 
 __all__ = [
     "ConnectionState",
-    "LateResponse",
-    "MemberCount",
+    "DeferredResponse",
+    "ResourceCount",
     "SessionState",
     "connection_of",
     "message_size",
@@ -36,22 +37,22 @@ __all__ = [
 
 _FIXED_MESSAGE_SIZE = 1024  # what a message counts beside its body and properties
 IMPLICIT_SESSION = -1
-"""The session that every connection has without a SessionInfo; advisory consumers live there."""
+"""The session that every connection has without a SessionInfo; advisory consumers belong to it."""
 
 
-class LateResponse(Completion):
-    """An answer that comes later and has a value."""
+class DeferredResponse(Completion):
+    """A response with a value that is sent once an operation has finished."""
 
     __slots__ = ("response",)
 
     def __init__(self, response: Response) -> None:
-        """Answer with `response` once it is done without an error."""
+        """Send `response` when the operation finishes without an error."""
         super().__init__()
         self.response = response
 
 
 class SessionState:
-    """One session's producers and consumers."""
+    """The producers and consumers of one session."""
 
     __slots__ = ("consumers", "info", "producers")
 
@@ -61,8 +62,8 @@ class SessionState:
         self.consumers: dict[ConsumerId, ConsumerInfo] = {}
 
 
-class MemberCount:
-    """How many consumers or producers there are; those of advisories count by themselves."""
+class ResourceCount:
+    """The number of consumers or producers; those on advisory topics are counted separately."""
 
     __slots__ = ("_advisory", "_plain")
 
@@ -70,19 +71,19 @@ class MemberCount:
         self._plain = 0
         self._advisory = 0
 
-    def of_kind(self, destination: Destination | None) -> int:
-        """How many there are of the kind that one on `destination` would be."""
+    def for_destination(self, destination: Destination | None) -> int:
+        """Return the count that one more on `destination` would add to."""
         return self._advisory if _is_advisory(destination) else self._plain
 
     def add(self, destination: Destination | None) -> None:
-        """Count one on `destination` in."""
+        """Count one more on `destination`."""
         if _is_advisory(destination):
             self._advisory += 1
         else:
             self._plain += 1
 
     def remove(self, destination: Destination | None) -> None:
-        """Count one on `destination` out."""
+        """Count one less on `destination`."""
         if _is_advisory(destination):
             self._advisory -= 1
         else:
@@ -90,7 +91,7 @@ class MemberCount:
 
 
 class ConnectionState:
-    """One JMS connection."""
+    """One JMS connection; a client usually has one over its transport."""
 
     __slots__ = (
         "consumers",
@@ -110,37 +111,37 @@ class ConnectionState:
         self.maximum_transactions = maximum_transactions
         self.context = context
         self.sessions: dict[SessionId, SessionState] = {}
-        self.consumers = MemberCount()
-        self.producers = MemberCount()
+        self.consumers = ResourceCount()
+        self.producers = ResourceCount()
         self.temporary: dict[Destination, DestinationInfo] = {}
         self.transactions: dict[TransactionId, int | None] = {}
-        """Begun and not ended; the value is the answer to PREPARE, once it was given."""
+        """Transactions that have begun and not ended; the value is the response to PREPARE."""
         identifier = info.connection_id.value if info.connection_id is not None else None
         implicit = SessionId(identifier, IMPLICIT_SESSION)
         self.sessions[implicit] = SessionState(SessionInfo(implicit))
 
-    def session(self, session_id: SessionId, doing: str) -> SessionState:
-        """The session of that id.
+    def session(self, session_id: SessionId, action: str) -> SessionState:
+        """Return a session; `action` says in the error what was attempted.
 
         Raises:
-            IllegalStateException: it was never announced; `doing` says what was tried.
+            IllegalStateException: the session is not registered.
         """
         session = self.sessions.get(session_id)
         if session is None:
             raise IllegalStateException(
-                f"Cannot {doing} a session that had not been registered: {session_id}"
+                f"Cannot {action} a session that had not been registered: {session_id}"
             )
         return session
 
 
-def session_of(owned: ConsumerId | ProducerId) -> SessionId:
-    """The session that a consumer or producer belongs to."""
-    return SessionId(owned.connection_id, owned.session_id)
+def session_of(resource: ConsumerId | ProducerId) -> SessionId:
+    """Return the session that a consumer or producer belongs to."""
+    return SessionId(resource.connection_id, resource.session_id)
 
 
-def connection_of(owned: ConsumerId | ProducerId | SessionId) -> ConnectionId:
-    """The connection that a session, consumer or producer belongs to."""
-    return ConnectionId(owned.connection_id)
+def connection_of(resource: ConsumerId | ProducerId | SessionId) -> ConnectionId:
+    """Return the connection that a session, consumer or producer belongs to."""
+    return ConnectionId(resource.connection_id)
 
 
 def _is_advisory(destination: Destination | None) -> bool:
@@ -148,6 +149,6 @@ def _is_advisory(destination: Destination | None) -> bool:
 
 
 def message_size(message: ActiveMQMessage) -> int:
-    """What a message counts in its producer's window. (M6)"""
+    """Return what a message takes of its producer's window, in bytes. (activemq-broker M6)"""
     properties, content = message.marshalled_properties, message.content
     return _FIXED_MESSAGE_SIZE + len(properties or b"") + len(content or b"")

@@ -1,11 +1,11 @@
-"""The steps of transactions that clients ask for: type to function. (ENCODING section 13)"""
+"""The steps of transactions that clients request, by type. (openwire-encoding 13)"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
 from broker.completion import Completion
-from broker.connector.state import ConnectionState, LateResponse
+from broker.connector.openwire.connection_state import ConnectionState, DeferredResponse
 from broker.filter import Broker
 from pyjms.errors import IllegalStateException, JMSException
 from pyjms.wire.openwire.commands import (
@@ -26,7 +26,7 @@ XA_RDONLY = 3
 def run(
     broker: Broker, state: ConnectionState, info: TransactionInfo
 ) -> Completion | Response | None:
-    """Do the step that `info` asks for.
+    """Run the step that `info` requests.
 
     Raises:
         JMSException: the type is unknown, the id is missing, or the broker refuses.
@@ -42,7 +42,7 @@ def run(
 
 
 def _begin(broker: Broker, state: ConnectionState, xid: TransactionId) -> None:
-    if xid not in state.transactions:  # a second begin is a replay (C3)
+    if xid not in state.transactions:  # a second begin is a replay (activemq-broker C3)
         count = len(state.transactions) + len(state.context.waiting_ends)
         if count >= state.maximum_transactions:
             raise IllegalStateException(
@@ -62,26 +62,28 @@ def _prepare(broker: Broker, state: ConnectionState, xid: TransactionId) -> Comp
     former = state.transactions[xid]
     if former is not None:
         return IntegerResponse(result=former)
-    answer = broker.prepare_transaction(state.context, xid)
-    if isinstance(answer, Completion):
-        return _prepared_later(state, xid, answer)
-    if answer == XA_RDONLY:
+    result = broker.prepare_transaction(state.context, xid)
+    if isinstance(result, Completion):
+        return _prepare_deferred(state, xid, result)
+    if result == XA_RDONLY:
         state.transactions.pop(xid, None)
     else:
-        state.transactions[xid] = answer
-    return IntegerResponse(result=answer)
+        state.transactions[xid] = result
+    return IntegerResponse(result=result)
 
 
-def _prepared_later(state: ConnectionState, xid: TransactionId, prepared: Completion) -> Completion:
-    answer = LateResponse(IntegerResponse(result=XA_OK))
+def _prepare_deferred(
+    state: ConnectionState, xid: TransactionId, prepared: Completion
+) -> Completion:
+    response = DeferredResponse(IntegerResponse(result=XA_OK))
 
     def done(completion: Completion) -> None:
         if completion.error is None and xid in state.transactions:
             state.transactions[xid] = XA_OK
-        answer.complete(completion.error)
+        response.complete(completion.error)
 
     prepared.then(done)
-    return answer
+    return response
 
 
 def _commit_one_phase(
@@ -109,7 +111,7 @@ def _forget(broker: Broker, state: ConnectionState, xid: TransactionId) -> Compl
 
 
 def _end(_broker: Broker, _state: ConnectionState, _xid: TransactionId) -> None:
-    """Nothing: the client only wants to know that all before it has arrived."""
+    """Do nothing: the response only confirms that everything before it has arrived."""
 
 
 _STEPS: dict[int, Callable[[Broker, ConnectionState, TransactionId], Completion | Response | None]]

@@ -1,7 +1,7 @@
-"""Our exceptions as a Java client reads them: class to Java class name. (ENCODING section 14)
+"""Exceptions as Java clients read them: our class to a Java class name. (openwire-encoding 14)
 
-The text is the reason alone: ActiveMQ's words, without our hint. An exception that is no
-JMSException is a bug of the broker: the client learns its class and text, the log the trace.
+The text is the reason alone, in ActiveMQ's words and without our hint. An exception that is not a
+JMSException is a bug of the broker: the client gets its class and text, the log gets the traceback.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from pyjms import errors
 from pyjms.errors import JMSException, XAException
 from pyjms.wire.openwire.commands import Throwable
 
-__all__ = ["log_bug", "to_throwable"]
+__all__ = ["log_unexpected", "to_throwable"]
 
 logger = logging.getLogger(__name__)
 
@@ -40,26 +40,27 @@ _NAMES: dict[type[Exception], str] = {
     errors.ConfigurationException: "org.apache.activemq.ConfigurationException",
     XAException: "javax.transaction.xa.XAException",
 }
-_MAX_CAUSES = 5
-_LONGEST_TEXT = 4096  # characters; it may repeat a selector or a name of 64 KiB
+_MAXIMUM_CAUSES = 5
+_MAXIMUM_TEXT = 4096
+"""Characters; a text may repeat a selector or a name of 64 KiB."""
 
 
 def to_throwable(error: BaseException) -> Throwable:
-    """What goes over the wire for `error`, with its causes."""
-    return _convert(error, _MAX_CAUSES)
+    """Convert `error` and its causes for the wire."""
+    return _convert(error, _MAXIMUM_CAUSES)
 
 
-def log_bug(error: Exception, what: str) -> None:
-    """Log the trace of an exception that no client caused; refusals are the client's to know."""
+def log_unexpected(error: Exception, operation: str) -> None:
+    """Log the traceback of an exception that no client caused; JMSExceptions are responses."""
     if not isinstance(error, JMSException):
-        logger.error("%s failed", what, exc_info=error)
+        logger.error("%s failed", operation, exc_info=error)
 
 
 def _convert(error: BaseException, causes: int) -> Throwable:
     cause = error.__cause__ if causes > 0 else None
     return Throwable(
         _java_name(type(error)),
-        _text(error)[:_LONGEST_TEXT],
+        _text(error)[:_MAXIMUM_TEXT],
         (),
         _convert(cause, causes - 1) if cause is not None else None,
     )

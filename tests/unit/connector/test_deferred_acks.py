@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from broker.connector.late_acks import LateAcks
+from broker.connector.openwire.deferred_acks import DeferredAcks
 from pyjms.transport.mock import MockTransport
 from pyjms.wire.openwire.commands import (
     ActiveMQTextMessage,
@@ -36,11 +36,11 @@ class Rig:
     def __init__(self, transport: MockTransport) -> None:
         self.transport = transport
         self.handled: list[Command] = []
-        self.acks = LateAcks(transport, self.handled.append)
+        self.acks = DeferredAcks(transport, self.handled.append)
 
     def come(self, *commands: Command) -> None:
         for command in commands:
-            if not self.acks.take(command):
+            if not self.acks.defer(command):
                 self.handled.append(command)
 
 

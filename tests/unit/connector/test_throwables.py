@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from broker.connector.errors import to_throwable
+from broker.connector.openwire.throwables import to_throwable
 from pyjms import errors
 from pyjms.transport.openwire.remote_errors import from_throwable
 

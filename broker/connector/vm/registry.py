@@ -1,22 +1,23 @@
-"""The brokers of this process by name, for `vm://`.
+"""The running brokers of this process by name, for `vm://`.
 
-A broker registers itself when it starts and leaves when it stops; the service module sets
-the factory that `vm://` uses for a name that nobody has. A broker belongs to the loop that
-started it and cannot be reached by `vm://` from another one. (ActiveMQ B7, B9, B14)
+A broker is registered when it starts and unregistered when it stops. `broker.service` sets the
+factory that creates a broker for a name that no running broker has. A broker belongs to the event
+loop that started it and cannot be reached through `vm://` from another one.
+(activemq-broker B7, B9, B14)
 """
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Awaitable, Callable, Mapping
 
 import anyio
 
-from broker.connector.base import BrokerHost, TransportConnector
+from broker.connector.base import BrokerHost
+from broker.connector.vm.connector import VmConnector
 from pyjms import _clock
 from pyjms._wakeup import LoopHandle
 from pyjms.errors import IllegalStateException, ResourceAllocationException
-from pyjms.transport import registry as transports
+from pyjms.transport.uri import TransportURI
 
 __all__ = [
     "BrokerFactory",
@@ -32,26 +33,26 @@ __all__ = [
 ]
 
 BrokerFactory = Callable[[str, Mapping[str, str], "str | None"], Awaitable[BrokerHost]]
-"""`create(name, broker_options, broker_config)` makes, starts and so registers a broker."""
+"""`create(name, broker_options, broker_config)` creates and starts a broker, which registers it."""
 
 OptionsCheck = Callable[[Mapping[str, str]], object]
-"""`check(broker_options)` raises ConfigurationException for what no broker can be made with."""
+"""`check(broker_options)` raises ConfigurationException for an unknown or bad option."""
 
 
 class Registration:
-    """A running broker, the loop it is on, and its door for `vm://`."""
+    """A running broker, its event loop, and its connector for `vm://`."""
 
     def __init__(self, host: BrokerHost) -> None:
         self.host = host
         self.loop = LoopHandle()
-        self.connector: TransportConnector | None = None
+        self.connector = VmConnector(host, TransportURI("vm", host.broker_name))
         self.auto_created = False
 
     @property
     def alive(self) -> bool:
-        """Whether the broker's loop still runs; a test may end its loop without a stop."""
+        """Whether the broker's event loop still runs; it may have ended without a stop."""
         try:
-            self.loop.call_soon(_nothing)
+            self.loop.call_soon(_no_operation)
         except RuntimeError:
             return False
         return True
@@ -65,18 +66,17 @@ _check: OptionsCheck | None = None
 
 
 def set_factory(create: BrokerFactory, check: OptionsCheck) -> None:
-    """Say how `vm://` makes a broker that is not there, and which options that takes."""
+    """Set how `vm://` creates a broker that does not run, and how its options are checked."""
     global _factory, _check
     _factory, _check = create, check
 
 
 def check_options(options: Mapping[str, str]) -> None:
-    """Refuse what no broker could be made with, whether or not one has to be made.
+    """Check the options of a broker, whether or not one has to be created.
 
     Raises:
         ConfigurationException: an option is unknown, or its value cannot be read.
     """
-    _load_factory()
     if _check is not None:
         _check(options)
 
@@ -93,10 +93,6 @@ def register(name: str, host: BrokerHost) -> Registration:
             f"A broker named '{name}' already runs in this process",
             hint="give the brokers different names, or stop the other one",
         )
-    # spares vm:// the scan of installed packages, and works where pyjms is not installed
-    from broker.connector.vm import vm_transport  # noqa: PLC0415 - vm imports this module
-
-    transports.register("vm", vm_transport)
     _registrations[name] = registration = Registration(host)
     for loop, event in list(_arrivals):
         loop.call_soon(event.set)
@@ -104,20 +100,19 @@ def register(name: str, host: BrokerHost) -> Registration:
 
 
 async def unregister(name: str, host: BrokerHost) -> None:
-    """Take the broker off the list and close its vm connections. Idempotent."""
+    """Remove a broker and close its vm connections. Idempotent."""
     registration = _registrations.get(name)
     if registration is None or registration.host is not host:
         return
     del _registrations[name]
-    if registration.connector is not None:
-        await registration.connector.stop()
+    await registration.connector.stop()
 
 
 def find(name: str) -> Registration | None:
-    """The running broker of that name on this loop.
+    """Return the running broker of that name, None if there is none.
 
     Raises:
-        IllegalStateException: it runs on another loop.
+        IllegalStateException: it runs on another event loop.
     """
     registration = _registrations.get(name)
     if registration is None or registration.loop.is_current():
@@ -129,7 +124,7 @@ def find(name: str) -> Registration | None:
 
 
 async def wait_for(name: str, seconds: float) -> Registration | None:
-    """Wait at most `seconds` for a broker of that name. (waitForStart)"""
+    """Wait at most `seconds` for a broker of that name to start. (waitForStart)"""
     arrival = (LoopHandle(), anyio.Event())
     found = find(name)
     with _clock.timeout(seconds):
@@ -145,11 +140,11 @@ async def wait_for(name: str, seconds: float) -> Registration | None:
 
 
 async def create(name: str, options: Mapping[str, str], config: str | None) -> Registration:
-    """Make the broker; several callers at once get the same one.
+    """Create a broker; concurrent callers get the same one.
 
     Raises:
-        ResourceAllocationException: no broker can be made in this process.
-        JMSException: what the broker refuses.
+        ResourceAllocationException: no broker can be created in this process.
+        JMSException: the broker cannot start.
     """
     while name in _creating:
         loop, made = _creating[name]
@@ -160,25 +155,22 @@ async def create(name: str, options: Mapping[str, str], config: str | None) -> R
             return found
     _creating[name] = (LoopHandle(), anyio.Event())
     try:
-        _load_factory()
         if _factory is None:
-            raise ResourceAllocationException(f"Nothing here can make the broker '{name}'")
+            raise ResourceAllocationException(
+                f"Cannot create the broker '{name}' for vm://{name}: no broker factory is set",
+                hint="import broker.service, or start a broker of that name first",
+            )
         await _factory(name, options, config)
         registration = find(name)
         if registration is None:
             raise ResourceAllocationException(
-                f"The broker made for vm://{name} did not register under that name",
+                f"The broker created for vm://{name} did not register under that name",
                 hint="let brokerConfig name the broker as the vm:// URL does",
             )
         registration.auto_created = True
         return registration
     finally:
         _creating.pop(name)[1].set()
-
-
-def _load_factory() -> None:
-    if _factory is None:
-        importlib.import_module("broker.service")  # a floor above: it sets the factory
 
 
 def _elsewhere(name: str) -> IllegalStateException:
@@ -188,5 +180,5 @@ def _elsewhere(name: str) -> IllegalStateException:
     )
 
 
-def _nothing() -> None:
-    """What `Registration.alive` sends to the loop to see whether it still takes calls."""
+def _no_operation() -> None:
+    """Run on the loop by `Registration.alive`, to find out whether it still accepts calls."""

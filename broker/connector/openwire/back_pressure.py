@@ -1,0 +1,154 @@
+"""Back-pressure on one client: when the broker reads no further, and when it dispatches nothing.
+
+The broker never buffers without a bound for a client. It pauses reading from the connection while
+at least one of these conditions holds (`ReadPause`), and resumes when none does:
+
+| condition | begins | ends |
+|---|---|---|
+| RESPONSES | the client does not read its responses: the transport is congested | drained |
+| SPACE | a send without a producer window waits for memory or disk space | none waits any more |
+| WAITING_SENDS | more sends wait for space than an honest client has in its windows | fewer wait |
+| STOPPING | the connector is stopping | never |
+
+While the transport is congested the connection's subscriptions also count as full, so nothing is
+dispatched to it; once the transport is drained they are offered messages again. Producers with a
+window are throttled by withholding their ProducerAcks, not by pausing the connection: their other
+commands, such as acknowledgements, must still get through. (activemq-broker M2, M6)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import Enum, auto
+
+from pyjms._wakeup import BackgroundTask, spawn
+from pyjms.transport.openwire import OpenWireTransport
+
+__all__ = ["BackPressure", "ReadPause"]
+
+_MAXIMUM_WAITING_SENDS = 1000
+_MAXIMUM_WAITING_BYTES = 64 * 1024 * 1024
+"""Of one connection; well above any producer window."""
+
+
+class ReadPause(Enum):
+    """Why nothing is read from a client."""
+
+    RESPONSES = auto()
+    SPACE = auto()
+    WAITING_SENDS = auto()
+    STOPPING = auto()
+
+
+class BackPressure:
+    """Pauses and resumes reading from one client, and tracks whether the client reads."""
+
+    __slots__ = (
+        "_closed",
+        "_draining",
+        "_pauses",
+        "_resume_dispatch",
+        "_set_congested",
+        "_transport",
+        "_unwindowed_sends",
+        "_waiting_bytes",
+        "_waiting_sends",
+    )
+
+    def __init__(
+        self,
+        transport: OpenWireTransport,
+        set_congested: Callable[[bool], None],
+        resume_dispatch: Callable[[], None],
+    ) -> None:
+        """Watch `transport`.
+
+        Args:
+            transport: the client's; the outermost one.
+            set_congested: called with True when the client falls behind, False when it caught up.
+            resume_dispatch: called after the latter, to offer messages to its consumers again.
+        """
+        self._transport = transport
+        self._set_congested = set_congested
+        self._resume_dispatch = resume_dispatch
+        self._pauses: set[ReadPause] = set()
+        self._draining: BackgroundTask | None = None
+        self._waiting_sends = 0
+        self._waiting_bytes = 0
+        self._unwindowed_sends = 0
+        self._closed = False
+
+    @property
+    def congested(self) -> bool:
+        """Whether the client has more to read than it should."""
+        return self._draining is not None
+
+    def pause_reading(self, reason: ReadPause) -> None:
+        """Read no further until `resume_reading` was called for every reason."""
+        if not self._pauses:
+            self._transport.pause_reading()
+        self._pauses.add(reason)
+
+    def resume_reading(self, reason: ReadPause) -> None:
+        """Read on, unless there are other reasons not to."""
+        if reason in self._pauses:
+            self._pauses.remove(reason)
+            if not self._pauses and not self._closed:
+                self._transport.resume_reading()
+
+    def client_is_behind(self) -> None:
+        """Treat the client as congested until it has read what is queued for it."""
+        if self._draining is None:
+            self._set_congested(True)
+            name = f"broker {self._transport.remote_address} waits for the client to read"
+            self._draining = spawn(self._wait_until_drained, name=name)
+
+    async def _wait_until_drained(self) -> None:
+        await self._transport.drained()
+        self._draining = None
+        self._set_congested(False)
+        self.resume_reading(ReadPause.RESPONSES)
+        self._resume_dispatch()
+
+    # sends that wait for space
+    def send_waits(self, size: int) -> None:
+        """Count a send of `size` bytes that waits for space."""
+        self._waiting_sends += 1
+        self._waiting_bytes += size
+        if not self._within_limits():
+            self.pause_reading(ReadPause.WAITING_SENDS)
+
+    def send_finished(self, size: int) -> None:
+        """Count a send of `size` bytes as no longer waiting."""
+        self._waiting_sends -= 1
+        self._waiting_bytes -= size
+        if self._pauses and self._within_limits():
+            self.resume_reading(ReadPause.WAITING_SENDS)
+
+    def unwindowed_send_waits(self) -> None:
+        """Stop the connection while a send that no producer window limits waits for space."""
+        self._unwindowed_sends += 1
+        self.pause_reading(ReadPause.SPACE)
+
+    def unwindowed_send_finished(self) -> None:
+        """Resume the connection once no such send waits any more."""
+        self._unwindowed_sends -= 1
+        if not self._unwindowed_sends:
+            self.resume_reading(ReadPause.SPACE)
+
+    def _within_limits(self) -> bool:
+        return (
+            self._waiting_sends <= _MAXIMUM_WAITING_SENDS
+            and self._waiting_bytes <= _MAXIMUM_WAITING_BYTES
+        )
+
+    # the end
+    def close(self) -> None:
+        """Never resume reading again: the connection is closed."""
+        self._closed = True
+
+    async def stop(self) -> None:
+        """Stop waiting for the client to read."""
+        if self._draining is not None:
+            self._draining.cancel()
+            await self._draining.wait()

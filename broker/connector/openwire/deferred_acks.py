@@ -1,0 +1,54 @@
+"""Defers acknowledgements until the responses to what arrived with them have been sent.
+
+A client that sends a request and an acknowledgement in one chunk waits for the response only.
+Handling the acknowledgement after it shortens that wait, and nobody can observe the difference:
+all of it happens in one turn of the event loop, before anything else is read.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+
+from pyjms.transport.openwire import OpenWireTransport
+from pyjms.wire.openwire.commands import ActiveMQMessage, Command, MessageAck
+
+__all__ = ["DeferredAcks"]
+
+
+class DeferredAcks:
+    """The deferred acknowledgements of one connection.
+
+    Only messages overtake them, and only messages of the same chunk.
+    """
+
+    __slots__ = ("_deferred", "_handle", "transport")
+
+    def __init__(self, transport: OpenWireTransport, handle: Callable[[Command], None]) -> None:
+        self.transport = transport
+        self._handle = handle
+        self._deferred: deque[MessageAck] = deque()
+
+    def defer(self, command: Command) -> bool:
+        """Return whether `command` is deferred.
+
+        If it is not, the acknowledgements that it must not overtake are handled now.
+        """
+        if type(command) is MessageAck:
+            # outside a transaction, and nobody waits for a response
+            if command.transaction_id is None and not command.response_required:
+                if self._deferred or self.transport.defer(self.handle_all):
+                    self._deferred.append(command)
+                    return True
+                return False
+        elif isinstance(command, ActiveMQMessage):
+            return False
+        if self._deferred:
+            self.handle_all()
+        return False
+
+    def handle_all(self) -> None:
+        """Handle the deferred acknowledgements in their order."""
+        deferred = self._deferred
+        while deferred:
+            self._handle(deferred.popleft())

@@ -1,0 +1,109 @@
+"""One end of a `vm://` connection: commands cross to the other end of it within the process.
+
+Commands cross as objects, in order, through an inbox at each end: what is sent while a command is
+being handled waits its turn, so calls never nest. With `marshal=true` they cross as bytes, which is
+slower and keeps the two ends from sharing objects. (activemq-broker B15)
+"""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+from pyjms.errors import ConnectionFailedException, RemoteProtocolError
+from pyjms.transport.base import Transport
+from pyjms.transport.inbox import Inbox
+from pyjms.transport.openwire import WireFormatNegotiator
+from pyjms.wire.openwire.commands import Command
+from pyjms.wire.openwire.format import OpenWireFormat
+
+__all__ = ["VmTransport", "negotiated", "next_address"]
+
+_numbers = itertools.count()
+
+
+def next_address(uri: str) -> str:
+    """Return a remote address that no other connection has: `vm://name#1`."""
+    return f"{uri}#{next(_numbers)}"
+
+
+class VmTransport(Transport[Command]):
+    """One end of a connection within the process."""
+
+    def __init__(self, remote_address: str, wire_format: OpenWireFormat | None = None) -> None:
+        """Send objects, or the bytes that `wire_format` makes of them. Set `peer` before start."""
+        self.wire_format = wire_format
+        self.peer: VmTransport | None = None
+        self._remote = remote_address
+        self._error: Exception | None = None
+        self._stopped = False
+        name = f"pyjms {remote_address}"
+        deliver = self._deliver if wire_format is None else self._decode
+        self.inbox: Inbox[Any] = Inbox(deliver, self._ended, name)
+        """Where the peer puts what it sends: commands, or bytes if there is a wire format."""
+
+    async def start(self) -> None:
+        if self._stopped:
+            raise ConnectionFailedException(f"The transport to {self._remote} was stopped")
+        self.inbox.start()
+
+    async def stop(self) -> None:
+        if self._stopped:
+            return
+        self._stopped = True
+        peer = self.peer
+        if peer is not None:
+            peer.inbox.end(ConnectionFailedException(f"peer ({peer.remote_address}) stopped."))
+        await self.inbox.stop()
+
+    def oneway(self, command: Command) -> None:
+        peer = self.peer
+        if peer is None or self._stopped or self._error is not None:
+            why = self._error or ("it was stopped" if self._stopped else "it is not started")
+            raise ConnectionFailedException(f"Cannot send to {self._remote}: {why}")
+        wire_format = self.wire_format
+        peer.inbox.put(command if wire_format is None else wire_format.encode(command))
+
+    @property
+    def congested(self) -> bool:
+        return self.peer is not None and self.peer.inbox.congested
+
+    async def drained(self) -> None:
+        if self.peer is not None:
+            await self.peer.inbox.drained()
+
+    def pause_reading(self) -> None:
+        self.inbox.pause()
+
+    def resume_reading(self) -> None:
+        self.inbox.resume()
+
+    @property
+    def remote_address(self) -> str:
+        return self._remote
+
+    def _deliver(self, command: Command) -> None:
+        self.listener.on_command(command)
+
+    def _decode(self, data: bytes) -> None:
+        assert self.wire_format is not None
+        try:
+            commands = self.wire_format.receive_data(data)
+        except RemoteProtocolError as error:
+            for command in error.completed:
+                self.listener.on_command(command)
+            raise
+        for command in commands:
+            self.listener.on_command(command)
+
+    def _ended(self, error: Exception) -> None:
+        self._error = error
+        if not self._stopped:
+            self.listener.on_exception(error)
+
+
+def negotiated(end: VmTransport) -> Transport[Command]:
+    """Put a WireFormatNegotiator around an end that sends bytes."""
+    if end.wire_format is None:
+        return end
+    return WireFormatNegotiator(end, end.wire_format, timeout=None)
