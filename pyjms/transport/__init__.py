@@ -1,1 +1,22 @@
-"""How commands travel: filters over a socket, a peer in this process, or a test's script."""
+"""Transports: how commands travel between two peers.
+
+`create_transport(url)` returns a client's transport. A package that adds one registers a
+factory under the entry point `pyjms.transports`; see docs/extending.md.
+"""
+
+from pyjms.transport.base import Transport, TransportFilter, TransportListener
+from pyjms.transport.options import TcpOptions
+from pyjms.transport.registry import create_transport, known_schemes
+from pyjms.transport.tcp import TcpTransport
+from pyjms.transport.uri import TransportURI
+
+__all__ = [
+    "TcpOptions",
+    "TcpTransport",
+    "Transport",
+    "TransportFilter",
+    "TransportListener",
+    "TransportURI",
+    "create_transport",
+    "known_schemes",
+]
