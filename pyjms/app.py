@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections.abc import Iterable
 from pathlib import Path
 from types import ModuleType, TracebackType
 from typing import Any, Self
@@ -20,11 +21,13 @@ from dependency_injector import containers
 from pyjms._signals import stop_on_signals
 from pyjms._wakeup import loop_options
 from pyjms.container.core import ApplicationContainer, make_container
-from pyjms.container.wiring import Around, Wiring
+from pyjms.container.wiring import Wiring
 from pyjms.core.template import JmsTemplate
 from pyjms.errors import IllegalStateException
 from pyjms.lifecycle import HookRunner
+from pyjms.listener.container.properties import ErrorHandler
 from pyjms.listener.endpoint import JmsListenerEndpoint
+from pyjms.listener.handler.interceptors import HandlerInterceptor
 from pyjms.listener.registry import JmsListenerEndpointRegistry
 from pyjms.settings import PyjmsSettings, load_settings
 
@@ -44,7 +47,12 @@ class JmsApplication:
         settings: settings made in code, instead of a file.
         container: a subclass or instance of ApplicationContainer with your own providers.
         stop_timeout: seconds that work in progress gets when the application stops.
-        around: puts something around each handler's listener (see `pyjms.testing`).
+        interceptors: coroutine functions `(invocation, proceed)` around each call of a handler, the
+            first is the outermost (see `pyjms.listener.handler.interceptors`).
+        error_handler: called on the loop with each failure of a listener whose container factory
+            sets no error handler; `def` or `async def`. The failure is then not logged. It is a
+            ListenerExecutionFailedException with `listener_id`, `message` and the handler's own
+            exception as its cause.
 
     Raises:
         ConfigurationException: settings, handlers or injections that cannot work, each named.
@@ -58,12 +66,13 @@ class JmsApplication:
         settings: PyjmsSettings | None = None,
         container: containers.Container | type[ApplicationContainer] | None = None,
         stop_timeout: float = _DEFAULT_STOP_TIMEOUT,
-        around: Around | None = None,
+        interceptors: Iterable[HandlerInterceptor] = (),
+        error_handler: ErrorHandler | None = None,
     ) -> None:
         self.settings = settings or load_settings(Path(config) if config else None)
         self.container = make_container(container, self.settings)
         self.stop_timeout = stop_timeout
-        self._wiring = Wiring(self.container, self.settings, around)
+        self._wiring = Wiring(self.container, self.settings, interceptors, error_handler)
         self._hooks = HookRunner()
         self._targets: list[object] = list(targets)
         self._running = False

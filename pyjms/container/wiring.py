@@ -30,10 +30,12 @@ from pyjms.errors import ConfigurationException, JMSException
 from pyjms.jms.api import Session
 from pyjms.lifecycle import hook_kind
 from pyjms.listener.container.base import AbstractMessageListenerContainer
+from pyjms.listener.container.properties import ErrorHandler
 from pyjms.listener.endpoint import JmsListenerEndpoint, MethodJmsListenerEndpoint
 from pyjms.listener.factory import DefaultJmsListenerContainerFactory
 from pyjms.listener.handler.adapter import HandlerAdapter
 from pyjms.listener.handler.arguments import CallPlan, SessionTypes
+from pyjms.listener.handler.interceptors import HandlerInterceptor, in_order
 from pyjms.listener.handler.parameters import InjectionMarker, injection_marker
 from pyjms.listener.handler.reply import ReplySender
 from pyjms.listener.workers import Worker, current_worker
@@ -42,7 +44,7 @@ from pyjms.support.headers import SimpleJmsHeaderMapper
 from pyjms.sync.session import Session as BlockingSession
 from pyjms.sync.template import JmsTemplate as BlockingTemplate
 
-__all__ = ["Around", "Wiring"]
+__all__ = ["Wiring"]
 
 logger = logging.getLogger(__name__)
 
@@ -52,19 +54,21 @@ Hook = tuple[str, str, Callable[[], Any]]
 
 _PROVIDER_MARKER: type = vars(injection)["Provider"]
 
-Around = Callable[[Callable[..., Any], HandlerAdapter], Callable[..., Any]]
-"""Puts something around the listener of a handler; the test kit records calls this way."""
-
 
 class Wiring:
     """Turns an application's targets into endpoints, hooks and containers."""
 
     def __init__(
-        self, container: Any, settings: PyjmsSettings, around: Around | None = None
+        self,
+        container: Any,
+        settings: PyjmsSettings,
+        interceptors: Iterable[HandlerInterceptor] = (),
+        error_handler: ErrorHandler | None = None,
     ) -> None:
         self._container = container
         self._settings = settings
-        self._around = around
+        self._interceptors = in_order(interceptors)
+        self._error_handler = error_handler
         self._read_headers = SimpleJmsHeaderMapper().to_headers
 
     def check(self, targets: Iterable[object]) -> None:
@@ -127,9 +131,11 @@ class Wiring:
         return found
 
     def make_container(self, endpoint: JmsListenerEndpoint) -> AbstractMessageListenerContainer:
-        """Make the endpoint's container with the factory it names."""
+        """Create the endpoint's container with the factory that it names."""
         factory = self._factory(endpoint)
         container: AbstractMessageListenerContainer = factory.create_listener_container(endpoint)
+        if container.error_handler is None:
+            container.error_handler = self._error_handler
         return container
 
     async def close_factories(self) -> None:
@@ -180,8 +186,8 @@ class Wiring:
             pub_sub_domain=container.reply_pub_sub_domain,
             qos=container.reply_qos_settings,
         )
-        adapter = HandlerAdapter(self._plan(endpoint.handler, converter), replies, endpoint.id)
-        return adapter if self._around is None else self._around(endpoint.handler, adapter)
+        plan = self._plan(endpoint.handler, converter)
+        return HandlerAdapter(plan, replies, endpoint.id, self._interceptors)
 
     def _plan(self, handler: Callable[..., Any], converter: Any) -> CallPlan:
         return CallPlan(

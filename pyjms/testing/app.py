@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -15,6 +15,8 @@ from pyjms.container.core import ApplicationContainer
 from pyjms.core.template import JmsTemplate
 from pyjms.errors import IllegalStateException, RequestTimeoutException
 from pyjms.jms.message import Message
+from pyjms.listener.container.properties import ErrorHandler
+from pyjms.listener.handler.interceptors import HandlerInterceptor
 from pyjms.settings import PyjmsSettings, load_settings
 from pyjms.testing.broker import EmbeddedBroker
 from pyjms.testing.clock import real_time
@@ -77,6 +79,8 @@ class JmsTestApp:
         settings: PyjmsSettings | None = None,
         container: containers.Container | type[ApplicationContainer] | None = None,
         redelivery_delay: float = 0.0,
+        interceptors: Iterable[HandlerInterceptor] = (),
+        error_handler: ErrorHandler | None = None,
     ) -> JmsApplication:
         """Run these modules, handlers or instances; on the test's broker, whatever they say.
 
@@ -97,7 +101,11 @@ class JmsTestApp:
             settings = load_settings(Path(config)) if config else PyjmsSettings()
         settings = settings.with_broker_url(with_redelivery_delay(self.url, redelivery_delay))
         self._application = JmsApplication(
-            *targets, settings=settings, container=container, around=self.recorder.around
+            *targets,
+            settings=settings,
+            container=container,
+            interceptors=[self.recorder, *interceptors],
+            error_handler=error_handler,
         )
         await self._application.start()
         return self._application

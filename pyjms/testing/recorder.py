@@ -1,13 +1,15 @@
-"""What handlers were called with, and what they raised."""
+"""A record of the calls of handlers: arguments and failures."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
-from pyjms.jms.api import Session
+from pyjms.errors import ListenerExecutionFailedException
 from pyjms.jms.message import Message
+from pyjms.listener.handler.interceptors import HandlerInvocation, Proceed
 
 __all__ = ["HandlerCall", "Recorder"]
 
@@ -23,7 +25,13 @@ class HandlerCall:
 
 
 class Recorder:
-    """Keeps the calls of an application's handlers, in the order in which they ended."""
+    """Keeps the calls of an application's handlers, in the order in which they ended.
+
+    It is an interceptor. A call that another interceptor answers without the handler counts, too.
+    """
+
+    order: ClassVar[float] = -math.inf
+    """Outside of all other interceptors, so that their failures are recorded as well."""
 
     def __init__(self) -> None:
         self.all_calls: list[HandlerCall] = []
@@ -40,17 +48,15 @@ class Recorder:
         """What the handlers raised."""
         return [call.error for call in self.all_calls if call.error is not None]
 
-    def around(self, handler: Callable[..., Any], listener: Callable[..., Any]) -> Any:
-        """Return `listener` with its calls recorded under `handler`."""
-
-        async def record(message: Message, session: Session) -> None:
-            error: BaseException | None = None
-            try:
-                await listener(message, session)
-            except Exception as raised:
+    async def __call__(self, invocation: HandlerInvocation, proceed: Proceed) -> object:
+        """Record one call: as an interceptor, around those of the application."""
+        error: BaseException | None = None
+        try:
+            return await proceed()
+        except Exception as raised:
+            error = raised
+            if isinstance(raised, ListenerExecutionFailedException):
                 error = raised.__cause__ or raised
-                raise
-            finally:
-                self.all_calls.append(HandlerCall(handler, message, error))
-
-        return record
+            raise
+        finally:
+            self.all_calls.append(HandlerCall(invocation.handler, invocation.message, error))

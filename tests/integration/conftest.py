@@ -108,8 +108,8 @@ def process() -> Callable[..., object]:
 def real_broker(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[str]:
-    """The URL of an ActiveMQ 5.17.2 with its defaults, or what `PYJMS_ACTIVEMQ_URL` says."""
-    given = os.environ.get("PYJMS_ACTIVEMQ_URL")
+    """The URL of an ActiveMQ 5.17.2 with its defaults, or what `TEST_ACTIVEMQ_URL` says."""
+    given = os.environ.get("TEST_ACTIVEMQ_URL")
     if given:
         yield given
         return

@@ -50,6 +50,8 @@ from pyjms.listener.container.failures import (
 from pyjms.listener.container.properties import ContainerProperties
 from pyjms.listener.container.resources import ResourceFactory, close_all_quietly
 from pyjms.listener.container.state import LifeCycle
+from pyjms.listener.handler.interceptors import HandlerInvocation, call_through
+from pyjms.listener.handler.message_listener import ListenerCall
 from pyjms.listener.workers import current_worker
 
 __all__ = ["ListenerExecution"]
@@ -127,14 +129,26 @@ class ListenerExecution:
             acknowledger = message.acknowledger
             if acknowledger is not None:  # a `def` listener may call acknowledge() in its thread
                 message.acknowledger = worker.on_loop(acknowledger)
+        interceptors = self._properties.interceptors
         token = current_worker.set(worker)
         try:
-            if call.wants_session and not self._properties.expose_listener_session:
-                await self._with_own_session(lambda own_session: call(message, own_session, worker))
+            if interceptors:
+                await call_through(
+                    interceptors,
+                    HandlerInvocation(call.listener, self._properties.bean_name, message, session),
+                    lambda: self._call(call, delivery),
+                )
             else:
-                await call(message, session, worker)
+                await self._call(call, delivery)
         finally:
             current_worker.reset(token)
+
+    async def _call(self, call: ListenerCall, delivery: Delivery) -> None:
+        message, session, worker = delivery.message, delivery.session, delivery.worker
+        if call.wants_session and not self._properties.expose_listener_session:
+            await self._with_own_session(lambda own_session: call(message, own_session, worker))
+        else:
+            await call(message, session, worker)
 
     async def _with_own_session(self, call: Callable[[Session], Awaitable[None]]) -> None:
         """Call with a session of its own a listener that must not see the receiving session."""

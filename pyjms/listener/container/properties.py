@@ -6,13 +6,14 @@ Names and defaults are Spring's; durations are seconds. (spring-jms 1.1)
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, ClassVar, TypedDict
 
 from pyjms.enums import AcknowledgeMode
 from pyjms.errors import JMSException, UnsupportedOperationException
 from pyjms.jms.api import ConnectionFactory, ExceptionListener
 from pyjms.jms.destination import Destination
+from pyjms.listener.handler.interceptors import HandlerInterceptor, in_order
 from pyjms.listener.handler.message_listener import ListenerCall, OnMessage, listener_name
 from pyjms.selector import selector_or_none
 from pyjms.support.converter.base import MessageConverter
@@ -55,6 +56,7 @@ class ContainerOptions(TypedDict, total=False):
     reply_qos_settings: QosSettings | None
     message_selector: str | None
     message_listener: Listener | None
+    interceptors: Iterable[HandlerInterceptor]
     subscription_durable: bool
     subscription_shared: bool
     subscription_name: str | None
@@ -110,6 +112,7 @@ class ContainerProperties:
         self.destination_resolver = SimpleDestinationResolver()
         self.listener_call: ListenerCall | None = None
         self._listener: Listener | None = None
+        self._interceptors: tuple[HandlerInterceptor, ...] = ()
         self._destination: Destination | str | None = None
         self._reply_pub_sub_domain: bool | None = None
         self._durable = False
@@ -176,6 +179,15 @@ class ContainerProperties:
         self._listener = value
         if value is not None and not self.subscription_name:
             self.subscription_name = listener_name(value)
+
+    @property
+    def interceptors(self) -> tuple[HandlerInterceptor, ...]:
+        """Interceptors around the message listener, outermost first; replaceable at run time."""
+        return self._interceptors
+
+    @interceptors.setter
+    def interceptors(self, value: Iterable[HandlerInterceptor]) -> None:
+        self._interceptors = in_order(value)
 
     @property
     def subscription_durable(self) -> bool:

@@ -1,7 +1,7 @@
-"""From a message listener, as users write it, to one way of calling it.
+"""Message listeners as users write them, and one way of calling them all.
 
 A listener takes `(message)` or `(message, session)`, is `def` or `async def`, or is an object
-with such a method `on_message`. What it is gets decided once, when the container gets it.
+with such a method `on_message`. Which of these it is gets decided once, when it is set.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ class OnMessage(Protocol):
 class ListenerCall:
     """One resolved listener."""
 
-    __slots__ = ("_function", "is_async", "wants_session")
+    __slots__ = ("is_async", "listener", "wants_session")
 
     def __init__(self, listener: Callable[..., Any] | OnMessage) -> None:
-        """Look at `listener`.
+        """Find out how `listener` is to be called.
 
         Raises:
-            ValueError: it is no listener.
+            ValueError: it is not a listener.
         """
         function = getattr(listener, "on_message", listener)
         if not callable(function):
@@ -41,7 +41,7 @@ class ListenerCall:
                 f"Message listener needs to be a callable of (message) or (message, session), "
                 f"or to have on_message: {type(listener).__name__} is neither"
             )
-        self._function: Callable[..., Any] = function
+        self.listener: Callable[..., Any] = function
         self.is_async = _is_coroutine_function(function)
         self.wants_session = _wants_session(function)
 
@@ -49,15 +49,15 @@ class ListenerCall:
         """Call the listener: on the loop when it is a coroutine function, else in `worker`."""
         args = (message, session) if self.wants_session else (message,)
         if self.is_async:
-            await self._function(*args)
+            await self.listener(*args)
             return
-        result = await worker.run(self._function, *args)
+        result = await worker.run(self.listener, *args)
         if inspect.isawaitable(result):  # a lambda or a wrapper around a coroutine function
             await result
 
 
 def listener_name(listener: Callable[..., Any] | OnMessage) -> str:
-    """The name that a subscription of `listener` gets by default.
+    """Return the name that a subscription of `listener` gets by default.
 
     It is the listener's own `subscription_name` if it has one (Spring: SubscriptionNameProvider),
     else `module.Class` of an object, `module.function` of a function.
@@ -71,14 +71,14 @@ def listener_name(listener: Callable[..., Any] | OnMessage) -> str:
 
 def _is_coroutine_function(function: Callable[..., Any]) -> bool:
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
-        getattr(function, "__call__", None)  # noqa: B004 - the method itself is looked at
+        getattr(function, "__call__", None)  # noqa: B004 - the method itself is wanted
     )
 
 
 def _wants_session(function: Callable[..., Any]) -> bool:
     try:
         parameters = list(inspect.signature(function).parameters.values())
-    except (TypeError, ValueError):  # a builtin without a signature takes what it is given
+    except (TypeError, ValueError):  # a builtin without a signature accepts what it is given
         return False
     positional = [p for p in parameters if p.kind in {p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD}]
     if len(positional) < 2:

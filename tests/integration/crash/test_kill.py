@@ -216,8 +216,8 @@ def check(ledger: Ledger, found: list[str]) -> None:
 
 
 async def rounds(folder: Path, count: int, *options: str, delays: bool = False) -> None:
-    seed = int(os.environ.get("PYJMS_CRASH_SEED", time.time_ns() % 1_000_000))
-    print(f"PYJMS_CRASH_SEED={seed}")
+    seed = int(os.environ.get("TEST_CRASH_SEED", time.time_ns() % 1_000_000))
+    print(f"TEST_CRASH_SEED={seed}")
     rng = random.Random(seed)
     broker = Broker(folder, *options)
     total = 0

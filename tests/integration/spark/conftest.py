@@ -41,7 +41,7 @@ killing = load("killing")
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Have a test that counts its turns run in all rounds of a night."""
     if "turn" in metafunc.fixturenames:
-        metafunc.parametrize("turn", range(int(os.environ.get("PYJMS_ROUNDS", "20"))))
+        metafunc.parametrize("turn", range(int(os.environ.get("TEST_ROUNDS", "20"))))
 
 
 @pytest.fixture(scope="session")
@@ -168,7 +168,7 @@ RunDriver = Callable[..., int]
 def quick_java(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """What drivers get in a night of many starts: the bundled Java, and a cache of its classes."""
     folder = tmp_path_factory.mktemp("quick")
-    made = {"PYJMS_TEST_JAVA": "bundled", "XDG_CACHE_HOME": str(folder)}
+    made = {"TEST_SPARK_JAVA": "bundled", "XDG_CACHE_HOME": str(folder)}
     broker = SparkBroker(folder)
     broker.start()
     try:

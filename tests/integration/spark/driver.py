@@ -27,7 +27,7 @@ CONF = {
 
 def session(master: str = "local[2,4]") -> SparkSession:
     memory = {} if master.startswith("local[") else {"spark.executor.memory": "600m"}
-    java = os.environ.get("PYJMS_TEST_JAVA", "auto")  # a night's starts use a cache as well
+    java = os.environ.get("TEST_SPARK_JAVA", "auto")  # a night's starts use a cache as well
     conf = {**CONF, **memory}
     return spark_session(
         "pyjms-test", master=master, java=java, conf=conf, aot_cache=java == "bundled"
