@@ -11,12 +11,15 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 __all__ = [
     "DATA",
     "SPECIFICATION",
     "json_lines",
     "openwire_lines",
     "openwire_types",
+    "oracle",
     "spring_oracle",
 ]
 
@@ -49,3 +52,9 @@ def openwire_types() -> dict[str, Any]:
 def spring_oracle() -> dict[str, Any]:
     """Return what Spring 4.3.30 with ActiveMQ 5.17.2 did, by scenario (tests/data/README.md)."""
     return {line["scenario"]: line["result"] for line in json_lines(DATA / "spring-oracle.jsonl")}
+
+
+@pytest.fixture(scope="session")
+def oracle() -> dict[str, Any]:
+    """What the real Spring did, by scenario: `oracle["cache-levels"]`."""
+    return spring_oracle()

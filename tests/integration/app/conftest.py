@@ -1,14 +1,3 @@
-"""The test kit's broker, with redeliveries that do not wait."""
+"""Fixtures of this folder's tests."""
 
-from __future__ import annotations
-
-import pytest
-
-from pyjms.testing.broker import EmbeddedBroker
-
-AT_ONCE = "jms.redeliveryPolicy.initialRedeliveryDelay=0&jms.redeliveryPolicy.redeliveryDelay=0"
-
-
-@pytest.fixture
-def pyjms_broker_url(jms_broker: EmbeddedBroker) -> str:
-    return f"{jms_broker.url}&{AT_ONCE}"
+from tests.kit.redelivery import pyjms_broker_url

@@ -1,35 +1,8 @@
-"""A broker in memory over vm://, in virtual time, and the recorded behaviour of Spring."""
+"""Fixtures of this folder's tests."""
 
-from __future__ import annotations
-
-from collections.abc import AsyncIterator
-from typing import Any
-
-import pytest
-
-from broker.testing import EmbeddedTestBroker
-from pyjms.client.factory import ConnectionFactory
-from pyjms.core.template import JmsTemplate
-from pyjms.testing.clock import VirtualClock
-from tests.kit.data import spring_oracle
-
-
-@pytest.fixture
-async def broker() -> AsyncIterator[EmbeddedTestBroker]:
-    async with VirtualClock(autojump=True), EmbeddedTestBroker() as broker:
-        yield broker
-
-
-@pytest.fixture
-def factory(broker: EmbeddedTestBroker) -> ConnectionFactory:
-    return ConnectionFactory(broker.url)
-
-
-@pytest.fixture
-def template(factory: ConnectionFactory) -> JmsTemplate:
-    return JmsTemplate(factory, receive_timeout=1.0)
-
-
-@pytest.fixture(scope="session")
-def oracle() -> dict[str, Any]:
-    return spring_oracle()
+from tests.kit.data import oracle
+from tests.kit.embedded_template import (
+    broker,
+    factory,
+    template,
+)

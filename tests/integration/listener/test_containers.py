@@ -26,7 +26,7 @@ async def send(template, destination, *texts):
 
 @pytest.mark.fact("spring-jms 11.7")
 async def test_each_consumer_of_a_topic_gets_each_message(template, clock, diary, oracle, build):
-    expected = oracle("topic-concurrency")
+    expected = oracle["topic-concurrency"]
     container = build(
         diary, destination=Topic("t"), concurrent_consumers=expected["concurrentConsumers"]
     )
@@ -40,7 +40,7 @@ async def test_each_consumer_of_a_topic_gets_each_message(template, clock, diary
 
 
 async def test_a_durable_topic(broker, template, clock, diary, oracle, build):
-    expected = oracle("durable-topic")
+    expected = oracle["durable-topic"]
     heard = []
 
     class Listener:
@@ -77,7 +77,7 @@ async def test_a_durable_topic(broker, template, clock, diary, oracle, build):
 
 @pytest.mark.parametrize("variant", range(5))
 async def test_scaling_up_with_real_prefetch(variant, broker, template, clock, oracle, build):
-    expected = oracle("scale-up")[variant]
+    expected = oracle["scale-up"][variant]
     prefetch = {0: 1000, 2: 0}.get(variant, 1)
     factory = ConnectionFactory(broker.url + f"&jms.prefetchPolicy.queuePrefetch={prefetch}")
     per_session, scheduled = Counter(), []
@@ -108,7 +108,7 @@ async def test_scaling_up_with_real_prefetch(variant, broker, template, clock, o
 async def test_a_template_inside_the_listener(
     variant, factory, broker, template, diary, oracle, build, left
 ):
-    expected = oracle("template-inside-listener")[variant]
+    expected = oracle["template-inside-listener"][variant]
     name = expected["variant"]
     inner = JmsTemplate(ConnectionFactory(broker.url) if "another" in name else factory)
     factory.redelivery_policy = RedeliveryPolicy(initial_redelivery_delay=0.02)
@@ -136,7 +136,7 @@ async def test_a_template_inside_the_listener(
 async def test_a_jms_transaction_manager(
     variant, factory, template, clock, diary, oracle, build, left
 ):
-    expected = oracle("external-transaction-manager")[variant]
+    expected = oracle["external-transaction-manager"][variant]
     level = {"auto": "AUTO"}.get(expected["cacheLevel"], expected["cacheLevel"])
     factory.redelivery_policy = RedeliveryPolicy(initial_redelivery_delay=0.02)
     diary.failing["B"] = 1
@@ -221,7 +221,7 @@ async def test_stopping_and_starting_loses_nothing(options, broker, template, cl
 @pytest.mark.fact("spring-jms 1.11.9")
 @pytest.mark.parametrize("variant", [0, 1, 2])
 async def test_the_broker_goes_and_comes_back(variant, clock, oracle, diary, build, caplog):
-    expected = oracle("recovery")[variant]
+    expected = oracle["recovery"][variant]
     name = f"recovery-{variant}"
     factory = ConnectionFactory(f"vm://{name}?create=false")
     sender = JmsTemplate(ConnectionFactory(f"vm://{name}?create=false"))

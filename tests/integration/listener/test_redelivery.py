@@ -58,7 +58,7 @@ POLICIES = {
 async def test_rollback_redelivery_and_dead_letter(
     variant, factory, template, diary, oracle, build, left
 ):
-    expected = oracle("rollback-redelivery-dlq")[variant]
+    expected = oracle["rollback-redelivery-dlq"][variant]
     factory.redelivery_policy = POLICIES[variant]
     diary.failing["B"] = ALWAYS
     await send(template, "orders", "A", "B", "C")
@@ -127,7 +127,7 @@ async def test_a_dead_letter_has_the_handlers_reason(
 async def test_none_unlimited_and_non_blocking_redelivery(
     variant, broker, factory, template, diary, clock, oracle, build
 ):
-    expected = oracle("rollback-redelivery-dlq")[variant]
+    expected = oracle["rollback-redelivery-dlq"][variant]
     factory.redelivery_policy = {
         3: short(0.05, maximum_redeliveries=0),
         4: short(0.3),
@@ -158,7 +158,7 @@ async def test_none_unlimited_and_non_blocking_redelivery(
 async def test_only_a_cached_consumer_keeps_the_delay(
     variant, factory, template, broker, diary, oracle, build
 ):
-    expected = oracle("rollback-per-cache-level")[variant]
+    expected = oracle["rollback-per-cache-level"][variant]
     factory.redelivery_policy = short(0.3)
     diary.failing["B"] = ALWAYS
     await send(template, "q", "A", "B", "C")
@@ -183,12 +183,12 @@ async def test_only_a_cached_consumer_keeps_the_delay(
 
 @pytest.mark.parametrize("variant", range(15))
 async def test_acknowledge_modes(variant, factory, template, broker, diary, oracle, build, left):
-    expected = oracle("ack-modes")[variant]
+    expected = oracle["ack-modes"][variant]
     factory.redelivery_policy = short(0.02)
     individual = expected["mode"].startswith("INDIVIDUAL")
     if individual:  # the newest Spring goes on as with CLIENT_ACKNOWLEDGE
         expected = next(
-            line for line in oracle("ack-modes")
+            line for line in oracle["ack-modes"]
             if line["mode"] == "CLIENT_ACKNOWLEDGE"
             and (line["container"], line["m3Fails"]) == (expected["container"], expected["m3Fails"])
         )  # fmt: skip
@@ -210,7 +210,7 @@ async def test_acknowledge_modes(variant, factory, template, broker, diary, orac
 async def test_a_virtual_topic(
     variant, factory, template, broker, clock, oracle, diary, build, left
 ):
-    expected = oracle("virtual-topic")[variant]
+    expected = oracle["virtual-topic"][variant]
     factory.redelivery_policy = short(0.1)
     texts = [f"text {n}" for n in range(1, 7)]
     diary.failing.update(dict.fromkeys(texts, ALWAYS))

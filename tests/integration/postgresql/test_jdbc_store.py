@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from types import SimpleNamespace
 
 import anyio
 import pytest
@@ -14,20 +13,22 @@ from broker.store.api import StoreState
 from broker.store.jdbc.adapter import JDBCPersistenceAdapter
 from broker.store.jdbc.settings import Locker
 from pyjms.errors import JMSException, ResourceAllocationException
+from tests.kit.store_factories import StoreFactory
+from tests.kit.stores import Opened
 
 pytestmark = pytest.mark.postgresql
 
 
 @pytest.fixture
-def opened(postgresql, contract, tmp_path):
+def opened(postgresql, tmp_path):
     """Make a store, not started; keywords change its settings."""
 
     def opened(**changes):
         settings = replace(postgresql.settings(tmp_path), **changes)
-        factory = SimpleNamespace(
-            PERSISTENT=True, make=lambda where: JDBCPersistenceAdapter(where, settings, "me")
+        factory = StoreFactory(
+            "jdbc", True, lambda where: JDBCPersistenceAdapter(where, settings, "me")
         )
-        return contract.Opened(factory, tmp_path)
+        return Opened(factory, tmp_path)
 
     return opened
 

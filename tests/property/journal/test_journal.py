@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import errno
-import importlib.util
 import logging
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -21,9 +19,9 @@ from broker.store.journal.journal import Journal
 from broker.store.journal.settings import JournalSettings, PreallocationScope
 from pyjms.errors import ResourceAllocationException
 from pyjms.wire.kahadb.journal import END_MARKER, Location
+from tests.kit.simulated_disk import SimulatedDisk
 
 FOLDER = Path("/journal")
-UNIT = Path(__file__).resolve().parents[2] / "unit" / "store" / "journal" / "simulated_disk.py"
 
 _SIZES = st.one_of(st.integers(1, 60), st.integers(400, 700), st.just(3000))
 _STEPS = st.lists(
@@ -35,16 +33,6 @@ _STEPS = st.lists(
     ),
     max_size=40,
 )
-
-
-def simulated_disk() -> Any:
-    if "simulated_disk" not in sys.modules:
-        spec = importlib.util.spec_from_file_location("simulated_disk", UNIT)
-        assert spec is not None
-        assert spec.loader is not None
-        sys.modules["simulated_disk"] = module = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(module)
-    return sys.modules["simulated_disk"].SimulatedDisk()
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -61,7 +49,7 @@ class Driver:
     """Uses a journal and remembers what it was promised."""
 
     def __init__(self, kind: JournalSettings) -> None:
-        self.disk = simulated_disk()
+        self.disk = SimulatedDisk()
         self.settings = kind
         self.sent: list[bytes] = []
         self.places: list[Location] = []

@@ -27,7 +27,7 @@ def of_level(lines, level):
 )  # fmt: skip
 @pytest.mark.parametrize("level", LEVELS)
 async def test_ten_messages_make_and_close_what_spring_does(level, provider, oracle, clock):
-    expected = of_level(oracle("cache-levels"), level)
+    expected = of_level(oracle["cache-levels"], level)
     seen = {}
     tenth = anyio.Event()
 
@@ -61,7 +61,7 @@ async def test_ten_messages_make_and_close_what_spring_does(level, provider, ora
 async def test_idle_receives_call_what_spring_calls(level, provider, oracle, clock, build):
     expected = [
         call
-        for call in of_level(oracle("idle-receives"), level)["callsUpToThirdEmptyReceive"]
+        for call in of_level(oracle["idle-receives"], level)["callsUpToThirdEmptyReceive"]
         if call != "Session.getTransacted"
     ]
     container = build(

@@ -68,7 +68,7 @@ async def test_the_third_of_five_fails(mode, fails, provider, recorder, oracle, 
     recorded = "CLIENT_ACKNOWLEDGE" if mode.startswith("INDIVIDUAL") else mode
     expected = next(
         line
-        for line in oracle("ack-modes")
+        for line in oracle["ack-modes"]
         if line["container"] == "DefaultMessageListenerContainer"
         and (line["mode"], line["m3Fails"]) == (recorded, fails)
     )
@@ -136,7 +136,7 @@ EXCEPTION_KINDS = {
 @pytest.mark.parametrize("kind", EXCEPTION_KINDS)
 async def test_who_hears_of_which_exception(kind, provider, recorder, oracle, build, clock, caplog):
     caplog.set_level(logging.INFO, "pyjms")
-    expected = next(x for x in oracle("exception-kinds") if x["listenerThrows"] == kind)
+    expected = next(x for x in oracle["exception-kinds"] if x["listenerThrows"] == kind)
     error, has_handler, second = EXCEPTION_KINDS[kind]
 
     def handle(failure):

@@ -95,7 +95,7 @@ async def test_start_connects_but_never_raises(level, attempts, provider, record
 async def test_stop_does_not_wait_and_the_listener_ends_normally(
     options, provider, recorder, oracle, build, clock
 ):
-    expected = oracle("stop-semantics")[0]
+    expected = oracle["stop-semantics"][0]
     gate = Gate(recorder)
     container = build(gate, **options)
     provider.send("q", "a", "b")
@@ -124,7 +124,7 @@ async def test_stop_does_not_wait_and_the_listener_ends_normally(
 
 @pytest.mark.fact("spring-jms 1.10.2")
 async def test_stop_callbacks(provider, recorder, oracle, build, clock):
-    expected = oracle("stop-semantics")[1]
+    expected = oracle["stop-semantics"][1]
     gate = Gate(recorder)
     container = build(gate)
     called = []
@@ -165,7 +165,7 @@ async def test_a_start_discards_the_callback(provider, recorder, build, clock):
 async def test_a_message_received_just_as_stop_comes(
     variant, provider, recorder, oracle, build, clock, caplog
 ):
-    expected = oracle("stop-semantics")[variant]
+    expected = oracle["stop-semantics"][variant]
     container = build(
         recorder.note, session_transacted=expected["sessionTransacted"],
         accept_messages_while_stopping=expected["acceptMessagesWhileStopping"],
@@ -340,7 +340,7 @@ async def test_the_three_counts(provider, recorder, build, clock):
 
 @pytest.mark.fact("spring-jms 1.10.8")
 async def test_rejected_tasks(provider, oracle, build, clock, caplog):
-    expected = oracle("rejected-tasks")
+    expected = oracle["rejected-tasks"]
     executor = TaskExecutor(2)
     container = build(nothing, concurrent_consumers=4, task_executor=executor, receive_timeout=0.2)
 

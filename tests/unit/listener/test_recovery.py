@@ -44,7 +44,7 @@ def refused(level, interval, attempt, limit="unlimited", cause=DOWN):
 
 @pytest.mark.fact("spring-jms 1.11.6", "spring-jms 1.11.5")
 async def test_no_broker_ever(provider, oracle, lines, recorder, build, clock):
-    expected = oracle("start-without-broker")[1]
+    expected = oracle["start-without-broker"][1]
     provider.down = DOWN
     container = build(recorder.hear, back_off=FixedBackOff(0.15, 3),
                       exception_listener=recorder.on_exception, max_messages_per_task=10)  # fmt: skip
@@ -72,7 +72,7 @@ async def test_no_broker_ever(provider, oracle, lines, recorder, build, clock):
 
 @pytest.mark.fact("spring-jms 1.11.2", "spring-jms 1.11.3")
 async def test_a_broker_that_comes_later(provider, oracle, lines, recorder, build, clock):
-    expected = oracle("start-without-broker")[0]
+    expected = oracle["start-without-broker"][0]
     provider.down = DOWN
     container = build(recorder.hear, recovery_interval=0.4, exception_listener=recorder.on_exception,
                       error_handler=recorder.on_error)  # fmt: skip
@@ -97,7 +97,7 @@ async def test_a_broker_that_comes_later(provider, oracle, lines, recorder, buil
 )
 @pytest.mark.parametrize("variant", [0, 1])
 async def test_an_outage(variant, provider, oracle, lines, recorder, build, clock):
-    expected = oracle("recovery")[variant]
+    expected = oracle["recovery"][variant]
     consumers = expected["consumers"]
     container = build(
         recorder.hear, concurrent_consumers=consumers, recovery_interval=0.4,

@@ -209,7 +209,7 @@ async def test_a_consumer_is_busy_until_an_empty_receive(provider, build, clock)
 async def test_a_broker_that_prefetches_everything_stops_growth_at_two(
     provider, oracle, build, clock
 ):
-    expected = oracle("scale-up")[0]
+    expected = oracle["scale-up"][0]
     provider.prefetch_all = True
     handlers, container = start_with(build, concurrency="1-5")
     provider.send("q", *map(str, range(200)))
@@ -222,7 +222,7 @@ async def test_a_broker_that_prefetches_everything_stops_growth_at_two(
 
 @pytest.mark.parametrize("variant", [1, 2, 3, 4])
 async def test_small_windows_reach_the_maximum(variant, provider, oracle, build, clock):
-    expected = oracle("scale-up")[variant]
+    expected = oracle["scale-up"][variant]
     limit = 3 if "idleConsumerLimit=3" in expected["variant"] else 1
     handlers, container = start_with(build, concurrency="1-5", idle_consumer_limit=limit)
     if "while" not in expected["variant"] and "queued" in expected["variant"]:
@@ -257,7 +257,7 @@ async def test_the_idle_limit_is_how_many_idle_ones_may_exist(provider, build, c
 async def test_short_tasks_scale_down_after_so_many_idle_ones(
     limit, provider, oracle, build, clock
 ):
-    expected = oracle("scale-down")[1 if limit == 1 else 2]
+    expected = oracle["scale-down"][1 if limit == 1 else 2]
     assert f"idleTaskExecutionLimit={limit}" in expected["variant"]
     handlers, container = start_with(
         build, concurrency="1-5", max_messages_per_task=5, receive_timeout=0.1,
@@ -280,7 +280,7 @@ async def test_short_tasks_scale_down_after_so_many_idle_ones(
 
 
 async def test_an_executor_for_short_tasks_scales_down_too(provider, oracle, build, clock):
-    expected = oracle("scale-down")[3]
+    expected = oracle["scale-down"][3]
     handlers, container = start_with(
         build, concurrency="1-5", receive_timeout=0.1, task_executor=TaskExecutor(10)
     )
@@ -297,7 +297,7 @@ async def test_an_executor_for_short_tasks_scales_down_too(provider, oracle, bui
 
 @pytest.mark.fact("spring-jms 1.6.5")
 async def test_numbers_changed_at_run_time(provider, oracle, build, clock):
-    steps = iter(oracle("runtime-concurrency"))
+    steps = iter(oracle["runtime-concurrency"])
 
     def check():
         step = next(steps)

@@ -70,7 +70,7 @@ async def test_concurrency_is_the_upper_number_for_good(provider, recorder, orac
     container = simple(recorder.hear, concurrency="2-4")
     assert container.concurrent_consumers == container.max_concurrent_consumers == 4
     await container.start()
-    expected = oracle("simple-container")[1]["consumersForConcurrency 2-4"]
+    expected = oracle["simple-container"][1]["consumersForConcurrency 2-4"]
     assert container.scheduled_consumer_count == expected
     container.concurrent_consumers = 9
     provider.send("q", *map(str, range(50)))
@@ -88,7 +88,7 @@ async def test_a_durable_subscription_has_one_consumer(recorder, simple):
 
 @pytest.mark.fact("spring-jms 2.4")
 async def test_start_raises_without_a_broker(provider, recorder, oracle, simple, caplog):
-    expected = oracle("simple-container")[0]
+    expected = oracle["simple-container"][0]
     caplog.set_level(logging.DEBUG, "pyjms.listener")
     provider.down = "nobody there"
     container = simple(recorder.hear)
@@ -118,7 +118,7 @@ async def test_connect_lazily(lazily, connections, provider, recorder, simple):
 @pytest.mark.parametrize("mode", MODES)
 async def test_the_third_of_five_always_fails(mode, provider, recorder, oracle, simple, clock):
     expected = next(
-        line for line in oracle("ack-modes")
+        line for line in oracle["ack-modes"]
         if line["container"] == "SimpleMessageListenerContainer" and line["mode"] == mode
     )  # fmt: skip
 

@@ -190,7 +190,7 @@ async def test_session_transacted_that_was_set_stays(provider, build):
 @pytest.mark.fact("spring-jms 1.8.5")
 @pytest.mark.parametrize("variant", [0, 1])
 async def test_a_jms_transaction_manager(variant, provider, recorder, oracle, build, clock):
-    expected = oracle("external-transaction-manager")[variant]
+    expected = oracle["external-transaction-manager"][variant]
     level = {"auto": CacheLevel.AUTO}.get(expected["cacheLevel"], expected["cacheLevel"])
     container = build(
         Once(recorder, RuntimeError("once")), transaction_manager=JmsManager(provider),
@@ -244,7 +244,7 @@ def template(factory, text):
 async def test_a_template_inside_the_listener(
     variant, threads, provider, new_provider, recorder, oracle, build, clock
 ):
-    expected = oracle("template-inside-listener")[variant]
+    expected = oracle["template-inside-listener"][variant]
     name = expected["variant"]
     used = new_provider() if "another" in name else provider
     failed = []

@@ -13,6 +13,7 @@ from broker.completion import Completion
 from broker.context import ConnectionContext
 from pyjms.jms.destination import Queue
 from pyjms.wire.openwire.commands import ConnectionId, LocalTransactionId, XATransactionId
+from tests.kit.simulated_disk import SimulatedDisk
 
 Q = Queue("Q")
 
@@ -126,9 +127,9 @@ class Work:
 
 @pytest.mark.parametrize("seed", range(2))
 async def test_power_fails_and_a_consistent_prefix_is_left(
-    home: Any, simulated_disk: Any, tmp_path: Path, seed: int
+    home: Any, tmp_path: Path, seed: int
 ) -> None:
-    disk = simulated_disk()
+    disk = SimulatedDisk()
     await home.open(disk=disk)
     work = Work(home, seed)
     crashes = 0
@@ -156,7 +157,7 @@ async def test_power_fails_and_a_consistent_prefix_is_left(
                     copy.directory / path.name: after.content(path)
                     for path in list(after._seen_names)
                 }
-                survivor = simulated_disk()
+                survivor = SimulatedDisk()
                 for path, content in moved.items():
                     survivor.put(path, content)
                 await copy.open(disk=survivor)

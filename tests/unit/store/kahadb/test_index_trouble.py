@@ -19,6 +19,7 @@ from pyjms.errors import JMSException
 from pyjms.jms.destination import Queue, Topic
 from pyjms.testing.clock import VirtualClock
 from pyjms.wire.openwire.commands import MessageId, ProducerId
+from tests.kit.simulated_disk import SimulatedDisk
 
 Q = Queue("Q")
 HALF = "a\ud800b"
@@ -102,8 +103,8 @@ async def test_a_damaged_index_fails_the_store_and_is_built_anew_at_the_next_sta
     assert len(adapter.queue_message_store(Q).next_messages(None, 5000)) == 3000
 
 
-async def test_a_stop_does_not_wait_for_space_on_the_disk(home: Any, simulated_disk: Any) -> None:
-    disk = simulated_disk()
+async def test_a_stop_does_not_wait_for_space_on_the_disk(home: Any) -> None:
+    disk = SimulatedDisk()
     adapter = await home.open(disk=disk)
     store = adapter.queue_message_store(Q)
     await home.send(store, 1)

@@ -1,7 +1,7 @@
-"""A PostgreSQL of our own: Debian's programs, a folder in /tmp, one for each test process.
+"""A PostgreSQL server of the tests' own: Debian's programs, a temporary folder, one per process.
 
-Loaded by path, so that it is one module whoever loads it. Its server refuses to run as root;
-there it runs as the user `postgres`.
+PostgreSQL refuses to run as root; there it runs as the user `postgres`. Its socket is in its
+folder, which is directly below /tmp because a socket's path may have about 100 characters only.
 """
 
 from __future__ import annotations
@@ -15,6 +15,9 @@ import sys
 import tempfile
 from functools import cache
 from pathlib import Path
+from types import ModuleType
+
+import pytest
 
 from broker.store.jdbc.settings import JDBCSettings, Statements
 
@@ -98,3 +101,12 @@ def settings(directory: Path) -> JDBCSettings:
     """Settings for tables of their own, the same for the same directory."""
     prefix = f"t{next(_numbers)}_"
     return JDBCSettings(data_source=cluster().url, statements=Statements(table_prefix=prefix))
+
+
+@pytest.fixture(name="postgresql")
+def postgresql_fixture() -> ModuleType:
+    """`cluster()` and `settings(directory)`; skips where PostgreSQL is absent."""
+    reason = skip_reason()
+    if reason:
+        pytest.skip(reason)
+    return sys.modules[__name__]

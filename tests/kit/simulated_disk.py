@@ -13,6 +13,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+import pytest
+
 SECTOR = 512
 
 
@@ -213,3 +215,8 @@ class SimulatedDisk:
         with self._lock:
             self._called("remove")
             del self._seen_names[path]
+
+
+@pytest.fixture
+def simulated_disk() -> SimulatedDisk:
+    return SimulatedDisk()

@@ -1,6 +1,6 @@
-"""A broker in a process of its own: `python broker_child.py FOLDER PORT [POINT NUMBER]`.
+"""A broker process: `python -m tests.kit.spark.broker_child FOLDER PORT [POINT NUMBER]`.
 
-It kills itself at the point, the NUMBERth time. Says where it accepts connections.
+It prints where it accepts connections, and kills itself the NUMBERth time it gets to the point.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import anyio
-from killing import Killer, oneself
 
 from broker.service import BrokerService
+from tests.kit.spark.killing import Killer, oneself
 
 
 def killer(inner: Any) -> Killer:

@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import anyio
+import pytest
 
 from pyjms.enums import AcknowledgeMode, DeliveryMode
 from pyjms.errors import IllegalStateException, InvalidSelectorException
@@ -347,3 +348,8 @@ class MemoryBrowser(api.QueueBrowser):
 
     async def close(self) -> None:
         self.session.provider.count("Browser.close")
+
+
+@pytest.fixture
+def provider() -> MemoryProvider:
+    return MemoryProvider()

@@ -1,0 +1,25 @@
+"""Waiting for the broker's completions."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+import anyio
+import pytest
+
+from broker.completion import Completion
+
+
+async def error_of(waiter: Completion | None) -> Exception | None:
+    """Wait for a completion and return its error; None for one that is done at once."""
+    if waiter is None:
+        return None
+    done = anyio.Event()
+    waiter.then(lambda _: done.set())
+    await done.wait()
+    return waiter.error
+
+
+@pytest.fixture
+def answer() -> Callable[[Completion | None], Awaitable[Exception | None]]:
+    return error_of

@@ -1,0 +1,28 @@
+"""A broker in memory over vm://, in virtual time, and the recorded behaviour of Spring."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from broker.testing import EmbeddedTestBroker
+from pyjms.client.factory import ConnectionFactory
+from pyjms.core.template import JmsTemplate
+from pyjms.testing.clock import VirtualClock
+
+
+@pytest.fixture
+async def broker() -> AsyncIterator[EmbeddedTestBroker]:
+    async with VirtualClock(autojump=True), EmbeddedTestBroker() as broker:
+        yield broker
+
+
+@pytest.fixture
+def factory(broker: EmbeddedTestBroker) -> ConnectionFactory:
+    return ConnectionFactory(broker.url)
+
+
+@pytest.fixture
+def template(factory: ConnectionFactory) -> JmsTemplate:
+    return JmsTemplate(factory, receive_timeout=1.0)

@@ -1,0 +1,1 @@
+"""Brokers, driver processes and kill points for tests with Spark."""
