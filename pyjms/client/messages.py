@@ -1,8 +1,8 @@
-"""Messages to commands and back.
+"""Conversion between JMS messages and OpenWire commands.
 
-A send makes a new command, so the sender may change its message at once; a delivery makes
-a message that decodes properties and body when asked. What a received message has not
-decoded is sent on as the bytes it came in. (ENCODING 7, 8, 11 and 18)
+A send encodes a new command, so the sender may change its message at once. A delivery creates a
+message that decodes properties and body when they are first read; what was not decoded is sent on
+as the bytes in which it came. (openwire-encoding 7, 8, 11 and 18)
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from pyjms.jms.bodies import (
     StreamMessage,
     TextMessage,
 )
-from pyjms.jms.message import Message
+from pyjms.jms.message import Acknowledger, Message
 from pyjms.jms.types import Long
 from pyjms.wire.limits import inflate
 from pyjms.wire.openwire.commands import (
@@ -55,9 +55,11 @@ __all__ = [
 _PERSISTENT: Final = DeliveryMode.PERSISTENT
 _NON_PERSISTENT: Final = DeliveryMode.NON_PERSISTENT
 
+_ORIGINAL_EXPIRATION: Final = "originalExpiration"
+
 
 class CommandSource:
-    """The command that a received message was made of; it decodes what is asked for."""
+    """The command of a received message; decodes properties and body on demand."""
 
     __slots__ = ("command",)
 
@@ -68,7 +70,7 @@ class CommandSource:
         """Return the application's properties.
 
         Raises:
-            MessageFormatException: they are damaged.
+            MessageFormatException: they cannot be decoded.
         """
         data = self.command.marshalled_properties
         if not data:
@@ -82,7 +84,7 @@ class CommandSource:
         """Return the body, inflated if it came compressed.
 
         Raises:
-            MessageFormatException: it is damaged, or inflates beyond the limit.
+            MessageFormatException: it cannot be decoded, or inflates beyond the limit.
         """
         command = self.command
         decode, empty = _DECODERS.get(command.TYPE, _NO_BODY)
@@ -97,19 +99,46 @@ class CommandSource:
             raise MessageFormatException(f"Damaged message body: {error}") from error
 
     def provider_property(self, name: str) -> object:
-        """Return a property that only the provider sets."""
+        """Return a property that only the provider sets, such as JMSXProducerTXID."""
         return _PROVIDER_PROPERTIES[name](self.command)
 
 
-def from_command(command: ActiveMQMessage, redelivery_counter: int | None = None) -> Message:
+class ReroutedSource(CommandSource):
+    """The command of a message that the broker rerouted: a dead letter, a virtual topic's copy.
+
+    Hides the property that the broker adds for itself and no JMS client shows. (jms-api 10.6)
+    """
+
+    __slots__ = ()
+
+    def decode_properties(self) -> dict[str, object]:
+        values = super().decode_properties()
+        values.pop(_ORIGINAL_EXPIRATION, None)
+        return values
+
+
+def from_command(
+    command: ActiveMQMessage,
+    redelivery_counter: int | None = None,
+    source: CommandSource | None = None,
+    acknowledger: Acknowledger | None = None,
+    delivery: object = None,
+) -> Message:
     """Return the received message that `command` is.
 
-    `redelivery_counter` is the dispatch's, which counts; None: the command's own.
+    Args:
+        command: the message as it came from the wire.
+        redelivery_counter: that of the dispatch, which counts; None: the command's own.
+        source: decodes `command`; None: a plain CommandSource.
+        acknowledger: what `message.acknowledge()` calls.
+        delivery: the dispatch, for the session.
     """
     counter = command.redelivery_counter if redelivery_counter is None else redelivery_counter
     kind = _MESSAGES.get(command.TYPE, Message)
     message = kind.__new__(kind)
-    message._message_id = command.message_id
+    message.set_received(
+        command.message_id, source or CommandSource(command), acknowledger, delivery
+    )
     message.timestamp = command.timestamp
     message.correlation_id = command.correlation_id
     message.reply_to = command.reply_to
@@ -126,22 +155,16 @@ def from_command(command: ActiveMQMessage, redelivery_counter: int | None = None
     message.user_id = command.user_id
     message.read_only_body = True
     message.read_only_properties = True
-    message._properties = None
-    message._body = None
-    message._pending = True
-    message._source = CommandSource(command)
-    message.acknowledger = None
-    message.provider_delivery = None
     return message
 
 
 def command_of(message: Message) -> ActiveMQMessage:
-    """Return the command that a received message was made of. Do not change it.
+    """Return the command of a received message. Do not change it.
 
     Raises:
-        MessageFormatException: the message was made here.
+        MessageFormatException: the message was not received.
     """
-    source = message._source
+    source = message.source
     if not isinstance(source, CommandSource):
         raise MessageFormatException("This message was not received")
     return source.command
@@ -158,14 +181,14 @@ def to_command(
 ) -> ActiveMQMessage:
     """Return a new command with the headers, properties and body that `message` has now.
 
-    The producer sets destination, delivery mode, priority, timestamp and expiration on the
-    message before; this sets its `message_id`.
+    The producer has set destination, delivery mode, priority, timestamp and expiration on the
+    message; this sets its `message_id`.
 
     Raises:
         MessageFormatException: a value cannot be written, or is a list or dict while
             `nested_map_and_list_enabled` is off.
     """
-    message._message_id = message_id
+    message.set_message_id(message_id)
     encoding = _ENCODINGS.get(type(message)) or _encoding_of(message)
     try:
         content, compressed = _content(message, encoding[1], use_compression)
@@ -199,7 +222,7 @@ def to_command(
 
 
 def parse_message_id(text: str) -> MessageId:
-    """Return the id that `text` (`ID:host-port-millis-n:1:1:1:5`) is; a foreign one as its text."""
+    """Parse an id (`ID:host-port-millis-n:1:1:1:5`); keep one of another form as text."""
     parts = text.rsplit(":", 3)
     if len(parts) == 4 and parts[0]:
         numbers = parts[1:]
@@ -212,8 +235,8 @@ def parse_message_id(text: str) -> MessageId:
 def _content(
     message: Message, encode: Callable[[Message], bytes | None], use_compression: bool
 ) -> tuple[bytes | None, bool]:
-    source = message._source
-    if message._pending and isinstance(source, CommandSource):
+    source = message.undecoded_body_source
+    if isinstance(source, CommandSource):
         return source.command.content, source.command.compressed
     content = encode(message)
     if not use_compression or not content:
@@ -231,38 +254,37 @@ def _inflated(command: ActiveMQMessage, content: bytes) -> bytes:
     length = int.from_bytes(content[:4], "big")
     data = inflate(content[4:])
     if len(content) < 4 or len(data) < length:
-        raise MessageFormatException(
-            f"Damaged message body: {length} bytes were promised, {len(data)} came"
-        )
+        raise MessageFormatException(f"Damaged message body: {len(data)} bytes instead of {length}")
     return data[:length]
 
 
 def _marshalled_properties(message: Message) -> bytes | None:
-    values = message._properties
+    values = message.decoded_properties
     if values:
         return encode_map(values)
-    source = message._source
-    if values is None and isinstance(source, CommandSource):
-        return source.command.marshalled_properties
+    if values is None:
+        source = message.source
+        if isinstance(source, CommandSource):
+            return source.command.marshalled_properties
     return None
 
 
 def _refuse_containers(message: Message) -> None:
-    values = list(message._property_values().values())
+    values = list(message.properties.values())
     if isinstance(message, MapMessage):
         values += [value for _, value in message.items()]
     for value in values:
         if isinstance(value, dict | list):
             raise MessageFormatException(
                 f"A {type(value).__name__} has no JMS type",
-                hint="the option jms.nestedMapAndListEnabled is off",
+                hint="turn the option jms.nestedMapAndListEnabled on",
             )
 
 
 def _encoding_of(
     message: Message,
 ) -> tuple[type[ActiveMQMessage], Callable[[Message], bytes | None]]:
-    """Find the encoding of a user's subclass."""
+    """Return the encoding of an application's subclass."""
     return next(_ENCODINGS[kind] for kind in type(message).__mro__ if kind in _ENCODINGS)
 
 
@@ -276,8 +298,8 @@ def _encode_bytes(message: Message) -> bytes | None:
 
 
 def _encode_map(message: Message) -> bytes | None:
-    values = cast("MapMessage", message)._values()
-    return encode_map(values) if values else None
+    values = cast("MapMessage", message).items()
+    return encode_map(dict(values)) if values else None
 
 
 def _encode_stream(message: Message) -> bytes | None:
@@ -310,7 +332,7 @@ _MESSAGES: Final[dict[int, type[Message]]] = {
 
 _NO_BODY: Final[tuple[Callable[[bytes], object], Callable[[], object]]] = (_nothing, _nothing)
 
-# How a body is decoded, and what it is where there is none.
+# How a body is decoded, and its value where there is none.
 _DECODERS: Final[dict[int, tuple[Callable[[bytes], object], Callable[[], object]]]] = {
     ActiveMQTextMessage.TYPE: (decode_text, _nothing),
     ActiveMQBytesMessage.TYPE: (bytes, bytes),
@@ -334,17 +356,3 @@ _PROVIDER_PROPERTIES: Final[dict[str, Callable[[ActiveMQMessage], object]]] = {
         None if c.broker_path is None else ",".join(str(broker) for broker in c.broker_path)
     ),
 }
-
-
-_ORIGINAL_EXPIRATION: Final = "originalExpiration"
-
-
-class ReroutedSource(CommandSource):
-    """Leaves out what the broker notes for itself and no JMS client shows. (jms-api 10.6)"""
-
-    __slots__ = ()
-
-    def decode_properties(self) -> dict[str, object]:
-        values = super().decode_properties()
-        values.pop(_ORIGINAL_EXPIRATION, None)
-        return values

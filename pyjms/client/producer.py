@@ -1,22 +1,23 @@
-"""The producer: stamps a message, makes the command of it, and sends that.
+"""The message producer: sets a message's headers, encodes it as a command and sends that.
 
-Only a persistent message outside a transaction waits for the broker's answer, unless the
-factory says otherwise. (JMS 4.6; ActiveMQ N2 to N5)
+Only a persistent message outside a transaction waits for the broker's response, unless the
+connection factory's options say otherwise. All others are queued for writing; `send` then waits
+only while the transport is congested or the producer window is full, and lets other tasks run
+after every 256 KiB. (JMS 1.1, section 4.6; activemq-edges N2 to N5)
 """
 
 from __future__ import annotations
-
-from typing import TYPE_CHECKING
 
 import anyio
 from anyio.lowlevel import checkpoint
 
 from pyjms import _clock
+from pyjms.client.interfaces import ClientSession
 from pyjms.client.messages import to_command
 from pyjms.client.options.destination_options import (
     PRODUCER_OPTIONS,
     check_destination,
-    take_options,
+    set_destination_options,
 )
 from pyjms.enums import DeliveryMode
 from pyjms.errors import (
@@ -29,9 +30,6 @@ from pyjms.jms.destination import Destination
 from pyjms.jms.message import DEFAULT_PRIORITY, Message
 from pyjms.wire.openwire.commands import ActiveMQMessage, MessageId, ProducerId, ProducerInfo
 
-if TYPE_CHECKING:
-    from pyjms.client.session.session import ActiveMQSession
-
 __all__ = [
     "MESSAGE_OVERHEAD",
     "ActiveMQMessageProducer",
@@ -39,30 +37,32 @@ __all__ = [
 ]
 
 MESSAGE_OVERHEAD = 1024
-"""What a message counts besides its properties and body. (ENCODING section 8)"""
+"""Bytes counted for a message besides its properties and body. (openwire-encoding 8)"""
 
-_YIELD_BYTES = 256 * 1024  # after so much asynchronous sending other tasks get their turn
+_YIELD_BYTES = 256 * 1024  # of asynchronous sending between two checkpoints
 
 _PERSISTENT = DeliveryMode.PERSISTENT
 _NON_PERSISTENT = DeliveryMode.NON_PERSISTENT
 
 
 class ActiveMQMessageProducer(api.MessageProducer):
-    """Sends messages to one destination, or wherever each send says. Made by a session."""
+    """Sends messages to one destination, or to one given with each send. Created by a session."""
 
     def __init__(
-        self, session: ActiveMQSession, producer_id: ProducerId, destination: Destination | None
+        self, session: ClientSession, producer_id: ProducerId, destination: Destination | None
     ) -> None:
         options = session.connection.options
         self.session = session
         self.producer_id = producer_id
         self.info = ProducerInfo(producer_id, destination, window_size=options.producer_window_size)
         if destination is not None:
-            take_options(destination, "producer", PRODUCER_OPTIONS, self.info)
+            set_destination_options(destination, "producer", PRODUCER_OPTIONS, self.info)
         self.window = ProducerWindow(self.info.window_size) if self.info.window_size > 0 else None
         self.next_message_id: MessageId | None = None
-        """The next message's id, where this producer's next number is not it: for who sends the
-        same message again and wants the broker to know it."""
+        """The id of the next message, instead of this producer's next number.
+
+        For callers that repeat a send and want the broker to detect the duplicate.
+        """
         self.disable_message_id = False
         self.disable_message_timestamp = options.disable_time_stamps_by_default
         self._delivery_mode = _PERSISTENT
@@ -81,7 +81,11 @@ class ActiveMQMessageProducer(api.MessageProducer):
 
     @property
     def delivery_mode(self) -> DeliveryMode:
-        """Whether messages outlive the broker, unless a send says otherwise."""
+        """The default delivery mode of sends.
+
+        Raises:
+            IllegalStateException: on setting, the producer is closed or the mode unknown.
+        """
         return self._delivery_mode
 
     @delivery_mode.setter
@@ -93,7 +97,11 @@ class ActiveMQMessageProducer(api.MessageProducer):
 
     @property
     def priority(self) -> int:
-        """0 to 9, unless a send says otherwise."""
+        """The default priority of sends, 0 to 9.
+
+        Raises:
+            IllegalStateException: on setting, the producer is closed or the value out of range.
+        """
         return self._priority
 
     @priority.setter
@@ -107,7 +115,11 @@ class ActiveMQMessageProducer(api.MessageProducer):
 
     @property
     def time_to_live(self) -> float:
-        """Seconds until a message expires, 0 for never, unless a send says otherwise."""
+        """The default time to live of sends in seconds; 0: messages never expire.
+
+        Raises:
+            IllegalStateException: on setting, the producer is closed or the value negative.
+        """
         return self._time_to_live
 
     @time_to_live.setter
@@ -126,17 +138,6 @@ class ActiveMQMessageProducer(api.MessageProducer):
         priority: int | None = None,
         time_to_live: float | None = None,
     ) -> None:
-        """Send `message` and set its headers: id, destination, timestamp, expiration and alike.
-
-        Cancelling stops the waiting only; the message may have been sent. A priority outside
-        0 to 9 is cut to that; every number but PERSISTENT's counts as NON_PERSISTENT.
-
-        Raises:
-            IllegalStateException: the producer is closed, or the mode is no number.
-            UnsupportedOperationException: the destination is missing, or not this producer's.
-            InvalidDestinationException: a temporary destination that is gone.
-            RequestTimeoutException: the broker did not answer within the send timeout.
-        """
         if self._is_closed:
             self._check_open()
         target = self._target(destination)
@@ -179,7 +180,7 @@ class ActiveMQMessageProducer(api.MessageProducer):
             return
         size = _size(command)
         connection.oneway(command)
-        if not session.dispatcher.is_busy:  # else it goes with the acknowledgement
+        if not session.dispatcher.is_busy:  # else it leaves with the acknowledgement
             connection.send_now()
         if window is not None:
             window.increase(size)
@@ -195,15 +196,20 @@ class ActiveMQMessageProducer(api.MessageProducer):
         if self._is_closed:
             return
         self.dispose()
-        self.session.members.producer_closed(self)
+        self.session.producer_closed(self.producer_id)
 
     def dispose(self, failure: JMSException | None = None) -> None:
-        """End it on this side; sends that wait for the window are refused."""
+        """Close it without the broker; sends that wait for the window are refused."""
         self._is_closed = True
         self._failure = failure
         if self.window is not None:
             self.window.size = 0
             self.window.open()
+
+    def on_producer_ack(self, size: int) -> None:
+        """Note that the broker has space for `size` bytes again."""
+        if self.window is not None:
+            self.window.decrease(size)
 
     def _target(self, destination: Destination | None) -> Destination:
         own = self._destination
@@ -211,7 +217,7 @@ class ActiveMQMessageProducer(api.MessageProducer):
             if own is None:
                 raise UnsupportedOperationException(
                     "A destination must be specified.",
-                    hint="this producer was made without one: send(message, destination=...)",
+                    hint="this producer has none: send(message, destination=...)",
                 )
             target = own
         else:
@@ -221,7 +227,7 @@ class ActiveMQMessageProducer(api.MessageProducer):
                     f"This producer can only send messages to: {own.physical_name}"
                 )
         if target.is_temporary:
-            self.session.connection.temporaries.check_sendable(target)
+            self.session.connection.check_sendable(target)
         return target
 
     def _stamp(
@@ -255,7 +261,7 @@ class ActiveMQMessageProducer(api.MessageProducer):
 def _unknown_mode(value: object) -> IllegalStateException:
     return IllegalStateException(
         f"Unknown delivery mode: {value!r}",
-        hint="it is DeliveryMode.PERSISTENT or DeliveryMode.NON_PERSISTENT",
+        hint="use DeliveryMode.PERSISTENT or DeliveryMode.NON_PERSISTENT",
     )
 
 
@@ -265,32 +271,32 @@ def _size(command: ActiveMQMessage) -> int:
 
 
 class ProducerWindow:
-    """Bytes sent and not acknowledged by ProducerAck."""
+    """Bytes sent asynchronously and not acknowledged by a ProducerAck. (activemq-edges N4)"""
 
     def __init__(self, size: int) -> None:
         self.size = size
         self.usage = 0
-        self._room: anyio.Event | None = None
+        self._space: anyio.Event | None = None
 
     async def wait_for_space(self) -> None:
         """Wait while the window is full. Cancellable: then nothing is sent."""
         while self.usage >= self.size > 0:
-            if self._room is None:
-                self._room = anyio.Event()
-            await self._room.wait()
+            if self._space is None:
+                self._space = anyio.Event()
+            await self._space.wait()
 
     def increase(self, size: int) -> None:
-        """Count what was sent."""
+        """Count `size` bytes as sent."""
         self.usage += size
 
     def decrease(self, size: int) -> None:
-        """Take the broker's word that it has room for `size` bytes again."""
+        """Count `size` bytes as acknowledged."""
         self.usage = max(0, self.usage - size)
         if self.usage < self.size:
             self.open()
 
     def open(self) -> None:
-        """Wake who waits."""
-        room, self._room = self._room, None
-        if room is not None:
-            room.set()
+        """Wake all waiting sends."""
+        space, self._space = self._space, None
+        if space is not None:
+            space.set()

@@ -227,6 +227,52 @@ class Message:
             return True
         return any(issubclass(body, kind) for body in self.BODY_TYPES)
 
+    # --- for providers and listener containers
+
+    def set_received(
+        self,
+        message_id: object,
+        source: MessageSource,
+        acknowledger: Acknowledger | None = None,
+        delivery: object = None,
+    ) -> None:
+        """Make this a received message: `source` decodes properties and body on demand.
+
+        Args:
+            message_id: the id, or an object whose `str()` is the id.
+            source: decodes what the application reads.
+            acknowledger: implements `acknowledge()`; None: it does nothing.
+            delivery: the session's record of this delivery.
+        """
+        self._message_id = message_id
+        self._properties = None
+        self._body = None
+        self._pending = True
+        self._source = source
+        self.acknowledger = acknowledger
+        self.provider_delivery = delivery
+
+    def set_message_id(self, message_id: object) -> None:
+        """Set the id to an object whose `str()` is the id; it is formatted when first read."""
+        self._message_id = message_id
+
+    @property
+    def source(self) -> MessageSource | None:
+        """What a received message decodes from; None: the message was created here."""
+        return self._source
+
+    @property
+    def undecoded_body_source(self) -> MessageSource | None:
+        """The source while the body is still encoded; None once it was read or replaced."""
+        return self._source if self._pending else None
+
+    @property
+    def decoded_properties(self) -> dict[str, object] | None:
+        """The properties if they were read or set; None: there are none, or still encoded ones."""
+        return self._properties
+
+    # --- for message classes
+
     def _whole_body(self) -> object:
         """Return the body as users see it, None if there is none or it is empty."""
         return None

@@ -1,7 +1,20 @@
-"""The connection: ids, sessions, and the table that says who gets which command of the broker.
+"""The connection: its sessions, and the routing of the broker's commands to their recipients.
 
-The broker learns of it on first use, not when it is made. Everything belongs to the loop
-that made it. (JMS 4.3; ActiveMQ N6, N7, N11, N12; ENCODING sections 11 and 15)
+State. `is_started` follows start() and stop(); the rest is one life cycle:
+
+    state      entered by                     a call raises                  the broker
+    --------   ----------------------------   ----------------------------   ------------------
+    OPEN       creation                                                      knows it after the
+                                                                             handshake
+    FAILED     the transport failed           ConnectionFailedException      sees it disconnect
+    CLOSED     close(), also after FAILED     ConnectionClosedException      was told, if it
+                                                                             was OPEN
+
+On failure every session is disposed at once, so that no receive or send waits for ever; the
+sessions are kept until close(), which awaits their tasks.
+
+Everything belongs to the loop on which it was created; no method may be called from another
+thread. (JMS 1.1, section 4.3; activemq-edges N6, N7, N11, N12; openwire-encoding 11 and 15)
 """
 
 from __future__ import annotations
@@ -9,18 +22,18 @@ from __future__ import annotations
 import itertools
 import logging
 from collections.abc import Callable
+from enum import Enum
 from typing import Any
 
 import anyio
 
-from pyjms.client.connection.handshake import Announcement
-from pyjms.client.connection.temporary_destinations import AdvisoryConsumer, TemporaryDestinations
-from pyjms.client.delivery.consumer import ActiveMQMessageConsumer
-from pyjms.client.delivery.duplicates import ConnectionAudit
-from pyjms.client.options.client_options import ClientOptions
-from pyjms.client.options.policies import RedeliveryPolicy
-from pyjms.client.producer import ActiveMQMessageProducer
-from pyjms.client.session.session import ActiveMQSession
+from pyjms.client.connection.handshake import ConnectionHandshake
+from pyjms.client.connection.temporary_destinations import TemporaryDestinations
+from pyjms.client.delivery import ActiveMQMessageConsumer
+from pyjms.client.duplicates import ConnectionAudit
+from pyjms.client.interfaces import DispatchTarget, WindowedProducer
+from pyjms.client.options import ClientOptions, RedeliveryPolicy
+from pyjms.client.session import ActiveMQSession
 from pyjms.client.tasks import OwnedTasks
 from pyjms.enums import AcknowledgeMode
 from pyjms.errors import (
@@ -42,6 +55,7 @@ from pyjms.wire.openwire.commands import (
     ConsumerId,
     LocalTransactionId,
     MessageDispatch,
+    MessageId,
     ProducerAck,
     ProducerId,
     Response,
@@ -55,8 +69,14 @@ __all__ = ["ActiveMQConnection"]
 logger = logging.getLogger(__name__)
 
 
+class _State(Enum):
+    OPEN = "open"
+    FAILED = "failed"
+    CLOSED = "closed"
+
+
 class ActiveMQConnection(api.Connection):
-    """A connection over a started transport. `ConnectionFactory.create_connection` makes it."""
+    """A connection over a started transport, created by `ConnectionFactory.create_connection`."""
 
     def __init__(
         self,
@@ -73,44 +93,51 @@ class ActiveMQConnection(api.Connection):
         self.options = options
         self.connection_id = ConnectionId(connection_id)
         self.exception_listener: ExceptionListener | None = None
-        self.temporaries = TemporaryDestinations(self)
-        self.consumers: dict[ConsumerId, ActiveMQMessageConsumer | AdvisoryConsumer] = {}
-        self.producers: dict[ProducerId, ActiveMQMessageProducer] = {}
         self.audit = (
             ConnectionAudit(options.audit_depth, options.audit_maximum_producer_number)
             if options.check_for_duplicates
             else None
         )
         self.optimizes_acks = options.optimize_acknowledge
-        """Off for good once the broker shares its store: then acknowledgements must not wait."""
+        """Turned off for good once the broker shares its store: then acks must not be deferred."""
         self.is_started = False
         self.failure: Exception | None = None
-        self._announcement = Announcement(self, generate_client_id, user_name, password)
-        self._is_closed = False
+        temporaries = TemporaryDestinations(self, self._has_consumer_of)
+        self.create_temporary = temporaries.create
+        self.delete_temporary = temporaries.delete
+        self.check_sendable = temporaries.check_sendable
+        self.check_consumable = temporaries.check_consumable
+        self._handshake = ConnectionHandshake(
+            self, temporaries, generate_client_id, (user_name, password), self.check_open
+        )
+        self._state = _State.OPEN
+        self.consumers: dict[ConsumerId, DispatchTarget] = {}
+        self.producers: dict[ProducerId, WindowedProducer] = {}
         self._sessions: list[ActiveMQSession] = []
         self._failed_sessions: list[ActiveMQSession] = []
         self._session_numbers = itertools.count(1)
         self._transaction_numbers = itertools.count(1)
         self._tasks = OwnedTasks(self.connection_id)
+        # What the broker sends besides messages; other commands mean nothing to a client.
+        self._handlers: dict[type[Command], Callable[[Any], None]] = {
+            ProducerAck: self._on_producer_ack,
+            ConnectionErrorCommand: self._on_connection_error,
+            ConsumerControl: self._on_consumer_control,
+            ConnectionControl: self._on_connection_control,
+            BrokerInfo: self._on_broker_info,
+        }
         transport.listener = self
 
-    # --- what the application calls
+    # --- for the application
 
     @property
     def client_id(self) -> str | None:
-        """The client id; None until somebody sets it or the first use generates one."""
         self.check_open()
-        return self._announcement.client_id
+        return self._handshake.client_id
 
     async def set_client_id(self, client_id: str) -> None:
-        """Set the client id and announce the connection under it.
-
-        Raises:
-            IllegalStateException: it has one already, or was used.
-            InvalidClientIDException: it is empty, or another connection has it.
-        """
         self.check_open()
-        await self._announcement.set_client_id(client_id)
+        await self._handshake.set_client_id(client_id)
 
     @property
     def metadata(self) -> ConnectionMetaData:
@@ -119,7 +146,7 @@ class ActiveMQConnection(api.Connection):
 
     @property
     def redelivery_policy(self) -> RedeliveryPolicy:
-        """The default policy; it is the factory's, so a change is seen by all its connections."""
+        """The default policy. It is the factory's: a change affects all its connections."""
         return self.options.redelivery_policy_map.default_entry
 
     async def create_session(
@@ -127,23 +154,18 @@ class ActiveMQConnection(api.Connection):
         transacted: bool = False,
         acknowledge_mode: AcknowledgeMode | int = AcknowledgeMode.AUTO,
     ) -> ActiveMQSession:
-        """Make a session; `transacted` ones have no other mode.
-
-        Raises:
-            JMSException: the mode is none of AUTO, CLIENT, DUPS_OK and INDIVIDUAL.
-        """
         self.check_open()
         mode = AcknowledgeMode.TRANSACTED if transacted else _mode(acknowledge_mode)
-        await self._announcement.make()
+        await self._handshake.ensure()
         session_id = SessionId(self.connection_id.value, next(self._session_numbers))
-        session = ActiveMQSession(self, session_id, mode)
+        session = ActiveMQSession(self, session_id, mode, self._session_closed)
         self._sessions.append(session)
         self.oneway(SessionInfo(session_id))
         return session
 
     async def start(self) -> None:
         self.check_open()
-        await self._announcement.make()
+        await self._handshake.ensure()
         self.check_open()
         self.is_started = True
         for session in self._sessions:
@@ -158,75 +180,67 @@ class ActiveMQConnection(api.Connection):
             await session.stop()
 
     async def close(self) -> None:
-        """Close it and all it made; waits for running listeners, unless one is the caller.
-
-        Waits for the broker at most as long as the factory's `close_timeout`. When cancelled
-        meanwhile, running listeners are cancelled too and the broker is not waited for.
-        """
-        if self._is_closed:
+        if self._state is _State.CLOSED:
             return
-        self._is_closed = True
+        self._state = _State.CLOSED
         self.is_started = False
         sessions = [*self._sessions, *self._failed_sessions]
         try:
             last = await self._dispose(sessions)
             if self.failure is None:
-                await self._announcement.withdraw(last)
+                await self._handshake.unregister(last)
         except JMSException as error:
             logger.debug("Closing %s without the broker: %s", self.connection_id, error)
         finally:
             with anyio.CancelScope(shield=True):
                 await self._end(sessions)
 
-    # --- what sessions call
+    # --- for sessions, consumers and producers: see ClientConnection
 
     async def request(self, command: Command, timeout: float | None = None) -> Response:
-        """Send `command` and wait for the answer."""
         return await self.transport.request(command, timeout)
 
     def oneway_if_open(self, command: Command) -> None:
-        """Send `command` unless the transport is gone, which the broker notices by itself."""
         try:
             self.oneway(command)
         except ConnectionFailedException as error:
             logger.debug("%s not sent: %s", type(command).__name__, error)
 
     def next_transaction_id(self) -> LocalTransactionId:
-        """Return the id of a new local transaction."""
         return LocalTransactionId(next(self._transaction_numbers), self.connection_id)
 
     @property
-    def announced_client_id(self) -> str | None:
-        """The client id that the broker knows."""
-        return self._announcement.client_id
+    def registered_client_id(self) -> str | None:
+        return self._handshake.client_id
 
     @property
     def has_own_client_id(self) -> bool:
-        """Whether the user gave the client id, so that durable subscriptions are his."""
-        return self._announcement.has_own_client_id
+        return self._handshake.has_own_client_id
 
-    @property
-    def open_consumers(self) -> list[ActiveMQMessageConsumer]:
-        """The consumers of all sessions."""
-        return [c for c in self.consumers.values() if isinstance(c, ActiveMQMessageConsumer)]
+    def add_consumer(self, consumer: DispatchTarget) -> None:
+        self.consumers[consumer.consumer_id] = consumer
 
-    def has_consumer_of(self, destination: Destination) -> bool:
-        """Whether a session consumes from `destination`."""
-        return any(session.members.consumers_of(destination) for session in self._sessions)
-
-    def consumer_closed(self, consumer_id: ConsumerId) -> None:
-        """Forget a consumer."""
+    def remove_consumer(self, consumer_id: ConsumerId) -> None:
         self.consumers.pop(consumer_id, None)
         if self.audit is not None:
             self.audit.remove(consumer_id)
 
-    def session_closed(self, session: ActiveMQSession) -> None:
-        """Forget a session."""
-        if session in self._sessions:
-            self._sessions.remove(session)
+    def add_producer(self, producer: WindowedProducer) -> None:
+        self.producers[producer.producer_id] = producer
+
+    def remove_producer(self, producer_id: ProducerId) -> None:
+        self.producers.pop(producer_id, None)
+
+    def consumers_holding(self, message_id: MessageId | None) -> list[ConsumerId]:
+        return [
+            consumer.consumer_id
+            for consumer in self.consumers.values()
+            if isinstance(consumer, ActiveMQMessageConsumer)
+            and consumer.session.transacted
+            and consumer.ledger.holds(message_id)
+        ]
 
     def report(self, error: JMSException) -> None:
-        """Tell the exception listener, or the log, what nobody else would see."""
         listener = self.exception_listener
         if listener is None:
             logger.warning("Connection %s: %s", self.connection_id, error)
@@ -234,32 +248,44 @@ class ActiveMQConnection(api.Connection):
         try:
             listener(error)
         except Exception:
-            logger.exception("The exception listener failed")
+            logger.exception("The exception listener of %s failed", self.connection_id)
 
     def failed_error(self) -> ConnectionFailedException:
-        """Return a new error that says why the connection is dead."""
         failure = self.failure
         error = ConnectionFailedException(f"The JMS connection has failed: {failure}")
         error.linked_exception = error.__cause__ = failure
         return error
 
-    # --- what the transport calls
+    def check_open(self) -> None:
+        """Refuse calls on a connection that is closed or has failed.
+
+        Raises:
+            ConnectionClosedException: it is closed.
+            ConnectionFailedException: the transport has failed.
+        """
+        if self._state is _State.CLOSED:
+            raise ConnectionClosedException
+        if self._state is _State.FAILED:
+            raise self.failed_error()
+
+    # --- for the transport
 
     def on_command(self, command: Command) -> None:
-        """Take a command of the broker."""
+        """Route a command of the broker to its recipient."""
         if type(command) is MessageDispatch:
             consumer = self.consumers.get(command.consumer_id)  # type: ignore[arg-type]
             if consumer is not None:
                 consumer.dispatch(command)
             return
-        handler = _HANDLERS.get(type(command))
+        handler = self._handlers.get(type(command))
         if handler is not None:
-            handler(self, command)
+            handler(command)
 
     def on_exception(self, error: Exception) -> None:
-        """Learn that the transport is dead: everything of this connection ends."""
-        if self._is_closed or self.failure is not None:
+        """Fail the connection and everything created on it: the transport has failed."""
+        if self._state is not _State.OPEN:
             return
+        self._state = _State.FAILED
         self.failure = error
         failure = self.failed_error()
         self._failed_sessions, self._sessions = self._sessions, []
@@ -272,11 +298,11 @@ class ActiveMQConnection(api.Connection):
 
     def _on_producer_ack(self, ack: ProducerAck) -> None:
         producer = self.producers.get(ack.producer_id)  # type: ignore[arg-type]
-        if producer is not None and producer.window is not None:
-            producer.window.decrease(ack.size)
+        if producer is not None:
+            producer.on_producer_ack(ack.size)
 
     def _on_connection_error(self, command: ConnectionErrorCommand) -> None:
-        if not self._is_closed:
+        if self._state is not _State.CLOSED:
             self.report(from_throwable(command.exception))
 
     def _on_consumer_control(self, control: ConsumerControl) -> None:
@@ -289,19 +315,26 @@ class ActiveMQConnection(api.Connection):
             consumer.info.prefetch_size = control.prefetch
 
     def _on_connection_control(self, control: ConnectionControl) -> None:
-        self._store_is_shared(control.fault_tolerant)
+        self._on_fault_tolerance(control.fault_tolerant)
 
     def _on_broker_info(self, info: BrokerInfo) -> None:
-        self._store_is_shared(info.fault_tolerant_configuration)
+        self._on_fault_tolerance(info.fault_tolerant_configuration)
 
-    def _store_is_shared(self, shared: bool) -> None:
-        if shared:
+    def _on_fault_tolerance(self, shares_store: bool) -> None:
+        if shares_store:
             self.optimizes_acks = False
 
-    # --- inside
+    # --- internals
+
+    def _has_consumer_of(self, destination: Destination) -> bool:
+        return any(session.resources.consumes(destination) for session in self._sessions)
+
+    def _session_closed(self, session: ActiveMQSession) -> None:
+        if session in self._sessions:
+            self._sessions.remove(session)
 
     async def _dispose(self, sessions: list[ActiveMQSession]) -> int:
-        """End the sessions here, after their listeners; return the last number handed out."""
+        """Dispose sessions after their listeners; return the last sequence id delivered."""
         for session in sessions:
             session.is_closed = True
             session.is_started = False
@@ -320,28 +353,6 @@ class ActiveMQConnection(api.Connection):
         self._sessions.clear()
         self._failed_sessions.clear()
         self.consumers.clear()
-
-    def check_open(self) -> None:
-        """Refuse calls on a connection that is closed or dead.
-
-        Raises:
-            ConnectionClosedException: it is closed.
-            ConnectionFailedException: the transport has failed.
-        """
-        if self._is_closed:
-            raise ConnectionClosedException
-        if self.failure is not None:
-            raise self.failed_error()
-
-
-_HANDLERS: dict[type[Command], Callable[[ActiveMQConnection, Any], None]] = {
-    ProducerAck: ActiveMQConnection._on_producer_ack,
-    ConnectionErrorCommand: ActiveMQConnection._on_connection_error,
-    ConsumerControl: ActiveMQConnection._on_consumer_control,
-    ConnectionControl: ActiveMQConnection._on_connection_control,
-    BrokerInfo: ActiveMQConnection._on_broker_info,
-}
-"""What the broker says besides messages, and who takes it; the rest means nothing to a client."""
 
 
 def _mode(value: AcknowledgeMode | int) -> AcknowledgeMode:

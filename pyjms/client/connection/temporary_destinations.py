@@ -1,14 +1,21 @@
-"""The temporary destinations of a connection, and those that advisories tell of.
+"""Temporary destinations: those of this connection, and those that advisories report.
 
-Only the connection that made one consumes from it; everybody may send to it while it
-lives, which a watching client knows. (JMS 4.4.3; ActiveMQ D13, ENCODING sections 9 and 17)
+Only the connection that created a temporary destination consumes from it. Everybody may send to
+it while it exists, and with `watch_topic_advisories` a connection knows which exist: it consumes
+the broker's advisories on their creation and removal, so sending to a deleted one fails at once
+instead of vanishing. The advisory consumer is `<connection>:-1:1` and acknowledges in one range
+at 75 % of its prefetch.
+
+(JMS 1.1, section 4.4.3; activemq-broker D13; openwire-encoding 9 and 17)
 """
 
 from __future__ import annotations
 
 import itertools
-from typing import TYPE_CHECKING, Final, TypeVar
+from collections.abc import Callable
+from typing import Final, TypeVar
 
+from pyjms.client.interfaces import ClientConnection
 from pyjms.errors import InvalidDestinationException, JMSException
 from pyjms.jms.destination import Destination, TemporaryQueue, TemporaryTopic, Topic
 from pyjms.wire.openwire.commands import (
@@ -20,28 +27,33 @@ from pyjms.wire.openwire.commands import (
     MessageDispatch,
 )
 
-if TYPE_CHECKING:
-    from pyjms.client.connection.connection import ActiveMQConnection
-
 __all__ = ["AdvisoryConsumer", "TemporaryDestinations"]
 
 _ADD, _REMOVE = 0, 1
+
+_ADVISORY_TOPICS: Final = "ActiveMQ.Advisory.TempQueue,ActiveMQ.Advisory.TempTopic"
+_PREFETCH = 1000
+_ACK_SHARE = 0.75
+_IMPLICIT_SESSION = -1
 
 _T = TypeVar("_T", TemporaryQueue, TemporaryTopic)
 
 
 class TemporaryDestinations:
-    """Which temporary destinations exist, as far as one connection knows."""
+    """The temporary destinations that exist, as far as one connection knows."""
 
-    def __init__(self, connection: ActiveMQConnection) -> None:
+    def __init__(
+        self, connection: ClientConnection, has_consumer_of: Callable[[Destination], bool]
+    ) -> None:
         self._connection = connection
+        self._has_consumer_of = has_consumer_of
         self._numbers = itertools.count(1)
         self._existing: set[Destination] = set()
         self.are_watched = False
-        """Whether advisories tell of all: then a destination not told of does not exist."""
+        """Whether advisories report all of them: then an unknown destination does not exist."""
 
     async def create(self, kind: type[_T]) -> _T:
-        """Make a new one of this connection."""
+        """Create a temporary destination of this connection."""
         connection = self._connection
         destination = kind(f"{connection.connection_id.value}:{next(self._numbers)}")
         await connection.request(DestinationInfo(connection.connection_id, destination, _ADD))
@@ -49,15 +61,15 @@ class TemporaryDestinations:
         return destination
 
     async def delete(self, destination: Destination) -> None:
-        """Delete one.
+        """Delete a temporary destination of this connection.
 
         Raises:
-            JMSException: somebody of this connection consumes from it.
-            InvalidDestinationException: another connection made it.
+            JMSException: a consumer of this connection still consumes from it.
+            InvalidDestinationException: another connection created it.
         """
         self._check_own(destination, "delete")
         connection = self._connection
-        if connection.has_consumer_of(destination):
+        if self._has_consumer_of(destination):
             raise JMSException(
                 "A consumer is consuming from the temporary destination",
                 hint="close the consumer first",
@@ -66,10 +78,10 @@ class TemporaryDestinations:
         await connection.request(DestinationInfo(connection.connection_id, destination, _REMOVE))
 
     def check_sendable(self, destination: Destination) -> None:
-        """Refuse to send to one that is gone.
+        """Refuse to send to a temporary destination that no longer exists.
 
         Raises:
-            InvalidDestinationException: it was deleted, or its connection has ended.
+            InvalidDestinationException: it was deleted, or its connection was closed.
         """
         if self.are_watched and destination not in self._existing:
             raise InvalidDestinationException(
@@ -77,10 +89,10 @@ class TemporaryDestinations:
             )
 
     def check_consumable(self, destination: Destination) -> None:
-        """Refuse to consume from another connection's, or from one that is gone.
+        """Refuse to consume from a temporary destination of another connection, or a deleted one.
 
         Raises:
-            InvalidDestinationException: it is.
+            InvalidDestinationException: it is such a destination.
         """
         if destination.is_temporary:
             self._check_own(destination, "use")
@@ -89,8 +101,8 @@ class TemporaryDestinations:
                     "Cannot use a Temporary destination that has been deleted"
                 )
 
-    def heard_of(self, info: DestinationInfo) -> None:
-        """Take an advisory's word."""
+    def on_advisory(self, info: DestinationInfo) -> None:
+        """Record a creation or removal that an advisory reports."""
         destination = info.destination
         if destination is None or not destination.is_temporary:
             return
@@ -106,34 +118,29 @@ class TemporaryDestinations:
             )
 
 
-_TOPICS: Final = "ActiveMQ.Advisory.TempQueue,ActiveMQ.Advisory.TempTopic"
-_PREFETCH = 1000
-_ACK_SHARE = 0.75
-_IMPLICIT_SESSION = -1
-
-
 class AdvisoryConsumer:
-    """Hears of temporary destinations made and removed."""
+    """Consumes the advisories on temporary destinations."""
 
-    def __init__(self, connection: ActiveMQConnection) -> None:
+    def __init__(self, connection: ClientConnection, temporaries: TemporaryDestinations) -> None:
         self._connection = connection
+        self._temporaries = temporaries
         self._unacknowledged = 0
         self.consumer_id = ConsumerId(connection.connection_id.value, _IMPLICIT_SESSION, 1)
         self.info = ConsumerInfo(
             consumer_id=self.consumer_id,
-            destination=Topic(_TOPICS),
+            destination=Topic(_ADVISORY_TOPICS),
             prefetch_size=_PREFETCH,
             no_local=True,
             dispatch_async=True,
         )
 
     def dispatch(self, dispatch: MessageDispatch) -> None:
-        """Take an advisory."""
+        """Accept an advisory."""
         message = dispatch.message
         if message is None:
             return
         if isinstance(message.data_structure, DestinationInfo):
-            self._connection.temporaries.heard_of(message.data_structure)
+            self._temporaries.on_advisory(message.data_structure)
         self._unacknowledged += 1
         if self._unacknowledged >= _ACK_SHARE * _PREFETCH:
             self._connection.oneway(

@@ -1,16 +1,44 @@
-"""What a consumer has handed out, and when the broker hears of it: one class per rule.
+"""The acknowledgement ledger: what a consumer has delivered, and when the broker is told.
 
-`before` is called when a message is handed to the application, `after` when that was
-done with: at once for receive(), after the listener otherwise. `delivered` holds what
-was handed out and is not settled, oldest first. No call waits. (ActiveMQ A3 to A8,
-ENCODING section 12)
+A consumer calls its ledger twice per message: `before_delivery` when the message is handed to
+the application and `after_delivery` when the application is done with it, which is at once for
+`receive()` and after the listener has returned otherwise. Neither call waits.
+
+Invariants:
+- `delivered` holds the messages that were handed out and are not settled, oldest first. It is
+  what a rollback or `recover()` redelivers, what a commit or `acknowledge()` covers, and what
+  counts as a failed delivery when the session ends without either.
+- A message is settled (leaves `delivered`) in the same step that queues its acknowledgement, so
+  it is never redelivered after it was acknowledged.
+- An acknowledgement names the first and the last message of a range and a count. A range is one
+  run of the broker's dispatch order; where the client may deliver in another order (priority
+  sorting, non-blocking redelivery), each message is acknowledged individually instead.
+
+There is one class per rule, chosen once per consumer by `choose_ledger`:
+
+    =============================  =========================================================
+    AutoAckLedger                  AUTO, and DUPS_OK on queues: every message, when done
+    OptimizedAckLedger             AUTO with optimizeAcknowledge: a range at 65 % of the
+                                   prefetch, or after a time (activemq-broker A7)
+    DupsOkAckLedger                DUPS_OK on topics: a range at half the prefetch (A4)
+    DeferredAckLedger              CLIENT and TRANSACTED: one range when the application says
+                                   so; DELIVERED at half the prefetch until then (A5, A6)
+    IndividualAckLedger            INDIVIDUAL; CLIENT and TRANSACTED where order may change
+    =============================  =========================================================
+
+A DELIVERED acknowledgement settles nothing. It extends the prefetch window, because otherwise a
+consumer that acknowledges late, or a transaction larger than the prefetch, would stall.
+
+The alternatives, a single class with a mode switch as in ActiveMQ, and acknowledgements decided
+by the session, were given up: the first put a chain of conditions on the path of every message,
+the second cost one more call. (activemq-broker A3 to A8, openwire-encoding 12)
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from pyjms import _clock
+from pyjms.client.interfaces import ClientSession
+from pyjms.client.tasks import OwnedTasks
 from pyjms.enums import AcknowledgeMode
 from pyjms.wire.openwire.commands import (
     AckType,
@@ -21,20 +49,17 @@ from pyjms.wire.openwire.commands import (
     Throwable,
 )
 
-if TYPE_CHECKING:
-    from pyjms.client.session.session import ActiveMQSession
-
 __all__ = [
     "AckLedger",
-    "EachLedger",
-    "HeldLedger",
-    "IndividualLedger",
-    "LazyLedger",
-    "RangeLedger",
+    "AutoAckLedger",
+    "DeferredAckLedger",
+    "DupsOkAckLedger",
+    "IndividualAckLedger",
+    "OptimizedAckLedger",
     "choose_ledger",
 ]
 
-_OPTIMIZED_SHARE = 0.65  # of the prefetch, where optimized acknowledgement sends its range
+_OPTIMIZED_SHARE = 0.65  # of the prefetch
 _LAZY_SHARE = 0.5
 
 _STANDARD = int(AckType.STANDARD)
@@ -43,52 +68,65 @@ _INDIVIDUAL = int(AckType.INDIVIDUAL)
 
 
 class AckLedger:
-    """What all rules share: ranges, and the acknowledgements that no rule changes."""
+    """Base of all rules: the list of delivered messages, and acknowledgements of any type."""
 
     redelivers_on_error = True
-    """Whether a listener that raises has its messages redelivered; else the next one follows."""
+    """Whether messages of a listener that raises are redelivered; else the next one follows."""
 
-    def __init__(self, session: ActiveMQSession, info: ConsumerInfo) -> None:
+    def __init__(self, session: ClientSession, info: ConsumerInfo) -> None:
         self._session = session
         self._info = info
         self.delivered: list[MessageDispatch] = []
 
-    def before(self, dispatch: MessageDispatch) -> None:
-        """Note that `dispatch` goes to the application now."""
+    def before_delivery(self, dispatch: MessageDispatch) -> None:
+        """Record that `dispatch` is handed to the application."""
         self.delivered.append(dispatch)
 
-    def after(self, dispatch: MessageDispatch) -> None:
-        """Note that the application is done with `dispatch`."""
+    def after_delivery(self, dispatch: MessageDispatch) -> None:
+        """Record that the application is done with `dispatch`."""
         raise NotImplementedError
 
     def flush(self) -> None:
-        """Acknowledge what may be: the consumer, or its session, is about to close."""
+        """Acknowledge what can be: the consumer or its session is about to close."""
 
-    def before_end(self) -> None:
-        """Acknowledge in the transaction what it has consumed: it is about to end."""
+    def start_timer(self, tasks: OwnedTasks) -> None:
+        """Start acknowledging by time, if that is configured."""
+
+    def close(self) -> None:
+        """Stop acknowledging by time."""
+
+    def acknowledge_in_transaction(self) -> None:
+        """Acknowledge what the transaction has consumed, before it ends."""
 
     def settle(self) -> None:
-        """Forget what was handed out: committed, or acknowledged."""
+        """Forget what was delivered: it was committed or acknowledged."""
         self.delivered.clear()
 
-    def take_back(self) -> list[MessageDispatch]:
-        """Return what was handed out, oldest first, and forget it."""
-        taken, self.delivered = self.delivered, []
-        return taken
+    def pop_delivered(self) -> list[MessageDispatch]:
+        """Return what was delivered, oldest first, and forget it."""
+        popped, self.delivered = self.delivered, []
+        return popped
 
-    def expired(self, dispatch: MessageDispatch) -> None:
-        """Tell the broker that a message expired here; it decides what becomes of it."""
-        self.send(AckType.EXPIRED, [dispatch])
+    def holds(self, message_id: MessageId | None) -> bool:
+        """Whether this message was delivered and is not settled."""
+        return any(
+            held.message is not None and held.message.message_id == message_id
+            for held in self.delivered
+        )
 
-    def redelivered(self, dispatches: list[MessageDispatch]) -> None:
-        """Tell the broker that messages are redelivered here again; it changes nothing."""
-        self.send(AckType.REDELIVERED, dispatches)
+    def acknowledge_expired(self, dispatch: MessageDispatch) -> None:
+        """Report that a message expired in the client; the broker decides what follows."""
+        self.send_ack(AckType.EXPIRED, [dispatch])
 
-    def poison(self, dispatches: list[MessageDispatch], cause: Throwable) -> None:
+    def acknowledge_redelivered(self, dispatches: list[MessageDispatch]) -> None:
+        """Report that messages are redelivered by the client; the broker changes nothing."""
+        self.send_ack(AckType.REDELIVERED, dispatches)
+
+    def acknowledge_poison(self, dispatches: list[MessageDispatch], cause: Throwable) -> None:
         """Refuse messages for good: the broker dead-letters them."""
-        self.send(AckType.POISON, dispatches, cause=cause)
+        self.send_ack(AckType.POISON, dispatches, cause=cause)
 
-    def send(
+    def send_ack(
         self,
         kind: int,
         dispatches: list[MessageDispatch],
@@ -96,7 +134,7 @@ class AckLedger:
         in_transaction: bool = False,
         cause: Throwable | None = None,
     ) -> None:
-        """Acknowledge the run from the first to the last of `dispatches`."""
+        """Acknowledge the range from the first to the last of `dispatches`."""
         last = dispatches[-1]
         ack = MessageAck(
             last.destination,
@@ -111,11 +149,11 @@ class AckLedger:
         self._session.send_ack(ack)
 
 
-class EachLedger(AckLedger):
-    """AUTO, and DUPS_OK on queues: each message by itself."""
+class AutoAckLedger(AckLedger):
+    """AUTO, and DUPS_OK on queues: acknowledges every message by itself."""
 
-    def after(self, dispatch: MessageDispatch) -> None:
-        # A recover() or close() in between has settled it already.
+    def after_delivery(self, dispatch: MessageDispatch) -> None:
+        # A recover() or close() in the meantime has settled it already.
         if self.delivered:
             self.delivered.clear()
             message_id = _id(dispatch)
@@ -133,157 +171,176 @@ class EachLedger(AckLedger):
 
     def flush(self) -> None:
         if self.delivered:
-            self.after(self.delivered[-1])
+            self.after_delivery(self.delivered[-1])
 
 
-class RangeLedger(EachLedger):
-    """AUTO with optimizeAcknowledge: ranges at 65 % of the prefetch, or after a time. (A7)
+class OptimizedAckLedger(AutoAckLedger):
+    """AUTO with optimizeAcknowledge: a range at 65 % of the prefetch, or after a time.
 
-    Whatever would break a range (a redelivery, sorting by priority) is acknowledged by itself.
+    A message that would break the range (redelivered, or sorted by priority) is acknowledged
+    by itself. Ranges end for good when the broker says that it shares its store with another:
+    deferred acknowledgements would be duplicates after a failover. (activemq-broker A7)
     """
 
-    def __init__(self, session: ActiveMQSession, info: ConsumerInfo) -> None:
+    def __init__(self, session: ClientSession, info: ConsumerInfo) -> None:
         super().__init__(session, info)
-        self._waiting: list[MessageDispatch] = []
+        self._deferred: list[MessageDispatch] = []
         self._last_ack = _clock.now()
-        self._time_out = session.connection.options.optimize_acknowledge_time_out
+        options = session.connection.options
+        self._time_out = options.optimize_acknowledge_time_out
+        self._interval = options.optimized_ack_scheduled_ack_interval
+        self._is_closed = False
 
-    def after(self, dispatch: MessageDispatch) -> None:
+    def after_delivery(self, dispatch: MessageDispatch) -> None:
         if not self.delivered:
             return
         if dispatch.redelivery_counter or self._session.reorders:
-            self.send_waiting()
-            super().after(dispatch)
+            self.send_deferred()
+            super().after_delivery(dispatch)
             return
         self.delivered.clear()
-        self._waiting.append(dispatch)
+        self._deferred.append(dispatch)
         now = _clock.now()
         if (
-            len(self._waiting) >= _OPTIMIZED_SHARE * self._info.prefetch_size
+            len(self._deferred) >= _OPTIMIZED_SHARE * self._info.prefetch_size
             or (self._time_out > 0 and now - self._last_ack >= self._time_out)
             or not self._session.connection.optimizes_acks
         ):
             self._last_ack = now
-            self.send_waiting()
+            self.send_deferred()
 
     def flush(self) -> None:
-        self.send_waiting()
+        self.send_deferred()
         super().flush()
 
-    def take_back(self) -> list[MessageDispatch]:
-        self.send_waiting()
-        return super().take_back()
+    def pop_delivered(self) -> list[MessageDispatch]:
+        self.send_deferred()
+        return super().pop_delivered()
 
-    def send_waiting(self) -> None:
-        """Acknowledge what was put off."""
-        if self._waiting:
-            waiting, self._waiting = self._waiting, []
-            self.send(_STANDARD, waiting)
+    def start_timer(self, tasks: OwnedTasks) -> None:
+        if self._interval > 0:
+            tasks.spawn(self._acknowledge_regularly)
+
+    def close(self) -> None:
+        self._is_closed = True
+
+    def send_deferred(self) -> None:
+        """Acknowledge the range collected so far."""
+        if self._deferred:
+            deferred, self._deferred = self._deferred, []
+            self.send_ack(_STANDARD, deferred)
+
+    async def _acknowledge_regularly(self) -> None:
+        while not self._is_closed:
+            await _clock.sleep(self._interval)
+            self.send_deferred()
 
 
-class LazyLedger(AckLedger):
-    """DUPS_OK on topics: a range at half the prefetch. (A4)"""
+class DupsOkAckLedger(AckLedger):
+    """DUPS_OK on topics: a range at half the prefetch. (activemq-broker A4)"""
 
-    def after(self, dispatch: MessageDispatch) -> None:
+    def after_delivery(self, dispatch: MessageDispatch) -> None:
         if len(self.delivered) >= _LAZY_SHARE * self._info.prefetch_size:
             self.flush()
 
     def flush(self) -> None:
         if self.delivered:
-            self.send(_STANDARD, self.take_back())
+            self.send_ack(_STANDARD, self.pop_delivered())
 
 
-class HeldLedger(AckLedger):
+class DeferredAckLedger(AckLedger):
     """CLIENT and TRANSACTED: one range, when the application says so.
 
-    Until then DELIVERED acknowledgements at half the prefetch keep messages coming. (A5, A6)
+    Until then DELIVERED acknowledgements at half the prefetch keep messages coming.
+    (activemq-broker A5, activemq-broker A6)
     """
 
-    def __init__(self, session: ActiveMQSession, info: ConsumerInfo) -> None:
+    def __init__(self, session: ClientSession, info: ConsumerInfo) -> None:
         super().__init__(session, info)
         self.redelivers_on_error = False
-        self._announced = 0  # so many of `delivered`, from its start, were told as DELIVERED
+        self._delivered_acks = 0  # how many of `delivered`, from its start, had a DELIVERED ack
 
-    def before(self, dispatch: MessageDispatch) -> None:
+    def before_delivery(self, dispatch: MessageDispatch) -> None:
         if self._session.transacted:
             self._session.transaction.begin()
         self.delivered.append(dispatch)
 
-    def after(self, dispatch: MessageDispatch) -> None:
+    def after_delivery(self, dispatch: MessageDispatch) -> None:
         prefetch = self._info.prefetch_size
-        if prefetch and len(self.delivered) - self._announced >= _LAZY_SHARE * prefetch:
-            fresh = self.delivered[self._announced :]
-            self._announced = len(self.delivered)
-            self.send(_DELIVERED, fresh, in_transaction=True)
+        if prefetch and len(self.delivered) - self._delivered_acks >= _LAZY_SHARE * prefetch:
+            fresh = self.delivered[self._delivered_acks :]
+            self._delivered_acks = len(self.delivered)
+            self.send_ack(_DELIVERED, fresh, in_transaction=True)
 
-    def before_end(self) -> None:
+    def acknowledge_in_transaction(self) -> None:
         if self.delivered:
-            self.send(_STANDARD, self.delivered, in_transaction=True)
+            self.send_ack(_STANDARD, self.delivered, in_transaction=True)
 
     def acknowledge(self) -> None:
-        """CLIENT: acknowledge all that was handed out."""
+        """CLIENT: acknowledge everything that was delivered."""
         if self.delivered:
-            self.send(_STANDARD, self.take_back())
+            self.send_ack(_STANDARD, self.pop_delivered())
 
     def settle(self) -> None:
         super().settle()
-        self._announced = 0
+        self._delivered_acks = 0
 
-    def take_back(self) -> list[MessageDispatch]:
-        self._announced = 0
-        return super().take_back()
+    def pop_delivered(self) -> list[MessageDispatch]:
+        self._delivered_acks = 0
+        return super().pop_delivered()
 
 
-class IndividualLedger(HeldLedger):
-    """INDIVIDUAL; also CLIENT and TRANSACTED where redelivery may change the order of messages.
+class IndividualAckLedger(DeferredAckLedger):
+    """INDIVIDUAL; also CLIENT and TRANSACTED where messages may be delivered out of order.
 
-    Each message has an acknowledgement of its own; in a transaction at once. (A5, A6)
+    Each message has its own acknowledgement, sent at once within a transaction.
+    (activemq-broker A5, activemq-broker A6)
     """
 
-    def __init__(self, session: ActiveMQSession, info: ConsumerInfo) -> None:
+    def __init__(self, session: ClientSession, info: ConsumerInfo) -> None:
         super().__init__(session, info)
-        self.redelivers_on_error = session.is_individual_acknowledge
+        self.redelivers_on_error = session.acknowledge_mode == AcknowledgeMode.INDIVIDUAL
 
-    def after(self, dispatch: MessageDispatch) -> None:
+    def after_delivery(self, dispatch: MessageDispatch) -> None:
         if not self._session.transacted:
-            super().after(dispatch)
+            super().after_delivery(dispatch)
         elif self.delivered:
-            self.send(_INDIVIDUAL, [dispatch], in_transaction=True)
+            self.send_ack(_INDIVIDUAL, [dispatch], in_transaction=True)
 
-    def before_end(self) -> None:
-        """Nothing is left to say."""
+    def acknowledge_in_transaction(self) -> None:
+        """Do nothing: every message was acknowledged when it was delivered."""
 
     def acknowledge(self) -> None:
-        for dispatch in self.take_back():
-            self.send(_INDIVIDUAL, [dispatch])
+        for dispatch in self.pop_delivered():
+            self.send_ack(_INDIVIDUAL, [dispatch])
 
     def acknowledge_one(self, dispatch: MessageDispatch) -> None:
-        """INDIVIDUAL: acknowledge this one; nothing happens when it is settled already."""
+        """INDIVIDUAL: acknowledge this message; do nothing if it is settled already."""
         for index, delivered in enumerate(self.delivered):
             if delivered is dispatch:
                 del self.delivered[index]
-                self._announced -= index < self._announced
-                self.send(_INDIVIDUAL, [dispatch])
+                self._delivered_acks -= index < self._delivered_acks
+                self.send_ack(_INDIVIDUAL, [dispatch])
                 return
 
 
-def choose_ledger(session: ActiveMQSession, info: ConsumerInfo) -> AckLedger:
-    """Return the rule for a new consumer."""
+def choose_ledger(session: ClientSession, info: ConsumerInfo) -> AckLedger:
+    """Return the ledger of a new consumer; see the table of this module."""
     if info.browser:
-        return EachLedger(session, info)
+        return AutoAckLedger(session, info)
     mode = session.acknowledge_mode
     options = session.connection.options
     if mode == AcknowledgeMode.INDIVIDUAL:
-        return IndividualLedger(session, info)
+        return IndividualAckLedger(session, info)
     if mode == AcknowledgeMode.TRANSACTED:
-        one_by_one = options.transacted_individual_ack or session.reorders
-        return (IndividualLedger if one_by_one else HeldLedger)(session, info)
+        individual = options.transacted_individual_ack or session.reorders
+        return (IndividualAckLedger if individual else DeferredAckLedger)(session, info)
     if mode == AcknowledgeMode.CLIENT:
-        return (IndividualLedger if session.reorders else HeldLedger)(session, info)
+        return (IndividualAckLedger if session.reorders else DeferredAckLedger)(session, info)
     assert info.destination is not None
     if mode == AcknowledgeMode.DUPS_OK and info.destination.is_topic and not session.reorders:
-        return LazyLedger(session, info)
-    return (RangeLedger if info.optimized_acknowledge else EachLedger)(session, info)
+        return DupsOkAckLedger(session, info)
+    return (OptimizedAckLedger if info.optimized_acknowledge else AutoAckLedger)(session, info)
 
 
 def _id(dispatch: MessageDispatch) -> MessageId | None:

@@ -1,62 +1,71 @@
-"""The queue browser: each iteration looks at the queue once, from its start.
+"""The queue browser: each iteration scans the queue once, from its start.
 
-(JMS 4.4.9, ActiveMQ Q31)
+(JMS 1.1, section 4.4.9; activemq-broker Q31)
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from typing import TYPE_CHECKING
+from collections.abc import AsyncIterator, Awaitable, Callable
 
 from pyjms.client.delivery.consumer import ActiveMQMessageConsumer
+from pyjms.client.interfaces import ClientSession
 from pyjms.errors import IllegalStateException
 from pyjms.jms import api
 from pyjms.jms.destination import Destination, Queue
 from pyjms.jms.message import Message
 from pyjms.wire.openwire.commands import MessageDispatch
 
-if TYPE_CHECKING:
-    from pyjms.client.session.session import ActiveMQSession
-
 __all__ = ["ActiveMQQueueBrowser", "BrowsingConsumer"]
 
 
 class BrowsingConsumer(ActiveMQMessageConsumer):
-    """Is shown a copy of each message; a dispatch without message says that these were all."""
+    """Receives a copy of each message, and a dispatch without message after the last one."""
 
-    _has_seen_all = False
+    _is_complete = False
 
     def dispatch(self, dispatch: MessageDispatch) -> None:
         if dispatch.message is None:
-            self._has_seen_all = True
-            self._wake_receiver()
+            self._is_complete = True
+            self.receivers.wake()
         else:
             super().dispatch(dispatch)
 
     def update_flow(self) -> None:
         super().update_flow()
-        self._wake_receiver()
+        self.receivers.wake()
 
     async def browse_next(self) -> Message | None:
-        """Return the next message; None at the end, and when the connection is stopped."""
+        """Return the next message; None at the end, or when the connection is stopped."""
         while True:
-            message = self._take()
+            message = self.receive_buffered()
             if message is not None:
                 return message
-            if self._has_seen_all or not self.session.is_started or self.is_closed:
-                self._raise_failure()
+            if self._is_complete or not self.session.is_started or self.is_closed:
+                self.raise_failure()
                 return None
-            await self._until_woken(None)
+            await self.receivers.wait(None)
+
+
+OpenConsumer = Callable[[], Awaitable[BrowsingConsumer]]
 
 
 class ActiveMQQueueBrowser(api.QueueBrowser):
-    """Shows a queue's messages and leaves them there; on a connection not started it shows none."""
+    """Iterates over the messages of a queue, which stay there; over none while not started."""
 
-    def __init__(self, session: ActiveMQSession, queue: Destination, selector: str | None) -> None:
+    def __init__(
+        self,
+        session: ClientSession,
+        queue: Destination,
+        selector: str | None,
+        open_consumer: OpenConsumer,
+        on_close: Callable[[ActiveMQQueueBrowser], None],
+    ) -> None:
         self._session = session
         self._queue = queue
         self._selector = selector
-        self._looks: set[_Look] = set()
+        self._open_consumer = open_consumer
+        self._on_close = on_close
+        self._scans: set[_Scan] = set()
         self._is_closed = False
 
     @property
@@ -72,22 +81,22 @@ class ActiveMQQueueBrowser(api.QueueBrowser):
 
     def __aiter__(self) -> AsyncIterator[Message]:
         self._check_open()
-        look = _Look(self._session, self._queue, self._selector)
-        self._looks.add(look)
-        return look
+        scan = _Scan(self._session, self._open_consumer)
+        self._scans.add(scan)
+        return scan
 
     async def close(self) -> None:
         if not self._is_closed:
             self._is_closed = True
-            for look in self._looks:
-                await look.close()
-            self._looks.clear()
-            self._session.members.browser_closed(self)
+            for scan in self._scans:
+                await scan.close()
+            self._scans.clear()
+            self._on_close(self)
 
     def dispose(self) -> None:
-        """End it on this side; the session closes the consumers."""
+        """Mark it closed; the session closes the consumers."""
         self._is_closed = True
-        self._looks.clear()
+        self._scans.clear()
 
     def _check_open(self) -> None:
         self._session.check_open()
@@ -95,13 +104,12 @@ class ActiveMQQueueBrowser(api.QueueBrowser):
             raise IllegalStateException("The QueueBrowser is closed")
 
 
-class _Look(AsyncIterator[Message]):
-    """One iteration: a browsing consumer, closed at the end of what it is shown."""
+class _Scan(AsyncIterator[Message]):
+    """One iteration: a browsing consumer, which is closed after the last message."""
 
-    def __init__(self, session: ActiveMQSession, queue: Destination, selector: str | None) -> None:
+    def __init__(self, session: ClientSession, open_consumer: OpenConsumer) -> None:
         self._session = session
-        self._queue = queue
-        self._selector = selector
+        self._open_consumer = open_consumer
         self._consumer: BrowsingConsumer | None = None
         self._is_over = False
 
@@ -110,7 +118,7 @@ class _Look(AsyncIterator[Message]):
             await self.close()
             raise StopAsyncIteration
         if self._consumer is None:
-            self._consumer = await self._session.open_browsing_consumer(self._queue, self._selector)
+            self._consumer = await self._open_consumer()
         message = await self._consumer.browse_next()
         if message is None:
             await self.close()

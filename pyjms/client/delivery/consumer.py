@@ -1,34 +1,45 @@
-"""The consumer: messages come in by `dispatch`, a plain call, and go out by receive or listener.
+"""The message consumer: dispatches arrive by a plain call and leave by receive() or a listener.
 
-A buffered message is received without a wait, a scope or a task. Nothing is lost by
-cancelling `receive`: a message leaves the buffer only in the very step that returns it.
-(JMS 4.5; ActiveMQ section 7, N8 to N10)
+The package's docstring describes the way of a message, the invariants and the life cycle. (JMS
+1.1, section 4.5; activemq-broker X7; activemq-edges N8 to N10)
 """
 
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
 
 from anyio.lowlevel import checkpoint
 
 from pyjms import _clock
-from pyjms._wakeup import Waiter
-from pyjms.client.delivery.ack_ledger import HeldLedger, RangeLedger, choose_ledger
-from pyjms.client.delivery.duplicates import MessageAudit, suppress_duplicate
-from pyjms.client.delivery.prefetch import DispatchBuffer, FifoBuffer, PriorityBuffer, PullRequests
-from pyjms.client.delivery.redelivery import Redeliverer, is_delayed_by_broker
-from pyjms.client.messages import ReroutedSource, from_command
+from pyjms.client.delivery.ack_ledger import (
+    DeferredAckLedger,
+    IndividualAckLedger,
+    choose_ledger,
+)
+from pyjms.client.delivery.prefetch import (
+    DispatchBuffer,
+    FifoBuffer,
+    PriorityBuffer,
+    PullRequests,
+    Receivers,
+)
+from pyjms.client.delivery.redelivery import Redeliverer
+from pyjms.client.duplicates import DuplicateVerdict, MessageAudit, judge_duplicate
+from pyjms.client.interfaces import ClientSession
+from pyjms.client.messages import CommandSource, ReroutedSource, from_command
+from pyjms.client.options import RedeliveryPolicy
 from pyjms.errors import IllegalStateException, JMSException
 from pyjms.jms import api
 from pyjms.jms.api import MessageListener
 from pyjms.jms.destination import Destination
 from pyjms.jms.message import Acknowledger, Message
-from pyjms.wire.openwire.commands import ConsumerId, ConsumerInfo, MessageDispatch
-
-if TYPE_CHECKING:
-    from pyjms.client.options.policies import RedeliveryPolicy
-    from pyjms.client.session.session import ActiveMQSession
+from pyjms.wire.openwire.commands import (
+    AckType,
+    ConsumerId,
+    ConsumerInfo,
+    MessageDispatch,
+    Throwable,
+)
 
 __all__ = ["ActiveMQMessageConsumer"]
 
@@ -38,14 +49,19 @@ _YIELD_MASK = 0xFF  # every 256th receive lets other tasks run
 
 
 class ActiveMQMessageConsumer(api.MessageConsumer):
-    """Receives the messages of one destination. Made by a session."""
+    """Receives the messages of one destination. Created by a session.
+
+    For one task at a time, except `close`, which any task on the loop may call.
+    """
 
     is_closed = False
 
-    def __init__(self, session: ActiveMQSession, info: ConsumerInfo) -> None:
+    def __init__(self, session: ClientSession, info: ConsumerInfo) -> None:
         assert info.destination is not None
+        assert info.consumer_id is not None
         options = session.connection.options
         self.info = info
+        self.consumer_id: ConsumerId = info.consumer_id
         self.session = session
         self.redelivery_policy: RedeliveryPolicy = options.redelivery_policy_map.entry_for(
             info.destination
@@ -53,7 +69,6 @@ class ActiveMQMessageConsumer(api.MessageConsumer):
         self.ledger = choose_ledger(session, info)
         self.last_delivered_sequence_id = -1
         self.is_queued = False
-        """Whether the session's dispatcher has it in its queue."""
         self.failure: JMSException | None = None
         prioritized = options.message_priority_supported
         self._buffer: DispatchBuffer = PriorityBuffer() if prioritized else FifoBuffer()
@@ -61,9 +76,12 @@ class ActiveMQMessageConsumer(api.MessageConsumer):
         self._pulls = PullRequests(info, session.connection.oneway)
         self._checks_expiry = options.consumer_expiry_check_enabled
         self._acks = session.acks
-        self._acknowledger: Acknowledger = session.acks.acknowledger_for(self)
+        ledger = self.ledger
+        self._acknowledger: Acknowledger = session.acks.acknowledger_for(
+            ledger.acknowledge_one if isinstance(ledger, IndividualAckLedger) else None
+        )
         self._listener: MessageListener | None = None
-        self._waiters: list[Waiter] = []
+        self.receivers = Receivers()
         self._paused = False
         self._flowing = session.is_started
         self._received = 0
@@ -84,27 +102,21 @@ class ActiveMQMessageConsumer(api.MessageConsumer):
         return self._listener
 
     @property
-    def consumer_id(self) -> ConsumerId:
-        """Its id on the wire."""
-        assert self.info.consumer_id is not None
-        return self.info.consumer_id
-
-    @property
     def has_listener(self) -> bool:
-        """Whether messages go to a listener of its own."""
+        """Whether a listener is set on this consumer."""
         return self._listener is not None
 
     @property
     def has_unsettled(self) -> bool:
-        """Whether messages were handed out that a commit or acknowledge is still to cover."""
-        return isinstance(self.ledger, HeldLedger) and bool(self.ledger.delivered)
+        """Whether delivered messages await a commit or an acknowledge()."""
+        return isinstance(self.ledger, DeferredAckLedger) and bool(self.ledger.delivered)
 
     @property
     def buffered(self) -> int:
-        """How many messages wait here to be handed out."""
+        """How many messages were dispatched to this consumer and not delivered yet."""
         return len(self._buffer)
 
-    # --- what the application calls
+    # --- for the application
 
     async def set_message_listener(self, listener: MessageListener | None) -> None:
         self._check_open()
@@ -124,9 +136,9 @@ class ActiveMQMessageConsumer(api.MessageConsumer):
             self._received += 1
             if not self._received & _YIELD_MASK:
                 await checkpoint()
-            message = self._take()
+            message = self.receive_buffered()
             if message is not None:
-                if self._acks.answers is not None:
+                if self._acks.waits_for_responses:
                     await self._acks.wait()
                 return message
         message = await self._wait(timeout)
@@ -139,54 +151,43 @@ class ActiveMQMessageConsumer(api.MessageConsumer):
             return
         self.is_closed = True
         self.update_flow()
-        self._wake_receiver()
+        self.receivers.wake()
         await self.session.dispatcher.wait_idle(self)
-        self.session.members.consumer_closed(self)
-        self.session.listeners_changed()
+        self.session.consumer_closed(self.consumer_id)
 
-    # --- what the connection and the session call
+    # --- for the connection and the session
 
     def dispatch(self, dispatch: MessageDispatch) -> None:
-        """Take what the broker sent. A plain call; a closed consumer drops it."""
+        """Accept a dispatch of the broker. A plain call; a closed consumer drops it."""
         command = dispatch.message
         if command is None:
-            self._pulls.nothing_came()
-            self._wake_receiver()
+            self._pulls.on_timeout()
+            self.receivers.wake()
             return
         if self.is_closed:
             return
-        audit = self.audit(dispatch)
+        audit = self._audit_for(dispatch)
         if audit is not None and audit.is_duplicate(command.message_id):
-            suppress_duplicate(self, dispatch)
+            self._handle_duplicate(dispatch)
             return
         if not self.session.is_started:
-            self.session.unstarted.message_came()
-        self.take_in(dispatch)
-
-    def take_in(self, dispatch: MessageDispatch) -> None:
-        """Buffer a message, and tell who waits for it."""
-        self._buffer.append(dispatch)
-        if self.info.prefetch_size == 0:
-            self._pulls.message_came()
-        if self._listener is not None:
-            self._wake()
-        elif self._waiters:
-            self._wake_receiver()
+            self.session.message_before_start()
+        self._enqueue(dispatch)
 
     async def deliver_one(self) -> bool:
-        """Bring the next message to the listener; return whether another one waits."""
+        """Deliver the next message to the listener; return whether there are more."""
         listener = self._listener
         if listener is None or self.session.has_own_listener:
             return False
-        dispatch = self._next()
+        dispatch = self.next_dispatch()
         if dispatch is not None:
-            await self.call(listener, dispatch)
+            await self.call_listener(listener, dispatch)
         return self._flowing and bool(self._buffer)
 
-    async def call(self, listener: MessageListener, dispatch: MessageDispatch) -> None:
-        """Call `listener` with a message and settle it as the session's mode has it."""
+    async def call_listener(self, listener: MessageListener, dispatch: MessageDispatch) -> None:
+        """Call `listener` with a message and settle it according to the session's mode."""
         message = self._to_message(dispatch)
-        self.ledger.before(dispatch)
+        self.ledger.before_delivery(dispatch)
         try:
             result = listener(message)
             if result is not None:
@@ -197,59 +198,68 @@ class ActiveMQMessageConsumer(api.MessageConsumer):
             if self.ledger.redelivers_on_error:
                 self.roll_back()
                 return
-        self.ledger.after(dispatch)
-        if self._acks.answers is not None:
+        self.ledger.after_delivery(dispatch)
+        if self._acks.waits_for_responses:
             await self._acks.wait_or_report()
 
-    def keep_acknowledging(self) -> None:
-        """Start the timer of optimized acknowledgement, if there is to be one."""
-        interval = self.session.connection.options.optimized_ack_scheduled_ack_interval
-        if interval > 0 and isinstance(self.ledger, RangeLedger):
-            self.session.tasks.spawn(self._acknowledge_regularly, self.ledger, interval)
-
     def next_dispatch(self) -> MessageDispatch | None:
-        """Take the next message that may be handed out, for the session's own listener."""
-        return self._next()
+        """Remove and return the next message that may be delivered; None if there is none."""
+        buffer = self._buffer
+        while self._flowing and buffer:
+            dispatch = buffer.popleft()
+            command = dispatch.message
+            assert command is not None
+            expiration = command.expiration
+            if expiration and self._checks_expiry and expiration <= _clock.time_ms():
+                self.ledger.acknowledge_expired(dispatch)
+            elif dispatch.redelivery_counter and self._redeliverer.is_exceeded(dispatch):
+                self._redeliverer.refuse(dispatch)
+            else:
+                return dispatch
+        return None
+
+    def receive_buffered(self) -> Message | None:
+        """Deliver the next buffered message to receive(); None if there is none."""
+        dispatch = self.next_dispatch()
+        if dispatch is None:
+            return None
+        message = self._to_message(dispatch)
+        self.ledger.before_delivery(dispatch)
+        self.ledger.after_delivery(dispatch)
+        return message
 
     def roll_back(self) -> None:
-        """Have what was handed out redelivered, or dead-lettered when it came too often."""
+        """Redeliver what was delivered and not settled, or refuse it."""
         self._redeliverer.roll_back()
 
-    def put_back(self, dispatches: list[MessageDispatch]) -> None:
-        """Take messages again, before all others of theirs."""
+    def requeue(self, dispatches: list[MessageDispatch]) -> None:
+        """Put messages back to the front of the buffer."""
         if not self.is_closed:
-            self._buffer.put_back(dispatches)
+            self._buffer.requeue(dispatches)
             self._wake()
 
     def pause(self, paused: bool) -> None:
-        """Hand out nothing while a redelivery waits for its time."""
+        """Stop delivery while a redelivery is delayed, or resume it."""
         self._paused = paused
         self.update_flow()
 
     def update_flow(self) -> None:
-        """Follow the session's start and stop."""
+        """Start or stop delivery after a change of the session or of this consumer."""
         self._flowing = self.session.is_started and not self._paused and not self.is_closed
         self._wake()
 
-    def audit(self, dispatch: MessageDispatch) -> MessageAudit | None:
-        """Return where the coming of `dispatch` is noted; None: nowhere."""
-        audits = self.session.connection.audit
-        if audits is None or self.info.browser or dispatch.destination is None:
-            return None
-        assert self.info.consumer_id is not None
-        return audits.audit_for(dispatch.destination, self.info.consumer_id)
-
     def forget(self, dispatch: MessageDispatch) -> None:
-        """Let `dispatch` come again, to this or another consumer of the connection."""
-        audit = self.audit(dispatch)
+        """Expect `dispatch` again, at this or another consumer of the connection."""
+        audit = self._audit_for(dispatch)
         if audit is not None and dispatch.message is not None:
             audit.forget(dispatch.message.message_id)
 
     def dispose(self, failure: JMSException | None = None) -> None:
-        """End it on this side: blocked receives return None, or raise `failure`."""
+        """Close it without the broker: blocked receives return None, or raise `failure`."""
         self.failure = self.failure or failure
         self.is_closed = True
         self._redeliverer.close()
+        self.ledger.close()
         if failure is None:
             self.ledger.flush()
         failed = [*self._redeliverer.waiting, *self.ledger.delivered]
@@ -259,116 +269,111 @@ class ActiveMQMessageConsumer(api.MessageConsumer):
             self.forget(dispatch)
         self._buffer.clear()
         self.update_flow()
-        self._wake_receiver()
+        self.receivers.wake()
 
-    # --- inside
-
-    async def _acknowledge_regularly(self, ledger: RangeLedger, interval: float) -> None:
-        while not self.is_closed:
-            await _clock.sleep(interval)
-            ledger.send_waiting()
-
-    def _take(self) -> Message | None:
-        """Hand out the next message for receive, settled as the mode has it."""
-        dispatch = self._next()
-        if dispatch is None:
-            return None
-        message = self._to_message(dispatch)
-        self.ledger.before(dispatch)
-        self.ledger.after(dispatch)
-        return message
-
-    def _next(self) -> MessageDispatch | None:
-        buffer = self._buffer
-        while self._flowing and buffer:
-            dispatch = buffer.popleft()
-            command = dispatch.message
-            assert command is not None
-            expiration = command.expiration
-            if expiration and self._checks_expiry and expiration <= _clock.time_ms():
-                self.ledger.expired(dispatch)
-            elif dispatch.redelivery_counter and self._came_too_often(dispatch):
-                self._redeliverer.refuse(dispatch)
-            else:
-                return dispatch
-        return None
-
-    def _came_too_often(self, dispatch: MessageDispatch) -> bool:
-        """Whether a transacted consumer refuses it before delivery. (R5)"""
-        policy = self.redelivery_policy
-        return (
-            self.session.transacted
-            and policy.pre_dispatch_check
-            and policy.is_exceeded(dispatch.redelivery_counter)
-            and not is_delayed_by_broker(dispatch)
-        )
-
-    def _to_message(self, dispatch: MessageDispatch) -> Message:
-        command = dispatch.message
-        assert command is not None
-        self.last_delivered_sequence_id = _sequence_id(dispatch)
-        message = from_command(command, dispatch.redelivery_counter)
-        if command.original_destination is not None:
-            message._source = ReroutedSource(command)
-        message.acknowledger = self._acknowledger
-        message.provider_delivery = dispatch
-        return message
+    def raise_failure(self) -> None:
+        """Raise the connection's failure, if that is why the consumer ended."""
+        if self.failure is not None:
+            raise self.session.connection.failed_error()
 
     async def _wait(self, timeout: float | None) -> Message | None:
         if self.info.prefetch_size == 0 and not self._buffer:
             return await self._wait_for_pull(timeout)
         if timeout is not None and timeout <= 0:
             await checkpoint()
-            return self._take()
+            return self.receive_buffered()
         left = timeout
         deadline = None if timeout is None else _clock.now() + timeout
         while not self.is_closed and (left is None or left > 0):
-            await self._until_woken(left)
-            message = self._take()
+            await self.receivers.wait(left)
+            message = self.receive_buffered()
             if message is not None:
                 return message
             left = _seconds_left(deadline)
-        self._raise_failure()
-        return self._take()
+        self.raise_failure()
+        return self.receive_buffered()
 
     async def _wait_for_pull(self, timeout: float | None) -> Message | None:
-        """Ask the broker for a message; it says when the time is over. (N9)"""
+        """Pull a message; the broker signals the timeout. (activemq-edges N9)"""
         pulls = self._pulls
         deadline = None if timeout is None else _clock.now() + timeout
-        stale = pulls.unanswered > 0  # of a receive that was cancelled: its end may come first
-        pulls.ask(timeout)
+        # After a cancelled receive the broker may signal that one's timeout first.
+        is_stale = pulls.pending_timeouts > 0
+        pulls.request(timeout)
         while not self.is_closed:
-            if not pulls.is_waiting:  # what came had expired, or was a duplicate
-                pulls.ask(_seconds_left(deadline))
-            own_clock = deadline is not None and (stale or bool(self._buffer))
+            if not pulls.is_pending:  # the message had expired, or was a duplicate
+                pulls.request(_seconds_left(deadline))
+            own_clock = deadline is not None and (is_stale or bool(self._buffer))
             left = _seconds_left(deadline) if own_clock else None
             if left is None or left > 0:
-                await self._until_woken(left)
-            message = self._take()
-            if message is not None or pulls.is_over or (own_clock and not _seconds_left(deadline)):
+                await self.receivers.wait(left)
+            message = self.receive_buffered()
+            if (
+                message is not None
+                or pulls.timed_out
+                or (own_clock and not _seconds_left(deadline))
+            ):
                 return message
-        self._raise_failure()
+        self.raise_failure()
         return None
 
-    async def _until_woken(self, seconds: float | None) -> None:
-        waiter = Waiter()
-        self._waiters.append(waiter)
-        try:
-            await _clock.wait(waiter, seconds)
-        finally:
-            if waiter in self._waiters:
-                self._waiters.remove(waiter)
+    # --- internals
+
+    def _handle_duplicate(self, dispatch: MessageDispatch) -> None:
+        """Act on a duplicate by the verdict of `pyjms.client.duplicates`."""
+        assert dispatch.message is not None
+        message_id = dispatch.message.message_id
+        holders = self.session.connection.consumers_holding(message_id)
+        verdict = judge_duplicate(self.consumer_id, holders)
+        if verdict is DuplicateVerdict.ACKNOWLEDGED:
+            self.ledger.send_ack(AckType.DELIVERED, [dispatch])
+        elif verdict is DuplicateVerdict.DELIVERED:
+            logger.warning(
+                "%s delivers the duplicate %s: a transaction on %s may still roll back",
+                self.consumer_id,
+                message_id,
+                holders[0],
+            )
+            self._enqueue(dispatch)
+        else:
+            logger.warning(
+                "%s suppresses a duplicate delivery on its connection, poison acking: %s",
+                self.consumer_id,
+                message_id,
+            )
+            reason = f"Suppressing duplicate delivery on connection, consumer {self.consumer_id}"
+            self.ledger.acknowledge_poison([dispatch], Throwable("java.lang.Throwable", reason))
+
+    def _enqueue(self, dispatch: MessageDispatch) -> None:
+        self._buffer.append(dispatch)
+        if self.info.prefetch_size == 0:
+            self._pulls.on_message()
+        if self._listener is not None:
+            self._wake()
+        elif self.receivers.waiting:
+            self.receivers.wake()
+
+    def _audit_for(self, dispatch: MessageDispatch) -> MessageAudit | None:
+        """Return the audit that applies to `dispatch`; None: it is not audited."""
+        audits = self.session.connection.audit
+        if audits is None or self.info.browser or dispatch.destination is None:
+            return None
+        return audits.audit_for(dispatch.destination, self.consumer_id)
+
+    def _to_message(self, dispatch: MessageDispatch) -> Message:
+        command = dispatch.message
+        assert command is not None
+        self.last_delivered_sequence_id = _sequence_id(dispatch)
+        source = CommandSource if command.original_destination is None else ReroutedSource
+        return from_command(
+            command, dispatch.redelivery_counter, source(command), self._acknowledger, dispatch
+        )
 
     def _wake(self) -> None:
         if self._flowing and self._buffer:
             if self._listener is not None:
                 self.session.dispatcher.wake(self)
-            self._wake_receiver()
-
-    def _wake_receiver(self) -> None:
-        waiters, self._waiters = self._waiters, []
-        for waiter in waiters:
-            waiter.wake()
+            self.receivers.wake()
 
     def _refuse_receive(self) -> None:
         self._check_open()
@@ -377,12 +382,8 @@ class ActiveMQMessageConsumer(api.MessageConsumer):
             hint="use another session for receive()",
         )
 
-    def _raise_failure(self) -> None:
-        if self.failure is not None:
-            raise self.session.connection.failed_error()
-
     def _check_open(self) -> None:
-        self._raise_failure()
+        self.raise_failure()
         if self.is_closed:
             raise IllegalStateException("The Consumer is closed")
 

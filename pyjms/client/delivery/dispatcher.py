@@ -1,8 +1,17 @@
-"""The one task that calls a session's listeners: one message at a time, whoever consumes it.
+"""The task that calls a session's listeners, one message at a time for all its consumers.
 
-The task starts with the first listener's message and lives as long as the session. A
-listener may stop or close what it belongs to: waiting for itself is left out. (JMS 4.4.6;
-ActiveMQ N8)
+JMS allows one listener of a session to run at a time, so a session has one task for them all. It
+starts with the first message for a listener and lives as long as the session.
+
+Consumers that have messages wait in a queue, each at most once (`is_queued`). The task delivers
+one message of the first consumer and puts it at the end again if it has more, so consumers take
+turns and none starves another. After a burst the task lets others run, and when the queue is
+empty it has the transport send what the listeners produced: acknowledgements and sends of a burst
+leave in one write.
+
+`is_busy` marks a running listener. Closing waits until it has returned; a listener that closes
+its own consumer or session must not wait for itself, which a context variable detects.
+(JMS 1.1, section 4.4.6; activemq-edges N8)
 """
 
 from __future__ import annotations
@@ -10,90 +19,91 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from contextvars import ContextVar
-from typing import TYPE_CHECKING
 
 import anyio
 from anyio.lowlevel import checkpoint
 
 from pyjms._wakeup import BackgroundTask, Waiter, spawn
-
-if TYPE_CHECKING:
-    from pyjms.client.delivery.consumer import ActiveMQMessageConsumer
-    from pyjms.wire.openwire.commands import SessionId
+from pyjms.client.interfaces import ListenerTarget
+from pyjms.wire.openwire.commands import SessionId
 
 __all__ = ["ListenerDispatcher"]
 
-_BURST = 32  # deliveries after which other tasks get their turn
+_BURST = 32  # deliveries between two checkpoints
 
-_inside: ContextVar[ListenerDispatcher | None] = ContextVar("pyjms_listener", default=None)
+_current: ContextVar[ListenerDispatcher | None] = ContextVar("pyjms_listener", default=None)
 
 
 class ListenerDispatcher:
-    """Brings buffered messages to the listeners of one session."""
+    """Delivers buffered messages to the listeners of one session."""
 
     def __init__(self, session_id: SessionId, send_now: Callable[[], object]) -> None:
         self._name = f"ActiveMQ Session Task-{session_id}"
         self._send_now = send_now
-        self._ready: deque[ActiveMQMessageConsumer] = deque()
+        self._queue: deque[ListenerTarget] = deque()
         self._sleeper: Waiter | None = None
-        self._busy: ActiveMQMessageConsumer | None = None
+        self._running: ListenerTarget | None = None
         self._idle: anyio.Event | None = None
         self._stopped = False
         self._task: BackgroundTask | None = None
 
-    def wake(self, consumer: ActiveMQMessageConsumer) -> None:
-        """Have the listener of `consumer` called with what it has, in turn with others."""
+    def wake(self, consumer: ListenerTarget) -> None:
+        """Schedule the listener of `consumer` behind those already scheduled."""
         if consumer.is_queued or self._stopped:
             return
         consumer.is_queued = True
-        self._ready.append(consumer)
+        self._queue.append(consumer)
         if self._task is None:
             self._task = spawn(self._run, name=self._name)
         self._wake_task()
 
     @property
     def is_busy(self) -> bool:
-        """Whether a listener runs; what it sends leaves at the end of its burst, or soon."""
-        return self._busy is not None
+        """Whether a listener is running; what it sends leaves at the end of the burst."""
+        return self._running is not None
 
     @property
     def is_own_call(self) -> bool:
         """Whether the caller runs inside a listener of this session."""
-        return self._busy is not None and _inside.get() is self
+        return self._running is not None and _current.get() is self
 
-    async def wait_idle(self, consumer: ActiveMQMessageConsumer | None = None) -> None:
-        """Wait until no listener (of `consumer`) runs; not at all inside one."""
-        while self._busy is not None and consumer in {None, self._busy} and not self.is_own_call:
+    async def wait_idle(self, consumer: ListenerTarget | None = None) -> None:
+        """Wait until no listener (of `consumer`) is running; return at once inside one."""
+        while (
+            self._running is not None
+            and (consumer is None or consumer is self._running)
+            and not self.is_own_call
+        ):
             if self._idle is None:
                 self._idle = anyio.Event()
             await self._idle.wait()
 
     def stop_soon(self) -> None:
-        """Call no listener any more after the running one."""
+        """Call no more listeners after the one that is running."""
         self._stopped = True
-        self._ready.clear()
+        self._queue.clear()
         self._wake_task()
 
     async def abort(self) -> None:
-        """End the task; a listener that still runs is cancelled, but never the caller's own."""
+        """End the task and cancel a listener that is running, except the caller's own."""
         self.stop_soon()
         if self._task is not None and not self.is_own_call:
             self._task.cancel()
             await self._task.wait()
 
     async def _run(self) -> None:
-        _inside.set(self)
-        ready = self._ready
+        _current.set(self)
+        queue = self._queue
         left = _BURST
         while not self._stopped:
-            while ready:
-                consumer = ready.popleft()
+            while queue:
+                consumer = queue.popleft()
                 consumer.is_queued = False
-                self._busy = consumer
+                self._running = consumer
                 try:
                     more = await consumer.deliver_one()
                 finally:
-                    self._rest()
+                    self._finished()
                 if more:
                     self.wake(consumer)
                 left -= 1
@@ -109,8 +119,8 @@ class ListenerDispatcher:
         if self._sleeper is not None:
             self._sleeper.wake()
 
-    def _rest(self) -> None:
-        self._busy = None
+    def _finished(self) -> None:
+        self._running = None
         if self._idle is not None:
             self._idle.set()
             self._idle = None

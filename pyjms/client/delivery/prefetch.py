@@ -1,30 +1,40 @@
-"""What a consumer was sent and has not handed out yet; the prefetch bounds it."""
+"""The prefetch buffer of a consumer, its waiting receivers, and pulls where prefetch is 0.
+
+The broker dispatches up to `prefetch_size` messages ahead of their acknowledgements; they wait
+in the buffer until the application receives them. The prefetch bounds the buffer.
+
+Without prefetch every receive sends a MessagePull. The broker responds with a message or, when a
+timeout was given, with a dispatch without message; it leaves the latter out if a message came in
+time. A receive that is cancelled leaves its pull pending at the broker, so pulls are counted: the
+response to an abandoned pull must not be mistaken for that of the present one.
+(activemq-broker Q14)
+"""
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator
 
+from pyjms import _clock
+from pyjms._wakeup import Waiter
 from pyjms.wire.openwire.commands import Command, ConsumerInfo, MessageDispatch, MessagePull
 
-__all__ = [
-    "DispatchBuffer",
-    "FifoBuffer",
-    "PriorityBuffer",
-    "PullRequests",
-]
+__all__ = ["DispatchBuffer", "FifoBuffer", "PriorityBuffer", "PullRequests", "Receivers"]
 
 
 class FifoBuffer(deque[MessageDispatch]):
-    """Messages in the order of their coming."""
+    """Messages in the order of arrival."""
 
-    def put_back(self, dispatches: list[MessageDispatch]) -> None:
-        """Take `dispatches`, oldest first, before all others."""
+    def requeue(self, dispatches: list[MessageDispatch]) -> None:
+        """Put `dispatches`, oldest first, before all others."""
         self.extendleft(reversed(dispatches))
 
 
 class PriorityBuffer:
-    """Messages by priority, the highest first; in the order of their coming within one. (Q20)"""
+    """Messages by priority, highest first, and in order of arrival within one.
+
+    (activemq-broker Q20)
+    """
 
     def __init__(self) -> None:
         self._queues = [FifoBuffer() for _ in range(10)]
@@ -38,21 +48,21 @@ class PriorityBuffer:
             yield from queue
 
     def append(self, dispatch: MessageDispatch) -> None:
-        """Add a message that came."""
+        """Add a message that arrived."""
         self._queue_of(dispatch).append(dispatch)
         self._count += 1
 
-    def put_back(self, dispatches: list[MessageDispatch]) -> None:
-        """Take `dispatches`, oldest first, before all others of their priority."""
+    def requeue(self, dispatches: list[MessageDispatch]) -> None:
+        """Put `dispatches`, oldest first, before all others of their priority."""
         for dispatch in reversed(dispatches):
             self._queue_of(dispatch).appendleft(dispatch)
         self._count += len(dispatches)
 
     def popleft(self) -> MessageDispatch:
-        """Take the next message.
+        """Remove and return the next message.
 
         Raises:
-            IndexError: there is none.
+            IndexError: the buffer is empty.
         """
         for queue in reversed(self._queues):
             if queue:
@@ -75,41 +85,64 @@ DispatchBuffer = FifoBuffer | PriorityBuffer
 
 
 class PullRequests:
-    """The pulls of one consumer that the broker has not answered."""
+    """The pulls of one consumer that are pending at the broker."""
 
     def __init__(self, info: ConsumerInfo, oneway: Callable[[Command], None]) -> None:
         self._info = info
         self._oneway = oneway
-        self.unanswered = 0
-        """How many with a time-out wait for their end."""
-        self.is_over = False
-        """Whether the broker said that the time of the last pull is over."""
-        self._endless = False
+        self.pending_timeouts = 0
+        """How many pulls with a timeout the broker has not responded to."""
+        self.timed_out = False
+        """Whether the broker has signalled the timeout of the last pull."""
+        self._unlimited = False  # a pull without timeout is pending
 
     @property
-    def is_waiting(self) -> bool:
-        """Whether any pull may still bring a message."""
-        return self._endless or self.unanswered > 0
+    def is_pending(self) -> bool:
+        """Whether a pull may still bring a message."""
+        return self._unlimited or self.pending_timeouts > 0
 
-    def ask(self, timeout: float | None) -> None:
-        """Ask for a message within `timeout` seconds; an endless pull is asked for only once."""
-        self.is_over = False
-        if timeout is None and self._endless:
+    def request(self, timeout: float | None) -> None:
+        """Request a message within `timeout` seconds; at most one unlimited pull is pending."""
+        self.timed_out = False
+        if timeout is None and self._unlimited:
             return
         if timeout is None:
-            self._endless = True
+            self._unlimited = True
             milliseconds = 0
         else:
-            self.unanswered += 1
+            self.pending_timeouts += 1
             milliseconds = max(1, round(timeout * 1000)) if timeout > 0 else -1
         self._oneway(MessagePull(self._info.consumer_id, self._info.destination, milliseconds))
 
-    def message_came(self) -> None:
-        """A message answers all: the broker signals none of the ends that are due."""
-        self.unanswered = 0
-        self._endless = False
+    def on_message(self) -> None:
+        """Note that a message arrived: the broker signals none of the pending timeouts."""
+        self.pending_timeouts = 0
+        self._unlimited = False
 
-    def nothing_came(self) -> None:
-        """A dispatch without message: the time of the oldest pull is over."""
-        self.unanswered = max(0, self.unanswered - 1)
-        self.is_over = self.unanswered == 0
+    def on_timeout(self) -> None:
+        """Note a dispatch without message: the oldest pull has timed out."""
+        self.pending_timeouts = max(0, self.pending_timeouts - 1)
+        self.timed_out = self.pending_timeouts == 0
+
+
+class Receivers:
+    """The tasks that wait in `receive` of one consumer."""
+
+    def __init__(self) -> None:
+        self.waiting: list[Waiter] = []
+
+    async def wait(self, seconds: float | None) -> None:
+        """Wait until `wake` is called, at most `seconds`; None: for ever."""
+        waiter = Waiter()
+        self.waiting.append(waiter)
+        try:
+            await _clock.wait(waiter, seconds)
+        finally:
+            if waiter in self.waiting:
+                self.waiting.remove(waiter)
+
+    def wake(self) -> None:
+        """Wake all of them."""
+        waiting, self.waiting = self.waiting, []
+        for waiter in waiting:
+            waiter.wake()

@@ -1,105 +1,169 @@
-"""Redelivery by the client: rolled-back messages wait here, then come again, or are refused.
+"""Redelivery by the client: messages that were rolled back are delivered again, or refused.
 
-The broker hears of nothing but a REDELIVERED acknowledgement, and of POISON at the end.
-(ActiveMQ R1 to R5, R9)
+As in ActiveMQ, redelivery is the client's task: it works with every broker, costs the broker
+nothing, and keeps the order of messages. The broker sees a REDELIVERED acknowledgement, which
+changes nothing there, and a POISON acknowledgement when the policy's maximum is exceeded; then
+its dead-letter strategy applies.
+
+Triggers: rollback of a transaction, `recover()`, closing a session with an open transaction, and
+a listener that raises in AUTO, DUPS_OK and INDIVIDUAL. In CLIENT and TRANSACTED sessions a
+listener that raises does not trigger it: the next message follows. (activemq-broker R2)
+
+One rollback, step by step:
+
+    1. All messages delivered and not settled leave the ledger, oldest first.
+    2. Each one's redelivery counter goes up, and the duplicate audit forgets it.
+    3. Counter above the maximum: POISON for all of them, end. (activemq-broker R4)
+    4. Otherwise REDELIVERED, except for the first redelivery, as in ActiveMQ.
+    5. They go back to the front of the buffer in their old order, after a delay:
+
+        delay 0                 at once
+        blocking (default)      the consumer is paused, so nothing overtakes them
+        non_blocking            they wait in `waiting` while later messages pass
+
+The counter of a batch is that of its last message, as in ActiveMQ: a batch fails as one. The
+delay is the policy's: the initial one first, then fixed or exponential. (activemq-broker R1)
+
+What the broker learns: nothing of the counters. If the consumer goes away, the broker counts one
+failed delivery for everything up to the last message delivered, however often the client has
+tried, so `last_delivered_sequence_id` includes what waits here. (activemq-broker R6)
+
+A transacted consumer also refuses a message whose counter exceeds the maximum on arrival, before
+any delivery: other consumers have failed on it. Messages that the broker redelivers on purpose
+(its redelivery plug-in) are exempt. (activemq-broker R5)
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Final
+from typing import Final, Protocol
 
 from pyjms import _clock
 from pyjms._wakeup import BackgroundTask
+from pyjms.client.delivery.ack_ledger import AckLedger
+from pyjms.client.interfaces import ClientSession
 from pyjms.client.messages import from_command
-from pyjms.wire.openwire.commands import MessageDispatch, Throwable
+from pyjms.client.options import RedeliveryPolicy
+from pyjms.wire.openwire.commands import ConsumerId, MessageDispatch, Throwable
 
-if TYPE_CHECKING:
-    from pyjms.client.delivery.consumer import ActiveMQMessageConsumer
-
-__all__ = ["Redeliverer", "is_delayed_by_broker"]
+__all__ = ["Redeliverer"]
 
 logger = logging.getLogger(__name__)
 
 _BROKER_DELAY = "redeliveryDelay"  # the broker's redelivery plug-in sets this property
 
 _LONGEST_TEXT: Final = 2048
-"""Characters of an error's text that a dead letter carries."""
+"""Maximum characters of an error's text in a dead letter."""
+
+
+class _Consumer(Protocol):
+    """The consumer, as redelivery uses it."""
+
+    @property
+    def session(self) -> ClientSession: ...
+    @property
+    def consumer_id(self) -> ConsumerId: ...
+    @property
+    def ledger(self) -> AckLedger: ...
+    @property
+    def redelivery_policy(self) -> RedeliveryPolicy: ...
+    @property
+    def is_closed(self) -> bool: ...
+
+    def forget(self, dispatch: MessageDispatch) -> None:
+        """Remove `dispatch` from the duplicate audit."""
+
+    def requeue(self, dispatches: list[MessageDispatch]) -> None:
+        """Put messages back to the front of the buffer."""
+
+    def pause(self, paused: bool) -> None:
+        """Stop or resume delivery from the buffer."""
 
 
 class Redeliverer:
-    """What of one consumer was rolled back."""
+    """The redelivery of one consumer."""
 
-    def __init__(self, consumer: ActiveMQMessageConsumer) -> None:
+    def __init__(self, consumer: _Consumer) -> None:
         self._consumer = consumer
         self._delay: float | None = None
         self._timers: list[BackgroundTask] = []
         self.waiting: list[MessageDispatch] = []
-        """What waits beside the buffer, while later messages pass (nonBlockingRedelivery)."""
+        """Messages that wait outside the buffer (non_blocking_redelivery)."""
 
     def roll_back(self) -> None:
-        """Count a failed delivery of all that was handed out; have it come again or refuse it."""
+        """Count a failed delivery of everything unsettled; redeliver or refuse it."""
         consumer = self._consumer
-        taken = consumer.ledger.take_back()
-        if not taken:
+        failed = consumer.ledger.pop_delivered()
+        if not failed:
             return
-        cause = _take_cause(taken)
-        redeliveries = taken[-1].redelivery_counter
-        for dispatch in taken:
+        cause = _pop_cause(failed)
+        redeliveries = failed[-1].redelivery_counter
+        for dispatch in failed:
             dispatch.redelivery_counter += 1
             consumer.forget(dispatch)
         if consumer.redelivery_policy.is_exceeded(redeliveries + 1):
             self._delay = None
-            times = f"after delivery {redeliveries + 1}"
-            self._poison(taken, _exceeded(consumer, redeliveries + 1, cause), times, cause)
+            when = f"after delivery {redeliveries + 1}"
+            self._poison(failed, _exceeded(consumer, redeliveries + 1, cause), when, cause)
             return
         if redeliveries > 0:
-            consumer.ledger.redelivered(taken)
+            consumer.ledger.acknowledge_redelivered(failed)
         if consumer.is_closed:
             return
         previous = None if redeliveries == 0 else self._delay or 0.0
         self._delay = consumer.redelivery_policy.next_delay(previous)
-        self._redeliver(taken, self._delay)
+        self._redeliver(failed, self._delay)
+
+    def is_exceeded(self, dispatch: MessageDispatch) -> bool:
+        """Whether a transacted consumer refuses it on arrival. (activemq-broker R5)"""
+        consumer = self._consumer
+        policy = consumer.redelivery_policy
+        return (
+            consumer.session.transacted
+            and policy.pre_dispatch_check
+            and policy.is_exceeded(dispatch.redelivery_counter)
+            and not _is_delayed_by_broker(dispatch)
+        )
 
     def refuse(self, dispatch: MessageDispatch) -> None:
-        """Refuse a message before any delivery here: it came too often elsewhere. (R5)"""
-        times = f"before delivery {dispatch.redelivery_counter + 1}"
-        self._poison([dispatch], _came_too_often(self._consumer, dispatch), times, None)
+        """Refuse a message on arrival: other consumers failed on it too often."""
+        when = f"before delivery {dispatch.redelivery_counter + 1}"
+        self._poison([dispatch], _exceeded_on_arrival(self._consumer, dispatch), when, None)
 
     def close(self) -> None:
-        """Let nothing come again."""
+        """Cancel all pending redeliveries."""
         for timer in self._timers:
             timer.cancel()
         self._timers.clear()
 
     def _poison(
-        self, taken: list[MessageDispatch], refusal: Throwable, times: str, cause: Throwable | None
+        self, failed: list[MessageDispatch], refusal: Throwable, when: str, cause: Throwable | None
     ) -> None:
-        for dispatch in taken:
+        for dispatch in failed:
             command = dispatch.message
             assert command is not None
             logger.warning(
                 "Message %s of %s is refused %s and becomes a dead letter%s%s",
                 command.message_id,
                 dispatch.destination,
-                times,
+                when,
                 "" if command.persistent else ", if the broker keeps non-persistent ones",
                 "" if cause is None else f". Cause: {_text_of(cause)}",
             )
-        self._consumer.ledger.poison(taken, refusal)
+        self._consumer.ledger.acknowledge_poison(failed, refusal)
 
-    def _redeliver(self, taken: list[MessageDispatch], delay: float) -> None:
+    def _redeliver(self, failed: list[MessageDispatch], delay: float) -> None:
         consumer = self._consumer
         if delay <= 0:
-            consumer.put_back(taken)
+            consumer.requeue(failed)
         elif consumer.session.connection.options.non_blocking_redelivery:
-            self.waiting.extend(taken)
-            self._later(self._put_back, taken, delay)
+            self.waiting.extend(failed)
+            self._later(self._requeue, failed, delay)
         else:
             self.close()
             consumer.pause(True)
-            consumer.put_back(taken)
+            consumer.requeue(failed)
             self._later(self._resume, delay)
 
     def _later(self, function: Callable[..., Awaitable[None]], *args: object) -> None:
@@ -110,30 +174,28 @@ class Redeliverer:
         await _clock.sleep(delay)
         self._consumer.pause(False)
 
-    async def _put_back(self, taken: list[MessageDispatch], delay: float) -> None:
+    async def _requeue(self, failed: list[MessageDispatch], delay: float) -> None:
         await _clock.sleep(delay)
-        ready = set(map(id, taken))
+        ready = set(map(id, failed))
         self.waiting = [dispatch for dispatch in self.waiting if id(dispatch) not in ready]
-        self._consumer.put_back(taken)
+        self._consumer.requeue(failed)
 
 
-def is_delayed_by_broker(dispatch: MessageDispatch) -> bool:
-    """Whether the broker redelivered it on purpose, so that its count is not ours to judge."""
+def _is_delayed_by_broker(dispatch: MessageDispatch) -> bool:
+    """Whether the broker's redelivery plug-in sent it again, so that its counter is exempt."""
     assert dispatch.message is not None
     return _BROKER_DELAY in from_command(dispatch.message).properties
 
 
-def _came_too_often(consumer: ActiveMQMessageConsumer, dispatch: MessageDispatch) -> Throwable:
+def _exceeded_on_arrival(consumer: _Consumer, dispatch: MessageDispatch) -> Throwable:
     return Throwable(
         "java.lang.Throwable",
-        f"Dispatch[{dispatch.redelivery_counter}] to {consumer.info.consumer_id}"
+        f"Dispatch[{dispatch.redelivery_counter}] to {consumer.consumer_id}"
         f" exceeds redelivery policy limit:{consumer.redelivery_policy}",
     )
 
 
-def _exceeded(
-    consumer: ActiveMQMessageConsumer, deliveries: int, cause: Throwable | None
-) -> Throwable:
+def _exceeded(consumer: _Consumer, deliveries: int, cause: Throwable | None) -> Throwable:
     return Throwable(
         "java.lang.Throwable",
         f"Delivery[{deliveries}] exceeds redelivery policy limit:{consumer.redelivery_policy},"
@@ -147,10 +209,10 @@ def _text_of(cause: Throwable) -> str:
     return f"{cause.class_name}: {cause.message}" if cause.message else f"{cause.class_name}"
 
 
-def _take_cause(taken: list[MessageDispatch]) -> Throwable | None:
-    """Return why the last message failed of those that did; none keeps its error any longer."""
+def _pop_cause(failed: list[MessageDispatch]) -> Throwable | None:
+    """Return why the last of the messages failed, and drop the errors of all of them."""
     cause = None
-    for dispatch in taken:
+    for dispatch in failed:
         error, dispatch.rollback_cause = dispatch.rollback_cause, None
         if error is not None:
             cause = _as_throwable(error)
@@ -164,8 +226,8 @@ def _as_throwable(error: BaseException) -> Throwable:
         name = f"{kind.__module__}.{name}"
     try:
         text = str(error)
-    except Exception as second:  # an application's class: the message must go its way all the same
-        text = f"its text cannot be had: {type(second).__name__}"
+    except Exception as second:  # an application's class: the message must be settled all the same
+        text = f"its text is not available: {type(second).__name__}"
     if len(text) > _LONGEST_TEXT:
         text = text[: _LONGEST_TEXT - 3] + "..."
     return Throwable(name, text)

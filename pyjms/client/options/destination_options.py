@@ -1,13 +1,15 @@
-"""The ConsumerInfo of a new consumer: defaults of the connection, then `?consumer.x=` of the name.
+"""Options of destination names (`?consumer.x=`, `?producer.x=`) and the ConsumerInfo of consumers.
 
-(ENCODING section 11; ActiveMQ D8, Q12)
+A new consumer starts from the connection's options; those of the destination's name override them.
+(openwire-encoding 11; activemq-broker D8, Q12)
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from pyjms.client.options.client_options import ClientOptions
 from pyjms.enums import AcknowledgeMode
 from pyjms.errors import ConfigurationException, InvalidDestinationException
 from pyjms.jms.destination import Destination
@@ -15,16 +17,13 @@ from pyjms.transport.options import boolean
 from pyjms.transport.uri import did_you_mean
 from pyjms.wire.openwire.commands import ConsumerId, ConsumerInfo
 
-if TYPE_CHECKING:
-    from pyjms.client.session.session import ActiveMQSession
-
 __all__ = [
     "CONSUMER_OPTIONS",
     "PRODUCER_OPTIONS",
     "check_destination",
     "consumer_info",
-    "selector_of",
-    "take_options",
+    "selector_or_none",
+    "set_destination_options",
 ]
 
 Options = Mapping[str, tuple[str, Callable[[str], object]]]
@@ -45,81 +44,85 @@ CONSUMER_OPTIONS: Final[Options] = {
     "optimizedAcknowledge": ("optimized_acknowledge", boolean),
     "noRangeAcks": ("no_range_acks", boolean),
 }
-"""`consumer.` option -> attribute of ConsumerInfo and reader of the text."""
+"""`consumer.` option: the attribute of ConsumerInfo, and the parser of its text."""
 
 PRODUCER_OPTIONS: Final[Options] = {
     "windowSize": ("window_size", int),
     "dispatchAsync": ("dispatch_async", boolean),
 }
-"""`producer.` option -> attribute of ProducerInfo and reader of the text."""
+"""`producer.` option: the attribute of ProducerInfo, and the parser of its text."""
 
 
-def selector_of(text: str | None) -> str | None:
-    """Return the selector, None for a blank one. (JMS 4.3)
+def selector_or_none(text: str | None) -> str | None:
+    """Validate a selector; return None for a blank one.
 
     Raises:
-        InvalidSelectorException: it is not valid.
+        InvalidSelectorException: it is malformed.
     """
     if text is None or not text.strip():
         return None
-    from pyjms.selector import compile_selector  # noqa: PLC0415 - costs a grammar
+    from pyjms.selector import compile_selector  # noqa: PLC0415 - loads the grammar
 
     compile_selector(text)
     return text
 
 
 def consumer_info(
-    session: ActiveMQSession,
     consumer_id: ConsumerId,
     destination: Destination,
     selector: str | None,
     *,
+    options: ClientOptions,
+    acknowledge_mode: AcknowledgeMode,
+    client_id: str | None,
+    optimizes_acks: bool,
     no_local: bool = False,
     subscription_name: str | None = None,
     browser: bool = False,
 ) -> ConsumerInfo:
-    """Return what to announce for a new consumer.
+    """Return the ConsumerInfo that registers a new consumer.
 
     Raises:
-        InvalidSelectorException: the selector is not valid.
-        ConfigurationException: the name has an unknown option, or a value cannot be read.
+        InvalidSelectorException: the selector is malformed.
+        ConfigurationException: the name has an unknown option, or an invalid value.
     """
-    options = session.connection.options
-    automatic = session.acknowledge_mode == AcknowledgeMode.AUTO
+    automatic = acknowledge_mode == AcknowledgeMode.AUTO
     info = ConsumerInfo(
         consumer_id=consumer_id,
         destination=destination,
-        prefetch_size=_prefetch(session, destination, subscription_name, browser),
+        prefetch_size=_prefetch(options, destination, automatic, subscription_name, browser),
         maximum_pending_message_limit=options.prefetch_policy.maximum_pending_message_limit,
         dispatch_async=options.dispatch_async,
-        client_id=session.connection.announced_client_id,
+        client_id=client_id,
         subscription_name=subscription_name,
         no_local=no_local and destination.is_topic,
         exclusive=options.exclusive_consumer,
         retroactive=options.use_retroactive_consumer,
-        optimized_acknowledge=automatic and not browser and session.connection.optimizes_acks,
+        optimized_acknowledge=automatic and not browser and optimizes_acks,
     )
-    take_options(destination, "consumer", CONSUMER_OPTIONS, info)
+    set_destination_options(destination, "consumer", CONSUMER_OPTIONS, info)
     info.browser = browser
-    info.selector = selector_of(selector) or selector_of(info.selector)
+    info.selector = selector_or_none(selector) or selector_or_none(info.selector)
     return info
 
 
-def take_options(destination: Destination, kind: str, table: Options, info: object) -> None:
-    """Set on `info` what the destination's `kind.` options say; others are not looked at.
+def set_destination_options(
+    destination: Destination, kind: str, table: Options, info: object
+) -> None:
+    """Set the destination's options with the prefix `kind.` on `info`.
 
     Raises:
-        ConfigurationException: one is unknown, or a value cannot be read.
+        ConfigurationException: an option is unknown, or its value invalid.
     """
     prefix = f"{kind}."
     given = {k[len(prefix) :]: v for k, v in destination.options.items() if k.startswith(prefix)}
     unknown = {name: text for name, text in given.items() if name not in table}
     if unknown:
-        shown = ", ".join(f"{name}={text}" for name, text in unknown.items())
+        listed = ", ".join(f"{name}={text}" for name, text in unknown.items())
         raise ConfigurationException(
             f"There are {len(unknown)} {kind} options that couldn't be set on the {kind}."
             " Check the options are spelled correctly."
-            f" Unknown parameters=[{{{shown}}}]. This {kind} cannot be started.",
+            f" Unknown parameters=[{{{listed}}}]. This {kind} cannot be started.",
             hint=did_you_mean(next(iter(unknown)), table),
         )
     for name, text in given.items():
@@ -133,21 +136,24 @@ def take_options(destination: Destination, kind: str, table: Options, info: obje
 
 
 def _prefetch(
-    session: ActiveMQSession, destination: Destination, subscription: str | None, browser: bool
+    options: ClientOptions,
+    destination: Destination,
+    automatic: bool,
+    subscription: str | None,
+    browser: bool,
 ) -> int:
-    options = session.connection.options
     policy = options.prefetch_policy
     if browser:
         return policy.queue_browser_prefetch
     if subscription is None:
         return policy.topic_prefetch if destination.is_topic else policy.queue_prefetch
-    if options.optimized_message_dispatch and session.acknowledge_mode == AcknowledgeMode.AUTO:
+    if options.optimized_message_dispatch and automatic:
         return policy.optimize_durable_topic_prefetch
     return policy.durable_topic_prefetch
 
 
 def check_destination(destination: object) -> Destination:
-    """Return `destination` if it is one.
+    """Return `destination` if it is a Destination.
 
     Raises:
         InvalidDestinationException: it is None or something else.
@@ -156,7 +162,7 @@ def check_destination(destination: object) -> Destination:
         raise InvalidDestinationException("Don't understand null destinations")
     if not isinstance(destination, Destination):
         raise InvalidDestinationException(
-            f"A {type(destination).__name__} is no destination",
-            hint="session.create_queue(name) or Queue(name) makes one",
+            f"A {type(destination).__name__} is not a destination: {destination!r:.60}",
+            hint="create one with session.create_queue(name) or Queue(name)",
         )
     return destination

@@ -1,4 +1,16 @@
-"""Sessions: their resources, acknowledgement and local transactions."""
+"""Sessions: a unit of order, acknowledgement and transaction, and what it is made of.
+
+    an ActiveMQSession owns   for
+    -----------------------   ----------------------------------------------------------------
+    SessionResources          open consumers, producers and browsers; closed, unsettled consumers
+    LocalTransaction          the transaction of a transacted session
+    SessionAcks               sending acknowledgements, `message.acknowledge()`
+    ListenerDispatcher        the task that calls listeners (pyjms.client.delivery)
+
+Life cycle: open, then closed by the application (rolls back, waits for the running listener and
+tells the broker), or disposed by the connection (which tells the broker itself, or has failed).
+Start and stop follow the connection's.
+"""
 
 from __future__ import annotations
 

@@ -1,59 +1,57 @@
-"""How a session acknowledges: what `message.acknowledge()` does, and how acknowledgements are sent.
+"""Acknowledgement by a session: what `message.acknowledge()` does, and how acks are sent.
 
-By default nobody waits for their answers; `jms.sendAcksAsync=false` has receive and
-`await message.acknowledge()` wait. (JMS 4.4.11; ActiveMQ A5)
+By default acknowledgements are sent without waiting. With `jms.sendAcksAsync=false` those outside
+transactions require a response, for which `receive` and `await message.acknowledge()` wait; a
+listener's are awaited after it, and a refusal goes to the exception listener.
+(JMS 1.1, section 4.4.11; activemq-broker A5)
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Generator
-from typing import TYPE_CHECKING
 
 import anyio
 
-from pyjms.client.delivery.ack_ledger import HeldLedger, IndividualLedger
+from pyjms.client.interfaces import ClientConnection
+from pyjms.client.session.resources import SessionResources
 from pyjms.enums import AcknowledgeMode
 from pyjms.errors import JMSException
 from pyjms.jms.message import Acknowledger, Message
 from pyjms.transport.openwire import RequestTransport
 from pyjms.wire.openwire.commands import MessageAck, MessageDispatch, Response
 
-if TYPE_CHECKING:
-    from pyjms.client.delivery.consumer import ActiveMQMessageConsumer
-    from pyjms.client.session.session import ActiveMQSession
-
-__all__ = ["AckAnswers", "SessionAcks"]
+__all__ = ["PendingAckResponses", "SessionAcks"]
 
 
-class AckAnswers:
-    """The answers that acknowledgements of one session wait for. Can be awaited."""
+class PendingAckResponses:
+    """The responses for which acknowledgements of one session wait. Awaitable."""
 
     def __init__(self, transport: RequestTransport) -> None:
         self._transport = transport
-        self._due = 0
+        self._pending = 0
         self._error: Exception | None = None
-        self._all_here = anyio.Event()
+        self._complete = anyio.Event()
 
-    def ask(self, ack: MessageAck) -> None:
-        """Send `ack` and expect an answer."""
-        if self._due == 0:
-            self._all_here = anyio.Event()
-        self._due += 1
+    def send(self, ack: MessageAck) -> None:
+        """Send `ack` and expect a response; a plain call."""
+        if self._pending == 0:
+            self._complete = anyio.Event()
+        self._pending += 1
         try:
-            self._transport.request_soon(ack, self._take)
+            self._transport.request_soon(ack, self._on_response)
         except JMSException:
-            self._due -= 1
+            self._pending -= 1
             raise
 
     async def wait(self) -> None:
-        """Wait until all are answered; not cancellable, so that no received message is lost.
+        """Wait for all responses; not cancellable, so that no received message is lost.
 
         Raises:
-            JMSException: the broker refused one of them.
+            JMSException: the broker refused one of the acknowledgements.
         """
-        while self._due:
+        while self._pending:
             with anyio.CancelScope(shield=True):
-                await self._all_here.wait()
+                await self._complete.wait()
         error, self._error = self._error, None
         if error is not None:
             raise error
@@ -61,80 +59,89 @@ class AckAnswers:
     def __await__(self) -> Generator[object, object, None]:
         return self.wait().__await__()
 
-    def _take(self, answer: Response | Exception) -> None:
-        self._due -= 1
-        if isinstance(answer, Exception):
-            self._error = self._error or answer
-        if self._due == 0:
-            self._all_here.set()
+    def _on_response(self, response: Response | Exception) -> None:
+        self._pending -= 1
+        if isinstance(response, Exception):
+            self._error = self._error or response
+        if self._pending == 0:
+            self._complete.set()
 
 
 class SessionAcks:
     """The acknowledgements of one session."""
 
-    def __init__(self, session: ActiveMQSession) -> None:
-        self._session = session
-        self._oneway = session.connection.oneway
-        asynchronous = session.connection.options.send_acks_async
-        self.answers = None if asynchronous else AckAnswers(session.connection.transport)
+    def __init__(
+        self,
+        connection: ClientConnection,
+        mode: AcknowledgeMode,
+        resources: SessionResources,
+        check_open: Callable[[], None],
+    ) -> None:
+        self._connection = connection
+        self._mode = mode
+        self._resources = resources
+        self._check_open = check_open
+        asynchronous = connection.options.send_acks_async
+        self._responses = None if asynchronous else PendingAckResponses(connection.transport)
+        self.waits_for_responses = not asynchronous
 
     @property
     def sender(self) -> Callable[[MessageAck], None]:
-        """What sends an acknowledgement; a plain call."""
-        return self._oneway if self.answers is None else self._ask
+        """The function that sends an acknowledgement; a plain call."""
+        return self._connection.oneway if self._responses is None else self._send
 
-    def _ask(self, ack: MessageAck) -> None:
-        assert self.answers is not None
+    def _send(self, ack: MessageAck) -> None:
+        assert self._responses is not None
         if ack.transaction_id is None:
-            self.answers.ask(ack)
+            self._responses.send(ack)
         else:
-            self._oneway(ack)
+            self._connection.oneway(ack)
 
     async def wait(self) -> None:
-        """Wait for the answers, if answers are waited for.
+        """Wait for outstanding responses, if responses are awaited.
 
         Raises:
-            JMSException: the broker refused one of them.
+            JMSException: the broker refused one of the acknowledgements.
         """
-        if self.answers is not None:
-            await self.answers.wait()
+        if self._responses is not None:
+            await self._responses.wait()
 
     async def wait_or_report(self) -> None:
-        """Wait as `wait` does; a refusal goes to the exception listener."""
+        """Do as `wait`, but pass a refusal to the exception listener."""
         try:
             await self.wait()
         except JMSException as error:
-            self._session.connection.report(error)
+            self._connection.report(error)
 
-    def acknowledger_for(self, consumer: ActiveMQMessageConsumer) -> Acknowledger:
-        """Return what `acknowledge()` of a message of `consumer` calls."""
-        mode = self._session.acknowledge_mode
-        ledger = consumer.ledger
-        if mode == AcknowledgeMode.INDIVIDUAL and isinstance(ledger, IndividualLedger):
-            return lambda message: self._acknowledge_one(ledger, message)
-        return self.acknowledge if mode == AcknowledgeMode.CLIENT else self._ignore
+    def acknowledger_for(
+        self, acknowledge_one: Callable[[MessageDispatch], None] | None
+    ) -> Acknowledger:
+        """Return what `acknowledge()` calls on the messages of a consumer.
+
+        `acknowledge_one` is the ledger's, for mode INDIVIDUAL.
+        """
+        if self._mode == AcknowledgeMode.INDIVIDUAL and acknowledge_one is not None:
+            return lambda message: self._acknowledge_one(acknowledge_one, message)
+        return self.acknowledge if self._mode == AcknowledgeMode.CLIENT else self._ignore
 
     def acknowledge(self, message: Message | None = None) -> Awaitable[None] | None:
-        """CLIENT: acknowledge everything that the session has handed out.
+        """CLIENT: acknowledge everything that the session has delivered.
 
         Raises:
             IllegalStateException: the session is closed.
         """
-        self._session.check_open()
-        for consumer in self._session.members.all_consumers:
-            if isinstance(consumer.ledger, HeldLedger):
-                consumer.ledger.acknowledge()
-        self._session.members.release_lingering()
-        return self.answers
+        self._check_open()
+        self._resources.acknowledge()
+        return self._responses
 
     def _acknowledge_one(
-        self, ledger: IndividualLedger, message: Message
+        self, acknowledge_one: Callable[[MessageDispatch], None], message: Message
     ) -> Awaitable[None] | None:
-        self._session.check_open()
+        self._check_open()
         assert isinstance(message.provider_delivery, MessageDispatch)
-        ledger.acknowledge_one(message.provider_delivery)
-        self._session.members.release_lingering(only_settled=True)
-        return self.answers
+        acknowledge_one(message.provider_delivery)
+        self._resources.release_closed_consumers(only_settled=True)
+        return self._responses
 
     def _ignore(self, message: Message) -> None:
-        self._session.check_open()
+        self._check_open()

@@ -1,106 +1,127 @@
-"""What a session has made and is still open, and closed consumers whose messages are not settled.
+"""The consumers, producers and browsers of a session, and the unit of work that they form.
 
-A consumer closed with messages handed out in a transaction, or not acknowledged, lingers:
-the broker hears of its end when they are settled, so commit and acknowledge still cover
-them. (JMS 4.5; ActiveMQ X7)
+A consumer closed with messages that were delivered and not settled lingers: the broker is told of
+its end only when they are settled, so that commit, rollback and acknowledge still cover them.
+(JMS 1.1, section 4.5; activemq-broker X7)
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from pyjms.client.delivery import ActiveMQMessageConsumer, ActiveMQQueueBrowser
+from pyjms.client.delivery.ack_ledger import DeferredAckLedger
+from pyjms.client.interfaces import ClientConnection
+from pyjms.client.producer import ActiveMQMessageProducer
 from pyjms.errors import JMSException
 from pyjms.jms.destination import Destination
-from pyjms.wire.openwire.commands import RemoveInfo
+from pyjms.wire.openwire.commands import ConsumerId, ProducerId, RemoveInfo
 
-if TYPE_CHECKING:
-    from pyjms.client.connection.connection import ActiveMQConnection
-    from pyjms.client.delivery.browser import ActiveMQQueueBrowser
-    from pyjms.client.delivery.consumer import ActiveMQMessageConsumer
-    from pyjms.client.producer import ActiveMQMessageProducer
-
-__all__ = ["SessionMembers"]
+__all__ = ["SessionResources"]
 
 _UNKNOWN = -2  # RemoveInfo.last_delivered_sequence_id of a session without consumers
 
 
-class SessionMembers:
-    """The consumers, producers and browsers of one session."""
+class SessionResources:
+    """What one session has created and not closed."""
 
-    def __init__(self, connection: ActiveMQConnection) -> None:
+    def __init__(self, connection: ClientConnection) -> None:
         self._connection = connection
         self.consumers: list[ActiveMQMessageConsumer] = []
         self._lingering: list[ActiveMQMessageConsumer] = []
-        self._producers: set[ActiveMQMessageProducer] = set()
+        self._producers: dict[ProducerId, ActiveMQMessageProducer] = {}
         self._browsers: set[ActiveMQQueueBrowser] = set()
 
-    @property
-    def all_consumers(self) -> list[ActiveMQMessageConsumer]:
-        """The open consumers and the lingering ones."""
-        return [*self.consumers, *self._lingering]
+    def consumes(self, destination: Destination) -> bool:
+        """Whether an open consumer consumes from `destination`."""
+        return any(consumer.destination == destination for consumer in self.consumers)
 
-    def consumers_of(self, destination: Destination) -> list[ActiveMQMessageConsumer]:
-        """The open consumers of `destination`."""
-        return [c for c in self.consumers if c.destination == destination]
+    # --- adding and removing
 
     def add_consumer(self, consumer: ActiveMQMessageConsumer) -> None:
-        """Let dispatches reach `consumer`."""
+        """Add a consumer and route its dispatches to it."""
         self.consumers.append(consumer)
-        self._connection.consumers[consumer.consumer_id] = consumer
+        self._connection.add_consumer(consumer)
 
-    def consumer_closed(self, consumer: ActiveMQMessageConsumer) -> None:
-        """Take a consumer out; with messages that are not settled it lingers."""
-        if consumer in self.consumers:
-            self.consumers.remove(consumer)
-            self._lingering.append(consumer)
-            self.release_lingering(only_settled=True)
+    def consumer_closed(self, consumer_id: ConsumerId) -> None:
+        """Remove a consumer that the application closed; unsettled messages make it linger."""
+        for consumer in self.consumers:
+            if consumer.consumer_id == consumer_id:
+                self.consumers.remove(consumer)
+                self._lingering.append(consumer)
+                self.release_closed_consumers(only_settled=True)
+                return
 
     def drop_consumer(self, consumer: ActiveMQMessageConsumer) -> None:
-        """Take out a consumer that the broker may not know."""
+        """Remove a consumer that the broker may not know."""
         if consumer in self.consumers:
             self.consumers.remove(consumer)
         self._release(consumer, _UNKNOWN)
 
-    def release_lingering(self, *, only_settled: bool = False) -> None:
-        """Tell the broker of the end of consumers that lingered."""
+    def release_closed_consumers(self, *, only_settled: bool = False) -> None:
+        """Tell the broker of the end of lingering consumers."""
         if not self._lingering:
             return
-        waiting = [c for c in self._lingering if only_settled and c.has_unsettled]
-        released = [c for c in self._lingering if c not in waiting]
-        self._lingering = waiting
+        lingering = [c for c in self._lingering if only_settled and c.has_unsettled]
+        released = [c for c in self._lingering if c not in lingering]
+        self._lingering = lingering
         for consumer in released:
             consumer.dispose()
             self._release(consumer, consumer.last_delivered_sequence_id)
 
     def add_producer(self, producer: ActiveMQMessageProducer) -> None:
-        """Let window acknowledgements reach `producer`."""
-        self._producers.add(producer)
-        self._connection.producers[producer.producer_id] = producer
+        """Add a producer and route its window acknowledgements to it."""
+        self._producers[producer.producer_id] = producer
+        self._connection.add_producer(producer)
 
-    def producer_closed(self, producer: ActiveMQMessageProducer) -> None:
-        """Take a producer out and tell the broker."""
-        self._producers.discard(producer)
-        self._connection.producers.pop(producer.producer_id, None)
-        self._connection.oneway_if_open(RemoveInfo(producer.producer_id))
+    def producer_closed(self, producer_id: ProducerId) -> None:
+        """Remove a producer and tell the broker."""
+        self._producers.pop(producer_id, None)
+        self._connection.remove_producer(producer_id)
+        self._connection.oneway_if_open(RemoveInfo(producer_id))
 
     def add_browser(self, browser: ActiveMQQueueBrowser) -> None:
-        """Close `browser` with the session."""
+        """Add a browser, to be closed with the session."""
         self._browsers.add(browser)
 
     def browser_closed(self, browser: ActiveMQQueueBrowser) -> None:
-        """Take a browser out."""
+        """Remove a browser."""
         self._browsers.discard(browser)
 
+    # --- the unit of work
+
+    def acknowledge(self) -> None:
+        """CLIENT: acknowledge what was delivered."""
+        for consumer in [*self.consumers, *self._lingering]:
+            if isinstance(consumer.ledger, DeferredAckLedger):
+                consumer.ledger.acknowledge()
+        self.release_closed_consumers()
+
+    def acknowledge_in_transaction(self) -> None:
+        """Acknowledge what was delivered: the transaction is about to end."""
+        for consumer in [*self.consumers, *self._lingering]:
+            consumer.ledger.acknowledge_in_transaction()
+
+    def settle(self) -> None:
+        """Settle what was delivered: it was committed."""
+        for consumer in [*self.consumers, *self._lingering]:
+            consumer.ledger.settle()
+        self.release_closed_consumers()
+
+    def roll_back(self) -> None:
+        """Redeliver what was delivered: it was rolled back, or is recovered."""
+        for consumer in [*self.consumers, *self._lingering]:
+            consumer.roll_back()
+        self.release_closed_consumers()
+
     def dispose(self, failure: JMSException | None) -> int:
-        """End all on this side; return the last sequence number handed out."""
+        """Close everything without the broker; return the last sequence id delivered."""
         last = _UNKNOWN
-        for consumer in self.all_consumers:
+        for consumer in [*self.consumers, *self._lingering]:
             consumer.dispose(failure)
             last = max(last, consumer.last_delivered_sequence_id)
-            self._connection.consumer_closed(consumer.consumer_id)
-        for producer in self._producers:
+            self._connection.remove_consumer(consumer.consumer_id)
+        for producer in self._producers.values():
             producer.dispose(failure)
-            self._connection.producers.pop(producer.producer_id, None)
+            self._connection.remove_producer(producer.producer_id)
         for browser in self._browsers:
             browser.dispose()
         self.consumers.clear()
@@ -110,5 +131,5 @@ class SessionMembers:
         return last
 
     def _release(self, consumer: ActiveMQMessageConsumer, last: int) -> None:
-        self._connection.consumer_closed(consumer.consumer_id)
+        self._connection.remove_consumer(consumer.consumer_id)
         self._connection.oneway_if_open(RemoveInfo(consumer.consumer_id, last))

@@ -1,25 +1,34 @@
-"""The session: makes producers and consumers, and keeps what they did as one unit.
+"""The session: creates producers and consumers, and makes what they do one unit of work.
 
-One listener at a time, one user at a time but for close. What is acknowledged, committed,
-rolled back or recovered is all that its consumers handed out, closed ones included.
-(JMS 4.4; ActiveMQ A3 to A6, X7, N8, N11, N18)
+A session has one listener running at a time, and is used by one task at a time, except for
+`close`. What is acknowledged, committed, rolled back or recovered is everything that its consumers
+have delivered, including closed ones.
+
+The package's docstring says what its collaborators do. (JMS 1.1, section 4.4; activemq-broker A3 to
+A6, X7; activemq-edges N8, N11, N18)
 """
 
 from __future__ import annotations
 
 import itertools
 import logging
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import anyio
 
-from pyjms.client.delivery.browser import ActiveMQQueueBrowser, BrowsingConsumer
-from pyjms.client.delivery.consumer import ActiveMQMessageConsumer
+from pyjms.client.delivery import ActiveMQMessageConsumer, ActiveMQQueueBrowser
+from pyjms.client.delivery.browser import BrowsingConsumer
 from pyjms.client.delivery.dispatcher import ListenerDispatcher
-from pyjms.client.options.destination_options import check_destination, consumer_info, selector_of
+from pyjms.client.interfaces import ClientConnection
+from pyjms.client.options.destination_options import (
+    check_destination,
+    consumer_info,
+    selector_or_none,
+)
 from pyjms.client.producer import ActiveMQMessageProducer
 from pyjms.client.session.acknowledgement import SessionAcks
-from pyjms.client.session.resources import SessionMembers
+from pyjms.client.session.resources import SessionResources
 from pyjms.client.session.transaction import LocalTransaction
 from pyjms.client.session.unstarted_warning import UnstartedWarning
 from pyjms.client.tasks import OwnedTasks
@@ -43,9 +52,6 @@ from pyjms.wire.openwire.commands import (
     SessionId,
 )
 
-if TYPE_CHECKING:
-    from pyjms.client.connection.connection import ActiveMQConnection
-
 __all__ = ["ActiveMQSession"]
 
 logger = logging.getLogger(__name__)
@@ -54,36 +60,43 @@ _C = TypeVar("_C", bound=ActiveMQMessageConsumer)
 
 
 class ActiveMQSession(api.Session):
-    """A session of an `ActiveMQConnection`, which makes it."""
+    """A session of an `ActiveMQConnection`, which creates it."""
 
     def __init__(
-        self, connection: ActiveMQConnection, session_id: SessionId, mode: AcknowledgeMode
+        self,
+        connection: ClientConnection,
+        session_id: SessionId,
+        mode: AcknowledgeMode,
+        on_close: Callable[[ActiveMQSession], None],
     ) -> None:
         self.connection = connection
         self.session_id = session_id
-        self.transaction = LocalTransaction(self)
+        self.resources = SessionResources(connection)
+        self.transaction = LocalTransaction(connection, self.resources)
         self.dispatcher = ListenerDispatcher(session_id, connection.send_now)
         self.is_started = connection.is_started
         self.has_listener = False
-        """Whether receive() is refused: some listener is set."""
+        """Whether a listener is set on the session or a consumer: receive() is refused."""
         self.is_closed = False
         self.failure: JMSException | None = None
         options = connection.options
         self.reorders = options.non_blocking_redelivery or options.message_priority_supported
-        """Whether messages may be handed out in another order than the broker's."""
-        self.acks = SessionAcks(self)
+        """Whether messages may be delivered in another order than the broker's."""
+        self.acks = SessionAcks(connection, mode, self.resources, self.check_open)
         self.send_ack = self.acks.sender
         self._mode = mode
         self._is_transacted = mode == AcknowledgeMode.TRANSACTED
+        self._on_close = on_close
         self._listener: MessageListener | None = None
-        self.members = SessionMembers(connection)
         self._consumer_numbers = itertools.count(1)
         self._producer_numbers = itertools.count(1)
         self.tasks = OwnedTasks(session_id)
-        patience = 0.0 if self.is_started else options.warn_about_unstarted_connection_timeout
-        self.unstarted = UnstartedWarning(connection.connection_id, patience)
+        unstarted_timeout = options.warn_about_unstarted_connection_timeout
+        self._unstarted = UnstartedWarning(
+            connection.connection_id, 0.0 if self.is_started else unstarted_timeout
+        )
 
-    # --- what it is
+    # --- mode
 
     @property
     def transacted(self) -> bool:
@@ -93,12 +106,7 @@ class ActiveMQSession(api.Session):
     def acknowledge_mode(self) -> AcknowledgeMode:
         return self._mode
 
-    @property
-    def is_individual_acknowledge(self) -> bool:
-        """Whether each message is acknowledged by itself."""
-        return self._mode == AcknowledgeMode.INDIVIDUAL
-
-    # --- handles and messages
+    # --- destinations and messages
 
     def create_queue(self, name: str) -> Queue:
         self.check_open()
@@ -137,20 +145,15 @@ class ActiveMQSession(api.Session):
 
     async def create_temporary_queue(self) -> TemporaryQueue:
         self.check_open()
-        return await self.connection.temporaries.create(TemporaryQueue)
+        return await self.connection.create_temporary(TemporaryQueue)
 
     async def create_temporary_topic(self) -> TemporaryTopic:
         self.check_open()
-        return await self.connection.temporaries.create(TemporaryTopic)
+        return await self.connection.create_temporary(TemporaryTopic)
 
     async def delete_temporary(self, destination: TemporaryQueue | TemporaryTopic) -> None:
-        """Delete a temporary destination of this connection; sending to it fails from then on.
-
-        Raises:
-            JMSException: somebody still consumes from it.
-        """
         self.check_open()
-        await self.connection.temporaries.delete(destination)
+        await self.connection.delete_temporary(destination)
 
     # --- producers and consumers
 
@@ -164,11 +167,11 @@ class ActiveMQSession(api.Session):
             ProducerId(self.session_id.connection_id, number, self.session_id.value),
             None if destination is None else check_destination(destination),
         )
-        self.members.add_producer(producer)
+        self.resources.add_producer(producer)
         try:
             await self.connection.request(producer.info)
         except BaseException:
-            self.members.producer_closed(producer)
+            self.resources.producer_closed(producer.producer_id)
             raise
         return producer
 
@@ -182,11 +185,6 @@ class ActiveMQSession(api.Session):
     async def create_durable_subscriber(
         self, topic: Topic, name: str, selector: str | None = None, *, no_local: bool = False
     ) -> ActiveMQMessageConsumer:
-        """Subscribe so that messages are kept while nobody listens.
-
-        Raises:
-            JMSException: the connection has no client id of its own, or the name is in use.
-        """
         self.check_open()
         if not self.connection.has_own_client_id:
             raise JMSException(
@@ -195,7 +193,9 @@ class ActiveMQSession(api.Session):
                 hint="call connection.set_client_id() first, or give the factory a client_id",
             )
         if topic is not None and not isinstance(topic, Topic):
-            raise InvalidDestinationException(f"{topic} is no topic")
+            raise InvalidDestinationException(
+                f"Cannot create a durable subscriber on {topic}: it is not a topic"
+            )
         return await self._open_consumer(
             topic,
             selector,
@@ -208,28 +208,23 @@ class ActiveMQSession(api.Session):
         self, queue: Queue, selector: str | None = None
     ) -> ActiveMQQueueBrowser:
         self.check_open()
-        browser = ActiveMQQueueBrowser(self, check_destination(queue), selector_of(selector))
-        self.members.add_browser(browser)
+        selector = selector_or_none(selector)
+        browser = ActiveMQQueueBrowser(
+            self,
+            check_destination(queue),
+            selector,
+            lambda: self._open_consumer(queue, selector, BrowsingConsumer, browser=True),
+            self.resources.browser_closed,
+        )
+        self.resources.add_browser(browser)
         return browser
 
     async def unsubscribe(self, name: str) -> None:
-        """End a durable subscription.
-
-        Raises:
-            InvalidDestinationException: there is none of this name.
-            JMSException: it is in use.
-        """
         self.check_open()
         connection = self.connection
         await connection.request(
-            RemoveSubscriptionInfo(connection.connection_id, name, connection.announced_client_id)
+            RemoveSubscriptionInfo(connection.connection_id, name, connection.registered_client_id)
         )
-
-    async def open_browsing_consumer(
-        self, queue: Destination, selector: str | None
-    ) -> BrowsingConsumer:
-        """Make the consumer that shows a browser the messages of a queue."""
-        return await self._open_consumer(queue, selector, BrowsingConsumer, browser=True)
 
     async def _open_consumer(
         self,
@@ -239,20 +234,30 @@ class ActiveMQSession(api.Session):
         **details: Any,
     ) -> _C:
         self.check_open()
-        self.connection.temporaries.check_consumable(check_destination(destination))
+        self.connection.check_consumable(check_destination(destination))
         consumer_id = ConsumerId(
             self.session_id.connection_id, self.session_id.value, next(self._consumer_numbers)
         )
-        info = consumer_info(self, consumer_id, destination, selector, **details)
+        connection = self.connection
+        info = consumer_info(
+            consumer_id,
+            destination,
+            selector,
+            options=connection.options,
+            acknowledge_mode=self._mode,
+            client_id=connection.registered_client_id,
+            optimizes_acks=connection.optimizes_acks,
+            **details,
+        )
         consumer = kind(self, info)
-        self.members.add_consumer(consumer)
+        self.resources.add_consumer(consumer)
         try:
             await self.connection.request(info)
         except BaseException:
             consumer.dispose()
-            self.members.drop_consumer(consumer)
+            self.resources.drop_consumer(consumer)
             raise
-        consumer.keep_acknowledging()
+        consumer.ledger.start_timer(self.tasks)
         return consumer
 
     # --- acknowledgement, transactions, recovery
@@ -273,26 +278,7 @@ class ActiveMQSession(api.Session):
         self.check_open()
         if self._is_transacted:
             raise IllegalStateException("This session is transacted")
-        for consumer in self.members.all_consumers:
-            consumer.roll_back()
-        self.members.release_lingering()
-
-    def before_transaction_end(self) -> None:
-        """Acknowledge in the transaction what was handed out."""
-        for consumer in self.members.all_consumers:
-            consumer.ledger.before_end()
-
-    def after_commit(self) -> None:
-        """What was handed out is done with."""
-        for consumer in self.members.all_consumers:
-            consumer.ledger.settle()
-        self.members.release_lingering()
-
-    def after_rollback(self) -> None:
-        """What was handed out comes again."""
-        for consumer in self.members.all_consumers:
-            consumer.roll_back()
-        self.members.release_lingering()
+        self.resources.roll_back()
 
     # --- listeners
 
@@ -302,51 +288,66 @@ class ActiveMQSession(api.Session):
         return self._listener
 
     async def set_message_listener(self, listener: MessageListener | None) -> None:
-        """Have `listener` called with the messages of all consumers by `run`. (N18)"""
+        """Set the listener to which `run` delivers. (activemq-edges N18)"""
         self.check_open()
         self._listener = listener
         self.listeners_changed()
 
     async def run(self) -> None:
-        """Hand the waiting messages of all consumers to the session's listener."""
+        """Deliver the buffered messages of all consumers to the session's listener.
+
+        Raises:
+            IllegalStateException: the session is closed, or has no listener.
+        """
         self.check_open()
         listener = self._listener
         if listener is None:
-            raise IllegalStateException("run() needs a message listener on the session")
-        for consumer in list(self.members.consumers):
+            raise IllegalStateException("run() needs a listener: call set_message_listener() first")
+        for consumer in list(self.resources.consumers):
             while not self.is_closed and (dispatch := consumer.next_dispatch()) is not None:
-                await consumer.call(listener, dispatch)
+                await consumer.call_listener(listener, dispatch)
 
     def listeners_changed(self) -> None:
-        """Look again whether any listener is set."""
+        """Update `has_listener`."""
         self.has_listener = self._listener is not None or any(
-            consumer.has_listener for consumer in self.members.consumers
+            consumer.has_listener for consumer in self.resources.consumers
         )
 
     @property
     def has_own_listener(self) -> bool:
-        """Whether the session itself has a listener: its consumers' are not called."""
+        """Whether the session itself has a listener, which replaces those of its consumers."""
         return self._listener is not None
 
-    # --- life
+    # --- for consumers and producers
+
+    def message_before_start(self) -> None:
+        """Note that a message arrived although the connection was not started."""
+        self._unstarted.on_message()
+
+    def consumer_closed(self, consumer_id: ConsumerId) -> None:
+        """Remove a consumer that the application closed."""
+        self.resources.consumer_closed(consumer_id)
+        self.listeners_changed()
+
+    def producer_closed(self, producer_id: ProducerId) -> None:
+        """Remove a producer that the application closed."""
+        self.resources.producer_closed(producer_id)
+
+    # --- life cycle
 
     def start(self) -> None:
-        """Let messages flow."""
+        """Start delivery."""
         self.is_started = True
-        self.unstarted.cancel()
+        self._unstarted.cancel()
         self._update_flow()
 
     async def stop(self) -> None:
-        """Hand nothing out any more; wait for the running listener."""
+        """Stop delivery and wait until no listener is running."""
         self.is_started = False
         self._update_flow()
         await self.dispatcher.wait_idle()
 
     async def close(self) -> None:
-        """Close it and all it made; waits for its running listener, unless that is the caller.
-
-        An open transaction is rolled back. When cancelled meanwhile, the listener is too.
-        """
         if self.is_closed:
             return
         self.is_closed = True
@@ -357,22 +358,22 @@ class ActiveMQSession(api.Session):
             logger.debug("Closing %s without the broker: %s", self.session_id, error)
         finally:
             last = self.dispose()
-            self.connection.session_closed(self)
+            self._on_close(self)
             self.connection.oneway_if_open(RemoveInfo(self.session_id, last))
             with anyio.CancelScope(shield=True):
                 await self.end_tasks()
 
     def dispose(self, failure: JMSException | None = None) -> int:
-        """End it on this side; return the last sequence number that was handed out."""
+        """Close it without the broker; return the last sequence id delivered."""
         self.is_closed = True
         self.is_started = False
         self.failure = failure
         self.dispatcher.stop_soon()
         self.tasks.cancel()
-        return self.members.dispose(failure)
+        return self.resources.dispose(failure)
 
     async def end_tasks(self) -> None:
-        """Await what `dispose` has ended; cancels a listener that still runs."""
+        """Wait for the tasks that `dispose` has ended; cancels a listener that is still running."""
         await self.dispatcher.abort()
         await self.tasks.wait()
 
@@ -389,11 +390,11 @@ class ActiveMQSession(api.Session):
             raise IllegalStateException("The Session is closed")
 
     def _update_flow(self) -> None:
-        for consumer in self.members.consumers:
+        for consumer in self.resources.consumers:
             consumer.update_flow()
 
 
 def _name(name: str) -> str:
     if not isinstance(name, str):
-        raise TypeError(f"a destination's name is a str, not {type(name).__name__}")
+        raise TypeError(f"The name of a destination must be a str, not {type(name).__name__}")
     return name

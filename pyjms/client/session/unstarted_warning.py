@@ -1,4 +1,4 @@
-"""The warning for who forgot `start()`. (ActiveMQ N7)"""
+"""The warning for applications that forgot `connection.start()`. (activemq-edges N7)"""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ logger = logging.getLogger(__name__)
 
 
 class UnstartedWarning:
-    """Says once that messages come to a session whose connection was not started."""
+    """Logs once that messages arrive at a session whose connection was not started."""
 
     def __init__(self, connection_id: object, timeout: float) -> None:
         self._connection_id = connection_id
         self._timeout = timeout
-        self._made_at = _clock.now()
+        self._created_at = _clock.now()
         self._is_over = timeout <= 0
 
     def cancel(self) -> None:
-        """Warn no more: it was started."""
+        """Do not warn: the connection was started."""
         self._is_over = True
 
-    def message_came(self) -> None:
-        """Warn if the session was made long enough ago."""
-        if self._is_over or _clock.now() - self._made_at <= self._timeout:
+    def on_message(self) -> None:
+        """Warn if the session was created long enough ago."""
+        if self._is_over or _clock.now() - self._created_at <= self._timeout:
             return
         self._is_over = True
         logger.warning(

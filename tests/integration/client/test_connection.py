@@ -281,7 +281,7 @@ async def test_an_exception_listener_that_fails_is_logged(
     connection.exception_listener = lambda error: 1 / 0
     with caplog.at_level(logging.ERROR, "pyjms.client"):
         connection.report(JMSException("trouble"))
-    assert "The exception listener failed" in caplog.text
+    assert "The exception listener of" in caplog.text
 
 
 @pytest.mark.fact("jms-api 1.9")

@@ -240,7 +240,7 @@ async def test_a_rollback_tells_the_last_listener_that_failed(
     assert [client.text(m) for m in dead] == ["1", "2", "3"]
     for letter in dead:
         assert letter.properties["dlqDeliveryFailureCause"].endswith(
-            f"}}, cause:{__name__}.Unprintable: its text cannot be had: TypeError"
+            f"}}, cause:{__name__}.Unprintable: its text is not available: TypeError"
         )
 
 

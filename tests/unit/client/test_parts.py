@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from pyjms.client.delivery.duplicates import ConnectionAudit, MessageAudit
+from pyjms.client.duplicates import ConnectionAudit, MessageAudit
 from pyjms.client.factory import ConnectionFactory
 from pyjms.client.options import RedeliveryPolicy
 from pyjms.client.producer import ProducerWindow
@@ -80,7 +80,7 @@ def test_the_audit_is_per_queue_and_per_topic_consumer() -> None:
     assert audits.audit_for(Topic("t"), one) is not topic
     for number in range(1100):
         audits.audit_for(Queue(f"q{number}"), one)
-    assert len(audits._audits) <= 1000
+    assert len(audits) <= 1000
 
 
 async def test_a_window_without_usage_lets_through() -> None:

@@ -1,0 +1,258 @@
+"""The interfaces through which the parts of the client use the objects that created them.
+
+    factory -> connection -> session -> delivery, producer -> interfaces -> duplicates, options
+
+Imports go to the right only. At run time there are references to the left as well: a consumer
+asks its session whether messages may flow, a session sends through its connection. They have
+the types below, so that a consumer, producer or ledger can be read, and tested, without the
+classes of its owners.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol, TypeVar
+
+from pyjms.client.duplicates import ConnectionAudit
+from pyjms.client.options import ClientOptions
+from pyjms.client.tasks import OwnedTasks
+from pyjms.enums import AcknowledgeMode
+from pyjms.errors import ConnectionFailedException, JMSException
+from pyjms.jms.destination import Destination, TemporaryQueue, TemporaryTopic
+from pyjms.jms.message import Acknowledger
+from pyjms.transport.openwire import RequestTransport
+from pyjms.wire.openwire.commands import (
+    Command,
+    ConnectionId,
+    ConsumerId,
+    LocalTransactionId,
+    MessageAck,
+    MessageDispatch,
+    MessageId,
+    ProducerId,
+    Response,
+)
+
+__all__ = [
+    "ClientConnection",
+    "ClientSession",
+    "DispatchTarget",
+    "ListenerDispatch",
+    "ListenerTarget",
+    "SessionAcknowledgement",
+    "Transaction",
+    "WindowedProducer",
+]
+
+_T = TypeVar("_T", TemporaryQueue, TemporaryTopic)
+
+
+class DispatchTarget(Protocol):
+    """A consumer as the connection's dispatch table knows it."""
+
+    @property
+    def consumer_id(self) -> ConsumerId: ...
+
+    def dispatch(self, dispatch: MessageDispatch) -> None:
+        """Accept a message from the broker. A plain call, which must not wait."""
+
+
+class WindowedProducer(Protocol):
+    """A producer as the connection's table of producers knows it."""
+
+    @property
+    def producer_id(self) -> ProducerId: ...
+
+    def on_producer_ack(self, size: int) -> None:
+        """Note that the broker has space for `size` bytes again."""
+
+
+class ClientConnection(Protocol):
+    """The connection, as its sessions and what they create use it."""
+
+    @property
+    def connection_id(self) -> ConnectionId: ...
+    @property
+    def options(self) -> ClientOptions: ...
+    @property
+    def transport(self) -> RequestTransport: ...
+    @property
+    def is_started(self) -> bool: ...
+    @property
+    def failure(self) -> Exception | None:
+        """Why the connection failed; None: it has not."""
+
+    @property
+    def audit(self) -> ConnectionAudit | None:
+        """The duplicate audit; None if `check_for_duplicates` is off."""
+
+    @property
+    def optimizes_acks(self) -> bool:
+        """Whether AUTO sessions acknowledge in ranges."""
+
+    @property
+    def registered_client_id(self) -> str | None:
+        """The client id under which the broker knows the connection."""
+
+    @property
+    def has_own_client_id(self) -> bool:
+        """Whether the application chose the client id, so that durable subscriptions last."""
+
+    # --- sending
+
+    def oneway(self, command: Command, /) -> None:
+        """Queue `command` for writing; a plain call."""
+
+    def oneway_if_open(self, command: Command) -> None:
+        """Queue `command` unless the transport has failed."""
+
+    def send_now(self) -> None:
+        """Hint that queued commands should leave now."""
+
+    async def request(self, command: Command, timeout: float | None = None) -> Response:
+        """Send `command` and wait for its response, at most `timeout` seconds."""
+
+    # --- temporary destinations
+
+    async def create_temporary(self, kind: type[_T], /) -> _T:
+        """Create a temporary destination of this connection."""
+
+    async def delete_temporary(self, destination: Destination, /) -> None:
+        """Delete a temporary destination of this connection."""
+
+    def check_sendable(self, destination: Destination, /) -> None:
+        """Raise if `destination` is a temporary destination that no longer exists."""
+
+    def check_consumable(self, destination: Destination, /) -> None:
+        """Raise if `destination` is a temporary destination that cannot be consumed here."""
+
+    # --- registration
+
+    def next_transaction_id(self) -> LocalTransactionId:
+        """Return the id of a new local transaction."""
+
+    def add_consumer(self, consumer: DispatchTarget) -> None:
+        """Route dispatches for this consumer's id to it."""
+
+    def remove_consumer(self, consumer_id: ConsumerId) -> None:
+        """Stop routing dispatches to a consumer, and drop its duplicate audit."""
+
+    def add_producer(self, producer: WindowedProducer) -> None:
+        """Route producer acknowledgements to this producer."""
+
+    def remove_producer(self, producer_id: ProducerId) -> None:
+        """Stop routing producer acknowledgements to a producer."""
+
+    def consumers_holding(self, message_id: MessageId | None) -> list[ConsumerId]:
+        """Return the consumers whose open transactions have received this message."""
+
+    # --- failures
+
+    def report(self, error: JMSException) -> None:
+        """Pass an error that no caller would see to the exception listener, or the log."""
+
+    def failed_error(self) -> ConnectionFailedException:
+        """Return a new error that says why the connection has failed."""
+
+
+class Transaction(Protocol):
+    """A session's local transaction. `id` is None while there is none."""
+
+    @property
+    def id(self) -> LocalTransactionId | None: ...
+
+    def begin(self) -> LocalTransactionId:
+        """Return the id, after beginning a transaction if there is none."""
+
+
+class SessionAcknowledgement(Protocol):
+    """How consumers acknowledge through their session."""
+
+    @property
+    def waits_for_responses(self) -> bool:
+        """Whether the broker's responses to acknowledgements are awaited."""
+
+    async def wait(self) -> None:
+        """Wait for outstanding responses; raise what the broker refused."""
+
+    async def wait_or_report(self) -> None:
+        """Wait for outstanding responses; report what the broker refused."""
+
+    def acknowledger_for(
+        self, acknowledge_one: Callable[[MessageDispatch], None] | None
+    ) -> Acknowledger:
+        """Return what `message.acknowledge()` calls; `acknowledge_one` serves INDIVIDUAL."""
+
+
+class ListenerTarget(Protocol):
+    """A consumer whose listener is called by the session's dispatcher."""
+
+    is_queued: bool
+    """Set while the dispatcher has the consumer in its queue."""
+
+    async def deliver_one(self) -> bool:
+        """Deliver one buffered message; return whether there are more."""
+
+
+class ListenerDispatch(Protocol):
+    """The session's listener dispatcher, as consumers and producers use it."""
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a listener of the session is running."""
+
+    def wake(self, consumer: ListenerTarget) -> None:
+        """Schedule the listener of `consumer`."""
+
+    async def wait_idle(self, consumer: ListenerTarget | None = None) -> None:
+        """Wait until no listener (of `consumer`) is running."""
+
+
+class ClientSession(Protocol):
+    """The session, as its consumers, producers and browsers use it."""
+
+    @property
+    def connection(self) -> ClientConnection: ...
+    @property
+    def acknowledge_mode(self) -> AcknowledgeMode: ...
+    @property
+    def transacted(self) -> bool: ...
+    @property
+    def transaction(self) -> Transaction: ...
+    @property
+    def acks(self) -> SessionAcknowledgement: ...
+    @property
+    def dispatcher(self) -> ListenerDispatch: ...
+    @property
+    def tasks(self) -> OwnedTasks: ...
+    @property
+    def is_started(self) -> bool: ...
+    @property
+    def reorders(self) -> bool:
+        """Whether messages may be delivered in another order than the broker's."""
+
+    @property
+    def has_listener(self) -> bool:
+        """Whether the session or one of its consumers has a listener: receive() is refused."""
+
+    @property
+    def has_own_listener(self) -> bool:
+        """Whether the session itself has a listener, which replaces those of its consumers."""
+
+    def send_ack(self, ack: MessageAck, /) -> None:
+        """Send an acknowledgement; a plain call."""
+
+    def check_open(self) -> None:
+        """Raise if the session is closed or its connection has failed."""
+
+    def listeners_changed(self) -> None:
+        """Update `has_listener`."""
+
+    def message_before_start(self) -> None:
+        """Note that a message arrived although the connection was not started."""
+
+    def consumer_closed(self, consumer_id: ConsumerId) -> None:
+        """Remove a consumer that was closed by the application."""
+
+    def producer_closed(self, producer_id: ProducerId) -> None:
+        """Remove a producer that was closed by the application."""
