@@ -21,8 +21,8 @@ from examples.weather.pipelines import FLIGHTS, LATE, STORM, VISIBILITY, WEATHER
 from examples.weather.records import Observation, observations
 from pyjms import Queue
 from pyjms.spark import pipeline_marks
-from pyjms.spark.pipeline.place import PipelinePlace
-from pyjms.spark.pipeline.query import start_query
+from pyjms.spark.pipeline.execution.location import PipelineLocation
+from pyjms.spark.pipeline.execution.query import start_query
 
 FIRST, LAST = date(2013, 1, 30), date(2013, 1, 31)
 COME_LATE = 20
@@ -62,7 +62,9 @@ def main() -> int:
 def run(spark: SparkSession, url: str, folder: Path) -> int:
     """Run the pipeline until nothing is left to read; return how many rows came too late."""
     (pipeline,) = pipeline_marks(storm)
-    query = start_query(spark, pipeline, PipelinePlace(url=url, folder=folder / "storm"), once=True)
+    query = start_query(
+        spark, pipeline, PipelineLocation(url=url, folder=folder / "storm"), once=True
+    )
     query.awaitTermination()
     dropped = 0
     for progress in query.recentProgress:

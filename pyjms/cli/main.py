@@ -20,7 +20,7 @@ from pyjms.cli.pipeline import pipeline_app
 if TYPE_CHECKING:
     from pyjms.app import JmsApplication
     from pyjms.settings import PyjmsSettings
-    from pyjms.spark.pipeline.definition import Pipeline
+    from pyjms.spark.pipeline.definition.pipeline import Pipeline
 
 __all__ = ["app", "main"]
 
@@ -156,9 +156,9 @@ def _problems_of(application: JmsApplication) -> list[str]:
 
 def _pipelines_of(target: str) -> list[Pipeline]:
     """Return the decorated pipelines of an imported module."""
-    if "pyjms.spark.pipeline.definition" not in sys.modules:
+    if "pyjms.spark.pipeline.definition.decorator" not in sys.modules:
         return []  # nobody can have made any
-    from pyjms.spark.pipeline.definition import find_pipelines
+    from pyjms.spark.pipeline.definition.decorator import find_pipelines
 
     return find_pipelines(sys.modules[target.partition(":")[0]])
 
@@ -167,10 +167,10 @@ def _pipeline_problems(target: str, settings: PyjmsSettings) -> list[str]:
     marked = _pipelines_of(target)
     if not marked and not settings.pipelines:
         return []
-    from pyjms.spark.pipeline.collect import gather_pipelines, problems_of
+    from pyjms.spark.pipeline.definition.collection import find_problems, gather_pipelines
 
     pipelines, problems = gather_pipelines(settings, marked, are_all=bool(marked))
-    return [*problems, *problems_of(settings, pipelines)]
+    return [*problems, *find_problems(settings, pipelines)]
 
 
 def _mount_commands() -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from pyjms.spark.pipeline.status import PipelineStatus
+    from pyjms.spark.pipeline.reporting.status import PipelineStatus
 
 __all__ = ["pipeline_app"]
 
@@ -54,7 +54,7 @@ def run(
     """
     from pyjms.cli.logs import configure_logging
     from pyjms.cli.pipeline_loading import load_pipelines
-    from pyjms.spark.pipeline.runner import PipelineRunner
+    from pyjms.spark.pipeline.execution.runner import PipelineRunner
     from pyjms.spark.session import check_pyspark
 
     check_pyspark()
@@ -89,14 +89,14 @@ def check(
 
     SQL and what functions do is not looked at: Spark does that when a pipeline starts.
     """
-    from pyjms.cli.pipeline_loading import look_at_pipelines
+    from pyjms.cli.pipeline_loading import inspect_pipelines
     from pyjms.errors import ConfigurationException
-    from pyjms.spark.pipeline.collect import problems_of
+    from pyjms.spark.pipeline.definition.collection import find_problems
     from pyjms.spark.session import check_pyspark
 
     check_pyspark()
-    loaded = look_at_pipelines(targets or (), config, only or ())
-    problems = [*loaded.problems, *problems_of(loaded.settings, loaded.pipelines)]
+    loaded = inspect_pipelines(targets or (), config, only or ())
+    problems = [*loaded.problems, *find_problems(loaded.settings, loaded.pipelines)]
     if problems:
         raise ConfigurationException("\n".join(problems))
     for pipeline in loaded.pipelines:
@@ -116,7 +116,7 @@ def status(
     from pyjms import _clock
     from pyjms.errors import ConfigurationException
     from pyjms.settings import load_settings
-    from pyjms.spark.pipeline.status import read_statuses
+    from pyjms.spark.pipeline.reporting.status import read_statuses
 
     root = Path(load_settings(config).spark.checkpoint_root)
     found = [s for s in read_statuses(root) if name is None or s.pipeline == name]

@@ -10,10 +10,11 @@ from typing import Final, NamedTuple
 from pyjms.cli.loading import load_module
 from pyjms.errors import ConfigurationException
 from pyjms.settings import PyjmsSettings, load_settings
-from pyjms.spark.pipeline.collect import choose_pipelines, gather_pipelines
-from pyjms.spark.pipeline.definition import Pipeline, find_pipelines, pipeline_marks
+from pyjms.spark.pipeline.definition.collection import choose_pipelines, gather_pipelines
+from pyjms.spark.pipeline.definition.decorator import find_pipelines, pipeline_marks
+from pyjms.spark.pipeline.definition.pipeline import Pipeline
 
-__all__ = ["LoadedPipelines", "load_pipelines", "look_at_pipelines"]
+__all__ = ["LoadedPipelines", "inspect_pipelines", "load_pipelines"]
 
 _NO_SESSION: Final = "SESSION_OR_CONTEXT_NOT_EXISTS"
 _YAML: Final = (".yaml", ".yml")
@@ -37,13 +38,13 @@ def load_pipelines(
     Raises:
         ConfigurationException: something is not there, or wrong.
     """
-    loaded = look_at_pipelines(targets, config, only)
+    loaded = inspect_pipelines(targets, config, only)
     if loaded.problems:
         raise ConfigurationException("\n".join(loaded.problems))
     return loaded
 
 
-def look_at_pipelines(
+def inspect_pipelines(
     targets: Sequence[str], config: Path | None, only: Sequence[str] = ()
 ) -> LoadedPipelines:
     """Do as `load_pipelines` does, but return why some cannot be made beside those that can.

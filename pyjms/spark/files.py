@@ -1,32 +1,32 @@
-"""Small files that are there whole or not at all, and lasting."""
+"""Durable writing: small files that exist completely or not at all, and folder entries."""
 
 from __future__ import annotations
 
 import os
 from pathlib import Path
 
-__all__ = ["sync_folder", "write_whole"]
+__all__ = ["sync_folder", "write_atomically"]
 
 
-def write_whole(path: Path, text: str) -> None:
-    """Write a file beside its place and put it there; it is on the disk when this returns.
+def write_atomically(path: Path, text: str) -> None:
+    """Replace the contents of a file in one step; they are durable when this returns. Blocks.
 
     Raises:
-        OSError: the disk does not take it; what was there stays.
+        OSError: the file cannot be written; the previous contents stay.
     """
-    fresh = path.with_suffix(".tmp")
-    with fresh.open("w", encoding="utf-8") as file:
+    temporary = path.with_suffix(".tmp")
+    with temporary.open("w", encoding="utf-8") as file:
         file.write(text)
         file.flush()
         os.fsync(file.fileno())
-    fresh.replace(path)
+    temporary.replace(path)
     sync_folder(path.parent)
 
 
 def sync_folder(folder: Path) -> None:
-    """Have the names in a folder last."""
+    """Make the entries of a folder durable. Blocks."""
     if os.name == "nt":
-        return  # a folder cannot be synced there; renames are journalled
+        return  # folders cannot be synced there; renames are journalled
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)

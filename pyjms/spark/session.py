@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from pyjms.errors import ConfigurationException
+from pyjms.spark.gateway import has_active_context
 from pyjms.spark.java import JavaHome, cache_folder, find_java
 
 if TYPE_CHECKING:
@@ -54,11 +55,10 @@ def spark_session(
         ConfigurationException: pyspark is not installed or of the wrong version, or no Java is fit.
     """
     check_pyspark()
-    from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
     settings = session_conf(master, conf)
-    if SparkContext._active_spark_context is None:
+    if not has_active_context():
         found = find_java(java)
         os.environ["JAVA_HOME"] = str(found.path)
         os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable

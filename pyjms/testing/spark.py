@@ -23,8 +23,9 @@ from pyjms.jms.destination import Destination, Topic, parse_destination
 from pyjms.jms.message import Message
 from pyjms.settings import PyjmsSettings
 from pyjms.spark.jms.drain import drain_flag
-from pyjms.spark.pipeline.definition import Pipeline, pipeline_marks
-from pyjms.spark.pipeline.events import PipelineEvent, PipelineFailed
+from pyjms.spark.pipeline.definition.decorator import pipeline_marks
+from pyjms.spark.pipeline.definition.pipeline import Pipeline
+from pyjms.spark.pipeline.reporting.events import PipelineEvent, PipelineFailed
 from pyjms.spark.session import spark_session
 from pyjms.sync.portal import call_on_loop, shared_loop
 from pyjms.testing.broker import EmbeddedBroker, embedded_broker
@@ -121,7 +122,7 @@ class PipelineRun:
     async def _run(
         self, pipeline: Pipeline, messages: Mapping[str, Sequence[Body | Message]]
     ) -> list[Message]:
-        from pyjms.spark.pipeline.runner import PipelineRunner  # noqa: PLC0415
+        from pyjms.spark.pipeline.execution.runner import PipelineRunner  # noqa: PLC0415
 
         await self._start()
         for source, bodies in messages.items():

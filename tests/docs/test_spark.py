@@ -16,9 +16,9 @@ from pyjms.spark import Pipeline, find_pipelines
 from pyjms.spark.jms.options import _OPTIONS, _SINK_ONLY, _SOURCE_ONLY, read_options
 from pyjms.spark.jms.sink.rows import check_columns
 from pyjms.spark.journal import source as journal
-from pyjms.spark.pipeline.collect import collect_pipelines
-from pyjms.spark.pipeline.engine import _CONF
-from pyjms.spark.pipeline.fingerprint import _parts
+from pyjms.spark.pipeline.definition.collection import collect_pipelines
+from pyjms.spark.pipeline.execution.checkpoint import _parts
+from pyjms.spark.pipeline.execution.engine import _CONF
 from pyjms.spark.session import _DEFAULTS
 
 TEXT = (Path(__file__).resolve().parents[2] / "docs" / "spark.md").read_text(encoding="utf-8")

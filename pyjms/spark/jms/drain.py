@@ -1,7 +1,9 @@
-"""The way to end a stream between two batches: a flag that its source sees.
+"""The drain flag: lets a stream end between two batches.
 
-Stopping a query kills the batch in progress; a source that has no more data lets it end. The flag
-is a file, since the source runs in a process of its own. (spark-pipeline 6.2)
+Stopping a query kills the batch in progress, whereas a source that reports no new data lets it
+finish. So a runner creates the drain flag before it stops its queries. The flag is a file because
+Spark runs a Python source in a process of its own; an environment variable of the driver names it.
+(spark-pipeline 6.2)
 """
 
 from __future__ import annotations
@@ -9,39 +11,40 @@ from __future__ import annotations
 import atexit
 import os
 import shutil
-import sys
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from pyjms.spark.jms.options import JmsOptions
+from pyjms.spark.gateway import jvm_is_running
 
-__all__ = ["DRAIN_FILE", "drain_flag", "is_draining"]
+__all__ = ["DRAIN_FILE", "cleared_drain_flag", "drain_flag", "is_draining", "set_drain_flag"]
 
 DRAIN_FILE: Final = "PYJMS_SPARK_DRAIN_FILE"
-"""Environment variable of the driver that names the flag."""
+"""The environment variable of the driver that names the flag."""
 
 _flag: Path | None = None
 
 
-def is_draining(_options: JmsOptions) -> bool:
-    """Whether the sources of this driver shall take nothing new."""
+def is_draining() -> bool:
+    """Return whether the sources of this driver must report no new data."""
     name = os.environ.get(DRAIN_FILE)
     return name is not None and Path(name).exists()
 
 
 def drain_flag() -> Path:
-    """Return this driver's flag: make the file, and its sources take nothing new.
+    """Return the path of this driver's drain flag; later calls return the same path.
 
-    The JVM hands the name on to the sources, so the first call comes before it starts; later
-    ones return the same. One that this process got from its parent is the parent's, unless the
-    JVM runs with it already.
+    The JVM passes the name on to the processes of the sources, so the first call has to come
+    before the JVM starts. A name that this process inherited belongs to its parent and is replaced,
+    unless the JVM already runs with it.
     """
     global _flag
     if _flag is not None:
         return _flag
     named = os.environ.get(DRAIN_FILE)
-    if named is not None and _jvm_runs():
+    if named is not None and jvm_is_running():
         _flag = Path(named)
         return _flag
     folder = tempfile.mkdtemp(prefix="pyjms-drain-")
@@ -51,6 +54,18 @@ def drain_flag() -> Path:
     return _flag
 
 
-def _jvm_runs() -> bool:
-    pyspark = sys.modules.get("pyspark")
-    return pyspark is not None and pyspark.SparkContext._gateway is not None
+def set_drain_flag(flag: Path) -> None:
+    """Create the flag: the sources of this driver report no new data from now on."""
+    flag.parent.mkdir(parents=True, exist_ok=True)  # cleaners of /tmp remove old folders
+    flag.touch()
+
+
+@contextmanager
+def cleared_drain_flag() -> Iterator[Path]:
+    """Give this driver's flag, which does not exist when the block starts or after it ends."""
+    flag = drain_flag()
+    flag.unlink(missing_ok=True)
+    try:
+        yield flag
+    finally:
+        flag.unlink(missing_ok=True)

@@ -1,14 +1,14 @@
-"""What a journal's records leave: messages added and not removed, transactions minded.
+"""The messages that a journal's records leave: added and not removed, with transactions applied.
 
-A local transaction counts from its commit on, a prepared one as well; what was never committed was
-never there. A topic's message stays for each durable subscription that has not acknowledged
-it. (persistence K15, K22, K31)
+The records of a transaction, local or prepared, take effect with its commit; those of a transaction
+that was never committed have none. A message on a topic is pending for each durable subscription
+that has not acknowledged it. (activemq-persistence K15, K22, K31)
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from pyjms.wire.kahadb.codec import decode_command
 from pyjms.wire.kahadb.commands import (
@@ -35,31 +35,40 @@ _TOPICS: Final = (DestinationType.TOPIC, DestinationType.TEMP_TOPIC)
 
 
 class Pending(NamedTuple):
-    """A message that is still there: the record that has it, and for which subscription."""
+    """A message that was not consumed: where its record is, and for which subscription."""
 
     location: Location
     subscription: str | None
 
 
 class PendingMessages:
-    """Fed with all records in their order, it knows what is pending. One user at a time."""
+    """Replays all records in their order and yields the pending messages. Not thread-safe."""
 
     def __init__(self) -> None:
         self._messages: dict[KahaDestination, dict[str, Location]] = {}
         self._waiting: dict[KahaDestination, dict[str, dict[str, None]]] = {}
         self._open: dict[KahaTransactionInfo, list[tuple[Location, KahaCommand]]] = {}
+        self._handlers: dict[type[KahaCommand], Callable[[Location, Any], None]] = {
+            KahaAddMessageCommand: self._add,
+            KahaUpdateMessageCommand: self._update,
+            KahaRemoveMessageCommand: self._remove,
+            KahaCommitCommand: self._commit,
+            KahaRollbackCommand: self._rollback,
+            KahaRemoveDestinationCommand: self._remove_destination,
+            KahaSubscriptionCommand: self._subscribe,
+        }
 
     def feed(self, records: Iterable[JournalRecord]) -> None:
-        """Take records in.
+        """Apply records.
 
         Raises:
-            KahaDBFormatError: a record is no command of KahaDB's.
+            KahaDBFormatError: a record is not a KahaDB command.
         """
         for record in records:
             command = decode_command(record.payload)
-            step = _STEPS.get(type(command))
-            if step is not None:
-                step(self, record.location, command)
+            handler = self._handlers.get(type(command))
+            if handler is not None:
+                handler(record.location, command)
 
     def __iter__(self) -> Iterator[Pending]:
         for destination, messages in self._messages.items():
@@ -72,15 +81,13 @@ class PendingMessages:
                     for name in names:
                         yield Pending(messages[name], subscription)
 
-    # one step a kind of record
-    def _add(self, location: Location, command: KahaCommand) -> None:
-        assert isinstance(command, KahaAddMessageCommand)
+    def _add(self, location: Location, command: KahaAddMessageCommand) -> None:
         if command.transaction_info is not None:
             self._open.setdefault(command.transaction_info, []).append((location, command))
         else:
-            self._added(location, command)
+            self._add_message(location, command)
 
-    def _added(self, location: Location, command: KahaAddMessageCommand) -> None:
+    def _add_message(self, location: Location, command: KahaAddMessageCommand) -> None:
         destination = command.destination
         if destination.type in _TOPICS:
             waiting = self._waiting.get(destination)
@@ -90,20 +97,18 @@ class PendingMessages:
                 names[command.message_id] = None
         self._messages.setdefault(destination, {})[command.message_id] = location
 
-    def _update(self, location: Location, command: KahaCommand) -> None:
-        assert isinstance(command, KahaUpdateMessageCommand)
+    def _update(self, location: Location, command: KahaUpdateMessageCommand) -> None:
         messages = self._messages.get(command.message.destination, {})
         if command.message.message_id in messages:
             messages[command.message.message_id] = location
 
-    def _remove(self, location: Location, command: KahaCommand) -> None:
-        assert isinstance(command, KahaRemoveMessageCommand)
+    def _remove(self, location: Location, command: KahaRemoveMessageCommand) -> None:
         if command.transaction_info is not None:
             self._open.setdefault(command.transaction_info, []).append((location, command))
         else:
-            self._removed(command)
+            self._remove_message(command)
 
-    def _removed(self, command: KahaRemoveMessageCommand) -> None:
+    def _remove_message(self, command: KahaRemoveMessageCommand) -> None:
         messages = self._messages.get(command.destination, {})
         waiting = self._waiting.get(command.destination)
         if command.subscription_key is not None and waiting is not None:
@@ -112,25 +117,23 @@ class PendingMessages:
                 return
         messages.pop(command.message_id, None)
 
-    def _commit(self, _location: Location, command: KahaCommand) -> None:
-        assert isinstance(command, KahaCommitCommand)
+    def _commit(self, _location: Location, command: KahaCommitCommand) -> None:
         for location, operation in self._open.pop(command.transaction_info, ()):
             if isinstance(operation, KahaAddMessageCommand):
-                self._added(location, operation)
+                self._add_message(location, operation)
             elif isinstance(operation, KahaRemoveMessageCommand):
-                self._removed(operation)
+                self._remove_message(operation)
 
-    def _rollback(self, _location: Location, command: KahaCommand) -> None:
-        assert isinstance(command, KahaRollbackCommand)
+    def _rollback(self, _location: Location, command: KahaRollbackCommand) -> None:
         self._open.pop(command.transaction_info, None)
 
-    def _remove_destination(self, _location: Location, command: KahaCommand) -> None:
-        assert isinstance(command, KahaRemoveDestinationCommand)
+    def _remove_destination(
+        self, _location: Location, command: KahaRemoveDestinationCommand
+    ) -> None:
         self._messages.pop(command.destination, None)
         self._waiting.pop(command.destination, None)
 
-    def _subscribe(self, _location: Location, command: KahaCommand) -> None:
-        assert isinstance(command, KahaSubscriptionCommand)
+    def _subscribe(self, _location: Location, command: KahaSubscriptionCommand) -> None:
         waiting = self._waiting.setdefault(command.destination, {})
         messages = self._messages.get(command.destination, {})
         if command.subscription_info is None:
@@ -138,16 +141,5 @@ class PendingMessages:
                 if not any(name in names for names in waiting.values()):
                     messages.pop(name, None)
         elif command.subscription_key not in waiting:
-            there = messages if command.retroactive else {}
-            waiting[command.subscription_key] = dict.fromkeys(there)
-
-
-_STEPS: Final[dict[type[KahaCommand], Callable[[PendingMessages, Location, KahaCommand], None]]] = {
-    KahaAddMessageCommand: PendingMessages._add,
-    KahaUpdateMessageCommand: PendingMessages._update,
-    KahaRemoveMessageCommand: PendingMessages._remove,
-    KahaCommitCommand: PendingMessages._commit,
-    KahaRollbackCommand: PendingMessages._rollback,
-    KahaRemoveDestinationCommand: PendingMessages._remove_destination,
-    KahaSubscriptionCommand: PendingMessages._subscribe,
-}
+            initial = messages if command.retroactive else {}
+            waiting[command.subscription_key] = dict.fromkeys(initial)

@@ -19,7 +19,7 @@ from pyjms.wire.kahadb.frames import (
 from pyjms.wire.kahadb.reader import JournalRecord
 from pyjms.wire.kahadb.structures import KahaCommand, KahaDestination, KahaTransactionInfo
 
-__all__ = ["ALL", "MESSAGES", "RECORDS", "Wanted", "micros", "record_row", "wanted_from"]
+__all__ = ["ALL", "MESSAGES", "RECORDS", "RecordFilter", "apply_filters", "micros", "record_row"]
 
 _OWN: Final = (
     ("file_id", "int"),
@@ -39,7 +39,7 @@ _NO_MESSAGE: Final = (None,) * len(MESSAGE_COLUMNS)
 _AT: Final = {name: index for index, (name, _) in enumerate(MESSAGE_COLUMNS)}
 
 
-class Wanted(NamedTuple):
+class RecordFilter(NamedTuple):
     """What of the journal somebody wants; None: all. Times in microseconds, both included."""
 
     commands: Collection[str] | None = None
@@ -69,11 +69,11 @@ class Wanted(NamedTuple):
         return self.takes("addMessage", destination) and self.takes_time(timestamp)
 
 
-ALL: Final = Wanted()
+ALL: Final = RecordFilter()
 
 
 def record_row(
-    record: JournalRecord, wanted: Wanted, version: int = STORE_OPENWIRE_VERSION
+    record: JournalRecord, wanted: RecordFilter, version: int = STORE_OPENWIRE_VERSION
 ) -> tuple[object, ...] | None:
     """Return the record as a row of RECORDS; None: it is not wanted.
 
@@ -131,7 +131,7 @@ def _transaction(command: KahaCommand) -> str | None:
     return str(from_transaction_info(info)) if isinstance(info, KahaTransactionInfo) else None
 
 
-def wanted_from(filters: Collection[Any], wanted: Wanted = ALL) -> Wanted:
+def apply_filters(filters: Collection[Any], wanted: RecordFilter = ALL) -> RecordFilter:
     """Return what the filters of a query leave, as far as the reader can tell by itself."""
     for found in filters:
         column = ".".join(getattr(found, "attribute", ()))  # a Not has none of its own
@@ -151,19 +151,19 @@ def micros(value: datetime) -> int:
     return round(moment.timestamp() * 1_000_000)
 
 
-def _from(wanted: Wanted, value: datetime) -> Wanted:
+def _from(wanted: RecordFilter, value: datetime) -> RecordFilter:
     bound = micros(value)
     return wanted._replace(
         earliest=bound if wanted.earliest is None else max(bound, wanted.earliest)
     )
 
 
-def _until(wanted: Wanted, value: datetime) -> Wanted:
+def _until(wanted: RecordFilter, value: datetime) -> RecordFilter:
     bound = micros(value)
     return wanted._replace(latest=bound if wanted.latest is None else min(bound, wanted.latest))
 
 
-_FILTERS: Final[dict[tuple[str, str], Callable[[Wanted, Any], Wanted]]] = {
+_FILTERS: Final[dict[tuple[str, str], Callable[[RecordFilter, Any], RecordFilter]]] = {
     ("EqualTo", "command"): lambda w, v: w._replace(commands=_and(w.commands, {v})),
     ("In", "command"): lambda w, v: w._replace(commands=_and(w.commands, v)),
     ("EqualTo", "destination"): lambda w, v: w._replace(destinations=_and(w.destinations, {v})),

@@ -20,9 +20,17 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
 from pyjms.errors import ConfigurationException
 from pyjms.spark.columns import arrow_batch, arrow_schema, ddl, tolerant_values
-from pyjms.spark.journal.folders import Slice, read_slice, segments, slices
 from pyjms.spark.journal.pending import Pending, PendingMessages
-from pyjms.spark.journal.rows import ALL, MESSAGES, RECORDS, Wanted, micros, record_row, wanted_from
+from pyjms.spark.journal.rows import (
+    ALL,
+    MESSAGES,
+    RECORDS,
+    RecordFilter,
+    apply_filters,
+    micros,
+    record_row,
+)
+from pyjms.spark.journal.segments import Slice, read_slice, segments, slices
 from pyjms.wire.kahadb.codec import decode_command
 from pyjms.wire.kahadb.commands import KahaAddMessageCommand, KahaUpdateMessageCommand
 from pyjms.wire.kahadb.files import read_located
@@ -53,7 +61,7 @@ class Settings(NamedTuple):
     partition_bytes: int
     version: int
     pushdown: bool
-    wanted: Wanted = ALL
+    wanted: RecordFilter = ALL
 
 
 class SlicePartition(InputPartition):
@@ -115,7 +123,7 @@ class FilteringReader(RecordsReader):
     """
 
     def pushFilters(self, filters: list[Any]) -> Iterable[Any]:
-        self._wanted = wanted_from(filters, self._settings.wanted)
+        self._wanted = apply_filters(filters, self._settings.wanted)
         return filters  # Spark checks every one again
 
 
@@ -195,7 +203,7 @@ def read_options(options: Mapping[str, str]) -> Settings:
         _number(options, "partitionBytes", _PARTITION_BYTES, 1),
         _number(options, "storeOpenWireVersion", STORE_OPENWIRE_VERSION, 1),
         pushdown == "true",
-        Wanted(
+        RecordFilter(
             _names(options.get("command", "")),
             _names(options.get("destination", ""), "queue://"),
             _time(options, "since"),

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from pyjms.errors import ConfigurationException
-from pyjms.spark.pipeline.ddl import ddl_type
-from pyjms.spark.pipeline.ddl_names import _TYPES, ddl_problems
+from pyjms.spark.pipeline.schema.ddl import ddl_type
+from pyjms.spark.pipeline.schema.ddl_names import _TYPES, ddl_problems
 
 ARGUMENTS = {
     "ARRAY": "<INT>",

@@ -10,7 +10,7 @@ from pyspark.sql import Row
 
 from pyjms.errors import IllegalStateException, ResourceAllocationException
 from pyjms.jms.bodies import TextMessage
-from pyjms.spark.jms.client import close_connections, run
+from pyjms.spark.jms.connections import close_connections, run_blocking
 from pyjms.spark.jms.options import JmsOptions
 from pyjms.spark.jms.sink.epoch import discard, publish, stage_rows
 
@@ -18,7 +18,7 @@ from pyjms.spark.jms.sink.epoch import discard, publish, stage_rows
 @pytest.fixture
 def options(broker) -> Iterator[JmsOptions]:
     yield JmsOptions(broker.url, "OUT", exactly_once="epoch")
-    run(close_connections)
+    run_blocking(close_connections)
 
 
 def stage(options: JmsOptions, batch: int, name: str, *texts: str) -> None:
@@ -30,11 +30,11 @@ def test_a_batch_is_published_once(broker, options):
     stage(options, 0, "a", "1", "2")
     stage(options, 0, "b", "3")
     assert broker.count("OUT") == 0
-    run(publish, options, "q", 0, {"a": 2, "b": 1})
+    run_blocking(publish, options, "q", 0, {"a": 2, "b": 1})
     stage(options, 0, "c", "1", "2", "3")
-    run(publish, options, "q", 0, {"c": 3})
+    run_blocking(publish, options, "q", 0, {"c": 3})
     stage(options, 1, "d", "4")
-    run(publish, options, "q", 1, {"d": 1})
+    run_blocking(publish, options, "q", 1, {"d": 1})
     assert broker.texts("OUT") == ["1", "2", "3", "4"]
     assert broker.count("PyJMS.Stage.q") == 0
     assert broker.texts("PyJMS.Epoch.q") == ["1"]
@@ -43,10 +43,10 @@ def test_a_batch_is_published_once(broker, options):
 def test_a_batch_before_the_last_one_is_an_error_and_loses_nothing(broker, options):
     for batch in (0, 1):
         stage(options, batch, str(batch), f"old {batch}")
-        run(publish, options, "q", batch, {str(batch): 1})
+        run_blocking(publish, options, "q", batch, {str(batch): 1})
     stage(options, 0, "new", "another message")
     with pytest.raises(IllegalStateException, match="batch 0 begins, and batch 1 is published"):
-        run(publish, options, "q", 0, {"new": 1})
+        run_blocking(publish, options, "q", 0, {"new": 1})
     assert broker.texts("OUT") == ["old 0", "old 1"]
     assert broker.texts("PyJMS.Epoch.q") == ["1"]
 
@@ -56,14 +56,14 @@ def test_what_a_killed_driver_has_staged_is_dropped(broker, options):
     stage(options, 0, "a", "1", "2")
     stage(options, 0, "killed too", "3")
     stage(options, 0, "b", "3")
-    run(publish, options, "q", 0, {"a": 2, "b": 1})
+    run_blocking(publish, options, "q", 0, {"a": 2, "b": 1})
     assert broker.texts("OUT") == ["1", "2", "3"]
 
 
 def test_headers_and_routes_survive_the_stage(broker, options):
     row = Row(text="x", destination="OTHER", priority=8, correlation_id="c", properties={"k": "v"})
     stage_rows(options, "q", 0, "a", iter([row]))
-    run(publish, options, "q", 0, {"a": 1})
+    run_blocking(publish, options, "q", 0, {"a": 1})
     with broker.connected() as connection:
         session = connection.create_session()
         message = session.create_consumer(session.create_queue("OTHER")).receive(5)
@@ -76,7 +76,7 @@ def test_orders_to_a_broker_wait_for_the_publication(broker, options):
     row = Row(text="x", properties={"_AMQ_DUPL_ID": "one", "k": "v"}, delay=2.5)
     for attempt in ("killed", "again"):  # as a stage would drop it: it has that id already
         assert stage_rows(options, "q", 0, attempt, iter([row])) == 1
-    run(publish, options, "q", 0, {"again": 1}, 2.0)
+    run_blocking(publish, options, "q", 0, {"again": 1}, 2.0)
     with broker.connected() as connection:
         session = connection.create_session()
         message = session.create_consumer(session.create_queue("OUT")).receive(5)
@@ -88,29 +88,29 @@ def test_orders_to_a_broker_wait_for_the_publication(broker, options):
 def test_a_failed_batch_leaves_nothing(broker, options):
     stage(options, 3, "a", "1")
     stage(options, 4, "b", "2")
-    run(discard, options, "q", 3)
+    run_blocking(discard, options, "q", 3)
     assert broker.count("PyJMS.Stage.q") == 1
 
 
 def test_missing_rows_are_an_error_and_nothing_is_published(broker, options):
     stage(options, 0, "a", "1")
     with pytest.raises(ResourceAllocationException, match="1 staged rows are missing"):
-        run(publish, options, "q", 0, {"a": 2}, 0.2)
+        run_blocking(publish, options, "q", 0, {"a": 2}, 0.2)
     assert broker.count("OUT") == 0
     assert broker.count("PyJMS.Stage.q") == 1
 
 
 def test_a_marker_that_a_killed_driver_still_holds_is_waited_for(broker, options):
     stage(options, 0, "a", "1")
-    run(publish, options, "q", 0, {"a": 1})
+    run_blocking(publish, options, "q", 0, {"a": 1})
     stage(options, 1, "b", "2")
-    run(publish, options, "q", 1, {"b": 1})
+    run_blocking(publish, options, "q", 1, {"b": 1})
     with broker.connected() as connection:
         session = connection.create_session(True)
         consumer = session.create_consumer(session.create_queue("PyJMS.Epoch.q"))
         assert consumer.receive(5) is not None
         stage(options, 1, "c", "2")
-        again = threading.Thread(target=run, args=(publish, options, "q", 1, {"c": 1}))
+        again = threading.Thread(target=run_blocking, args=(publish, options, "q", 1, {"c": 1}))
         again.start()
         session.rollback()
         consumer.close()

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 import pytest
 from pyspark.sql import Row
 
-from pyjms.spark.jms.client import close_connections, run
+from pyjms.spark.jms.connections import close_connections, run_blocking
 from pyjms.spark.jms.options import JmsOptions
 from pyjms.spark.jms.sink.sending import send_rows
 from pyjms.spark.jms.sink.writers import _maker
@@ -18,7 +18,7 @@ TEXTS = [f"m{number}" for number in range(100)]
 @pytest.fixture(autouse=True)
 def _connections() -> Iterator[None]:
     yield
-    run(close_connections)
+    run_blocking(close_connections)
 
 
 def send(broker, texts: Sequence[str], id_column: str | None) -> None:
@@ -28,7 +28,7 @@ def send(broker, texts: Sequence[str], id_column: str | None) -> None:
 
 
 def restart(broker) -> None:
-    run(close_connections)
+    run_blocking(close_connections)
     broker.stop()
     broker.start()
 

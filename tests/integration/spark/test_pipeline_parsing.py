@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from pyjms.errors import ConfigurationException
 from pyjms.spark.columns import MESSAGE_COLUMNS, ddl
-from pyjms.spark.pipeline.parsing import REASON, parse, schema_type
+from pyjms.spark.pipeline.schema.parsing import REASON, parse, schema_type
 
 pytestmark = pytest.mark.timeout(300)
 NOON = datetime(2013, 1, 1, 12, tzinfo=UTC)

@@ -11,8 +11,8 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from pyjms.errors import ConfigurationException
 from pyjms.spark import Pipeline
-from pyjms.spark.pipeline.plans import stateful_operators
-from pyjms.spark.pipeline.query import PipelinePlace, start_query
+from pyjms.spark.pipeline.execution.plans import stateful_operators
+from pyjms.spark.pipeline.execution.query import PipelineLocation, start_query
 
 pytestmark = pytest.mark.timeout(300)
 Refused = Callable[..., str]
@@ -25,7 +25,7 @@ def refused(spark, tmp_path) -> Refused:
     def refused(function: Any = None, **values: Any) -> str:
         base = {"name": "p", "source": "IN", "sink": "OUT", "schema": "a INT, at TIMESTAMP"}
         pipeline = Pipeline(**{**base, "function": function, **values})
-        place = PipelinePlace(url="tcp://127.0.0.1:1", folder=tmp_path / "p")
+        place = PipelineLocation(url="tcp://127.0.0.1:1", folder=tmp_path / "p")
         with pytest.raises(ConfigurationException) as caught:
             start_query(spark, pipeline, place, once=True)
         assert not list(place.checkpoint.glob("offsets/*"))

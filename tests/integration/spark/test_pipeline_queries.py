@@ -17,7 +17,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from pyjms.errors import ConfigurationException
 from pyjms.spark import Pipeline
-from pyjms.spark.pipeline.query import PipelinePlace, start_query
+from pyjms.spark.pipeline.execution.query import PipelineLocation, start_query
 
 pytestmark = pytest.mark.timeout(300)
 DAY = datetime(2013, 1, 1, tzinfo=UTC)
@@ -34,7 +34,7 @@ def run(spark, broker, tmp_path) -> Callable[..., Any]:
     """Runs a pipeline until all is done, and returns its query."""
 
     def run(pipeline: Pipeline) -> Any:
-        place = PipelinePlace(
+        place = PipelineLocation(
             url=broker.url, folder=tmp_path / "all pipelines" / pipeline.checkpoint_name
         )
         query = start_query(spark, pipeline, place, once=True)

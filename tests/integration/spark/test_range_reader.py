@@ -11,19 +11,19 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, Rea
 from broker.context import ConnectionContext
 from pyjms.errors import ConfigurationException, IllegalStateException
 from pyjms.jms.destination import Queue
-from pyjms.spark.jms.browse import BrowseReader
-from pyjms.spark.jms.client import close_connections, run
+from pyjms.spark.jms.batch import BrowseReader
+from pyjms.spark.jms.connections import close_connections, run_blocking
 from pyjms.spark.jms.drain import DRAIN_FILE
 from pyjms.spark.jms.options import read_options
 from pyjms.spark.jms.ranges.stream import RangeStreamReader
+from pyjms.spark.jms.source import JmsStreamReader
 from pyjms.spark.jms.spool.stream import SpoolStreamReader
-from pyjms.spark.jms.stream import JmsStreamReader
 
 
 @pytest.fixture(autouse=True)
 def _connections() -> Iterator[None]:
     yield
-    run(close_connections)
+    run_blocking(close_connections)
 
 
 @pytest.fixture
@@ -130,7 +130,7 @@ def test_lost_messages_are_an_error_that_names_both_numbers(broker, make):
     start = reader.initialOffset()
     reader.latestOffset({**start, "seq": start["seq"] + 2}, ReadAllAvailable())
     with pytest.raises(
-        IllegalStateException, match=rf"from {start['seq']} on .* {start['seq'] + 2}"
+        IllegalStateException, match=rf"starts with message {start['seq']}, .* {start['seq'] + 2}"
     ):
         reader.latestOffset(start, ReadAllAvailable())
     reader.stop()
@@ -156,7 +156,7 @@ def test_a_purged_queue_is_another_one(broker, make):
     queue.base.purge(ConnectionContext())
     broker.send("IN", ["b"])
     again = make()
-    with pytest.raises(IllegalStateException, match="purged or made anew"):
+    with pytest.raises(IllegalStateException, match="purged or created again"):
         again.latestOffset(start, ReadAllAvailable())
     again.stop()
     careless = make(failOnDataLoss="false")
@@ -214,7 +214,7 @@ def test_a_draining_source_has_nothing_new(broker, make, tmp_path, monkeypatch):
 
 
 def test_topics_have_no_ranges(make):
-    with pytest.raises(ConfigurationException, match="has no ranges"):
+    with pytest.raises(ConfigurationException, match="cannot be read by ranges"):
         make(destination="topic://T")
 
 
@@ -242,7 +242,7 @@ def test_a_query_that_began_with_a_spool_goes_on_with_it(broker, make, tmp_path)
 @pytest.mark.parametrize("ranges", ["unknown", "forbidden"])
 def test_a_broker_without_ranges_gets_the_spool(broker, make, tmp_path, ranges):
     broker.killer.ranges = ranges
-    with pytest.raises(ConfigurationException, match="this broker has no ranges"):
+    with pytest.raises(ConfigurationException, match="this broker does not serve ranges"):
         make(JmsStreamReader, mode="spool")
     broker.send("IN", ["a"])
     reader = make(JmsStreamReader, spool=str(tmp_path / "spool"))

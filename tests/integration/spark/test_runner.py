@@ -21,7 +21,9 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from pyjms.settings import PyjmsSettings
 from pyjms.spark import Pipeline, jms_pipeline
-from pyjms.spark.pipeline.events import (
+from pyjms.spark.pipeline.execution.failures import find_open_batch
+from pyjms.spark.pipeline.execution.runner import PipelineRunner
+from pyjms.spark.pipeline.reporting.events import (
     BatchFinished,
     PipelineDrained,
     PipelineEvent,
@@ -30,9 +32,7 @@ from pyjms.spark.pipeline.events import (
     PipelineStarted,
     Range,
 )
-from pyjms.spark.pipeline.failures import open_batch
-from pyjms.spark.pipeline.runner import PipelineRunner
-from pyjms.spark.pipeline.status import STATUS_FILE, read_status
+from pyjms.spark.pipeline.reporting.status import STATUS_FILE, read_status
 
 pytestmark = [
     pytest.mark.timeout(300),
@@ -119,7 +119,7 @@ def in_a_batch(broker, folder: Path, trigger: str = "0") -> Iterator[subprocess.
     broker.send("IN", [f"m{number}" for number in range(200)])
     checkpoint = folder / "checkpoints" / "copy" / "checkpoint"
     with running(folder, "run", "copies") as child:
-        until(lambda: child.poll() is not None or open_batch(checkpoint))
+        until(lambda: child.poll() is not None or find_open_batch(checkpoint))
         assert child.poll() is None, say(folder)
         yield child
 
@@ -168,7 +168,7 @@ def drain_round(spark, broker, settings, tmp_path: Path, trigger: str) -> None:
     assert "Pipeline copy drained in" in said, said
     assert "Pipeline other drained in" in said, said
     assert "s3cret" not in said
-    assert open_batch(folder / "checkpoint") is None
+    assert find_open_batch(folder / "checkpoint") is None
     status = read_status(folder / STATUS_FILE)
     assert status is not None
     assert (status.state, status.reason, status.rows) == ("stopped", "", broker.count("OUT"))

@@ -13,10 +13,10 @@ import pytest
 from pyspark.sql.streaming.datasource import ReadMaxRows
 
 from pyjms.errors import ConfigurationException, IllegalStateException
-from pyjms.spark.jms import client
-from pyjms.spark.jms.client import close_connections, run
+from pyjms.spark.jms import connections
+from pyjms.spark.jms.connections import close_connections, run_blocking
 from pyjms.spark.jms.options import read_options
-from pyjms.spark.jms.spool.late import LateIds
+from pyjms.spark.jms.spool.late_ids import LateIds
 from pyjms.spark.jms.spool.lock import SpoolLock
 from pyjms.spark.jms.spool.segments import Spool
 from pyjms.spark.jms.spool.stream import SpoolStreamReader
@@ -38,7 +38,7 @@ Make = Callable[..., SpoolStreamReader]
 @pytest.fixture(autouse=True)
 def _connections() -> Iterator[None]:
     yield
-    run(close_connections)
+    run_blocking(close_connections)
 
 
 @pytest.fixture
@@ -92,10 +92,10 @@ def test_one_process_has_a_spool(process, folder, tmp_path):
     with process(command, tmp_path / "log") as child:
         assert child.stdout.readline() == "locked\n"
         with pytest.raises(IllegalStateException, match="in use by another process: far:1"):
-            run(SpoolLock(folder).take, 0.2)
+            run_blocking(SpoolLock(folder).take, 0.2)
     lock = SpoolLock(folder)
-    run(lock.take, 10.0)  # the system takes its time to end a process
-    lock.give_back()
+    run_blocking(lock.acquire, 10.0)  # the system takes its time to end a process
+    lock.release()
 
 
 def test_segments_that_do_not_fit_together_are_named(make, folder):
@@ -103,14 +103,14 @@ def test_segments_that_do_not_fit_together_are_named(make, folder):
     reader.initialOffset()
     for name in (f"rows-{0:020d}-5.arrow", f"rows-{7:020d}-5.arrow"):
         (folder / name).touch()
-    with pytest.raises(ConfigurationException, match="has rows up to 5 and from 7 on"):
+    with pytest.raises(ConfigurationException, match="has rows before 5 and from 7 on"):
         Spool(folder)
 
 
 def test_a_damaged_id_is_named(folder):
     Spool(folder)
     (folder / "spool-id").write_text("")
-    with pytest.raises(ConfigurationException, match="spool-id is damaged: it holds no number"):
+    with pytest.raises(ConfigurationException, match="spool-id is damaged: it does not contain a number"):
         Spool(folder)
 
 
@@ -123,7 +123,7 @@ def spooled(broker: Any, make: Make) -> tuple[Any, Any]:
     broker.send("IN", TEXTS[5:10])
     second = reader.latestOffset(first, ReadMaxRows(5))
     reader.stop()
-    run(close_connections)
+    run_blocking(close_connections)
     return first, second
 
 
@@ -133,9 +133,9 @@ def test_a_spool_that_ends_before_the_checkpoint_is_an_error(broker, make, folde
     for file in sorted(folder.glob("*.arrow"))[0 if lost == "all" else -1 :]:
         file.unlink()
     broker.send("IN", TEXTS[10:15])
-    with pytest.raises(IllegalStateException, match="Rows 5 to 10 are wanted, and the spool has"):
+    with pytest.raises(IllegalStateException, match="The batch needs rows 5 to 9, but the spool has"):
         make().partitions(first, second)
-    with pytest.raises(IllegalStateException, match="Rows before 10 were read, and the spool ends"):
+    with pytest.raises(IllegalStateException, match="Rows before 10 were read, but the spool ends"):
         make().latestOffset(second, ReadMaxRows(5))
     assert broker.count("IN") == 5
     reader = make(failOnDataLoss="false")
@@ -182,8 +182,8 @@ def test_what_comes_again_late_is_known_when_its_rows_are_gone(
     with pytest.raises(HalfOpen):
         reader.latestOffset(start, ReadMaxRows(5))
     monkeypatch.undo()
-    held = dict(client._connections)
-    client._connections.clear()  # the broker still has it, and the five messages for it
+    held = dict(connections._connections)
+    connections._connections.clear()  # the broker still has it, and the five messages for it
     if dies == "the driver":
         reader.stop()
         reader = make()
@@ -203,7 +203,7 @@ def test_what_comes_again_late_is_known_when_its_rows_are_gone(
         batch()
     assert reader._spool.first >= 5
     for connection in held.values():
-        run(connection.close)  # now the broker delivers the five again
+        run_blocking(connection.close)  # now the broker delivers the five again
     broker.send("IN", ["new"])
     while "new" not in found:
         batch()
@@ -211,19 +211,19 @@ def test_what_comes_again_late_is_known_when_its_rows_are_gone(
     assert not set(found) & set(TEXTS)
     assert broker.count("IN") == 0
     reader.stop()
-    assert Spool(folder).has("no such id") is False
+    assert "no such id" not in Spool(folder)
 
 
 def test_late_ids_go_after_a_day_and_damage_is_told(folder: Path, caplog: Any) -> None:
     folder.mkdir()
     ids = LateIds(folder)
-    ids.keep(5, ["a", "b"])
-    assert LateIds(folder).has("b")
+    ids.add(5, ["a", "b"])
+    assert "b" in LateIds(folder)
     file = next(folder.glob("late-*.json"))
     file.write_text("{")
-    assert not LateIds(folder).has("b")
+    assert "b" not in LateIds(folder)
     assert "is damaged" in caplog.text
-    ids.keep(5, ["a", "b"])
+    ids.add(5, ["a", "b"])
     os.utime(file, (0, 0))
-    assert not LateIds(folder).has("b")
+    assert "b" not in LateIds(folder)
     assert not file.exists()

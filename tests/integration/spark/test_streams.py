@@ -87,7 +87,7 @@ def test_a_finished_batch_is_gone_and_a_checkpoint_set_back_is_told_so(
     assert broker.count("IN") == 0
     forget_last_commit(tmp_path)
     query = driver.start(spark, broker.url, tmp_path)
-    with pytest.raises(StreamingQueryException, match="begins with"):
+    with pytest.raises(StreamingQueryException, match="starts with"):
         query.awaitTermination(60)
     finished(driver.start(spark, broker.url, tmp_path, loss="false"))
     assert sorted(broker.texts("OUT")) == sorted(TEXTS)

@@ -8,10 +8,19 @@ import pytest
 
 from pyjms.errors import ConfigurationException
 from pyjms.settings import PyjmsSettings, load_settings
-from pyjms.spark.pipeline.brokers import BrokerPlace, broker_of, embedded_broker, wants_embedded
-from pyjms.spark.pipeline.collect import choose_pipelines, collect_pipelines, problems_of
-from pyjms.spark.pipeline.definition import Pipeline
-from pyjms.spark.pipeline.runner import PipelineRunner
+from pyjms.spark.pipeline.definition.brokers import (
+    BrokerLocation,
+    broker_of,
+    embedded_broker,
+    uses_embedded_broker,
+)
+from pyjms.spark.pipeline.definition.collection import (
+    choose_pipelines,
+    collect_pipelines,
+    find_problems,
+)
+from pyjms.spark.pipeline.definition.pipeline import Pipeline
+from pyjms.spark.pipeline.execution.runner import PipelineRunner
 
 
 def settings(**values: object) -> PyjmsSettings:
@@ -101,7 +110,7 @@ def test_the_broker_of_a_pipeline() -> None:
         brokers={"far": {"broker_url": "tcp://far:2"}, "here": {"broker_url": "VM://x"}},
     )
     place = broker_of(given, None, None)
-    assert place == BrokerPlace("tcp://h:1", "me", "secret")
+    assert place == BrokerLocation("tcp://h:1", "me", "secret")
     assert "secret" not in repr(place)
     assert broker_of(given, "far", "tcp://embedded:1").url == "tcp://far:2"
     with pytest.raises(ConfigurationException, match=r"no broker 'near'.*there are far, here"):
@@ -132,7 +141,7 @@ def test_a_broker_that_the_client_cannot_reach_is_a_problem_of_its_pipelines(
 ) -> None:
     given = settings(activemq={"broker_url": "nio://h:1"}, brokers={"far": {"broker_url": url}})
     pipelines = [decorated("a", broker="far"), decorated("b"), decorated("c", broker="far")]
-    problem = problems_of(given, pipelines)[0]
+    problem = find_problems(given, pipelines)[0]
     assert problem.startswith(f"Pipelines a and c: brokers.far.broker_url {sentence}")
     assert "pw" not in problem
     with pytest.raises(ConfigurationException, match=r"^brokers\.far\.broker_url "):
@@ -168,7 +177,7 @@ def test_dead_letters_of_an_entry_need_a_schema() -> None:
     with pytest.raises(ConfigurationException) as caught:
         found(dead_letter="bad")
     assert [line.partition(";")[0] for line in str(caught.value).splitlines()] == [
-        f"Pipeline {name}: dead_letter does nothing without a schema, which any message fits"
+        f"Pipeline {name}: dead_letter has no effect without a schema, since any message matches"
         for name in ("delays", "copy")
     ]
     assert found(dead_letter=None) == [None, None]
@@ -177,12 +186,12 @@ def test_dead_letters_of_an_entry_need_a_schema() -> None:
 
 def test_a_broker_in_memory_has_to_be_asked_for() -> None:
     asked = settings(activemq={"embedded": {"enabled": True}})
-    assert wants_embedded(asked, [decorated()], once=True)
-    assert not wants_embedded(asked, [decorated()], once=False)
-    assert not wants_embedded(asked, [decorated(broker="far")], once=True)
-    assert not wants_embedded(settings(), [decorated()], once=True)
+    assert uses_embedded_broker(asked, [decorated()], once=True)
+    assert not uses_embedded_broker(asked, [decorated()], once=False)
+    assert not uses_embedded_broker(asked, [decorated(broker="far")], once=True)
+    assert not uses_embedded_broker(settings(), [decorated()], once=True)
     there = settings(activemq={"broker_url": "tcp://h:1", "embedded": {"enabled": True}})
-    assert not wants_embedded(there, [decorated()], once=True)
+    assert not uses_embedded_broker(there, [decorated()], once=True)
 
 
 async def test_the_broker_in_memory_has_a_port(caplog: pytest.LogCaptureFixture) -> None:

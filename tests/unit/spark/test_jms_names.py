@@ -6,7 +6,7 @@ import pytest
 
 from pyjms.client.messages import parse_message_id
 from pyjms.jms.destination import Destination, Queue, TemporaryQueue, Topic
-from pyjms.spark.jms.prefetch import by_pages, one_by_one
+from pyjms.spark.jms.connections import with_paged_prefetch, without_prefetch
 from pyjms.spark.jms.sink.rows import RowId, to_message
 
 
@@ -33,14 +33,14 @@ def test_message_ids_come_back_from_their_text(row_id: RowId) -> None:
 
 
 def test_prefetches_go_into_the_options_unless_the_user_chose() -> None:
-    assert by_pages(Queue("a")) == Queue("a")
-    assert by_pages(Queue("a")).options == {"consumer.prefetchSize": "200"}
-    assert one_by_one(Queue("a?consumer.exclusive=true")).options == {
+    assert with_paged_prefetch(Queue("a")) == Queue("a")
+    assert with_paged_prefetch(Queue("a")).options == {"consumer.prefetchSize": "200"}
+    assert without_prefetch(Queue("a?consumer.exclusive=true")).options == {
         "consumer.exclusive": "true",
         "consumer.prefetchSize": "0",
     }
     chosen = Queue("a?consumer.prefetchSize=5")
-    assert by_pages(chosen) is chosen
+    assert with_paged_prefetch(chosen) is chosen
 
 
 @pytest.mark.parametrize(

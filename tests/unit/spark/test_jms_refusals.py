@@ -76,7 +76,7 @@ def test_a_batch_write_by_epoch_has_to_be_named() -> None:
 
 
 def test_a_queue_is_not_written_over() -> None:
-    with pytest.raises(ConfigurationException, match=r"cannot be written over.*mode\('append'\)"):
+    with pytest.raises(ConfigurationException, match=r"cannot be overwritten.*mode\('append'\)"):
         sink().writer(TEXTS, True)
     made = sink(idColumn="id", exactlyOnce="ids").writer(TEXTS_WITH_IDS, False)
     assert isinstance(made, JmsBatchWriter)

@@ -15,9 +15,9 @@ from pyjms.jms.bodies import BytesMessage, MapMessage, ObjectMessage, StreamMess
 from pyjms.jms.destination import Queue
 from pyjms.jms.message import Message
 from pyjms.spark.columns import MESSAGE_COLUMNS, arrow_batch, arrow_schema, message_values
-from pyjms.spark.journal.folders import Slice, read_slice, segments, slices
 from pyjms.spark.journal.pending import PendingMessages
-from pyjms.spark.journal.rows import RECORDS, Wanted, record_row, wanted_from
+from pyjms.spark.journal.rows import RECORDS, RecordFilter, apply_filters, record_row
+from pyjms.spark.journal.segments import Slice, read_slice, segments, slices
 from pyjms.wire.kahadb.commands import (
     KahaAddMessageCommand,
     KahaCommitCommand,
@@ -66,11 +66,11 @@ def subscribe(key: str, info: bytes | None = b"x") -> KahaSubscriptionCommand:
     return KahaSubscriptionCommand(T, key, False, info)
 
 
-def rows(folder: Path, wanted: Wanted | None = None) -> list[dict]:
+def rows(folder: Path, wanted: RecordFilter | None = None) -> list[dict]:
     found = []
     for part in slices(segments([str(folder)]), 1 << 20):
         for record in read_slice(part):
-            row = record_row(record, wanted or Wanted())
+            row = record_row(record, wanted or RecordFilter())
             if row is not None:
                 found.append(dict(zip(NAMES, row, strict=True)))
     return found
@@ -157,7 +157,7 @@ def test_filters_pass_records_over(write_segment) -> None:
     folder = write_segment(1, [batch])
 
     def ids(*filters) -> list[str]:
-        return [row["message_id"][-1] for row in rows(folder, wanted_from(filters))]
+        return [row["message_id"][-1] for row in rows(folder, apply_filters(filters))]
 
     def at(kind: str, column: str, value) -> object:
         return type(kind, (SimpleNamespace,), {})(attribute=(column,), value=value)

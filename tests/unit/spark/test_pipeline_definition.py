@@ -13,7 +13,7 @@ from pydantic import BaseModel
 
 from pyjms.errors import ConfigurationException
 from pyjms.spark import Pipeline, find_pipelines, jms_pipeline, pipeline_marks
-from pyjms.spark.pipeline.values import read_trigger
+from pyjms.spark.pipeline.definition.values import read_trigger
 
 
 class Flight(BaseModel):
@@ -72,7 +72,7 @@ def two(frame): return frame
 
 def test_importing_it_needs_neither_spark_nor_pydantic() -> None:
     code = (
-        "import sys, pyjms.spark.pipeline.definition\n"
+        "import sys, pyjms.spark.pipeline.definition.pipeline\n"
         "print([m for m in sys.modules if m.partition('.')[0] in "
         "('pyspark', 'pydantic', 'pydantic_settings', 'pyarrow')])"
     )
@@ -95,34 +95,34 @@ def test_triggers_are_seconds_or_texts_with_a_unit(value: object, seconds: float
 @pytest.mark.parametrize(
     ("values", "sentence"),
     [
-        ({"name": "a b"}, "name 'a b' cannot be a folder's name; write letters, digits"),
-        ({"checkpoint": "../x"}, "checkpoint '../x' cannot be a folder's name"),
-        ({"checkpoint": "s3a://b/x"}, "checkpoint 's3a://b/x' cannot be a folder's name"),
-        ({"sql": None}, "neither a function nor sql; write sql, or put @jms_pipeline on a function"),
+        ({"name": "a b"}, "name 'a b' cannot be the name of a folder; use letters, digits"),
+        ({"checkpoint": "../x"}, "checkpoint '../x' cannot be the name of a folder"),
+        ({"checkpoint": "s3a://b/x"}, "checkpoint 's3a://b/x' cannot be the name of a folder"),
+        ({"sql": None}, "neither a function nor sql; add sql, or put @jms_pipeline on a function"),
         ({"function": len}, "both a function and sql; remove one"),
-        ({"source": ""}, "source is missing; write a destination's name"),
-        ({"source": "vm://x"}, "source 'vm://x' is no destination; write orders, queue://orders"),
-        ({"source": "a,b"}, "source 'a,b' is not one queue; give each its own name in a mapping"),
+        ({"source": ""}, "source is missing; write a destination"),
+        ({"source": "vm://x"}, "source 'vm://x' is not a destination; write orders, queue://orders"),
+        ({"source": "a,b"}, "source 'a,b' is not a single queue; give each queue its own name in a mapping"),
         ({"source": {"a-b": "x"}}, "source name 'a-b' cannot be a view"),
-        ({"schema": {"message": "a INT"}}, "'message' is for no source; did you mean messages?"),
-        ({"sink": ""}, "sink is missing; write a destination's name, or parquet:FOLDER"),
+        ({"schema": {"message": "a INT"}}, "'message' does not belong to a source; did you mean messages?"),
+        ({"sink": ""}, "sink is missing; write a destination, or parquet:FOLDER"),
         ({"sink": "parquet:"}, "sink is missing"),
-        ({"sink": "file:///x"}, "sink 'file:///x' is no destination"),
-        ({"dead_letter": "queue://"}, "dead_letter 'queue://' is no destination"),
-        ({"dead_letter": "BAD"}, "dead_letter does nothing without a schema, which any message fits; leave it out"),
-        ({"dead_letter": "fail"}, "dead_letter does nothing without a schema"),
-        ({"dead_letter": "BAD", "schema": {}}, "dead_letter does nothing without a schema"),
-        ({"trigger": -1}, "trigger -1 is negative; write seconds, or 0"),
+        ({"sink": "file:///x"}, "sink 'file:///x' is not a destination"),
+        ({"dead_letter": "queue://"}, "dead_letter 'queue://' is not a destination"),
+        ({"dead_letter": "BAD"}, "dead_letter has no effect without a schema, since any message matches; remove it"),
+        ({"dead_letter": "fail"}, "dead_letter has no effect without a schema"),
+        ({"dead_letter": "BAD", "schema": {}}, "dead_letter has no effect without a schema"),
+        ({"trigger": -1}, "trigger -1 is negative; write a number of seconds, or 0"),
         ({"trigger": "5"}, "trigger '5' has no unit; write 5s or 5ms"),
-        ({"trigger": "often"}, "'often' is no time between batches; write for instance 2s"),
-        ({"trigger": "continuous"}, "Spark reads Python sources in batches only"),
-        ({"trigger": "realTime"}, "Spark reads Python sources in batches only"),
-        ({"trigger": "availableNow"}, "say --once where the pipeline is run"),
-        ({"output_mode": "overwrite"}, "output_mode 'overwrite' is none of append, update"),
-        ({"exactly_once": "id"}, "exactly_once 'id' is none of epoch, ids, off"),
-        ({"partitions": 0}, "partitions 0 is no number from 1 on"),
-        ({"max_messages_per_trigger": "1"}, "max_messages_per_trigger '1' is no number from 1 on"),
-        ({"id_column": "x"}, "id_column does nothing with exactly_once epoch; write exactly_once:"),
+        ({"trigger": "often"}, "'often' is not an interval between batches; write for example 2s"),
+        ({"trigger": "continuous"}, "Spark reads Python sources in micro-batches only"),
+        ({"trigger": "realTime"}, "Spark reads Python sources in micro-batches only"),
+        ({"trigger": "availableNow"}, "use --once when the pipeline is run"),
+        ({"output_mode": "overwrite"}, "output_mode 'overwrite' is not one of append, update"),
+        ({"exactly_once": "id"}, "exactly_once 'id' is not one of epoch, ids, off"),
+        ({"partitions": 0}, "partitions 0 is not a whole number of at least 1"),
+        ({"max_messages_per_trigger": "1"}, "max_messages_per_trigger '1' is not a whole number of at least 1"),
+        ({"id_column": "x"}, "id_column has no effect with exactly_once epoch; write exactly_once:"),
         (
             {"exactly_once": "ids", "output_mode": "update"},
             "ids with output_mode update would drop a row that changed",
@@ -130,9 +130,9 @@ def test_triggers_are_seconds_or_texts_with_a_unit(value: object, seconds: float
         ({"sink": "parquet:/x", "exactly_once": "off"}, "a Parquet folder is written exactly once"),
         ({"sink": "parquet:/x", "output_mode": "complete"}, "complete would write the whole result"),
         ({"options": {"asyncProgressTrackingEnabled": "true"}}, "lets Spark run ahead of its log"),
-        ({"options": {"URL": "tcp://x"}}, "option URL is set by broker; write that instead"),
+        ({"options": {"URL": "tcp://x"}}, "option URL is set by broker; use that instead"),
         ({"options": {"sink.exactlyOnce": "ids"}}, "option sink.exactlyOnce is set by exactly_once"),
-        ({"options": {"owner": "me"}}, "option owner is set by the pipeline itself; leave it out"),
+        ({"options": {"owner": "me"}}, "option owner is set by the pipeline itself; remove it"),
     ],
 )  # fmt: skip
 def test_a_wrong_value_is_named_with_what_to_write(values: dict[str, Any], sentence: str) -> None:
@@ -160,12 +160,12 @@ def test_a_function_of_several_sources_takes_them_by_name() -> None:
 
 def test_settings_change_a_pipeline_and_are_checked_again() -> None:
     values = {"sink": "parquet:/data/x", "schema": "a INT", "dead_letter": "fail"}
-    changed = made().changed({"trigger": "5s", **values})
+    changed = made().with_changes({"trigger": "5s", **values})
     assert (changed.trigger, changed.folder, changed.dead_letter) == (5.0, "/data/x", "fail")
     with pytest.raises(ConfigurationException, match="unknown key triggerr"):
-        made().changed({"triggerr": 1})
+        made().with_changes({"triggerr": 1})
     with pytest.raises(ConfigurationException, match="partitions 0"):
-        made().changed({"partitions": 0})
+        made().with_changes({"partitions": 0})
 
 
 def test_options_are_the_sources_or_with_a_prefix_the_sinks() -> None:

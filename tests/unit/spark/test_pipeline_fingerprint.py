@@ -10,8 +10,8 @@ import pytest
 
 from pyjms.errors import ConfigurationException
 from pyjms.spark import Pipeline
-from pyjms.spark.pipeline.fingerprint import open_checkpoint
-from pyjms.spark.pipeline.place import PipelinePlace
+from pyjms.spark.pipeline.execution.checkpoint import open_checkpoint
+from pyjms.spark.pipeline.execution.location import PipelineLocation
 
 STATE = ["StateStoreSave [origin]"]
 
@@ -22,24 +22,26 @@ def made(**values: Any) -> Pipeline:
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> PipelinePlace:
-    return PipelinePlace(url="tcp://x", folder=tmp_path / "p")
+def place(tmp_path: Path) -> PipelineLocation:
+    return PipelineLocation(url="tcp://x", folder=tmp_path / "p")
 
 
-def check(place: PipelinePlace, pipeline: Pipeline, state: list[str] = STATE, spark="4.3") -> str:
+def check(
+    place: PipelineLocation, pipeline: Pipeline, state: list[str] = STATE, spark="4.3"
+) -> str:
     checkpoint = open_checkpoint(place, pipeline)
     checkpoint.check(state, spark)
     use(place)
     return checkpoint.owner
 
 
-def use(place: PipelinePlace) -> None:
+def use(place: PipelineLocation) -> None:
     """Make it look as if a batch had been begun."""
     (place.checkpoint / "offsets").mkdir(parents=True, exist_ok=True)
     (place.checkpoint / "offsets" / "0").touch()
 
 
-def test_a_new_checkpoint_gets_an_id_that_it_keeps(place: PipelinePlace) -> None:
+def test_a_new_checkpoint_gets_an_id_that_it_keeps(place: PipelineLocation) -> None:
     owner = check(place, made())
     assert owner.startswith("p/")
     assert len(owner) == 34
@@ -60,7 +62,7 @@ def test_a_checkpoint_that_no_message_was_taken_with_may_become_another(place) -
         open_checkpoint(place, made()).check([], "4.3")
 
 
-def test_nothing_is_written_before_the_plan_is_good(place: PipelinePlace) -> None:
+def test_nothing_is_written_before_the_plan_is_good(place: PipelineLocation) -> None:
     open_checkpoint(place, made())
     assert not place.folder.exists()
 
@@ -77,7 +79,7 @@ def test_nothing_is_written_before_the_plan_is_good(place: PipelinePlace) -> Non
         {"schema": "a INT"},
     ],
 )
-def test_what_may_change(place: PipelinePlace, values: dict[str, Any]) -> None:
+def test_what_may_change(place: PipelineLocation, values: dict[str, Any]) -> None:
     owner = check(place, made())
     assert check(place, made(**values)) == owner
 
@@ -97,7 +99,7 @@ def test_what_may_change(place: PipelinePlace, values: dict[str, Any]) -> None:
         ({"options": {"clientId": "c"}}, "clientId was nothing and is c"),
     ],
 )
-def test_what_may_not(place: PipelinePlace, values: dict[str, Any], sentence: str) -> None:
+def test_what_may_not(place: PipelineLocation, values: dict[str, Any], sentence: str) -> None:
     check(place, made())
     with pytest.raises(ConfigurationException) as caught:
         check(place, made(**values))
@@ -108,26 +110,26 @@ def test_what_may_not(place: PipelinePlace, values: dict[str, Any], sentence: st
     assert "give it a new `checkpoint`, with which it begins anew" in str(caught.value)
 
 
-def test_numbered_rows_need_the_same_partitions(place: PipelinePlace) -> None:
+def test_numbered_rows_need_the_same_partitions(place: PipelineLocation) -> None:
     check(place, made(exactly_once="ids"))
     with pytest.raises(ConfigurationException, match="partitions was 2 and is 3"):
         check(place, made(exactly_once="ids", partitions=3))
 
 
-def test_ids_need_the_same_column(place: PipelinePlace) -> None:
+def test_ids_need_the_same_column(place: PipelineLocation) -> None:
     check(place, made(exactly_once="ids", id_column="a"))
     with pytest.raises(ConfigurationException, match="id_column was a and is b"):
         check(place, made(exactly_once="ids", id_column="b"))
 
 
-def test_numbered_rows_need_the_same_sql(place: PipelinePlace) -> None:
+def test_numbered_rows_need_the_same_sql(place: PipelineLocation) -> None:
     one, other = (f"SELECT text FROM messages WHERE priority > {n}" for n in (1, 2))
     check(place, made(exactly_once="ids", sql=one))
     with pytest.raises(ConfigurationException, match=r"sql was SELECT .* > 1 and is SELECT .* > 2"):
         check(place, made(exactly_once="ids", sql=other))
 
 
-def test_state_is_compared_under_the_same_spark(place: PipelinePlace) -> None:
+def test_state_is_compared_under_the_same_spark(place: PipelineLocation) -> None:
     check(place, made())
     with pytest.raises(
         ConfigurationException, match=r"state was \[StateStoreSave \[origin\]\] and"
@@ -138,7 +140,9 @@ def test_state_is_compared_under_the_same_spark(place: PipelinePlace) -> None:
         check(place, made(), STATE, "4.4")
 
 
-def test_a_part_that_an_older_version_did_not_write_may_be_anything(place: PipelinePlace) -> None:
+def test_a_part_that_an_older_version_did_not_write_may_be_anything(
+    place: PipelineLocation,
+) -> None:
     check(place, made())
     saved = json.loads(place.fingerprint.read_text())
     del saved["parts"]["clientId"]
@@ -148,13 +152,13 @@ def test_a_part_that_an_older_version_did_not_write_may_be_anything(place: Pipel
         check(place, made())
 
 
-def test_the_order_of_sources_counts(place: PipelinePlace) -> None:
+def test_the_order_of_sources_counts(place: PipelineLocation) -> None:
     check(place, made(source={"a": "A", "b": "B"}))
     with pytest.raises(ConfigurationException, match="source was"):
         check(place, made(source={"b": "B", "a": "A"}))
 
 
-def test_a_checkpoint_of_somebody_else_is_refused(place: PipelinePlace) -> None:
+def test_a_checkpoint_of_somebody_else_is_refused(place: PipelineLocation) -> None:
     use(place)
     with pytest.raises(ConfigurationException, match="it was not made by a pipeline"):
         open_checkpoint(place, made())
@@ -164,7 +168,7 @@ def test_a_checkpoint_of_somebody_else_is_refused(place: PipelinePlace) -> None:
     ("text", "sentence"),
     [("{", "is damaged"), ("[]", "is damaged"), ('{"parts": {}, "format": 2}', "its format is 2")],
 )
-def test_a_damaged_file_is_refused(place: PipelinePlace, text: str, sentence: str) -> None:
+def test_a_damaged_file_is_refused(place: PipelineLocation, text: str, sentence: str) -> None:
     place.folder.mkdir()
     place.fingerprint.write_text(text)
     with pytest.raises(ConfigurationException, match=sentence):
@@ -172,9 +176,9 @@ def test_a_damaged_file_is_refused(place: PipelinePlace, text: str, sentence: st
 
 
 def test_options_have_a_password_or_the_name_of_its_variable(tmp_path: Path) -> None:
-    place = PipelinePlace(url="tcp://x", folder=tmp_path, user="u", password="secret")
+    place = PipelineLocation(url="tcp://x", folder=tmp_path, user="u", password="secret")
     assert place.options(made()) == {"url": "tcp://x", "user": "u", "password": "secret"}
-    named = PipelinePlace(url="tcp://x", folder=tmp_path, password="secret", password_env="A")
+    named = PipelineLocation(url="tcp://x", folder=tmp_path, password="secret", password_env="A")
     assert named.options(made()) == {"url": "tcp://x", "passwordEnv": "A"}
     own = made(options={"passwordEnv": "B"})
     assert place.options(own) == {"url": "tcp://x", "user": "u", "passwordEnv": "B"}
@@ -182,7 +186,7 @@ def test_options_have_a_password_or_the_name_of_its_variable(tmp_path: Path) -> 
 
 
 def test_the_options_of_a_source(tmp_path: Path) -> None:
-    place = PipelinePlace(url="tcp://x", folder=tmp_path)
+    place = PipelineLocation(url="tcp://x", folder=tmp_path)
     pipeline = made(partitions=3, max_messages_per_trigger=7, options={"selector": "a = 1"})
     assert place.source_options(pipeline, "messages", "p/1") == {
         "url": "tcp://x",

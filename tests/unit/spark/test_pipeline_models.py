@@ -21,9 +21,9 @@ from pydantic import (
 )
 
 from pyjms.errors import ConfigurationException
-from pyjms.spark.pipeline.models import model_type
-from pyjms.spark.pipeline.patterns import java_pattern
-from pyjms.spark.pipeline.types import Check, Scalar, raw_ddl, type_ddl
+from pyjms.spark.pipeline.schema.models import model_type
+from pyjms.spark.pipeline.schema.patterns import java_pattern
+from pyjms.spark.pipeline.schema.types import Check, Scalar, raw_ddl, type_ddl
 
 
 class Colour(enum.Enum):

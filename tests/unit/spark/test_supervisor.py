@@ -16,8 +16,10 @@ import pytest
 from pyjms import _clock
 from pyjms.errors import ConfigurationException, ConnectionFailedException
 from pyjms.settings import RestartSettings
-from pyjms.spark.pipeline.definition import Pipeline
-from pyjms.spark.pipeline.events import (
+from pyjms.spark.pipeline.definition.pipeline import Pipeline
+from pyjms.spark.pipeline.execution.failures import Failure
+from pyjms.spark.pipeline.execution.supervisor import Supervisor, SupervisorContext
+from pyjms.spark.pipeline.reporting.events import (
     BatchFinished,
     PipelineDone,
     PipelineDrained,
@@ -29,8 +31,6 @@ from pyjms.spark.pipeline.events import (
     PipelineStopped,
     Range,
 )
-from pyjms.spark.pipeline.failures import Failure
-from pyjms.spark.pipeline.supervisor import Supervisor, Surroundings
 from pyjms.testing.clock import VirtualClock
 
 PIPELINE = Pipeline(name="p", sql="SELECT 1", source="IN", sink="OUT")
@@ -99,7 +99,7 @@ class Life:
         self.events: list[PipelineEvent] = []
         self.script = list(script)
         self.starts = 0
-        around = Surroundings(
+        around = SupervisorContext(
             start=self.start,
             tell=self.events.append,
             restart=RestartSettings(**restart),

@@ -19,7 +19,8 @@ from pyjms.errors import (
     IllegalStateException,
     JMSSecurityException,
 )
-from pyjms.spark.pipeline.events import (
+from pyjms.spark.pipeline.execution.failures import FailureKind, classify_failure, find_open_batch
+from pyjms.spark.pipeline.reporting.events import (
     BatchFinished,
     PipelineDone,
     PipelineDrained,
@@ -32,11 +33,10 @@ from pyjms.spark.pipeline.events import (
     Range,
     tell,
 )
-from pyjms.spark.pipeline.failures import FailureKind, open_batch, read_failure
-from pyjms.spark.pipeline.health import PipelineHealth
-from pyjms.spark.pipeline.logs import PipelineLog
-from pyjms.spark.pipeline.progress import backlog_of, read_progress
-from pyjms.spark.pipeline.status import (
+from pyjms.spark.pipeline.reporting.health import PipelineHealth
+from pyjms.spark.pipeline.reporting.logs import PipelineLog
+from pyjms.spark.pipeline.reporting.progress import backlog_of, batch_event
+from pyjms.spark.pipeline.reporting.status import (
     STATUS_FILE,
     PipelineStatus,
     StatusFiles,
@@ -102,7 +102,7 @@ def progress(*sources: SimpleNamespace, **observed: dict[str, int]) -> SimpleNam
 
 
 def test_a_progress_becomes_a_batch() -> None:
-    event = read_progress(
+    event = batch_event(
         "p",
         progress(
             source(("a", 1, 5), ("a", 1, 15), ("a", 1, 20)),
@@ -157,8 +157,8 @@ class AnalysisException(Exception):
         (RuntimeError(BAD_MESSAGE.format("[FOREACH_BATCH_USER_FUNCTION_ERROR] Traceback\nbody\npyspark.errors.X: [USER_RAISED_EXCEPTION]")), FailureKind.FINAL, SENTENCE),
         (RuntimeError("[USER_RAISED_EXCEPTION] body"), FailureKind.BATCH, "USER_RAISED_EXCEPTION"),
         (RuntimeError("[STREAM_FAILED] [CAST] x raise_error([USER_RAISED_EXCEPTION] Pipeline p: message seq %d (%s) of %s: %s; dead_letter is `fail`)"), FailureKind.BATCH, "STREAM_FAILED, CAST, USER_RAISED_EXCEPTION"),
-        (RuntimeError("x: pyjms.spark.jms.ranges.asking.RangesRefused: IN is leased"), FailureKind.BROKER, "IN is leased"),
-        (RuntimeError("x: pyjms.spark.jms.ranges.asking.RangesRefused: A newer lease of"), FailureKind.FINAL, "A newer lease of"),
+        (RuntimeError("x: pyjms.spark.jms.ranges.requests.RangesRefused: IN is leased"), FailureKind.BROKER, "IN is leased"),
+        (RuntimeError("x: pyjms.spark.jms.ranges.requests.LeaseReplaced: A newer lease of"), FailureKind.FINAL, "A newer lease of"),
         (RuntimeError("ExecutorLostFailure (executor 1 exited)"), FailureKind.BROKER, "RuntimeError"),
         (RuntimeError("pyjms.errors.JMSSecurityException: wrong"), FailureKind.FINAL, "wrong"),
         (AnalysisException("[UNRESOLVED_COLUMN.WITH_SUGGESTION] a column `dely`"), FailureKind.FINAL, "UNRESOLVED_COLUMN.WITH_SUGGESTION"),
@@ -171,7 +171,7 @@ class AnalysisException(Exception):
     ],
 )  # fmt: skip
 def test_failures_are_sorted_and_give_no_values_away(error, kind, reason) -> None:
-    failure = read_failure(error)
+    failure = classify_failure(error)
     assert failure.kind is kind
     assert failure.reason == reason
     assert "body" not in failure.reason
@@ -181,9 +181,9 @@ def test_failures_are_sorted_and_give_no_values_away(error, kind, reason) -> Non
 def test_the_log_gets_no_plan() -> None:
     python = "[STREAM_FAILED] Traceback (most recent call last)\nValueError: x"
     plan = "\n=== Streaming Query ===\nLogical Plan:\nProject\n\nJVM stacktrace:\njava.lang.E: x\n\tat a"
-    assert read_failure(RuntimeError(python + plan)).detail == python
+    assert classify_failure(RuntimeError(python + plan)).detail == python
     java = "An error occurred while calling o1.start.\n: java.io.IOException: full\n\tat a.b(C.java:1)\n"
-    assert read_failure(RuntimeError(java + "Caused by: java.E: disk\n\tat d")).detail == (
+    assert classify_failure(RuntimeError(java + "Caused by: java.E: disk\n\tat d")).detail == (
         "An error occurred while calling o1.start.\n: java.io.IOException: full\nCaused by: java.E: disk"
     )
 
@@ -195,9 +195,11 @@ def test_what_a_function_raises_before_anything_runs_is_final() -> None:
     class Py4JJavaError(Py4JError):
         """As py4j's: Spark could not, this time."""
 
-    assert read_failure(TypeError("x"), at_start=True).kind is FailureKind.FINAL
-    assert read_failure(ConnectionClosedException("x"), at_start=True).kind is FailureKind.BROKER
-    assert read_failure(Py4JJavaError("no space"), at_start=True).kind is FailureKind.BATCH
+    assert classify_failure(TypeError("x"), at_start=True).kind is FailureKind.FINAL
+    assert (
+        classify_failure(ConnectionClosedException("x"), at_start=True).kind is FailureKind.BROKER
+    )
+    assert classify_failure(Py4JJavaError("no space"), at_start=True).kind is FailureKind.BATCH
 
 
 def test_a_failure_without_a_text_is_one_still() -> None:
@@ -205,12 +207,12 @@ def test_a_failure_without_a_text_is_one_still() -> None:
         def __str__(self) -> str:
             raise Py4JNetworkError
 
-    assert read_failure(Mute()).detail == "Mute, without a text: Py4JNetworkError"
-    assert len(read_failure(ConfigurationException("x" * 1000)).reason) == 300
+    assert classify_failure(Mute()).detail == "Mute, without a text: Py4JNetworkError"
+    assert len(classify_failure(ConfigurationException("x" * 1000)).reason) == 300
 
 
 def test_the_open_batch_of_a_checkpoint(tmp_path: Path) -> None:
-    assert open_batch(tmp_path) is None
+    assert find_open_batch(tmp_path) is None
 
     def write(kind: str, number: int, *offsets: tuple[str, int, int]) -> None:
         (tmp_path / kind).mkdir(exist_ok=True)
@@ -219,15 +221,15 @@ def test_the_open_batch_of_a_checkpoint(tmp_path: Path) -> None:
 
     write("offsets", 0, ("a", 1, 10))
     (tmp_path / "offsets" / ".0.crc").write_bytes(b"x")
-    assert open_batch(tmp_path) == (0, {"a": Range(None, 10)})
-    assert str(open_batch(tmp_path).ranges["a"]) == "the beginning to 9"
+    assert find_open_batch(tmp_path) == (0, {"a": Range(None, 10)})
+    assert str(find_open_batch(tmp_path).ranges["a"]) == "the beginning to 9"
     write("commits", 0)
-    assert open_batch(tmp_path) is None
+    assert find_open_batch(tmp_path) is None
     write("offsets", 1, ("a", 1, 30), ("b", 1, 7))
-    assert open_batch(tmp_path) == (1, {"a": Range(10, 30), "b": Range(None, 7)})
+    assert find_open_batch(tmp_path) == (1, {"a": Range(10, 30), "b": Range(None, 7)})
     write("commits", 1)
     write("offsets", 2, ("a", 2, 5), ("b", 1, 7))  # a was purged; b has nothing new
-    assert open_batch(tmp_path) == (2, {"a": Range(None, 5)})
+    assert find_open_batch(tmp_path) == (2, {"a": Range(None, 5)})
 
 
 def test_health() -> None:
@@ -334,7 +336,7 @@ def test_a_status_that_cannot_be_written_is_said_and_no_more(tmp_path: Path, cap
 
 
 async def test_log_lines(caplog) -> None:
-    caplog.set_level(logging.INFO, "pyjms.spark.pipeline.logs")
+    caplog.set_level(logging.INFO, "pyjms.spark.pipeline.reporting.logs")
     log = PipelineLog()
     async with VirtualClock() as clock:
         log.on_event(PipelinesReady(("p", "o"), "local[2]", "4.3.0", "http://h:4040"))
@@ -345,7 +347,7 @@ async def test_log_lines(caplog) -> None:
         assert "messages in" not in caplog.text
         await clock.advance(1)
         log.on_event(batch(1, backlog=None, dead=3))
-        caplog.set_level(logging.DEBUG, "pyjms.spark.pipeline.logs")
+        caplog.set_level(logging.DEBUG, "pyjms.spark.pipeline.reporting.logs")
         log.on_event(batch(2))
     for event in (
         PipelineRestarting("p", 2, 4.0, "no broker"),

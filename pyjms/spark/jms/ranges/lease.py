@@ -1,7 +1,8 @@
-"""The driver's right to a queue: taken once, taken again when the broker was lost.
+"""The driver's lease of a queue: the exclusive right to read it by ranges.
 
-Executors read with its token, which stays the same, so a keeper takes the lease again as soon as
-the broker is back: it asks for news all the time and so notices. (spark-pipeline 3.6, 5 A)
+Executors read with the lease's token, which never changes. The broker drops the lease with the
+connection, so a background task keeps a request for news pending: it notices the loss and takes the
+lease again as soon as the broker is back. (spark-pipeline 3.6, 5 A)
 """
 
 from __future__ import annotations
@@ -14,22 +15,30 @@ from typing import Any, Final
 
 from pyjms import _clock, _wakeup
 from pyjms.errors import IllegalStateException, JMSException
-from pyjms.spark.jms.client import LOST
+from pyjms.spark.jms.connections import CONNECTION_LOST
 from pyjms.spark.jms.options import JmsOptions
-from pyjms.spark.jms.ranges.asking import RangesRefused, asker, patiently
+from pyjms.spark.jms.ranges.requests import (
+    LeaseReplaced,
+    RangesRefused,
+    ranges_client,
+    retry_while_unavailable,
+)
 
 __all__ = ["QueueLease"]
 
 logger = logging.getLogger(__name__)
 
-_PATIENCE: Final = 30.0
-"""Seconds to wait for the broker, and for the lease of who read the queue before."""
+_RETRY_PERIOD: Final = 30.0
+"""Seconds to wait for the broker, and for a lease that the previous reader still has."""
 _IN_FLIGHT_WAIT: Final = 5.0
-_NEWS_WAIT: Final = 10.0
+_STAT_WAIT: Final = 10.0
 
 
 class QueueLease:
-    """A queue's lease, and what the broker last said of the queue. Lives on the shared loop."""
+    """The lease of a queue, and the queue's range as of the last response.
+
+    Lives on the shared loop.
+    """
 
     def __init__(self, options: JmsOptions) -> None:
         self.token = secrets.token_hex(16)
@@ -37,84 +46,84 @@ class QueueLease:
         self.first = 0
         self.next = 0
         self.average = 1
-        """Bytes of a message, about."""
+        """Bytes of a message, on average."""
         self._options = options
         self._queue = options.target.physical_name
         self._owner = options.owner or f"{socket.gethostname()}:{os.getpid()}:{self.token[:8]}"
-        self._is_taken = False
+        self._is_held = False
         self._keeper: _wakeup.BackgroundTask | None = None
 
     async def open(self) -> None:
-        """Take the lease.
+        """Acquire the lease.
 
         Raises:
-            RangesRefused: another one has it, or consumers have messages, still after 30 s.
-            JMSException: the broker is not reached.
+            RangesRefused: after 30 s another reader still has it, or consumers have messages.
+            JMSException: the broker cannot be reached.
         """
-        await patiently(self._take, _PATIENCE)
+        await retry_while_unavailable(self._acquire, _RETRY_PERIOD)
         self._keeper = _wakeup.spawn(self._keep, name=f"lease of {self._queue}")
 
     async def close(self) -> None:
-        """Give the lease back, if the broker is there to take it."""
+        """Release the lease, if the broker can be reached."""
         if self._keeper is not None:
             self._keeper.cancel()
             await self._keeper.wait()
-        if not self._is_taken:
+        if not self._is_held:
             return
-        self._is_taken = False
+        self._is_held = False
         try:
-            await (await asker(self._options)).values("release", token=self.token)
+            await (await ranges_client(self._options)).values("release", token=self.token)
         except JMSException as error:
-            logger.debug("The lease of %s ends with its connection: %s", self._queue, error)
+            logger.debug("The lease of %s ends with the connection: %s", self._queue, error)
 
-    async def look(self, than: int, wait: float) -> None:
-        """Ask for news: until there are messages behind a number, `wait` seconds at most.
+    async def poll(self, after: int, timeout: float) -> None:
+        """Update the queue's range; wait up to `timeout` seconds for messages from `after` on.
 
         Raises:
-            JMSException: the broker is not reached, or refuses.
+            JMSException: the broker cannot be reached, or refuses.
         """
-        found = await self._do("stat", gt=than, wait=wait)
-        self._learn(found)
+        found = await self._request("stat", gt=after, wait=timeout)
+        self._update(found)
         self.average = max(1, found["bytes"] // max(1, found["messages"]))
 
     async def hold(self, end: int) -> None:
-        """Have the broker promise that messages before `end` stay as they are.
+        """Have the broker keep the messages before `end` as they are.
 
         Raises:
-            JMSException: the broker is not reached, or refuses.
+            JMSException: the broker cannot be reached, or refuses.
         """
-        await self._do("hold", to=end)
+        await self._request("hold", to=end)
 
     async def trim(self, end: int) -> None:
         """Remove the messages before `end`.
 
         Raises:
-            JMSException: the broker is not reached, or refuses.
+            JMSException: the broker cannot be reached, or refuses.
         """
         if end > self.first:
-            self.first = (await self._do("trim", to=end))["first"]
+            self.first = (await self._request("trim", to=end))["first"]
 
-    async def _do(self, operation: str, **fields: object) -> dict[str, Any]:
-        wanted: dict[str, Any] = {"token": self.token, **fields}
+    async def _request(self, operation: str, **fields: object) -> dict[str, Any]:
+        arguments: dict[str, Any] = {"token": self.token, **fields}
 
-        async def once() -> dict[str, Any]:
-            if not self._is_taken:
-                await self._take()
+        async def attempt() -> dict[str, Any]:
+            if not self._is_held:
+                await self._acquire()
             try:
-                there = await asker(self._options)
-                return await there.values(operation, **wanted)
+                client = await ranges_client(self._options)
+                return await client.values(operation, **arguments)
             except RangesRefused as error:
-                self._is_taken = error.code != "unknown_token"
+                self._is_held = error.code != "unknown_token"
                 raise
-            except LOST:
-                self._is_taken = False
+            except CONNECTION_LOST:
+                self._is_held = False
                 raise
 
-        return await patiently(once, _PATIENCE)
+        return await retry_while_unavailable(attempt, _RETRY_PERIOD)
 
-    async def _take(self) -> None:
-        there = await asker(self._options)
-        found = await there.values(
+    async def _acquire(self) -> None:
+        client = await ranges_client(self._options)
+        found = await client.values(
             "lease",
             queue=self._queue,
             owner=self._owner,
@@ -124,30 +133,30 @@ class QueueLease:
         )
         if self.epoch and found["epoch"] != self.epoch:
             raise IllegalStateException(
-                f"{self._queue} was purged or made anew while it was read",
-                hint="failOnDataLoss=false lets a restarted query go on with what is there",
+                f"{self._queue} was purged or created again while it was being read",
+                hint="set failOnDataLoss=false and restart the query to go on with what is there",
             )
-        self._is_taken = True
-        self._learn(found)
+        self._is_held = True
+        self._update(found)
 
-    def _learn(self, found: dict[str, Any]) -> None:
+    def _update(self, found: dict[str, Any]) -> None:
         self.epoch, self.first, self.next = found["epoch"], found["first"], found["next"]
 
     async def _keep(self) -> None:
-        """Notice that the lease is lost, and take it again, for as long as this process lives."""
+        """Acquire the lease again whenever it was lost, for as long as this process lives."""
         pause = 0.1
         while True:
             try:
-                if not self._is_taken:
-                    await self._take()
-                there = await asker(self._options)
-                found = await there.values("stat", token=self.token, gt=self.next, wait=_NEWS_WAIT)
+                if not self._is_held:
+                    await self._acquire()
+                client = await ranges_client(self._options)
+                found = await client.values("stat", token=self.token, gt=self.next, wait=_STAT_WAIT)
                 self.next = max(self.next, found["next"])
                 pause = 0.1
             except JMSException as error:
-                logger.debug("The lease of %s: %s", self._queue, error)
-                self._is_taken = False
-                if isinstance(error, RangesRefused) and error.code == "replaced":
+                logger.debug("The lease of %s is lost: %s", self._queue, error)
+                self._is_held = False
+                if isinstance(error, LeaseReplaced):
                     return
                 pause = min(pause * 2, 5.0)
             await _clock.sleep(pause)

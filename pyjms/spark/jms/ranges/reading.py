@@ -1,4 +1,4 @@
-"""What a task does: reads its part of a range, chunk by chunk, as Arrow batches."""
+"""Reading a range: a task reads its share of a batch, chunk by chunk, as Arrow batches."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from pyspark.sql.datasource import InputPartition
 from pyjms.errors import IllegalStateException
 from pyjms.jms.bodies import BytesMessage
 from pyjms.spark.columns import MESSAGE_COLUMNS, arrow_batch, arrow_schema, tolerant_values
-from pyjms.spark.jms.client import run
+from pyjms.spark.jms.connections import run_blocking
 from pyjms.spark.jms.options import JmsOptions
-from pyjms.spark.jms.ranges.asking import RangesRefused, asker, patiently
+from pyjms.spark.jms.ranges.requests import RangesRefused, ranges_client, retry_while_unavailable
 from pyjms.wire.openwire.raw import unmarshal_body
 
 if TYPE_CHECKING:
@@ -22,15 +22,16 @@ if TYPE_CHECKING:
 
 __all__ = ["RangePartition", "read_range"]
 
-_PATIENCE: Final = 60.0
-"""Seconds to wait for the broker and for the driver's lease to be there again."""
-_HEAD: Final = struct.Struct(">qiB")
+_RETRY_PERIOD: Final = 60.0
+"""Seconds to wait for the broker, and for the driver's lease, to come back."""
+_RECORD_HEADER: Final = struct.Struct(">qiB")
 
 
 class RangePartition(InputPartition):
-    """A task's share: the numbers from `start` on, before `end`.
+    """A task's share of a range: the numbers from `start` to before `end`.
 
-    Read with the driver's token; None: without a lease, what nobody has taken meanwhile.
+    It is read with the token of the driver's lease. Without one (None), a message that was consumed
+    in the meantime is missing.
     """
 
     def __init__(self, token: str | None, epoch: int, start: int, end: int) -> None:
@@ -42,14 +43,14 @@ def read_range(options: JmsOptions, partition: RangePartition) -> Iterator[pa.Re
     """Yield the rows of a partition. Blocks.
 
     Raises:
-        IllegalStateException: the messages are not there any more.
-        JMSException: the broker, or the driver's lease, did not come back in 60 s.
+        IllegalStateException: the messages no longer exist.
+        JMSException: the broker, or the driver's lease, did not come back within 60 s.
     """
-    options = replace(options, client_id=None)  # it is the driver's
+    options = replace(options, client_id=None)  # the driver's connection has it
     schema = arrow_schema(MESSAGE_COLUMNS)
     at, last = partition.start, partition.start >= partition.end
     while not last:
-        body, at, last = run(_chunk, options, partition, at)
+        body, at, last = run_blocking(_read_chunk, options, partition, at)
         if body:
             yield arrow_batch(_rows(body), schema)
 
@@ -57,33 +58,37 @@ def read_range(options: JmsOptions, partition: RangePartition) -> Iterator[pa.Re
 def _rows(body: bytes) -> Iterator[tuple[object, ...]]:
     at = 0
     while at < len(body):
-        number, size, kind = _HEAD.unpack_from(body, at)
-        at += _HEAD.size
+        number, size, kind = _RECORD_HEADER.unpack_from(body, at)
+        at += _RECORD_HEADER.size
         message = unmarshal_body(kind, body[at : at + size - 1])
         at += size - 1
         yield tolerant_values(message, number, message.redelivery_counter)
 
 
-async def _chunk(
+async def _read_chunk(
     options: JmsOptions, partition: RangePartition, start: int
 ) -> tuple[bytes, int, bool]:
-    async def once() -> tuple[bytes, int, bool]:
-        there = await asker(options)
-        wanted: dict[str, Any] = {"from": start, "to": partition.end, "token": partition.token}
+    async def attempt() -> tuple[bytes, int, bool]:
+        client = await ranges_client(options)
+        arguments: dict[str, Any] = {"from": start, "to": partition.end, "token": partition.token}
         if partition.token is None:
-            wanted |= {"queue": options.target.physical_name, "selector": options.selector}
+            arguments |= {"queue": options.target.physical_name, "selector": options.selector}
         try:
-            message = await there.ask("range", **wanted)
+            message = await client.request("range", **arguments)
         except RangesRefused as error:
             if error.code in {"trimmed", "ahead"}:
                 raise IllegalStateException(
-                    f"The messages {start} to {partition.end} of {options.target} cannot be read "
-                    f"again: {error}"
+                    f"The messages {start} to {partition.end - 1} of {options.target} cannot be "
+                    f"read again: {error}",
+                    hint="they were removed; the next attempt of the batch reports what is missing",
                 ) from error
             raise
         properties = message.properties
         if not isinstance(message, BytesMessage) or properties["epoch"] != partition.epoch:
-            raise IllegalStateException(f"{options.target} was purged or made anew")
+            raise IllegalStateException(
+                f"{options.target} was purged or created again while it was being read",
+                hint="the next attempt of the batch reports what is missing",
+            )
         return bytes(message.data or b""), int(str(properties["next"])), bool(properties["last"])
 
-    return await patiently(once, _PATIENCE)
+    return await retry_while_unavailable(attempt, _RETRY_PERIOD)

@@ -21,9 +21,8 @@ from pyjms.errors import IllegalStateException, JMSException, ResourceAllocation
 from pyjms.jms.bodies import TextMessage
 from pyjms.jms.destination import Queue, parse_destination
 from pyjms.jms.message import Message
-from pyjms.spark.jms.client import in_session
+from pyjms.spark.jms.connections import run_in_session, with_paged_prefetch, without_prefetch
 from pyjms.spark.jms.options import JmsOptions
-from pyjms.spark.jms.prefetch import by_pages, one_by_one
 from pyjms.spark.jms.sink.rows import DUPLICATE_ID, Outgoing, to_message
 from pyjms.spark.jms.sink.sending import send_rows
 
@@ -87,7 +86,7 @@ async def publish(
         IllegalStateException: a later batch of the query was published before.
         JMSException: the broker is gone, or refuses; nothing is published.
     """
-    await in_session(options, _publish, query, batch, stages, staged_within)
+    await run_in_session(options, _publish, query, batch, stages, staged_within)
 
 
 async def discard(options: JmsOptions, query: str, batch: int) -> None:
@@ -95,13 +94,13 @@ async def discard(options: JmsOptions, query: str, batch: int) -> None:
 
     async def drop(session: ActiveMQSession) -> None:
         staged = await session.create_consumer(
-            one_by_one(stage_queue(query)), f"{_BATCH} = {batch}"
+            without_prefetch(stage_queue(query)), f"{_BATCH} = {batch}"
         )
         while await staged.receive(0) is not None:
             pass
         await session.commit()
 
-    await in_session(options, drop)
+    await run_in_session(options, drop)
 
 
 async def _publish(
@@ -112,7 +111,7 @@ async def _publish(
     staged_within: float,
 ) -> None:
     producer = await session.create_producer(None)
-    marker = await session.create_consumer(one_by_one(epoch_queue(query)))
+    marker = await session.create_consumer(without_prefetch(epoch_queue(query)))
     last = -1
     patience = _MARKER_WITHIN if batch else 0  # it may be with a driver that was just killed
     while (message := await marker.receive(patience)) is not None:
@@ -144,7 +143,7 @@ async def _move(
     staged_within: float,
 ) -> None:
     left = dict(stages)
-    consumer = await session.create_consumer(by_pages(stage_queue(query)))
+    consumer = await session.create_consumer(with_paged_prefetch(stage_queue(query)))
     while any(left.values()):
         message = await consumer.receive(staged_within)
         if message is None:

@@ -17,7 +17,15 @@ from pyjms.jms.message import Message
 from pyjms.jms.types import Long
 from pyjms.wire.openwire.commands import MessageId, ProducerId
 
-__all__ = ["BODIES", "DUPLICATE_ID", "PLACES", "Outgoing", "RowId", "check_columns", "to_message"]
+__all__ = [
+    "BODIES",
+    "DUPLICATE_ID",
+    "SINK_COLUMNS",
+    "Outgoing",
+    "RowId",
+    "check_columns",
+    "to_message",
+]
 
 DUPLICATE_ID: Final = "_AMQ_DUPL_ID"
 """The property by which a broker drops what it has seen."""
@@ -70,7 +78,7 @@ def check_columns(columns: Iterable[str], id_column: str | None, *, routed: bool
         raise ConfigurationException(
             f"jms: a message has no place for column {', '.join(unknown)}",
             hint="put it into the body, or into a column `properties` (map<string,string>); "
-            f"known are {', '.join(PLACES)}",
+            f"known are {', '.join(SINK_COLUMNS)}",
         )
     if not any(name in names for name in BODIES):
         raise ConfigurationException(
@@ -168,5 +176,5 @@ _HEADERS: Final[dict[str, Callable[[Message, Any], None]]] = {
     "delay": _set_delay,
 }
 _SENDING: Final = ("destination", "delivery_mode", "priority", "time_to_live")
-PLACES: Final = (*BODIES, *_SENDING, *_HEADERS)
+SINK_COLUMNS: Final = (*BODIES, *_SENDING, *_HEADERS)
 """The columns that a message has a place for."""

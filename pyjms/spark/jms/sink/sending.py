@@ -15,7 +15,7 @@ from typing import Any, Final
 from pyjms.client.producer import ActiveMQMessageProducer
 from pyjms.client.session import ActiveMQSession
 from pyjms.errors import TransactionRolledBackException
-from pyjms.spark.jms.client import forget, new_session, run
+from pyjms.spark.jms.connections import discard_connection, new_session, run_blocking
 from pyjms.spark.jms.options import JmsOptions
 from pyjms.spark.jms.sink.rows import Outgoing
 
@@ -25,7 +25,7 @@ logger = logging.getLogger(__name__)
 
 _ROWS_A_CALL: Final = 500
 
-ToOutgoing = Callable[[int, Any], Outgoing]
+RowConverter = Callable[[int, Any], Outgoing]
 """Makes a message of a row and its number in the partition."""
 
 
@@ -36,7 +36,7 @@ class RowTransaction:
     """
 
     def __init__(
-        self, options: JmsOptions, to_outgoing: ToOutgoing, *, transacted: bool = True
+        self, options: JmsOptions, to_outgoing: RowConverter, *, transacted: bool = True
     ) -> None:
         self._options = options
         self._to_outgoing = to_outgoing
@@ -78,10 +78,10 @@ class RowTransaction:
     async def give_up(self) -> None:
         """Forget all: with the connection, which may be the reason."""
         if self._session is not None:
-            await forget(self._options)
+            await discard_connection(self._options)
 
 
-def send_rows(options: JmsOptions, rows: Iterable[Any], to_outgoing: ToOutgoing) -> int:
+def send_rows(options: JmsOptions, rows: Iterable[Any], to_outgoing: RowConverter) -> int:
     """Send all rows in one transaction and return how many they were. Blocks.
 
     With `exactlyOnce=ids` a broker may roll it back for a row that it has: then each row is sent
@@ -104,10 +104,10 @@ def send_rows(options: JmsOptions, rows: Iterable[Any], to_outgoing: ToOutgoing)
 def _send(transaction: RowTransaction, rows: Iterable[Any]) -> int:
     try:
         for some in _pieces(iter(rows)):
-            run(transaction.send, some)
-        run(transaction.commit)
+            run_blocking(transaction.send, some)
+        run_blocking(transaction.commit)
     except BaseException:
-        run(transaction.give_up)
+        run_blocking(transaction.give_up)
         raise
     return transaction.sent
 

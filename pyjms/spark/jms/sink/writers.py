@@ -16,11 +16,11 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceStreamWriter, DataSourceWriter, WriterCommitMessage
 
 from pyjms.errors import ConfigurationException
-from pyjms.spark.jms.client import run
+from pyjms.spark.jms.connections import run_blocking
 from pyjms.spark.jms.options import JmsOptions
 from pyjms.spark.jms.sink.epoch import discard, publish, stage_rows
 from pyjms.spark.jms.sink.rows import Outgoing, RowId, check_columns, to_message
-from pyjms.spark.jms.sink.sending import ToOutgoing, send_rows
+from pyjms.spark.jms.sink.sending import RowConverter, send_rows
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -94,12 +94,14 @@ class _Writer:
     def _publish(self, messages: Messages, batch: int) -> None:
         staged = _staged(messages)
         if staged:
-            run(publish, self.options, staged[0].query, batch, {m.stage: m.rows for m in staged})
+            run_blocking(
+                publish, self.options, staged[0].query, batch, {m.stage: m.rows for m in staged}
+            )
 
     def _discard(self, messages: Messages, batch: int) -> None:
         staged = _staged(messages)
         if staged:
-            run(discard, self.options, staged[0].query, batch)
+            run_blocking(discard, self.options, staged[0].query, batch)
 
 
 class JmsStreamWriter(_Writer, DataSourceStreamWriter):
@@ -127,7 +129,7 @@ def _staged(messages: Messages) -> list[SentRows]:
     return [m for m in messages if isinstance(m, SentRows) and m.stage]
 
 
-def _maker(options: JmsOptions, prefix: str) -> ToOutgoing:
+def _maker(options: JmsOptions, prefix: str) -> RowConverter:
     if options.exactly_once != "ids":
         return _plain
     if options.id_column is not None:

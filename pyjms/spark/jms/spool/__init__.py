@@ -1,1 +1,43 @@
-"""The source for any broker: messages are in files before they are acknowledged."""
+"""The stream source for any broker: messages are in files before they are acknowledged.
+
+Theory of operation
+===================
+
+A broker other than the bundled one cannot read messages again once they are acknowledged, and
+cannot let several tasks read one queue in a repeatable way. So the driver is the only consumer, and
+moves messages into a folder, the spool, that executors read:
+
+    receive  ->  write a segment  ->  fsync, rename, fsync the folder  ->  commit the JMS session
+
+A segment (`segments.Spool`) is one Arrow file of rows, named `rows-<number of the first>-<count>`.
+The names say which rows the spool holds, so listing the folder is all the recovery that is needed.
+An offset is the number of the next row; its epoch is the random id of the spool (`spool-id`), so a
+checkpoint notices that it is given another folder. A batch is a range of rows, so it reads the same
+rows whenever Spark runs it again.
+
+Invariants:
+
+- Whatever was acknowledged is on the disk. What is on the disk but was not acknowledged (the driver
+  or its connection died before the commit) is delivered again; it is recognized by its message id,
+  acknowledged, and not written again.
+- The last segment is *in doubt* when a spool is opened, and a segment is when its commit failed:
+  the broker may still deliver its messages. The last segment is not deleted, as it also carries
+  the numbering; when another segment in doubt is deleted, its ids are first written to a file of
+  *late ids* (`late_ids`), which is kept for a day.
+- One process at a time uses a spool (`lock`): two would number different messages alike. The lock
+  is the operating system's, so it goes with the process. A driver that was just stopped may have it
+  for up to 30 s more.
+- Segments up to the start of the batch that Spark asks for next are deleted, but for the last of
+  them: a batch that failed after its end was committed reads its rows again.
+
+States of a segment:
+
+    event                              written        committed      in doubt       deleted
+    append                             x
+    commit succeeds                    -> committed
+    commit fails, or spool is opened   -> in doubt    -> in doubt
+    batch finished (delete_before)                    -> deleted     ids kept, -> deleted
+
+A spool that was written by a query continues it on the same broker and on another one; it is part
+of the data, as the messages in it exist nowhere else. (spark-pipeline 3.2, 3.3, 5 B)
+"""

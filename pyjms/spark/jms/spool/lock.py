@@ -1,4 +1,4 @@
-"""One process at a time has a spool: two would acknowledge messages under each other's numbers."""
+"""The lock of a spool: one process at a time, as two would give different messages one number."""
 
 from __future__ import annotations
 
@@ -23,21 +23,21 @@ __all__ = ["SpoolLock"]
 logger = logging.getLogger(__name__)
 
 _FILE: Final = "lock"
-_LOOK_AGAIN: Final = 0.1
-_TAKEN: Final = frozenset((errno.EACCES, errno.EAGAIN, errno.EDEADLK))
-_FAR: Final = 1 << 30
-"""Where Windows locks a byte: beyond what says who has the lock, which others may read."""
+_RETRY_INTERVAL: Final = 0.1
+_LOCKED: Final = frozenset((errno.EACCES, errno.EAGAIN, errno.EDEADLK))
+_LOCKED_OFFSET: Final = 1 << 30
+"""The byte that Windows locks: beyond the holder's name, which others may then still read."""
 
 
 class SpoolLock:
-    """The lock of a spool's folder; the operating system gives it back with the process."""
+    """The lock of a spool's folder; the operating system releases it when the process ends."""
 
     def __init__(self, folder: Path) -> None:
         self._path = folder / _FILE
         self._file: int | None = None
 
-    async def take(self, patience: float) -> None:
-        """Take the lock; one that was just killed may have it for `patience` seconds more.
+    async def acquire(self, timeout: float) -> None:
+        """Acquire the lock; wait up to `timeout` seconds for a process that is being stopped.
 
         Raises:
             IllegalStateException: another process has it.
@@ -45,11 +45,11 @@ class SpoolLock:
         """
         file = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o644)
         try:
-            until = _clock.now() + patience
-            while not self._try(file):
-                if _clock.now() >= until:
-                    raise self._refusal()
-                await _clock.sleep(_LOOK_AGAIN)
+            deadline = _clock.now() + timeout
+            while not self._try_lock(file):
+                if _clock.now() >= deadline:
+                    raise self._locked_error()
+                await _clock.sleep(_RETRY_INTERVAL)
             os.truncate(file, 0)
             os.lseek(file, 0, os.SEEK_SET)
             os.write(file, f"{socket.gethostname()}:{os.getpid()}".encode())
@@ -58,38 +58,38 @@ class SpoolLock:
             raise
         self._file = file
 
-    def give_back(self) -> None:
-        """Let another process have it. Idempotent."""
+    def release(self) -> None:
+        """Release the lock; idempotent."""
         file, self._file = self._file, None
         if file is not None:
             os.close(file)
 
-    def _try(self, file: int) -> bool:
+    def _try_lock(self, file: int) -> bool:
         try:
             _lock(file)
         except OSError as error:
-            if error.errno in _TAKEN:
+            if error.errno in _LOCKED:
                 return False
             logger.warning(
-                "jms: the spool %s has no lock, which its file system refuses (%s): see to it that "
-                "only one driver uses it",
+                "jms: the spool %s cannot be locked, as its file system does not support it (%s): "
+                "make sure that only one driver uses it",
                 self._path.parent,
                 error,
             )
         return True
 
-    def _refusal(self) -> IllegalStateException:
-        holder = self._path.read_text(encoding="utf-8").strip() or "one that does not say its name"
+    def _locked_error(self) -> IllegalStateException:
+        holder = self._path.read_text(encoding="utf-8").strip() or "an unknown process"
         return IllegalStateException(
             f"The spool {self._path.parent} is in use by another process: {holder}",
-            hint="a query runs in one driver at a time; end the other one",
+            hint="a query runs in one driver at a time; stop the other one",
         )
 
 
 if sys.platform == "win32":
 
     def _lock(file: int) -> None:
-        os.lseek(file, _FAR, os.SEEK_SET)
+        os.lseek(file, _LOCKED_OFFSET, os.SEEK_SET)
         msvcrt.locking(file, msvcrt.LK_NBLCK, 1)
 
 else:

@@ -1,7 +1,6 @@
-"""The stream from any broker: it pulls inside `latestOffset`, and executors read the spool.
+"""The stream reader through a spool: `latestOffset` pulls messages, executors read the files.
 
-Exactly once into the spool, and exact replay from it. What is acknowledged is on the disk; what
-was not is delivered again and told apart by its id. (spark-pipeline 3.2, 3.3, 5 B)
+How it works is described in the package's docstring. (spark-pipeline 3.2, 3.3, 5 B)
 """
 
 from __future__ import annotations
@@ -12,23 +11,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import (
-    ReadAllAvailable,
-    ReadLimit,
-    ReadMaxRows,
-    SupportsTriggerAvailableNow,
-)
+from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
 from pyjms import _clock
 from pyjms.errors import IllegalStateException
-from pyjms.spark.jms.client import run
+from pyjms.spark.jms.connections import run_blocking
 from pyjms.spark.jms.drain import is_draining
-from pyjms.spark.jms.limits import Limit, limit_of
-from pyjms.spark.jms.offsets import Offset
 from pyjms.spark.jms.options import JmsOptions, check_starting_offset
 from pyjms.spark.jms.spool.lock import SpoolLock
-from pyjms.spark.jms.spool.pulling import Puller
-from pyjms.spark.jms.spool.segments import Segment, Spool, not_written, read_rows
+from pyjms.spark.jms.spool.puller import Puller
+from pyjms.spark.jms.spool.segments import Segment, Spool, not_writable, read_rows
+from pyjms.spark.jms.streaming import BatchLimit, Offset, batch_limit, split_evenly
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -37,10 +30,12 @@ __all__ = ["RowsPartition", "SpoolStreamReader"]
 
 logger = logging.getLogger(__name__)
 
-_FIRST_WAIT_NOW: Final = 2.0
-"""Seconds that AvailableNow waits for a first message: a new consumer's are on their way."""
-_LOCKED_WITHIN: Final = 30.0
-"""Seconds that a driver which was just stopped may still have the spool."""
+_FIRST_TIMEOUT_NOW: Final = 2.0
+"""Seconds that AvailableNow waits for a first message, which a new consumer gets with a delay."""
+_NEXT_TIMEOUT_NOW: Final = 0.3
+"""Seconds that AvailableNow waits in later pulls."""
+_LOCK_TIMEOUT: Final = 30.0
+"""Seconds to wait for the lock, which a driver that was just stopped may still have."""
 
 
 class RowsPartition(InputPartition):
@@ -52,7 +47,7 @@ class RowsPartition(InputPartition):
 
 
 class SpoolStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Reads a queue or a durable subscription. Connects when first asked for an offset."""
+    """Reads a queue or a durable subscription. Connects when Spark first asks for an offset."""
 
     def __init__(self, options: JmsOptions, folder: str) -> None:
         self._options = options
@@ -61,7 +56,7 @@ class SpoolStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._spool: Spool | None = None
         self._lock: SpoolLock | None = None
         self._puller: Puller | None = None
-        self._now: int | None = None  # AvailableNow: the time it began, in ms
+        self._now: int | None = None  # AvailableNow: the time of its start, in ms
         self._has_pulled = False
         self._done = False
 
@@ -79,40 +74,41 @@ class SpoolStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         spool = self._open()
         begun = self._offset(start)
         if begun.seq > spool.end:
-            self._lost(f"Rows before {begun.seq} were read, and the spool ends at {spool.end}")
+            self._report_loss(
+                f"Rows before {begun.seq} were read, but the spool ends before {spool.end}"
+            )
             spool.skip_to(begun.seq)
         if self._options.ack_on == "finished":
-            self._forget_before(begun.seq)
-        if is_draining(self._options):
+            self._delete_finished(begun.seq)
+        if is_draining():
             return start
         waiting = [segment for segment in spool.segments if segment.end > begun.seq]
         if waiting:
-            return begun._replace(seq=_end_within(waiting, begun.seq, limit)).to_json()
+            return begun._replace(
+                seq=_end_within(waiting, begun.seq, batch_limit(limit, self._options))
+            ).to_json()
         if not self._done:
             self._pull(limit)
         return begun._replace(seq=spool.end).to_json()
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
-        """Say nothing: how many messages wait on the broker is not known."""
+        """Return None: the number of messages on the broker is unknown."""
         return None
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         spool = self._open()
         begun, ended = self._offset(start), self._offset(end)
         if begun.seq < ended.seq and not spool.first <= begun.seq <= ended.seq <= spool.end:
-            self._lost(
-                f"Rows {begun.seq} to {ended.seq} are wanted, and the spool has {spool.first} to "
-                f"{spool.end}"
+            self._report_loss(
+                f"The batch needs rows {begun.seq} to {ended.seq - 1}, but the spool has rows "
+                f"{spool.first} to {spool.end - 1}"
             )
         found: list[InputPartition] = []
         for segment in spool.between(begun.seq, ended.seq):
             low = max(begun.seq, segment.first) - segment.first
             high = min(ended.seq, segment.end) - segment.first
-            share = -(-(high - low) // self._options.partitions)
-            found += [
-                RowsPartition(segment.path, at, min(at + share, high))
-                for at in range(low, high, share)
-            ]
+            shares = split_evenly(low, high, self._options.partitions)
+            found += [RowsPartition(segment.path, *share) for share in shares]
         return found
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -120,13 +116,13 @@ class SpoolStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return read_rows(partition.path, partition.start, partition.stop)
 
     def commit(self, end: dict[str, Any]) -> None:
-        self._forget_before(self._offset(end).seq)
+        self._delete_finished(self._offset(end).seq)
 
     def stop(self) -> None:
-        """Give the spool back, where Spark asks; mostly it just ends this process."""
+        """Release the spool, if Spark calls this; usually it just ends the process."""
         lock, self._lock, self._spool = self._lock, None, None
         if lock is not None:
-            lock.give_back()
+            lock.release()
 
     def _open(self) -> Spool:
         if self._spool is None:
@@ -135,53 +131,52 @@ class SpoolStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             try:
                 folder.mkdir(parents=True, exist_ok=True)
                 self._lock = SpoolLock(folder)
-                run(self._lock.take, _LOCKED_WITHIN)
+                run_blocking(self._lock.acquire, _LOCK_TIMEOUT)
             except OSError as error:
-                raise not_written(folder, error) from error
+                raise not_writable(folder, error) from error
             self._spool = Spool(folder)
             self._puller = Puller(self._options, self._spool)
         return self._spool
 
-    def _lost(self, text: str) -> None:
+    def _report_loss(self, text: str) -> None:
         if self._options.fail_on_data_loss:
             raise IllegalStateException(
                 text,
                 hint=f"{self._folder} was changed by hand; failOnDataLoss=false goes on without "
-                "what is missing",
+                "the missing rows",
             )
-        logger.warning("%s; going on without them", text)
+        logger.warning("%s; continuing without them (failOnDataLoss=false)", text)
 
-    def _forget_before(self, seq: int) -> None:
-        # a batch that failed after its end was committed by name reads its rows again: keep one
-        kept = [segment for segment in self._open().segments if segment.end <= seq]
-        if kept:
-            self._open().forget(kept[-1].first)
+    def _delete_finished(self, seq: int) -> None:
+        # a batch that failed after its end was committed reads its rows again: keep one segment
+        finished = [segment for segment in self._open().segments if segment.end <= seq]
+        if finished:
+            self._open().delete_before(finished[-1].first)
 
     def _offset(self, value: dict[str, Any]) -> Offset:
         offset = Offset.from_json(value, self._queue)
         spool = self._open()
         if offset.epoch != spool.id:
             raise IllegalStateException(
-                f"The checkpoint goes on with another spool than {self._folder}",
-                hint="give option spool the folder that the query had, or use a new checkpoint",
+                f"The checkpoint belongs to another spool than {self._folder}",
+                hint="set option spool to the folder that the query had, or use a new checkpoint",
             )
         return offset
 
     def _pull(self, limit: ReadLimit) -> None:
         assert self._puller is not None
-        wanted = limit_of(limit)
-        if not isinstance(limit, ReadAllAvailable):
-            wanted = Limit(wanted.rows, min(wanted.size, self._options.max_bytes_per_trigger))
-        first, self._has_pulled = self._now is not None and not self._has_pulled, True
-        wait = self._options.poll_timeout if self._now is None else 0.3
-        pull = run(self._puller.pull, wanted, _FIRST_WAIT_NOW if first else wait)
+        timeout = self._options.poll_timeout
+        if self._now is not None:
+            timeout = _NEXT_TIMEOUT_NOW if self._has_pulled else _FIRST_TIMEOUT_NOW
+        self._has_pulled = True
+        pull = run_blocking(self._puller.pull, batch_limit(limit, self._options), timeout)
         if self._now is not None:
             self._done = pull.empty or pull.newest > self._now
 
 
-def _end_within(segments: Sequence[Segment], start: int, limit: ReadLimit) -> int:
-    """Return the end of as many segments as fit the limit from `start` on, or a part of one."""
-    rows = limit_of(limit).rows
+def _end_within(segments: Sequence[Segment], start: int, limit: BatchLimit) -> int:
+    """Return the end of as many segments from `start` on as the limit allows, or of part of one."""
+    rows = limit.rows
     end = min(segments[0].end, start + rows)
     for segment in segments[1:]:
         if segment.end - start > rows:

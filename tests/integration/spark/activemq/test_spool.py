@@ -16,13 +16,13 @@ from pyspark.sql import Row
 from pyspark.sql.streaming.datasource import ReadMaxRows
 
 from pyjms import ConnectionFactory
-from pyjms.spark.jms.client import close_connections, run
+from pyjms.spark.jms.connections import close_connections, run_blocking
 from pyjms.spark.jms.options import JmsOptions, read_options
 from pyjms.spark.jms.sink.epoch import publish, stage_rows
 from pyjms.spark.jms.sink.sending import send_rows
 from pyjms.spark.jms.sink.writers import _maker
+from pyjms.spark.jms.source import JmsStreamReader
 from pyjms.spark.jms.spool.stream import SpoolStreamReader
-from pyjms.spark.jms.stream import JmsStreamReader
 
 pytestmark = pytest.mark.timeout(400)
 SPOOL = ("after consumer", "before pull", "after pull", "after partition", "before partition")
@@ -37,7 +37,7 @@ KILLS = [
 @pytest.fixture(autouse=True)
 def _connections() -> Iterator[None]:
     yield
-    run(close_connections)
+    run_blocking(close_connections)
 
 
 def reader_of(broker, tmp_path, kind=JmsStreamReader, **options: str):
@@ -158,9 +158,9 @@ def test_a_batch_of_more_rows_than_a_page_is_published(broker):
     texts = [f"m{number}" for number in range(1500)]
     rows = [Row(text=text) for text in texts]
     staged = stage_rows(options, "q", 0, "a", iter(rows))
-    run(publish, options, "q", 0, {"a": staged}, 2.0)
+    run_blocking(publish, options, "q", 0, {"a": staged}, 2.0)
     stage_rows(options, "q", 0, "again", iter(rows))
-    run(publish, options, "q", 0, {"again": staged}, 2.0)
+    run_blocking(publish, options, "q", 0, {"again": staged}, 2.0)
     assert broker.texts("OUT") == texts
 
 
@@ -176,7 +176,7 @@ def send(broker, numbers: Sequence[int], id_column: str | None = None) -> None:
 def test_ids_drop_what_is_still_there_over_restarts(broker, end, id_column):
     send(broker, range(100), id_column)
     getattr(broker, end)()
-    run(close_connections)
+    run_blocking(close_connections)
     broker.start()
     send(broker, range(100), id_column)
     assert broker.texts("OUT") == [f"m{number}" for number in range(100)]
@@ -205,13 +205,13 @@ def test_ids_double_what_was_consumed_before_a_restart_and_epoch_does_not(broker
     send(broker, range(10))
     options = JmsOptions(broker.url, "EPOCH", exactly_once="epoch")
     rows = [Row(text=f"m{number}") for number in range(10)]
-    run(publish, options, "q", 0, {"a": stage_rows(options, "q", 0, "a", iter(rows))})
+    run_blocking(publish, options, "q", 0, {"a": stage_rows(options, "q", 0, "a", iter(rows))})
     assert len(broker.texts("OUT")) == len(broker.texts("EPOCH")) == 10
-    run(close_connections)
+    run_blocking(close_connections)
     broker.stop()
     broker.start()
     send(broker, range(10))
-    run(publish, options, "q", 0, {"b": stage_rows(options, "q", 0, "b", iter(rows))})
+    run_blocking(publish, options, "q", 0, {"b": stage_rows(options, "q", 0, "b", iter(rows))})
     assert broker.count("OUT") == 10
     assert broker.count("EPOCH") == 0
 

@@ -18,9 +18,13 @@ import pytest
 from pyspark.sql import Row
 
 from pyjms import ConnectionFactory, TransactionRolledBackException
-from pyjms.spark.jms.client import close_connections, in_session, run
+from pyjms.spark.jms.connections import (
+    close_connections,
+    run_blocking,
+    run_in_session,
+    without_prefetch,
+)
 from pyjms.spark.jms.options import JmsOptions
-from pyjms.spark.jms.prefetch import one_by_one
 from pyjms.spark.jms.sink.epoch import epoch_queue, publish, stage_rows
 from pyjms.spark.jms.sink.sending import send_rows
 from pyjms.spark.jms.sink.writers import _maker
@@ -35,7 +39,7 @@ HUNDRED = [f"m{number}" for number in range(100)]
 @pytest.fixture(autouse=True)
 def _connections() -> Iterator[None]:
     yield
-    run(close_connections)
+    run_blocking(close_connections)
 
 
 def send(broker, numbers: Iterable[int], id_column: str | None = None, task: str = "q:0:0") -> None:
@@ -45,7 +49,7 @@ def send(broker, numbers: Iterable[int], id_column: str | None = None, task: str
 
 
 def restart(broker, how: str, **settings: str) -> None:
-    run(close_connections)
+    run_blocking(close_connections)
     broker.restart(how, **settings)
 
 
@@ -178,18 +182,18 @@ def test_a_batch_of_more_rows_than_a_page_is_published_once(broker):
     texts = [f"m{number}" for number in range(1500)]
     rows = [Row(text=text) for text in texts]
     staged = stage_rows(options, "q", 0, "a", iter(rows))
-    run(publish, options, "q", 0, {"a": staged}, 2.0)
+    run_blocking(publish, options, "q", 0, {"a": staged}, 2.0)
     for number, end in enumerate(("stop", "kill")):
         again = stage_rows(options, "q", 0, f"again{number}", iter(rows))
-        run(publish, options, "q", 0, {f"again{number}": again}, 2.0)
+        run_blocking(publish, options, "q", 0, {f"again{number}": again}, 2.0)
         restart(broker, end)
-        run(publish, options, "q", 0, {"a": staged}, 2.0)
+        run_blocking(publish, options, "q", 0, {"a": staged}, 2.0)
     assert broker.texts("OUT") == texts
-    run(publish, options, "q", 0, {"a": staged}, 2.0)
+    run_blocking(publish, options, "q", 0, {"a": staged}, 2.0)
     assert broker.count("OUT") == 0
     assert broker.count("PyJMS.Epoch.q") == 1
     staged = stage_rows(options, "q", 1, "b", iter(rows[:3]))
-    run(publish, options, "q", 1, {"b": staged}, 2.0)
+    run_blocking(publish, options, "q", 1, {"b": staged}, 2.0)
     assert broker.texts("OUT") == texts[:3]
     assert broker.count("PyJMS.Stage.q") == 0
 
@@ -198,7 +202,7 @@ def test_staged_rows_outlive_the_broker(broker):
     options = JmsOptions(broker.url, "OUT", exactly_once="epoch")
     staged = stage_rows(options, "q", 0, "a", iter([Row(text=text) for text in HUNDRED]))
     restart(broker, "kill")
-    run(publish, options, "q", 0, {"a": staged}, 2.0)
+    run_blocking(publish, options, "q", 0, {"a": staged}, 2.0)
     restart(broker, "kill")
     assert broker.texts("OUT") == HUNDRED
 
@@ -210,12 +214,12 @@ def test_artemis_takes_the_marker_away_that_was_given_back_ten_times(broker, att
     restart(broker, "stop", attempts=attempts)
     options = JmsOptions(broker.url, "OUT", exactly_once="epoch")
     staged = stage_rows(options, "q", 0, "a", iter([Row(text="m")]))
-    run(publish, options, "q", 0, {"a": staged}, 2.0)
+    run_blocking(publish, options, "q", 0, {"a": staged}, 2.0)
     for _ in range(10):
-        run(in_session, options, _see_marker)
+        run_blocking(run_in_session, options, _see_marker)
     assert (broker.count("PyJMS.Epoch.q"), broker.count("DLQ")) == (kept, 1 - kept)
 
 
 async def _see_marker(session):
-    marker = await session.create_consumer(one_by_one(epoch_queue("q")))
+    marker = await session.create_consumer(without_prefetch(epoch_queue("q")))
     assert (await marker.receive(5)).text == "0"

@@ -9,13 +9,13 @@ import pytest
 from pyspark.sql.streaming.datasource import ReadMaxRows
 
 from pyjms import ConnectionFactory
-from pyjms.spark.jms.client import close_connections, run
-from pyjms.spark.jms.limits import Limit
+from pyjms.spark.jms.connections import close_connections, run_blocking
 from pyjms.spark.jms.options import JmsOptions, read_options
-from pyjms.spark.jms.spool.pulling import Puller
+from pyjms.spark.jms.source import JmsStreamReader
+from pyjms.spark.jms.spool.puller import Puller
 from pyjms.spark.jms.spool.segments import Spool
 from pyjms.spark.jms.spool.stream import SpoolStreamReader
-from pyjms.spark.jms.stream import JmsStreamReader
+from pyjms.spark.jms.streaming import Limit
 
 pytestmark = [pytest.mark.maven, pytest.mark.timeout(400)]
 
@@ -23,7 +23,7 @@ pytestmark = [pytest.mark.maven, pytest.mark.timeout(400)]
 @pytest.fixture(autouse=True)
 def _connections() -> Iterator[None]:
     yield
-    run(close_connections)
+    run_blocking(close_connections)
 
 
 def reader_of(broker, tmp_path, **options: str) -> JmsStreamReader:
@@ -69,7 +69,7 @@ def test_a_batch_replays_equal_after_the_broker_was_killed(broker, tmp_path):
     assert [row["text"] for row in rows] == [f"m{number}" for number in range(1000)]
     broker.restart("kill")
     assert broker.count("IN") == 2000
-    run(close_connections)
+    run_blocking(close_connections)
     again = reader_of(broker, tmp_path, mode="spool")
     assert rows_between(again, start, middle) == rows
     last = _until(again, middle, 2000)
@@ -105,9 +105,9 @@ def test_what_the_spool_does_not_take_is_not_acknowledged(broker, tmp_path, atte
 
 def test_what_is_in_the_spool_and_comes_again_is_known(broker, tmp_path):
     broker.send("IN", ["a", "b", "c"])
-    run(_pull_without_acknowledging, broker.url, tmp_path / "spool")
+    run_blocking(_pull_without_acknowledging, broker.url, tmp_path / "spool")
     broker.restart("kill")
-    run(close_connections)
+    run_blocking(close_connections)
     broker.send("IN", ["d"])
     reader = reader_of(broker, tmp_path, mode="spool")
     start = reader.initialOffset()
@@ -134,7 +134,7 @@ def test_a_durable_subscription_is_a_stream(broker, tmp_path):
     assert reader.latestOffset(start, ReadMaxRows(10)) == start
     send_to_topic(broker, ["a", "b"])
     middle = _until(reader, start, 2)
-    run(close_connections)
+    run_blocking(close_connections)
     send_to_topic(broker, ["c"])
     broker.restart("kill")
     again = reader_of(broker, tmp_path, **options)

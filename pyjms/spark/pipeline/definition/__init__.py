@@ -1,0 +1,1 @@
+"""What a pipeline is: the decorator, its values, its checks, and the pipelines of settings."""

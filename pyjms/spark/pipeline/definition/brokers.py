@@ -1,0 +1,134 @@
+"""Which broker a pipeline talks to: one that Spark's processes reach, so never `vm://`.
+
+For trying out, `--once` with `activemq.embedded.enabled: true` takes a broker in memory, found
+through the entry points `pyjms.embedded_brokers`, on a port of its own.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
+from importlib.metadata import entry_points
+from typing import Any, NamedTuple
+
+import anyio
+
+from pyjms.client.factory import ConnectionFactory
+from pyjms.errors import (
+    ConfigurationException,
+    ResourceAllocationException,
+    UnsupportedOperationException,
+)
+from pyjms.settings import ActiveMQSettings, PyjmsSettings
+from pyjms.spark.pipeline.definition.pipeline import Pipeline
+from pyjms.transport.registry import create_transport
+from pyjms.transport.uri import TransportURI
+
+__all__ = ["BrokerLocation", "broker_of", "embedded_broker", "uses_embedded_broker"]
+
+logger = logging.getLogger(__name__)
+
+
+class BrokerLocation(NamedTuple):
+    """Where a broker is, and who we are there."""
+
+    url: str
+    user: str | None = None
+    password: str | None = None
+
+    def __repr__(self) -> str:
+        return f"BrokerLocation(user={self.user})"
+
+
+def broker_of(settings: PyjmsSettings, name: str | None, embedded: str | None) -> BrokerLocation:
+    """Return the broker of the name (of `brokers`), or that of `activemq`.
+
+    `embedded` is the URL of the broker in memory, used where none is set.
+
+    Raises:
+        ConfigurationException: the name is unknown, its URL is none that the client serves, or
+            Spark's processes cannot reach the broker.
+    """
+    if name is not None and name not in settings.brokers:
+        known = ", ".join(settings.brokers) or "none"
+        raise ConfigurationException(f"There is no broker {name!r} in brokers; there are {known}")
+    section = settings.activemq if name is None else settings.brokers[name]
+    if embedded is not None and name is None and _is_in_process(section):
+        return BrokerLocation(embedded)
+    key = "activemq" if name is None else f"brokers.{name}"
+    url = section.effective_broker_url()
+    if _is_in_process(section):
+        said = (
+            f"is a vm:// URL ({_shown(url)}), a broker in one process"
+            if section.broker_url
+            else "is not set"
+        )
+        raise ConfigurationException(
+            f"Spark needs a broker that its processes reach, and {key}.broker_url {said}",
+            hint=f"set {key}.broker_url to a tcp:// URL; to try pipelines out with --once on an "
+            "empty broker in memory, set activemq.embedded.enabled to true",
+        )
+    _check_url(url, f"{key}.broker_url")
+    password = section.password.get_secret_value() if section.password is not None else None
+    return BrokerLocation(url, section.user, password)
+
+
+def uses_embedded_broker(
+    settings: PyjmsSettings, pipelines: Iterable[Pipeline], *, once: bool
+) -> bool:
+    """Whether to run on a broker in memory: asked for by name, with nothing else to use."""
+    section = settings.activemq
+    asked = (
+        "embedded" in section.model_fields_set and "enabled" in section.embedded.model_fields_set
+    )
+    return (
+        once
+        and asked
+        and _is_in_process(section)
+        and any(pipeline.broker is None for pipeline in pipelines)
+    )
+
+
+@asynccontextmanager
+async def embedded_broker() -> AsyncIterator[str]:
+    """A broker in memory while the block runs; gives its tcp:// URL.
+
+    Raises:
+        ResourceAllocationException: none is installed.
+    """
+    for entry in entry_points(group="pyjms.embedded_brokers"):
+        broker: Any = entry.load()()
+        await broker.start()
+        try:
+            url: str = await broker.tcp_url()
+            logger.warning("Running on an empty broker in memory, %s, for trying out", url)
+            yield url
+        finally:
+            with anyio.CancelScope(shield=True):
+                await broker.stop()
+        return
+    raise ResourceAllocationException(
+        "No embedded broker is installed",
+        hint="install pyjms with its bundled broker (the package `broker`)",
+    )
+
+
+def _check_url(url: str, key: str) -> None:
+    """Make the transport of a URL, and drop it: nothing is connected before one is started."""
+    try:
+        create_transport(ConnectionFactory(url).uri)
+    except (ConfigurationException, UnsupportedOperationException) as error:
+        raise ConfigurationException(f"{key} {_shown(url)}: {error}") from error
+
+
+def _shown(url: str) -> str:
+    """Return a URL without its passwords; one that cannot be read is told of by its error."""
+    try:
+        return str(TransportURI.parse(url))
+    except ConfigurationException:
+        return "cannot be read"
+
+
+def _is_in_process(section: ActiveMQSettings) -> bool:
+    return section.effective_broker_url().strip().lower().startswith("vm:")

@@ -1,0 +1,225 @@
+"""What can be known before Spark starts: all that is wrong with some pipelines, at once.
+
+Each sentence names its pipeline, and says what to write. What only a plan shows is checked when a
+query starts. (spark-pipeline 6.2)
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from difflib import get_close_matches
+from typing import Any, Final
+
+from pyjms.errors import ConfigurationException, InvalidSelectorException
+from pyjms.jms.destination import Destination, parse_destination
+from pyjms.selector import selector_or_none
+from pyjms.spark.java import find_java
+from pyjms.spark.jms.options import read_options
+from pyjms.spark.pipeline.definition.pipeline import Pipeline
+from pyjms.spark.pipeline.definition.values import FAIL
+from pyjms.spark.pipeline.schema.ddl_names import ddl_problems
+from pyjms.spark.session import check_pyspark
+
+__all__ = ["check_pipelines"]
+
+_ANY_URL: Final = "tcp://localhost:61616"
+_TOPIC_NEEDS: Final = ("clientId", "subscription")
+_DEAD_LETTERS: Final = "ActiveMQ.DLQ"
+_VIRTUAL: Final = re.compile(r"Consumer\.[^.]+\.(VirtualTopic\..+)")
+_SQL_TEXT: Final = re.compile(
+    r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|--[^\n]*|/\*.*?\*/", re.DOTALL
+)
+
+
+def check_pipelines(
+    pipelines: Sequence[Pipeline], *, brokers: Collection[str] = (), java: str = "auto"
+) -> list[str]:
+    """Return every problem of pipelines that shall run together; none: they can be tried.
+
+    `brokers`: the names of `brokers` in settings. Does not start Spark, and asks no broker.
+    """
+    return [
+        *_installation(java),
+        *_shared(pipelines, "name", lambda p: p.name),
+        *_shared(list({p.name: p for p in pipelines}.values()), "checkpoint", _checkpoint),
+        *_shared_queues(pipelines),
+        *(
+            f"Pipeline {pipeline.name}: {sentence}"
+            for pipeline in pipelines
+            for check in _CHECKS
+            for sentence in check(pipeline, brokers)
+        ),
+    ]
+
+
+def _installation(java: str) -> Iterator[str]:
+    for needed in (check_pyspark, _check_pyarrow, lambda: find_java(java)):
+        sentence = _said(needed)
+        if sentence is not None:
+            yield sentence
+
+
+def _check_pyarrow() -> None:
+    if importlib.util.find_spec("pyarrow") is None:
+        raise ConfigurationException(
+            "The Spark formats need pyarrow, which is not installed",
+            hint='pip install "pyjms[spark]"',
+        )
+
+
+def _shared(
+    pipelines: Sequence[Pipeline], key: str, value_of: Callable[[Pipeline], str]
+) -> Iterator[str]:
+    users: dict[str, list[str]] = defaultdict(list)
+    for pipeline in pipelines:
+        users[value_of(pipeline)].append(pipeline.name)
+    for value, names in users.items():
+        if len(names) > 1:
+            who = " and ".join(dict.fromkeys(names))
+            yield f"{key} {value} is used {len(names)} times, by {who}; each needs its own"
+
+
+def _checkpoint(pipeline: Pipeline) -> str:
+    return pipeline.checkpoint_name
+
+
+def _shared_queues(pipelines: Sequence[Pipeline]) -> Iterator[str]:
+    users: dict[tuple[str | None, str], list[str]] = defaultdict(list)
+    for pipeline in pipelines:
+        for text in pipeline.sources.values():
+            target = parse_destination(text)
+            if not target.is_topic:
+                users[pipeline.broker, target.qualified_name].append(pipeline.name)
+    for (_, queue), names in users.items():
+        if len(names) > 1:
+            who = " and ".join(dict.fromkeys(names))
+            yield (
+                f"source {queue} is read {len(names)} times, by {who}, and a queue has one reader; "
+                "send to a virtual topic, and read Consumer.NAME.VirtualTopic.X in each"
+            )
+
+
+def _broker(pipeline: Pipeline, brokers: Collection[str]) -> Iterator[str]:
+    if pipeline.broker is not None and pipeline.broker not in brokers:
+        near = get_close_matches(pipeline.broker, brokers, 1) or sorted(brokers)
+        hint = f"did you mean {near[0]}?" if near else "there are none; write some, or leave it out"
+        yield f"broker {pipeline.broker} is none of `brokers`; {hint}"
+
+
+def _loops(pipeline: Pipeline, _brokers: Collection[str]) -> Iterator[str]:
+    sources = {parse_destination(text) for text in pipeline.sources.values()}
+    ends: dict[str, Destination] = {}
+    if pipeline.folder is None:
+        ends["sink"] = parse_destination(pipeline.sink)
+    if pipeline.schemas and pipeline.dead_letter != FAIL:
+        ends["dead_letter"] = parse_destination(pipeline.dead_letter or _DEAD_LETTERS)
+    for key, target in ends.items():
+        if target in sources:
+            yield f"{key} {target} is its source, too, so it would read what it sends; use another"
+        for source in _copies_of(target, sources):
+            yield (
+                f"{key} {target} is copied to its source {source}, so it would read what it sends; "
+                "use another"
+            )
+
+
+def _copies_of(target: Destination, queues: Collection[Destination]) -> set[Destination]:
+    """Return those of the queues that get a virtual topic's messages."""
+    return {
+        queue
+        for queue in queues
+        if target.is_topic
+        and not queue.is_topic
+        and (found := _VIRTUAL.fullmatch(queue.physical_name)) is not None
+        and found[1] == target.physical_name
+    }
+
+
+def _topics(pipeline: Pipeline, _brokers: Collection[str]) -> Iterator[str]:
+    given = {key.lower() for key in pipeline.options_of_source}
+    missing = [option for option in _TOPIC_NEEDS if option.lower() not in given]
+    topics = [text for text in pipeline.sources.values() if parse_destination(text).is_topic]
+    for text in topics if missing else ():
+        yield (
+            f"source {text} is a topic, and needs the options {' and '.join(missing)} for a "
+            "durable subscription; or read a virtual topic's queue"
+        )
+    if len(topics) > 1:
+        yield (
+            f"sources {' and '.join(topics)} are topics, which would share one durable "
+            "subscription; read a virtual topic's queue in place of all but one"
+        )
+
+
+def _views(pipeline: Pipeline, _brokers: Collection[str]) -> Iterator[str]:
+    words = re.findall(r"\w+", _SQL_TEXT.sub(" ", pipeline.sql or "").lower())
+    for name in pipeline.sources if pipeline.sql is not None else ():
+        if name.lower() not in words:
+            yield f"its sql does not read {name}; write FROM {name}" + (
+                "" if pipeline.is_single else ", or remove that source"
+            )
+
+
+def _ddl(pipeline: Pipeline, _brokers: Collection[str]) -> Iterator[str]:
+    for name, schema in pipeline.schemas.items():
+        where = "schema" if pipeline.is_single else f"schema of {name}"
+        for sentence in ddl_problems(schema) if isinstance(schema, str) else ():
+            yield f"{where}: {sentence}"
+
+
+def _models(pipeline: Pipeline, _brokers: Collection[str]) -> Iterator[str]:
+    for schema in pipeline.schemas.values():
+        if not isinstance(schema, str):
+            from pyjms.spark.pipeline.schema.models import model_type
+
+            sentence = _said(lambda model=schema: model_type(model))  # type: ignore[misc]
+            if sentence is not None:
+                yield sentence
+
+
+def _options(pipeline: Pipeline, _brokers: Collection[str]) -> Iterator[str]:
+    given: list[tuple[Mapping[str, str], str]] = [(pipeline.options_of_source, "source")]
+    if pipeline.folder is None:
+        given.append((pipeline.options_of_sink, "sink"))
+    for options, role in given:
+        each = [_said_of({key: text}, role) for key, text in options.items()]
+        wrong = [sentence for sentence in each if sentence is not None]
+        together = _said_of(options, role)
+        yield from wrong or ([] if together is None else [together])
+
+
+def _selector(pipeline: Pipeline, _brokers: Collection[str]) -> Iterator[str]:
+    for key, text in pipeline.options_of_source.items():
+        if key.lower() == "selector":
+            try:
+                selector_or_none(text)
+            except InvalidSelectorException as error:
+                yield f"selector {text!r}: {error}"
+
+
+def _said_of(options: Mapping[str, str], role: str) -> str | None:
+    return _said(lambda: read_options({"url": _ANY_URL, **options}, role))
+
+
+def _said(attempt: Callable[[], Any]) -> str | None:
+    """Return what an attempt says is wrong, None if nothing is."""
+    try:
+        attempt()
+    except ConfigurationException as error:
+        return str(error)
+    return None
+
+
+_CHECKS: Final[tuple[Callable[[Pipeline, Collection[str]], Iterator[str]], ...]] = (
+    _broker,
+    _loops,
+    _topics,
+    _views,
+    _ddl,
+    _models,
+    _options,
+    _selector,
+)

@@ -1,0 +1,155 @@
+"""Which pipelines there are: decorated functions, entries of `pipelines` in settings, both.
+
+An entry with `sql` is a pipeline; one without changes the decorated pipeline of its name, as
+`listeners.<id>` does with listeners. All problems are told at once.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple, TypeVar
+
+from pyjms.errors import ConfigurationException
+from pyjms.settings import PyjmsSettings
+from pyjms.spark.pipeline.definition.brokers import broker_of
+from pyjms.spark.pipeline.definition.checks import check_pipelines
+from pyjms.spark.pipeline.definition.pipeline import Pipeline
+
+__all__ = [
+    "CollectedPipelines",
+    "choose_pipelines",
+    "collect_pipelines",
+    "find_problems",
+    "gather_pipelines",
+]
+
+V = TypeVar("V")
+
+
+class CollectedPipelines(NamedTuple):
+    """The pipelines that can be made, and why others cannot, a line each."""
+
+    pipelines: list[Pipeline]
+    problems: list[str]
+
+
+def collect_pipelines(
+    settings: PyjmsSettings, decorated: Iterable[Pipeline] = (), *, are_all: bool = True
+) -> list[Pipeline]:
+    """Return the pipelines to run; see `gather_pipelines`.
+
+    Raises:
+        ConfigurationException: all that is wrong, one line each.
+    """
+    pipelines, problems = gather_pipelines(settings, decorated, are_all=are_all)
+    if problems:
+        raise ConfigurationException("\n".join(problems))
+    return pipelines
+
+
+def gather_pipelines(
+    settings: PyjmsSettings, decorated: Iterable[Pipeline] = (), *, are_all: bool = True
+) -> CollectedPipelines:
+    """Return the pipelines, with `${...}` in names and options replaced, and what is wrong.
+
+    `are_all` False: `decorated` are some of the application's, so an entry for another one is
+    no mistake.
+    """
+    problems: list[str] = []
+
+    def attempt(make: Callable[[], V]) -> V | None:
+        try:
+            return make()
+        except ConfigurationException as error:
+            problems.append(str(error))
+            return None
+
+    found = list(decorated)
+    repeated = [name for name, number in Counter(p.name for p in found).items() if number > 1]
+    problems += [f"Pipeline {name} is there more than once" for name in repeated]
+    made: list[Pipeline | None] = []
+    entries = dict(settings.pipelines)
+    for pipeline in found:
+        entry = entries.pop(pipeline.name, None)
+        values = {} if entry is None else _joined(pipeline, entry.values())
+        made.append(attempt(lambda p=pipeline, v=values: _resolved(settings, p.with_changes(v))))  # type: ignore[misc]
+    for name, entry in entries.items():
+        if entry.sql is not None:
+            values = entry.values()
+            made.append(
+                attempt(lambda n=name, v=values: _resolved(settings, Pipeline(name=n, **v)))  # type: ignore[misc]
+            )
+        elif are_all:
+            names = ", ".join(p.name for p in found) or "none"
+            problems.append(
+                f"pipelines.{name} has no sql and changes a decorated pipeline, and there is no "
+                f"{name}; decorated are: {names}; give it sql, or name the module of its function"
+            )
+    return CollectedPipelines([pipeline for pipeline in made if pipeline is not None], problems)
+
+
+def choose_pipelines(pipelines: Sequence[Pipeline], only: Sequence[str]) -> list[Pipeline]:
+    """Return those named by `only`, or all if it names none.
+
+    Raises:
+        ConfigurationException: a name is of no pipeline, or there are no pipelines at all.
+    """
+    names = [pipeline.name for pipeline in pipelines]
+    if not names:
+        raise ConfigurationException(
+            "There are no pipelines",
+            hint="mark functions with @jms_pipeline, or write some with sql under pipelines: in "
+            "application.yaml",
+        )
+    unknown = [name for name in only if name not in names]
+    if unknown:
+        raise ConfigurationException(
+            f"There is no pipeline {', '.join(unknown)}", hint=f"there are {', '.join(names)}"
+        )
+    return [pipeline for pipeline in pipelines if not only or pipeline.name in only]
+
+
+def find_problems(
+    settings: PyjmsSettings, pipelines: Sequence[Pipeline], embedded: str | None = None
+) -> list[str]:
+    """Return all that keeps pipelines from running together, as far as settings can say it.
+
+    `embedded` is the URL of a broker in memory, which stands in where none is set. Starts
+    nothing and asks no broker.
+    """
+    problems: list[str] = []
+    for name in dict.fromkeys(pipeline.broker for pipeline in pipelines):
+        if name is None or name in settings.brokers:
+            try:
+                broker_of(settings, name, embedded)
+            except ConfigurationException as error:
+                users = dict.fromkeys(p.name for p in pipelines if p.broker == name)
+                word = "Pipeline" if len(users) == 1 else "Pipelines"
+                problems.append(f"{word} {' and '.join(users)}: {error}")
+    java = settings.spark.java
+    return [*problems, *check_pipelines(pipelines, brokers=settings.brokers, java=java)]
+
+
+def _joined(pipeline: Pipeline, values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return an entry's values; its options go over the pipeline's, one by one."""
+    joined = dict(values)
+    if "options" in joined:
+        joined["options"] = {**pipeline.options, **joined["options"]}
+    return joined
+
+
+def _resolved(settings: PyjmsSettings, pipeline: Pipeline) -> Pipeline:
+    resolve = settings.resolve_placeholders
+    source = pipeline.source
+    return replace(
+        pipeline,
+        source=resolve(source)
+        if isinstance(source, str)
+        else {name: resolve(text) for name, text in source.items()},
+        sink=resolve(pipeline.sink),
+        dead_letter=None if pipeline.dead_letter is None else resolve(pipeline.dead_letter),
+        broker=None if pipeline.broker is None else resolve(pipeline.broker),
+        options={name: resolve(text) for name, text in pipeline.options.items()},
+    )

@@ -1,0 +1,1 @@
+"""Running pipelines: the query, its checkpoint and sinks, the supervisor and the runner."""

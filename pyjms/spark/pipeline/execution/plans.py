@@ -1,0 +1,69 @@
+"""What Spark's plan says about a pipeline before it runs.
+
+Plans are objects of the JVM; where only their text says something, the text of `explain` is
+searched. (spark-pipeline 3.2, 5 D)
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from pyjms.spark.gateway import explained_plan, jvm_plan
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+__all__ = ["column_ids", "count_streams", "has_exchange", "stateful_operators"]
+
+_EXCHANGE: Final = re.compile(r"^[\s:+\-]*(?:\*\(\d+\) )?\w*Exchange\b", re.MULTILINE)
+_STATEFUL: Final = re.compile(
+    r"^[\s:+\-]*(?:\*\(\d+\) )?(?P<what>(?:StateStoreSave|SessionWindowStateStoreSave"
+    r"|StreamingSymmetricHashJoin|StreamingDeduplicate\w*|FlatMapGroups\w*WithState"
+    r"|TransformWithState\w*|StreamingGlobalLimit)\b[^\n]*?)(?:,? state info.*)?$",
+    re.MULTILINE,
+)
+_MERGED: Final = re.compile(r"functions=\[(?P<what>[^\n]*merge_[^\n]*)\]\)", re.MULTILINE)
+_NUMBERS: Final = re.compile(r"#\d+L?|-T\d+ms|plan_id=\d+")
+
+
+def has_exchange(frame: DataFrame) -> bool:
+    """Return whether rows move between partitions, so that their order varies from run to run."""
+    return _EXCHANGE.search(_explained(frame)) is not None
+
+
+def stateful_operators(frame: DataFrame) -> list[str]:
+    """Return the operators that keep state between batches, with their keys and functions."""
+    text = _explained(frame)
+    found = [*_STATEFUL.finditer(text), *_MERGED.finditer(text)]
+    return sorted({_NUMBERS.sub("", match["what"]).strip() for match in found})
+
+
+def count_streams(frame: DataFrame) -> int:
+    """Return how many streams of the format `jms` it reads; branches of one stream are one."""
+    leaves = _analyzed(frame).collectLeaves()
+    streams = [
+        leaves.apply(number)
+        for number in range(leaves.size())
+        if leaves.apply(number).isStreaming()
+        and leaves.apply(number).nodeName().startswith("StreamingRelation")
+        and leaves.apply(number).sourceName() == "jms"
+    ]
+    return len({stream.output().apply(0).exprId().id() for stream in streams})
+
+
+def column_ids(frame: DataFrame) -> Mapping[str, int]:
+    """Return the columns with Spark's expression ids; a column that is computed has a new id."""
+    output = _analyzed(frame).output()
+    columns = [output.apply(number) for number in range(output.size())]
+    return {column.name(): column.exprId().id() for column in columns}
+
+
+def _analyzed(frame: DataFrame) -> Any:
+    return jvm_plan(frame).analyzed()
+
+
+def _explained(frame: DataFrame) -> str:
+    # without the select, Spark would not recognize a frame made by SQL as a stream
+    return explained_plan(frame.select("*"))

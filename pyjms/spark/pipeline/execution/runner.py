@@ -1,0 +1,218 @@
+"""Runs pipelines: one Spark session, a supervisor for each pipeline, signals, and a clean end.
+
+SIGTERM or SIGINT drains: the sources give nothing new, batches in progress end, queries stop. A
+second signal ends the process at once. Blocking calls of Spark run in threads; everything else is
+on one loop. (spark-pipeline 6.2)
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AsyncExitStack
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import anyio
+import anyio.to_thread
+
+from pyjms._signals import stop_on_signals
+from pyjms._wakeup import LoopHandle, loop_options, spawn
+from pyjms.errors import ConfigurationException, IllegalStateException
+from pyjms.settings import PyjmsSettings
+from pyjms.spark.jms.drain import cleared_drain_flag, set_drain_flag
+from pyjms.spark.pipeline.definition.brokers import (
+    BrokerLocation,
+    broker_of,
+    embedded_broker,
+    uses_embedded_broker,
+)
+from pyjms.spark.pipeline.definition.collection import choose_pipelines, find_problems
+from pyjms.spark.pipeline.definition.pipeline import Pipeline
+from pyjms.spark.pipeline.execution.engine import Engine
+from pyjms.spark.pipeline.execution.running_query import Query
+from pyjms.spark.pipeline.execution.supervisor import Supervisor, SupervisorContext
+from pyjms.spark.pipeline.reporting.events import PipelineEvent, PipelineListener, tell
+from pyjms.spark.pipeline.reporting.health import PipelineHealth
+from pyjms.spark.pipeline.reporting.logs import PipelineLog
+from pyjms.spark.pipeline.reporting.progress import Progress
+from pyjms.spark.pipeline.reporting.status import StatusFiles
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["PipelineRunner"]
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+
+class PipelineRunner:
+    """Runs pipelines until they are stopped, or have done all that is there.
+
+    Args:
+        settings: brokers, `spark`.
+        pipelines: what `collect_pipelines` returns, or some of it.
+        listeners: are told what happens, beside the log, the status files and `health`.
+        spark: a session to run on; it stays when the pipelines end. Else one is made as
+            `settings.spark` says, and ends with them.
+
+    Raises:
+        ConfigurationException: there are no pipelines.
+
+    """
+
+    def __init__(
+        self,
+        settings: PyjmsSettings,
+        pipelines: Sequence[Pipeline],
+        listeners: Sequence[PipelineListener] = (),
+        *,
+        spark: SparkSession | None = None,
+    ) -> None:
+        self.settings = settings
+        self.pipelines = choose_pipelines(pipelines, ())
+        self.health = PipelineHealth()
+        root = Path(settings.spark.checkpoint_root).absolute()
+        self._folders = {p.name: root / p.checkpoint_name for p in self.pipelines}
+        self.status = StatusFiles(self._folders)
+        self._listeners: list[PipelineListener] = [
+            PipelineLog(),
+            self.status,
+            self.health,
+            *listeners,
+        ]
+        self._given = spark
+        self._loop: LoopHandle | None = None
+        self._stopping: anyio.Event | None = None
+        self._supervisors: dict[str, Supervisor] = {}
+
+    def run(self, once: bool = False, **backend_options: Any) -> bool:
+        """Run the pipelines. Blocks; in the main thread it answers SIGTERM and SIGINT.
+
+        Args:
+            once: do what is there now, then return; else go on until stopped.
+            backend_options: of anyio's backend, for instance `use_uvloop`.
+
+        Returns:
+            Whether all went well; False: a pipeline failed for good, as `health` says.
+
+        Raises:
+            ConfigurationException: the pipelines cannot run, with all that is wrong; or Spark
+                cannot.
+
+        """
+        options = backend_options or loop_options()
+        return anyio.run(partial(self.run_async, once=once), backend_options=options)
+
+    async def run_async(self, *, once: bool = False) -> bool:
+        """As `run`, on the running loop.
+
+        Raises:
+            ConfigurationException: as `run`.
+            IllegalStateException: it runs already.
+
+        """
+        if self._loop is not None:
+            raise IllegalStateException("The pipelines run already")
+        self._loop, self._stopping = LoopHandle(), anyio.Event()
+        try:
+            async with AsyncExitStack() as stack:
+                embedded: str | None = None
+                if uses_embedded_broker(self.settings, self.pipelines, once=once):
+                    embedded = await stack.enter_async_context(embedded_broker())
+                brokers = await _in_thread(lambda: self._brokers(embedded))
+                if threading.current_thread() is threading.main_thread():
+                    watching = stop_on_signals(self._stopping, logger, "the batches in progress")
+                    await stack.enter_async_context(watching)
+                flag = stack.enter_context(cleared_drain_flag())
+                engine = await _in_thread(lambda: self._start_spark(brokers.values()))
+                stack.push_async_callback(_in_thread, engine.close)
+                self._tell(await _in_thread(lambda: engine.ready([*self._folders])))
+                await self._supervise(engine, brokers, flag, once=once)
+        finally:
+            self._loop = self._stopping = None
+        return not any(supervisor.has_failed for supervisor in self._supervisors.values())
+
+    def stop(self) -> None:
+        """Have `run` drain the pipelines and return. From any thread; returns at once."""
+        loop, stopping = self._loop, self._stopping
+        if loop is not None and stopping is not None:
+            loop.call_soon(stopping.set)
+
+    async def _supervise(
+        self, engine: Engine, brokers: Mapping[str, BrokerLocation], flag: Path, *, once: bool
+    ) -> None:
+        places = {
+            name: engine.place(broker, self._folders[name]) for name, broker in brokers.items()
+        }
+
+        def start(pipeline: Pipeline) -> Query:
+            return engine.query(pipeline, places[pipeline.name], once=once)
+
+        spark = self.settings.spark
+        around = SupervisorContext(
+            start, self._tell, spark.restart, spark.drain_timeout, _in_thread
+        )
+        self._supervisors = {
+            p.name: Supervisor(p, places[p.name].checkpoint, around, once=once)
+            for p in self.pipelines
+        }
+        assert self._stopping is not None
+        stopper = spawn(self._stop_when_asked, self._stopping, flag, name="pyjms drain")
+        try:
+            async with anyio.create_task_group() as tasks:
+                for supervisor in self._supervisors.values():
+                    tasks.start_soon(supervisor.run)
+        finally:
+            stopper.cancel()
+
+    async def _stop_when_asked(self, stopping: anyio.Event, flag: Path) -> None:
+        await stopping.wait()
+        try:
+            await _in_thread(lambda: set_drain_flag(flag))
+        finally:  # without it they stop in a batch, at the latest after the drain time-out
+            for supervisor in self._supervisors.values():
+                supervisor.stop()
+
+    def _brokers(self, embedded: str | None) -> dict[str, BrokerLocation]:
+        """Return the broker of each pipeline.
+
+        Raises:
+            ConfigurationException: all that keeps the pipelines from running.
+        """
+        problems = find_problems(self.settings, self.pipelines, embedded)
+        if problems:
+            raise ConfigurationException("\n".join(problems))
+        return {p.name: broker_of(self.settings, p.broker, embedded) for p in self.pipelines}
+
+    def _start_spark(self, brokers: Iterable[BrokerLocation]) -> Engine:
+        if self._given is not None:
+            return Engine(self._given, is_own=False, on_progress=self._on_progress)
+        spark, names = self.settings.spark, [*self._folders]
+        return Engine.start(spark, names, brokers, self._on_progress)
+
+    def _on_progress(self, progress: Progress) -> None:
+        """Take what Spark's thread says to the loop."""
+        loop = self._loop
+        if loop is not None:
+            loop.call_soon(partial(self._take_progress, progress))
+
+    def _take_progress(self, progress: Progress) -> None:
+        supervisor = self._supervisors.get(progress.name or "")
+        if supervisor is not None:
+            supervisor.on_progress(progress)
+
+    def _tell(self, event: PipelineEvent) -> None:
+        tell(self._listeners, event)
+
+
+async def _in_thread(function: Callable[[], T]) -> T:
+    # pipelines wait in threads for as long as they run: there is no sensible limit to these
+    return await anyio.to_thread.run_sync(
+        function, abandon_on_cancel=True, limiter=anyio.CapacityLimiter(math.inf)
+    )

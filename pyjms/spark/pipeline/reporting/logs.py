@@ -1,0 +1,145 @@
+"""What pipelines do, as log lines: each batch at DEBUG, a summary each half minute at INFO.
+
+Names, numbers and reasons only; the failure's own text, with its traceback, is logged by who
+restarts the pipeline.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from typing import Final
+
+from pyjms import _clock
+from pyjms.spark.pipeline.reporting.events import (
+    BatchFinished,
+    PipelineDone,
+    PipelineDrained,
+    PipelineEvent,
+    PipelineFailed,
+    PipelinePulse,
+    PipelineRestarting,
+    PipelinesReady,
+    PipelineStarted,
+    PipelineStopped,
+)
+
+__all__ = ["PipelineLog"]
+
+logger = logging.getLogger(__name__)
+
+_BETWEEN_SUMMARIES: Final = 30.0
+
+
+@dataclass(slots=True)
+class _Sum:
+    since: float
+    batches: int = 0
+    rows: int = 0
+    dead_letters: int = 0
+    seconds: float = 0.0
+    backlog: int | None = None
+
+
+class PipelineLog:
+    """Logs what happens. A listener like others."""
+
+    def __init__(self) -> None:
+        self._sums: dict[str, _Sum] = {}
+
+    def on_event(self, event: PipelineEvent) -> None:
+        """Take one event."""
+        match event:
+            case PipelinesReady():
+                logger.info(
+                    "Spark %s on %s runs %s; its pages: %s",
+                    event.spark,
+                    event.master,
+                    ", ".join(event.pipelines),
+                    event.ui or "none (spark.ui.enabled)",
+                )
+            case PipelineStarted():
+                logger.info(
+                    "Pipeline %s runs: %s -> %s, checkpoint %s",
+                    event.pipeline,
+                    event.source,
+                    event.sink,
+                    event.checkpoint,
+                )
+            case BatchFinished():
+                self._batch(event)
+            case PipelinePulse():
+                self._summary(event.pipeline)
+            case PipelineRestarting():
+                logger.warning(
+                    "Pipeline %s failed, restart %d in %.1f s: %s",
+                    event.pipeline,
+                    event.attempt,
+                    event.delay,
+                    event.reason,
+                )
+            case PipelineFailed():
+                logger.error("Pipeline %s failed for good: %s", event.pipeline, event.reason)
+            case PipelineDrained():
+                self._drained(event)
+            case PipelineDone():
+                logger.info("Pipeline %s has done all that was there", event.pipeline)
+            case PipelineStopped():
+                self._summary(event.pipeline, last=True)
+
+    def _batch(self, event: BatchFinished) -> None:
+        total = self._sums.setdefault(event.pipeline, _Sum(_clock.now()))
+        total.batches += 1
+        total.rows += event.rows
+        total.dead_letters += event.dead_letters
+        total.seconds += event.seconds
+        total.backlog = event.backlog
+        if logger.isEnabledFor(logging.DEBUG):
+            logger.debug(
+                "Pipeline %s: batch %d, %d messages in %.2f s (%s), %d dead letters, %s",
+                event.pipeline,
+                event.batch,
+                event.rows,
+                event.seconds,
+                ", ".join(f"{name} {seconds:.2f}" for name, seconds in event.phases.items()),
+                event.dead_letters,
+                _waiting(event.backlog),
+            )
+        self._summary(event.pipeline)
+
+    def _summary(self, pipeline: str, *, last: bool = False) -> None:
+        total = self._sums.get(pipeline)
+        if total is None or not (last or _clock.now() - total.since >= _BETWEEN_SUMMARIES):
+            return
+        del self._sums[pipeline]
+        logger.info(
+            "Pipeline %s: %d messages in %d batches, %.1f s of work, %d dead letters, %s",
+            pipeline,
+            total.rows,
+            total.batches,
+            total.seconds,
+            total.dead_letters,
+            _waiting(total.backlog),
+        )
+
+    @staticmethod
+    def _drained(event: PipelineDrained) -> None:
+        if event.is_clean:
+            logger.info("Pipeline %s drained in %.1f s", event.pipeline, event.seconds)
+        elif event.failure:
+            logger.warning(
+                "Pipeline %s failed while it drained: %s; its batch runs again with the next start",
+                event.pipeline,
+                event.failure,
+            )
+        else:
+            logger.warning(
+                "Pipeline %s was stopped in a batch after %.1f s (spark.drain_timeout); "
+                "the batch runs again with the next start",
+                event.pipeline,
+                event.seconds,
+            )
+
+
+def _waiting(backlog: int | None) -> str:
+    return "backlog unknown" if backlog is None else f"{backlog} waiting"

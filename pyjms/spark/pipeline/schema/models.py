@@ -1,0 +1,319 @@
+"""A pydantic model as the tree that bodies are read by.
+
+Python's validators cannot be called by Spark's reader: a model that has some is refused, so that
+nothing passes that the model would not let pass. All that does not fit is named at once.
+(spark-pipeline 6.2)
+"""
+
+from __future__ import annotations
+
+import enum
+import types
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import date, datetime
+from decimal import Decimal
+from typing import Annotated, Any, Final, Literal, Union, get_args, get_origin
+from uuid import UUID
+
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    PydanticSchemaGenerationError,
+    RootModel,
+    TypeAdapter,
+)
+from pydantic.fields import FieldInfo
+from pydantic_core import PydanticUndefined
+
+from pyjms.errors import ConfigurationException
+from pyjms.spark.pipeline.schema.patterns import java_pattern
+from pyjms.spark.pipeline.schema.types import Array, Check, Field, Map, Scalar, Struct, Type
+
+__all__ = ["model_type"]
+
+_HEX: Final = "[0-9a-fA-F]"
+_UUID: Final = Check("pattern", f"^(?:{_HEX}{{32}}|{_HEX}{{8}}-(?:{_HEX}{{4}}-){{3}}{_HEX}{{12}})$")
+_SCALARS: Final[Mapping[Any, Scalar]] = {
+    str: Scalar("string"),
+    bool: Scalar("boolean"),
+    int: Scalar("bigint"),
+    datetime: Scalar("timestamp"),
+    date: Scalar("date"),
+    UUID: Scalar("string", (_UUID,)),
+}
+_LISTS: Final = (list, set, frozenset, Sequence, Iterable)
+_LIMITS: Final = ("gt", "ge", "lt", "le", "min_length", "max_length", "pattern")
+_OF_NUMBERS: Final = ("max_digits", "decimal_places", "allow_inf_nan")
+_HARMLESS: Final = ("PlainSerializer", "WrapSerializer", "WithJsonSchema", "Doc")
+_OWN_RULES: Final = "__get_pydantic_core_schema__"
+_CONFIG: Final = (
+    "strict",
+    "str_strip_whitespace",
+    "str_to_lower",
+    "str_to_upper",
+    "str_min_length",
+    "str_max_length",
+)
+"""What a model may be told that Spark's reader does not do."""
+_ONLY: Final[Mapping[str, Any]] = {"regex_engine": "rust-regex", "val_temporal_unit": "infer"}
+"""What a model may be told, and the one value that Spark's reader knows."""
+_BY_NAME: Final[Mapping[str, bool]] = {
+    "populate_by_name": True, "validate_by_name": True, "validate_by_alias": False
+}  # fmt: skip
+_JSON: Final = TypeAdapter[Any](Any, config=ConfigDict(ser_json_inf_nan="constants"))
+_LEAST: Final = ("gt", "ge")
+_MOST_DIGITS: Final = 38
+_DEFAULT_PLACES: Final = 18
+_NO_TYPE: Final = "has no Spark type; write str, int, float, bool, Decimal, datetime, date, UUID, \
+an Enum, a Literal, a list, a dict with str keys, or another model"
+
+
+def model_type(model: type[BaseModel]) -> Struct:
+    """Return a model's fields as columns.
+
+    A missing key and null are the same to Spark: both give the default, or null where the field
+    may be None, or a bad message. A number or a boolean is a text, too, as it is written.
+
+    Raises:
+        ConfigurationException: something in it has no Spark type, or needs Python to be checked.
+    """
+    reading = _Reading()
+    struct = reading.struct(model, model.__name__, ())
+    if reading.problems:
+        raise ConfigurationException(f"Schema {model.__name__}: {'; '.join(reading.problems)}")
+    return struct
+
+
+class _Reading:
+    """Reads one model, and collects what is wrong with it."""
+
+    def __init__(self) -> None:
+        self.problems: list[str] = []
+        self._is_finite = False
+
+    def struct(self, model: type[BaseModel], path: str, outer: tuple[type, ...]) -> Struct:
+        if model in outer:
+            self.problems.append(f"{path} holds itself, and Spark's types cannot")
+            return Struct(())
+        if issubclass(model, RootModel):
+            self.problems.append(f"{path} is a RootModel, which has no columns; write a BaseModel")
+            return Struct(())
+        self._validators(model, path)
+        is_closed = model.model_config.get("extra") == "forbid"
+        if is_closed and outer:
+            self.problems.append(
+                f"{path} forbids other keys, which is checked for the outermost model only"
+            )
+        self._config(model, path)
+        below = (*outer, model)
+        around, self._is_finite = (
+            self._is_finite,
+            model.model_config.get("allow_inf_nan") is False,
+        )
+        fields = tuple(
+            self._field(name, info, f"{path}.{name}", below)
+            for name, info in model.model_fields.items()
+        )
+        self._is_finite = around
+        return Struct(fields, is_closed)
+
+    def _config(self, model: type[BaseModel], path: str) -> None:
+        config = model.model_config
+        told = [name for name in _CONFIG if config.get(name)]
+        told += [name for name, known in _ONLY.items() if config.get(name, known) != known]
+        if told:
+            self.problems.append(
+                f"{path}: Spark's reader does not know {', '.join(told)}; remove it"
+            )
+        by_name = [name for name, told in _BY_NAME.items() if config.get(name) is told]
+        if by_name and any(_key(name, info) != name for name, info in model.model_fields.items()):
+            self.problems.append(
+                f"{path}: Spark's reader takes a field by its alias only; remove "
+                f"{', '.join(by_name)}, or the aliases"
+            )
+
+    def _validators(self, model: type[BaseModel], path: str) -> None:
+        decorators = model.__pydantic_decorators__
+        found = [
+            *decorators.field_validators,
+            *decorators.validators,
+            *decorators.model_validators,
+            *decorators.root_validators,
+        ]
+        if found:
+            self.problems.append(
+                f"{path} has validators of Python ({', '.join(found)}), which Spark's reader does "
+                "not call; do their work in the pipeline's function, and give it a model without"
+            )
+
+    def _field(self, name: str, info: FieldInfo, path: str, outer: tuple[type, ...]) -> Field:
+        key = _key(name, info)
+        if not isinstance(key, str):
+            self.problems.append(f"{path} has several aliases; write one")
+            key = name
+        kind, is_optional = self._type(info.annotation, tuple(info.metadata), path, outer)
+        default = self._default(info, path)
+        required = info.is_required() and not is_optional
+        return Field(name, key, kind, required, default)
+
+    def _default(self, info: FieldInfo, path: str) -> str | None:
+        value = info.default
+        if info.default_factory is not None:
+            if info.default_factory not in (*_LISTS, dict, tuple):
+                self.problems.append(
+                    f"{path} has a default that Python makes; write a value, or None"
+                )
+                return None
+            value = () if info.default_factory is not dict else {}
+        if value is PydanticUndefined or value is None:
+            return None
+        try:
+            return _JSON.dump_json(value, by_alias=True).decode()
+        except (PydanticSchemaGenerationError, ValueError, TypeError):
+            self.problems.append(f"{path} has a default that is no JSON; write None")
+            return None
+
+    def _type(
+        self, annotation: Any, metadata: tuple[Any, ...], path: str, outer: tuple[type, ...]
+    ) -> tuple[Type, bool]:
+        """Return a type, and whether None is one of its values."""
+        origin, arguments = get_origin(annotation), get_args(annotation)
+        if origin is Annotated:
+            return self._type(arguments[0], (*metadata, *arguments[1:]), path, outer)
+        if origin in (Union, types.UnionType):
+            others = [one for one in arguments if one is not type(None)]
+            if len(others) == 1:
+                kind, _ = self._type(others[0], metadata, path, outer)
+                return kind, len(others) < len(arguments)
+            self.problems.append(f"{path} may be of several types, and a column has one")
+            return Scalar("string"), False
+        checks, of_numbers = self._limits(metadata, path)
+        if origin is Literal:
+            return self._choices(list(arguments), checks, path)
+        if annotation is Decimal:
+            return self._decimal(of_numbers, checks, path), False
+        if annotation is float:
+            return Scalar("double", (*self._of_real(of_numbers, checks), *checks)), False
+        scalar = _SCALARS.get(annotation) if _is_hashable(annotation) else None
+        if scalar is not None:
+            return Scalar(scalar.ddl, (*scalar.checks, *checks)), False
+        return self._composed(annotation, origin, arguments, checks, path, outer), False
+
+    def _composed(
+        self,
+        annotation: Any,
+        origin: Any,
+        arguments: tuple[Any, ...],
+        checks: tuple[Check, ...],
+        path: str,
+        outer: tuple[type, ...],
+    ) -> Type:
+        if isinstance(annotation, type) and issubclass(annotation, enum.Enum):
+            return self._choices([member.value for member in annotation], checks, path)[0]
+        if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+            return self.struct(annotation, path, outer)
+        is_tuple = origin is tuple and len(arguments) == 2 and arguments[1] is ...
+        if (origin in _LISTS and arguments) or is_tuple:
+            if checks and origin in (set, frozenset):
+                self.problems.append(
+                    f"{path} is a set with a limit, and Spark counts what is in it twice; "
+                    "write a list, or remove the limit"
+                )
+            item, is_optional = self._type(arguments[0], (), f"{path}[]", outer)
+            return Array(item, not is_optional, checks)
+        if origin in (dict, Mapping) and arguments[0] is str:
+            value, is_optional = self._type(arguments[1], (), f"{path}[]", outer)
+            return Map(value, not is_optional, checks)
+        name = getattr(annotation, "__name__", None) or str(annotation)
+        self.problems.append(f"{path}: {name} {_NO_TYPE}")
+        return Scalar("string")
+
+    def _decimal(self, digits: Mapping[str, int], checks: tuple[Check, ...], path: str) -> Scalar:
+        """Return the type for so many digits; its limits as decimals, as pydantic has them."""
+        places = digits.get("decimal_places", _DEFAULT_PLACES)
+        most = digits.get("max_digits", _MOST_DIGITS)
+        if "max_digits" in digits and "decimal_places" not in digits:
+            self.problems.append(f"{path} has max_digits alone; write decimal_places, too")
+        ddl = f"decimal({min(most, _MOST_DIGITS)},{min(places, most, _MOST_DIGITS)})"
+        exact = (
+            Check(one.name, Decimal(str(one.bound)) if isinstance(one.bound, float) else one.bound)
+            for one in checks
+        )
+        return Scalar(ddl, tuple(exact))
+
+    def _of_real(self, given: Mapping[str, Any], checks: tuple[Check, ...]) -> tuple[Check, ...]:
+        """Return what a float must be besides; NaN is more than any number to Spark."""
+        if given.get("allow_inf_nan", not self._is_finite) is False:
+            return (Check("finite", None),)
+        has_least = any(check.name in _LEAST for check in checks)
+        return (Check("number", None),) if has_least else ()
+
+    def _choices(
+        self, values: list[Any], checks: tuple[Check, ...], path: str
+    ) -> tuple[Type, bool]:
+        """Return the type of a fixed set of values: all texts, or all whole numbers."""
+        values = [value.value if isinstance(value, enum.Enum) else value for value in values]
+        known = [value for value in values if value is not None]
+        for kind, ddl in ((str, "string"), (bool, "boolean"), (int, "bigint")):
+            if known and all(type(value) is kind for value in known):
+                return Scalar(ddl, (Check("in", tuple(known)), *checks)), len(known) < len(values)
+        self.problems.append(f"{path}: the choices are neither all texts nor all whole numbers")
+        return Scalar("string"), False
+
+    def _limits(
+        self, metadata: tuple[Any, ...], path: str
+    ) -> tuple[tuple[Check, ...], dict[str, Any]]:
+        checks: list[Check] = []
+        of_numbers: dict[str, Any] = {}
+        for item in _flat(metadata):
+            given = {key: value for key, value in _attributes(item).items() if value is not None}
+            checks += [Check(name, given[name]) for name in _LIMITS if name in given]
+            of_numbers |= {name: given[name] for name in _OF_NUMBERS if name in given}
+            self._pattern(given.get("pattern", ""), path)
+            unknown = [name for name in given if name not in _LIMITS + _OF_NUMBERS]
+            if unknown or not given:
+                name = type(item).__name__
+                what = ", ".join(unknown) if name.startswith("_") else name
+                self.problems.append(
+                    f"{path}: Spark's reader cannot check {what}; remove it, or do its work in "
+                    "the pipeline's function"
+                )
+        return tuple(checks), of_numbers
+
+    def _pattern(self, pattern: object, path: str) -> None:
+        if not isinstance(pattern, str):
+            self.problems.append(
+                f"{path} has a pattern that Python compiled; write its text, without flags"
+            )
+            return
+        try:
+            java_pattern(pattern)
+        except ValueError as error:
+            self.problems.append(f"{path} has a pattern that Spark cannot check: {error}")
+
+
+def _key(name: str, info: FieldInfo) -> Any:
+    return info.validation_alias or info.alias or name
+
+
+def _flat(metadata: Iterable[Any]) -> Iterator[Any]:
+    """The constraints among what is written beside a type; pydantic skips the rest, too."""
+    for item in metadata:
+        home = type(item).__module__.partition(".")[0]
+        is_rule = home in {"pydantic", "annotated_types"} or hasattr(item, _OWN_RULES)
+        if isinstance(item, FieldInfo):
+            yield from _flat(item.metadata)
+        elif is_rule and type(item).__name__ not in _HARMLESS:
+            yield item
+
+
+def _attributes(item: object) -> dict[str, Any]:
+    """Return what a constraint holds: pydantic's and annotated_types' are plain data."""
+    slots = getattr(item, "__dataclass_fields__", None)
+    if slots is not None:
+        return {name: getattr(item, name) for name in slots}
+    return dict(getattr(item, "__dict__", {}))
+
+
+def _is_hashable(annotation: object) -> bool:
+    return getattr(annotation, "__hash__", None) is not None

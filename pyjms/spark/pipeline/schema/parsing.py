@@ -1,0 +1,148 @@
+"""Messages to typed rows: the body as JSON, what is wrong with it, and the good and the bad apart.
+
+Good and bad are two branches of one stream: Spark reads its source once for offsets, and both see
+the same messages. (spark-pipeline 6.2)
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
+
+from pyjms.errors import ConfigurationException
+from pyjms.spark.columns import DAMAGED, MESSAGE_COLUMNS
+from pyjms.spark.pipeline.schema.bodies import (
+    END,
+    body_text,
+    first_object,
+    keys_of,
+    no_single_object,
+    quote_numbers,
+    read_objects,
+)
+from pyjms.spark.pipeline.schema.conversion import converted, first_not_null, problem
+from pyjms.spark.pipeline.schema.ddl import ddl_type
+from pyjms.spark.pipeline.schema.models import model_type
+from pyjms.spark.pipeline.schema.types import Field, Native, Scalar, Struct, raw_ddl
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from pyjms.spark.pipeline.schema.types import Schema
+
+__all__ = ["JMS", "OBSERVED", "REASON", "Parsed", "parse", "schema_type"]
+
+JMS: Final = "jms"
+"""The struct column that tells where a row comes from."""
+REASON: Final = "pyjms_reason"
+"""The column of bad messages that says why."""
+OBSERVED: Final = "pyjms"
+"""How the names of observed metrics begin: `messages` read, and `dead_letters` among them."""
+_ORIGIN: Final = (
+    "message_id", "seq", "timestamp", "destination", "correlation_id", "type", "properties",
+)  # fmt: skip
+_READ: Final = "pyjms_read"
+_PLAIN: Final = "pyjms_plain"
+_VALUE: Final = "pyjms_value"
+_END: Final = Field(END, END, Scalar("string"), required=False)
+
+
+class Parsed(NamedTuple):
+    """The two branches: rows of the schema, and messages with a reason."""
+
+    good: DataFrame
+    bad: DataFrame
+
+
+def schema_type(schema: Schema) -> Struct:
+    """Return the tree of a pipeline's schema; DDL needs a session.
+
+    Raises:
+        ConfigurationException: it cannot be one.
+    """
+    struct = ddl_type(schema) if isinstance(schema, str) else model_type(schema)
+    names = [field.name for field in struct.fields]
+    if JMS in names:
+        raise ConfigurationException(
+            f"schema has a field {JMS}, which is the column that tells where a row comes from",
+            hint="give the field another name; a model keeps the key in the JSON by an alias",
+        )
+    if not names:
+        raise ConfigurationException("schema has no fields", hint="leave it out for plain messages")
+    return struct
+
+
+def parse(messages: DataFrame, struct: Struct, source: str, pipeline: str | None) -> Parsed:
+    """Return messages of the format `jms` as rows of the schema, and those that do not fit.
+
+    Counts both, as observed metrics. `pipeline`: its name, where a bad message is to stop it;
+    the error names the message's number.
+    """
+    read, raw = _read(messages, struct)
+    judged = read.select(
+        *(name for name, _ in MESSAGE_COLUMNS),
+        converted(raw, struct).alias(_VALUE),
+        _reason(raw, struct).alias(REASON),
+    )
+    # also keeps Spark from parsing twice: it moves no filter below this
+    counted = judged.observe(
+        f"{OBSERVED}_{source}",
+        F.count(F.lit(1)).alias("messages"),
+        F.count(F.col(REASON)).alias("dead_letters"),
+    )
+    is_good = F.col(REASON).isNull()
+    good = counted.where(is_good if pipeline is None else is_good | _failure(pipeline))
+    return Parsed(
+        good.select(
+            *(F.col(_VALUE).getField(field.name).alias(field.name) for field in struct.fields),
+            F.struct(*_ORIGIN).alias(JMS),
+        ),
+        counted.where(F.col(REASON).isNotNull()).drop(_VALUE),
+    )
+
+
+def _read(messages: DataFrame, struct: Struct) -> tuple[DataFrame, Column]:
+    """Return messages with what the JSON reader makes of them, and the object that it is then.
+
+    Columns of types that the reader knows are read on their own, with their numbers as they are.
+    """
+    plain = tuple(field for field in struct.fields if isinstance(field.type, Native))
+    exact = tuple(field for field in struct.fields if field not in plain)
+    numbers = quote_numbers(body_text())
+    read = messages.withColumn(_READ, read_objects(numbers, raw_ddl(Struct((*exact, _END)))))
+    raw = first_object(F.col(_READ))
+    if not plain:
+        return read, raw
+    read = read.withColumn(_PLAIN, read_objects(body_text(), raw_ddl(Struct((*plain, _END)))))
+    other = first_object(F.col(_PLAIN))
+    keys = [
+        (other if field in plain else raw).getField(field.key).alias(field.key)
+        for field in struct.fields
+    ]
+    return read, F.when(raw.isNotNull(), F.struct(*keys))
+
+
+def _failure(pipeline: str) -> Column:
+    """Return a condition that is never false: it raises."""
+    where = F.format_string(
+        f"Pipeline {pipeline}: message seq %d (%s) of %s: %s; dead_letter is `fail`",
+        "seq", "message_id", "destination", REASON,
+    )  # fmt: skip
+    return F.raise_error(where).cast("boolean")
+
+
+def _reason(raw: Column, struct: Struct) -> Column:
+    damaged = F.when(F.col("body_kind") == DAMAGED, F.lit("the message is damaged"))
+    sentences = [damaged, *no_single_object(F.col(_READ))]
+    if any(isinstance(field.type, Native) for field in struct.fields):
+        sentences += no_single_object(F.col(_PLAIN))
+    sentences.append(problem(raw, struct, ""))
+    if struct.is_closed:
+        known = F.array(*(F.lit(field.key) for field in struct.fields))
+        other = F.array_except(keys_of(body_text()), known)
+        sentences.append(
+            F.when(F.size(other) > 0, F.concat(F.get(other, 0), F.lit(" is no key of the schema")))
+        )
+    return first_not_null(sentences)
