@@ -46,33 +46,33 @@ def reads_another(frame: DataFrame) -> DataFrame:
         (
             {"function": lambda f: f.repartition(2, "a"), "exactly_once": "ids"},
             (
-                "Pipeline p: exactly_once ids numbers the rows, and its plan moves rows between "
-                "partitions, so a batch that comes again has other numbers; write id_column, or "
-                "exactly_once: epoch"
+                "Pipeline p: exactly_once ids without id_column numbers the rows, but its plan moves "
+                "rows between partitions, so a batch that runs again gets other numbers; set "
+                "id_column, or write exactly_once: epoch"
             ),
         ),
         (
             {"function": reads_another},
             (
-                "Pipeline p: it reads queues that are not its sources; write all of them as source="
+                "Pipeline p: it reads queues that are not its sources; declare all of them as source="
                 "{name: queue}, and take them as arguments"
             ),
         ),
-        ({"function": lambda f: None}, "Pipeline p: its function returned NoneType (return a"),
+        ({"function": lambda f: None}, "Pipeline p: its function returned NoneType, not a DataFrame (return a"),
         (
             {"function": lambda f: f.sparkSession.range(3)},
-            "Pipeline p: its result is no stream: it does not come from what it is given",
+            "Pipeline p: its result is not a stream: derive it from the DataFrame that the function is given",
         ),
         (
             {"function": lambda f: f.select(F.lit("x").alias("text"), "a")},
             (
                 "Pipeline p: its result has a column text, so its columns are those of a message, and "
-                "a message has no place for a (known are text, bytes, body, destination,"
+                "a cannot be part of a message (the columns of a message are text, bytes, body, destination,"
             ),
         ),
         (
             {"function": lambda f: f.select(F.lit("x").alias("text"), F.lit(1).alias("properties"))},
-            "Pipeline p: column properties is no map",
+            "Pipeline p: the column properties of its result is not a map",
         ),
         (
             {"function": lambda f: f.groupBy("a").count()},
@@ -105,7 +105,7 @@ def test_speculation_sends_twice(spark, refused: Refused, mocker) -> None:
         return "true" if key == "spark.speculation" else real(key, *default)
 
     mocker.patch.object(type(spark.conf), "get", side_effect=get)
-    assert "spark.speculation is on, and sends rows twice" in refused(lambda f: f.select("a"))
+    assert "spark.speculation is on and would send rows twice" in refused(lambda f: f.select("a"))
 
 
 def test_what_keeps_state_is_told_by_keys_and_functions(spark) -> None:

@@ -92,7 +92,7 @@ def test_one_process_has_a_spool(process, folder, tmp_path):
     with process(command, tmp_path / "log") as child:
         assert child.stdout.readline() == "locked\n"
         with pytest.raises(IllegalStateException, match="in use by another process: far:1"):
-            run_blocking(SpoolLock(folder).take, 0.2)
+            run_blocking(SpoolLock(folder).acquire, 0.2)
     lock = SpoolLock(folder)
     run_blocking(lock.acquire, 10.0)  # the system takes its time to end a process
     lock.release()
@@ -110,7 +110,9 @@ def test_segments_that_do_not_fit_together_are_named(make, folder):
 def test_a_damaged_id_is_named(folder):
     Spool(folder)
     (folder / "spool-id").write_text("")
-    with pytest.raises(ConfigurationException, match="spool-id is damaged: it does not contain a number"):
+    with pytest.raises(
+        ConfigurationException, match="spool-id is damaged: it does not contain a number"
+    ):
         Spool(folder)
 
 
@@ -133,7 +135,9 @@ def test_a_spool_that_ends_before_the_checkpoint_is_an_error(broker, make, folde
     for file in sorted(folder.glob("*.arrow"))[0 if lost == "all" else -1 :]:
         file.unlink()
     broker.send("IN", TEXTS[10:15])
-    with pytest.raises(IllegalStateException, match="The batch needs rows 5 to 9, but the spool has"):
+    with pytest.raises(
+        IllegalStateException, match="The batch needs rows 5 to 9, but the spool has"
+    ):
         make().partitions(first, second)
     with pytest.raises(IllegalStateException, match="Rows before 10 were read, but the spool ends"):
         make().latestOffset(second, ReadMaxRows(5))
@@ -168,7 +172,7 @@ def half_open(reader: Any, monkeypatch: pytest.MonkeyPatch) -> None:
         """It does not reach the broker."""
 
     monkeypatch.setattr("pyjms.client.session.ActiveMQSession.commit", lost)
-    monkeypatch.setattr(reader._puller, "_give_back", nothing)
+    monkeypatch.setattr(reader._puller, "_close_session", nothing)
 
 
 @pytest.mark.parametrize("dies", ["the driver", "the connection"])
