@@ -15,7 +15,7 @@ from pyjms.spark.jms.source import JmsStreamReader
 from pyjms.spark.jms.spool.puller import Puller
 from pyjms.spark.jms.spool.segments import Spool
 from pyjms.spark.jms.spool.stream import SpoolStreamReader
-from pyjms.spark.jms.streaming import Limit
+from pyjms.spark.jms.streaming import BatchLimit
 
 pytestmark = [pytest.mark.maven, pytest.mark.timeout(400)]
 
@@ -122,7 +122,7 @@ async def _pull_without_acknowledging(url, folder):
     spool = Spool(folder)
     puller = Puller(JmsOptions(url, "IN"), spool)
     _, consumer = await puller._opened()
-    rows, received, _ = await puller._receive(consumer, Limit(3, 1 << 20), 5.0)
+    rows, received, _ = await puller._receive(consumer, BatchLimit(3, 1 << 20), 5.0)
     assert received == 3
     spool.append(rows)
 
