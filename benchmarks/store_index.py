@@ -44,11 +44,11 @@ class Bench:
 
     def flush(self) -> None:
         begin = time.perf_counter()
-        frozen = self.index.freeze(Location(*divmod(self.end, SEGMENT)), 0)
+        frozen = self.index.begin_checkpoint(Location(*divmod(self.end, SEGMENT)), 0)
         middle = time.perf_counter()
-        self.index.write(frozen)
+        self.index.write_checkpoint(frozen)
         end = time.perf_counter()
-        self.index.thaw(frozen)
+        self.index.complete_checkpoint(frozen)
         self.freezing += middle - begin + time.perf_counter() - end
         self.writing += end - middle
 

@@ -96,7 +96,7 @@ class SpoolSource:
         """
         for spool in reversed(self._spools):
             if len(spool):
-                return spool.take(limit)
+                return spool.pop(limit)
         return []
 
     def count_above(self, priority: int) -> int:

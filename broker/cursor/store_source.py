@@ -51,7 +51,7 @@ class StoreSource:
     def __len__(self) -> int:
         return self._count
 
-    def shown(self, position: Position) -> None:
+    def mark_visible(self, position: Position) -> None:
         """Take note that memory has, or had, the message at that position."""
         if self._shown_to is None or position > self._shown_to:
             self._shown_to = position
@@ -108,7 +108,7 @@ class StoreSource:
 
     def _passed(self, page: list[StoredMessage]) -> None:
         self.paged_to = page[-1].position
-        self.shown(self.paged_to)
+        self.mark_visible(self.paged_to)
 
 
 class PrioritizedStoreSource(StoreSource):

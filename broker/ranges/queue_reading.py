@@ -61,7 +61,7 @@ class QueueReading:
             self._come_again(reference)
             return
         if self._is_volatile:
-            self._store.shown(reference)
+            self._store.mark_visible(reference)
         if reference.position.arrival >= self.next:
             self.next = reference.position.arrival + 1
             news, self._news = self._news, anyio.Event()
@@ -148,7 +148,7 @@ class QueueReading:
             return
         if self._is_volatile:
             for reference in self._queue.references:
-                self._store.shown(reference)
+                self._store.mark_visible(reference)
         self.next = self._store.last_arrival + 1
         self.first = self._first()
 
@@ -226,7 +226,7 @@ class QueueReading:
                 self._take_out(reference)
                 self._come_again(reference)
             elif self._is_volatile:
-                self._store.shown(reference)
+                self._store.mark_visible(reference)
         while spooled := queue.contents.take_spooled(_AT_ONCE):
             for reference in spooled:
                 queue.statistics.messages -= 1

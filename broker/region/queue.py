@@ -143,7 +143,7 @@ class Queue(BaseDestination):
         statistics.enqueues += 1
         statistics.messages += 1
         if self._is_paged and reference.position is not None:
-            self.contents.shown(reference)
+            self.contents.mark_visible(reference)
         if self._held is None:
             self.references[reference] = None
         else:
@@ -181,7 +181,7 @@ class Queue(BaseDestination):
     def restore(self, reference: MessageReference, key: SubscriptionKey | None) -> None:
         reference.acked = False
         if not reference.dropped:
-            self.contents.shown(reference)
+            self.contents.mark_visible(reference)
             self.dispatcher.arrived(reference)
 
     # out

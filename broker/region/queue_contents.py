@@ -98,11 +98,11 @@ class QueueContents:
             if self.held is not None:
                 self.held.add(position)
 
-    def shown(self, reference: MessageReference) -> None:
+    def mark_visible(self, reference: MessageReference) -> None:
         """Let the store know that the queue counts a message, and has it in memory."""
         if self._store is not None and self._from_store is not None and reference.position:
-            self._store.shown(reference)
-            self._from_store.shown(reference.position)
+            self._store.mark_visible(reference)
+            self._from_store.mark_visible(reference.position)
 
     def let_go(self, reference: MessageReference) -> None:
         """Have it in memory no more; its size is counted still."""

@@ -155,7 +155,7 @@ class SubscriptionBacklog:
         if reference.position is not None:
             source = self._stored.get(reference.destination)
             if source is not None:
-                source.shown(reference.position)
+                source.mark_visible(reference.position)
 
     def let_go(self, reference: MessageReference) -> None:
         """Have it in memory no more."""
@@ -179,7 +179,7 @@ class SubscriptionBacklog:
         """Let a message wait again that was held back."""
         source = self._stored.get(reference.destination)
         if source is not None and reference.position is not None:
-            source.shown(reference.position)
+            source.mark_visible(reference.position)
         self.pending.append(reference)
 
     def first_outside(self, limit: int) -> list[MessageReference]:

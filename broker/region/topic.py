@@ -117,7 +117,7 @@ class Topic(BaseDestination):
     def _publish(self, reference: MessageReference) -> None:
         self.statistics.enqueues += 1
         if reference.position is not None and self.store is not None:
-            self.store.shown(reference)
+            self.store.mark_visible(reference)
         subscribers = self._subscribers
         if not subscribers:
             return

@@ -173,8 +173,10 @@ class SystemUsage:
     def store_of(self, destination: Destination) -> DiskUsage:
         """Return what a destination's persistent messages need room in."""
         store: object = self.store.store
-        share_of: Callable[[Destination], Share | None] | None = getattr(store, "share_of", None)
-        share = None if share_of is None else share_of(destination)
+        partition_of: Callable[[Destination], Share | None] | None = getattr(
+            store, "partition_of", None
+        )
+        share = None if partition_of is None else partition_of(destination)
         if share is None or not share.limit:
             return self.store
         usage = self._shares.get(share)

@@ -20,8 +20,7 @@ from broker.scheduler.orders import Order
 from broker.scheduler.outlet import Outlet
 from broker.scheduler.rhythm import next_time
 from broker.store.api import StoreState
-from broker.store.jobs.api import JobSchedulerStore, ScheduledJob
-from broker.store.jobs.scheduler import JobScheduler
+from broker.store.jobs.api import JobScheduler, JobSchedulerStore, ScheduledJob
 from pyjms import _clock
 from pyjms.errors import JMSException, ResourceAllocationException
 from pyjms.wire.openwire.commands import ActiveMQMessage

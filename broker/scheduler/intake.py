@@ -26,8 +26,7 @@ from broker.scheduler.addresses import SCHEDULED, check_target
 from broker.scheduler.aside import as_sent
 from broker.scheduler.deliveries import DEAD_LETTERS
 from broker.scheduler.orders import properties_of, read_order
-from broker.store.jobs.api import ScheduledJob
-from broker.store.jobs.scheduler import JobScheduler
+from broker.store.jobs.api import JobScheduler, ScheduledJob
 from pyjms.errors import JMSException, LocalProtocolError, MessageFormatException
 from pyjms.wire.openwire.commands import ActiveMQMessage
 from pyjms.wire.openwire.primitives import encode_map

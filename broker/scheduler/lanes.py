@@ -15,8 +15,7 @@ from collections import deque
 from collections.abc import Container, Hashable, Iterator
 from typing import Final
 
-from broker.store.jobs.api import ScheduledJob
-from broker.store.jobs.scheduler import JobScheduler
+from broker.store.jobs.api import JobScheduler, ScheduledJob
 from pyjms import _clock
 
 __all__ = ["Lanes"]

@@ -12,7 +12,7 @@ from broker.region.flow_control import abort_parked
 from broker.scheduler.addresses import check_target
 from broker.scheduler.deliveries import Deliveries
 from broker.scheduler.orders import number_of, properties_of
-from broker.store.jobs.scheduler import EARLIEST, LATEST, JobScheduler
+from broker.store.jobs.api import EARLIEST, LATEST, JobScheduler
 from pyjms import _clock, _wakeup
 from pyjms.errors import JMSException, MessageFormatException
 from pyjms.jms.destination import Destination

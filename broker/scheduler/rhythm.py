@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from broker.scheduler.cron import next_tick
-from broker.store.jobs.api import ScheduledJob
-from broker.store.jobs.scheduler import LATEST
+from broker.store.jobs.api import LATEST, ScheduledJob
 from pyjms import _clock
 from pyjms.errors import MessageFormatException
 

@@ -117,7 +117,7 @@ class MessageStore(Protocol):
         where the command wants an answer, else written (`message.response_required`; K13).
         """
 
-    def shown(self, reference: MessageReference) -> None:
+    def mark_visible(self, reference: MessageReference) -> None:
         """Let `next_messages` see a message from now on: its queue counts it."""
 
     def remove_message(

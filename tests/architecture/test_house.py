@@ -20,9 +20,9 @@ def _lines(path: Path) -> int:
     return len(path.read_text(encoding="utf-8").splitlines())
 
 
-def test_no_module_is_over_400_lines_and_half_are_under_150() -> None:
+def test_no_module_is_over_500_lines_and_half_are_under_150() -> None:
     sizes = {str(p.relative_to(ROOT)): _lines(p) for p in MODULES}
-    assert {name: size for name, size in sizes.items() if size > 400} == {}
+    assert {name: size for name, size in sizes.items() if size > 500} == {}
     assert statistics.median(size for size in sizes.values() if size > 3) <= 150
 
 

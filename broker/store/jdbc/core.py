@@ -95,12 +95,12 @@ class Core:
             return self.writer.submit(Unit(operations, done, size))
         self._unsettled.update(unsettled)
 
-        def settled(error: Exception | None) -> None:
+        def wait_idle(error: Exception | None) -> None:
             self._unsettled.subtract(unsettled)
             self._unsettled = +self._unsettled
             done(error)
 
-        return self.writer.submit(Unit(operations, settled, size))
+        return self.writer.submit(Unit(operations, wait_idle, size))
 
     def settle(self, container: str) -> None:
         """Make sure that the container's tables look as they should.

@@ -75,7 +75,7 @@ class JDBCMessageStore:
             return self.core.submit((), lambda _: None)  # done when the one that is here is safe
         return answer
 
-    def shown(self, reference: MessageReference) -> None:
+    def mark_visible(self, reference: MessageReference) -> None:
         if reference.position is not None:
             self.overlay.unshown.discard(self.id_at(reference.position))
 

@@ -25,7 +25,7 @@ _SPARE_SEGMENTS: Final = 2
 async def clean_up(
     journal: Journal,
     index: JobIndex,
-    record_again: Callable[[str, str], None],
+    rewrite: Callable[[str, str], None],
     checkpoint: Callable[[], Awaitable[None]],
 ) -> None:
     """Remove the segments at the beginning that hold nothing, or too little to stay.
@@ -38,12 +38,12 @@ async def clean_up(
         oldest = journal.segments()[:1]
         if not oldest or oldest[0] >= journal.written.file_id:
             return
-        if index.in_files_to(oldest[0], 1):
+        if index.in_segments_up_to(oldest[0], 1):
             if not _is_sparse(journal, index):
                 return
-            while page := index.in_files_to(oldest[0], _PAGE):
-                for place in page:
-                    record_again(place.scheduler, place.job.job_id)
+            while page := index.in_segments_up_to(oldest[0], _PAGE):
+                for entry in page:
+                    rewrite(entry.scheduler, entry.job.job_id)
                 await lowlevel.checkpoint()
             await checkpoint()
         await journal.delete(oldest[0])

@@ -2,7 +2,7 @@
 
 It holds no messages, only where they lie, and can be made again from the journal at any time.
 Changes wait in one open transaction until `commit` says how far into the journal they reach,
-so a crash leaves an index that fits some place in the journal exactly. Not safe for threads at
+so a crash leaves an index that fits some entry in the journal exactly. Not safe for threads at
 the same time; it may go from one to another.
 """
 
@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 from broker.store.jobs.api import ScheduledJob
 from pyjms.wire.kahadb.journal import Location
 
-__all__ = ["Covered", "JobIndex", "JobPlace"]
+__all__ = ["Coverage", "JobEntry", "JobIndex"]
 
 _VERSION: Final = 1
 _PAGE: Final = 500
@@ -43,7 +43,7 @@ _JOB: Final = (
 _OUTSIDE: Final = "FROM jobs WHERE file_id NOT IN (SELECT value FROM json_each(?))"
 
 
-class Covered(NamedTuple):
+class Coverage(NamedTuple):
     """How far into the journal an index reaches."""
 
     end: Location
@@ -54,7 +54,7 @@ class Covered(NamedTuple):
     """The CRC-32 of that one's payload."""
 
 
-class JobPlace(NamedTuple):
+class JobEntry(NamedTuple):
     """A job, its scheduler, and where the record with its message lies."""
 
     scheduler: str
@@ -99,12 +99,12 @@ class JobIndex:
         """Close it; what was not committed is not kept."""
         self._connection.close()
 
-    def covered(self) -> Covered | None:
+    def covered(self) -> Coverage | None:
         """Return how far the index reaches; None: it is new."""
         row = self._connection.execute("SELECT * FROM covered").fetchone()
-        return None if row is None else Covered(Location(*row[:2]), Location(*row[2:4]), row[4])
+        return None if row is None else Coverage(Location(*row[:2]), Location(*row[2:4]), row[4])
 
-    def commit(self, covered: Covered) -> None:
+    def commit(self, covered: Coverage) -> None:
         """Keep the changes since the last commit, which reach to `covered`."""
         execute = self._connection.execute
         execute("DELETE FROM covered")
@@ -162,13 +162,13 @@ class JobIndex:
         """Forget all jobs of a scheduler."""
         self._connection.execute("DELETE FROM jobs WHERE scheduler = ?", (scheduler,))
 
-    def get(self, scheduler: str, job_id: str) -> JobPlace | None:
+    def get(self, scheduler: str, job_id: str) -> JobEntry | None:
         """Return a job, None if there is none."""
         row = self._connection.execute(
             f"{_JOB}, file_id, file_offset FROM jobs WHERE scheduler = ? AND job_id = ?",
             (scheduler, job_id),
         ).fetchone()
-        return None if row is None else _place(scheduler, row)
+        return None if row is None else _entry(scheduler, row)
 
     def next_time(self, scheduler: str) -> int | None:
         """Return when the first job is due, None if there is none."""
@@ -213,23 +213,23 @@ class JobIndex:
         rows = self._connection.execute("SELECT DISTINCT scheduler FROM jobs ORDER BY scheduler")
         return [row[0] for row in rows]
 
-    def in_files_to(self, file_id: int, limit: int) -> list[JobPlace]:
+    def in_segments_up_to(self, file_id: int, limit: int) -> list[JobEntry]:
         """Return at most `limit` jobs whose records lie in segment `file_id` or before it."""
         rows = self._connection.execute(
             f"{_JOB}, file_id, file_offset, scheduler FROM jobs WHERE file_id <= ?"
             " ORDER BY file_id, file_offset LIMIT ?",
             (file_id, limit),
         ).fetchall()
-        return [_place(row[10], row) for row in rows]
+        return [_entry(row[10], row) for row in rows]
 
-    def outside_files(self, file_ids: list[int]) -> int:
+    def count_outside_segments(self, file_ids: list[int]) -> int:
         """Return how many jobs' records lie in other segments than these."""
         found: int = self._connection.execute(
             f"SELECT count(*) {_OUTSIDE}", (json.dumps(file_ids),)
         ).fetchone()[0]
         return found
 
-    def keep_files(self, file_ids: list[int]) -> None:
+    def retain_segments(self, file_ids: list[int]) -> None:
         """Forget the jobs whose records lie in other segments than these."""
         self._connection.execute(f"DELETE {_OUTSIDE}", (json.dumps(file_ids),))
 
@@ -244,6 +244,6 @@ def _number(location: Location) -> int:
     return location.file_id << _NUMBER | location.offset
 
 
-def _place(scheduler: str, row: tuple[object, ...]) -> JobPlace:
+def _entry(scheduler: str, row: tuple[object, ...]) -> JobEntry:
     job = ScheduledJob(*row[:8])  # type: ignore[arg-type]
-    return JobPlace(scheduler, job, Location(*row[8:10]))  # type: ignore[arg-type]
+    return JobEntry(scheduler, job, Location(*row[8:10]))  # type: ignore[arg-type]

@@ -21,11 +21,11 @@ from anyio import to_thread
 from broker.completion import Completion, wait_for
 from broker.store.api import StoreState
 from broker.store.file_lock import SharedFileLock
-from broker.store.jobs.api import DEFAULT_SCHEDULER
+from broker.store.jobs.api import DEFAULT_SCHEDULER, JobScheduler
 from broker.store.jobs.cleanup import clean_up
-from broker.store.jobs.index import Covered, JobIndex
-from broker.store.jobs.recovery import begin_anew, recover
-from broker.store.jobs.scheduler import JobScheduler, apply, as_it_is
+from broker.store.jobs.index import Coverage, JobIndex
+from broker.store.jobs.recovery import delete_job_files, recover
+from broker.store.jobs.scheduler import JournaledJobScheduler, apply, rewrite_commands
 from broker.store.journal.disk import OS_DISK, Disk
 from broker.store.journal.journal import Journal
 from broker.store.journal.settings import JournalSettings
@@ -99,7 +99,7 @@ class KahaDBJobSchedulerStore:
             if self._lock is not None:
                 await self._lock.acquire()
             if self._begin_anew:
-                await to_thread.run_sync(begin_anew, self.directory)
+                await to_thread.run_sync(delete_job_files, self.directory)
             await self.journal.open()
             self._index, self._last = await to_thread.run_sync(
                 recover, self.directory, self.journal, self._ignore_missing
@@ -130,7 +130,7 @@ class KahaDBJobSchedulerStore:
         for task in tasks:
             task.cancel()
             await task.wait()
-        self.journal.hurry()  # a disk that is full now must not keep the store from its end
+        self.journal.fail_fast()  # a disk that is full now must not keep the store from its end
         if self._index is not None and self.state is not StoreState.FAILED:
             try:
                 await self.cleanup()
@@ -159,7 +159,7 @@ class KahaDBJobSchedulerStore:
         return self.journal.size
 
     def scheduler(self, name: str = DEFAULT_SCHEDULER) -> JobScheduler:
-        return JobScheduler(name, self)
+        return JournaledJobScheduler(name, self)
 
     def schedulers(self) -> list[str]:
         return self.index.schedulers()
@@ -183,7 +183,7 @@ class KahaDBJobSchedulerStore:
             JMSException: the journal has failed.
         """
         async with self._busy:
-            await clean_up(self.journal, self.index, self.record_again, self._checkpoint)
+            await clean_up(self.journal, self.index, self.rewrite, self._checkpoint)
 
     async def delete_all_jobs(self) -> None:
         """Begin with nothing; before `start` only, which does it once it has the lock."""
@@ -204,16 +204,16 @@ class KahaDBJobSchedulerStore:
         self._apply(command, self.journal.append(payload, waiter, sync=sync), payload)
         return waiter
 
-    def record_again(self, scheduler: str, job_id: str) -> None:
+    def rewrite(self, scheduler: str, job_id: str) -> None:
         """Append a job's records anew, as it is now, and have the index mean those.
 
         They lie in one batch, so no crash leaves the job out. It is removed first, since
         ActiveMQ, which may find both, would have it twice.
         """
-        place = self.index.get(scheduler, job_id)
-        if place is None:
+        entry = self.index.get(scheduler, job_id)
+        if entry is None:
             return
-        commands = as_it_is(place, self.frame(place.location))
+        commands = rewrite_commands(entry, self.frame(entry.location))
         payloads = [encode_command(command) for command in commands]
         locations = self.journal.append_together(payloads)
         for command, payload, location in zip(commands, payloads, locations, strict=True):
@@ -238,7 +238,7 @@ class KahaDBJobSchedulerStore:
             return
         location, payload = self._last
         try:
-            self.index.commit(Covered(self.journal.end, location, zlib.crc32(payload)))
+            self.index.commit(Coverage(self.journal.end, location, zlib.crc32(payload)))
         except sqlite3.Error as e:
             if not self.index.in_transaction:
                 raise self._broken(e) from e

@@ -8,9 +8,9 @@ from typing import Final
 
 from broker.completion import Completion
 from broker.store.api import StoreState
-from broker.store.jobs.api import DEFAULT_SCHEDULER
+from broker.store.jobs.api import DEFAULT_SCHEDULER, JobScheduler
 from broker.store.jobs.index import JobIndex
-from broker.store.jobs.scheduler import JobScheduler, apply
+from broker.store.jobs.scheduler import JournaledJobScheduler, apply
 from pyjms.wire.kahadb.commands import (
     KahaAddScheduledJobCommand,
     KahaDestroySchedulerCommand,
@@ -45,7 +45,7 @@ class MemoryJobSchedulerStore:
         await self.delete_all_jobs()
 
     def scheduler(self, name: str = DEFAULT_SCHEDULER) -> JobScheduler:
-        return JobScheduler(name, self)
+        return JournaledJobScheduler(name, self)
 
     def schedulers(self) -> list[str]:
         return self.index.schedulers()
@@ -67,15 +67,15 @@ class MemoryJobSchedulerStore:
         """Do what the command says; it is as safe as it will be at once."""
         location = Location(0, next(self._numbers))
         if isinstance(command, _OF_ONE_JOB):
-            place = self.index.get(command.scheduler, command.job_id)
-            if place is not None:
-                self._let_go(place.location)
+            entry = self.index.get(command.scheduler, command.job_id)
+            if entry is not None:
+                self._let_go(entry.location)
         if isinstance(command, KahaAddScheduledJobCommand):
             self._frames[location] = command.payload
             self.size += len(command.payload)
         apply(self.index, command, location, 1)
         if isinstance(command, _OF_MANY_JOBS):
-            kept = {place.location for place in self.index.in_files_to(0, len(self._frames))}
+            kept = {entry.location for entry in self.index.in_segments_up_to(0, len(self._frames))}
             for gone in self._frames.keys() - kept:
                 self._let_go(gone)
         return None

@@ -11,14 +11,14 @@ import zlib
 from pathlib import Path
 from typing import Final
 
-from broker.store.jobs.index import Covered, JobIndex
+from broker.store.jobs.index import Coverage, JobIndex
 from broker.store.jobs.scheduler import apply
 from broker.store.journal.journal import Journal
 from pyjms.errors import JMSException, ResourceAllocationException
 from pyjms.wire.kahadb.journal import Location, segment_number
 from pyjms.wire.kahadb.reader import JournalRecord, Skipped
 
-__all__ = ["INDEX", "begin_anew", "recover"]
+__all__ = ["INDEX", "delete_job_files", "recover"]
 
 logger = logging.getLogger(__name__)
 
@@ -30,7 +30,7 @@ _ASIDE: Final = "activemq-index"
 Last = tuple[Location, bytes]
 
 
-def begin_anew(directory: Path) -> None:
+def delete_job_files(directory: Path) -> None:
     """Remove all jobs.
 
     Raises:
@@ -80,7 +80,7 @@ def _remove_index(directory: Path) -> None:
         (directory / name).unlink(missing_ok=True)
 
 
-def _open(directory: Path, journal: Journal) -> tuple[JobIndex, Covered | None]:
+def _open(directory: Path, journal: Journal) -> tuple[JobIndex, Coverage | None]:
     """Return the index, and how far it reaches if that can be believed; else it is empty."""
     path = directory / INDEX
     try:
@@ -98,7 +98,7 @@ def _open(directory: Path, journal: Journal) -> tuple[JobIndex, Covered | None]:
     return index, covered
 
 
-def _fits(covered: Covered, journal: Journal) -> bool:
+def _fits(covered: Coverage, journal: Journal) -> bool:
     """Whether the index covers a beginning of this very journal."""
     if covered.end > journal.end:
         return False
@@ -109,7 +109,7 @@ def _fits(covered: Covered, journal: Journal) -> bool:
 
 
 def _replay(
-    index: JobIndex, journal: Journal, covered: Covered | None, ignore_missing: bool
+    index: JobIndex, journal: Journal, covered: Coverage | None, ignore_missing: bool
 ) -> Last | None:
     """Bring the index from where it is to the journal's end."""
     skipped: list[Skipped] = []
@@ -131,7 +131,7 @@ def _replay(
 def _check(index: JobIndex, journal: Journal, skipped: list[Skipped], ignore_missing: bool) -> None:
     """See to it that all jobs' messages are there. (K23)"""
     damaged = {*journal.corrupt, *skipped}
-    missing = index.outside_files(journal.segments())
+    missing = index.count_outside_segments(journal.segments())
     if not damaged and not missing:
         return
     found = f"{len(damaged)} damaged places in the journal, {missing} jobs in missing files"
@@ -141,4 +141,4 @@ def _check(index: JobIndex, journal: Journal, skipped: list[Skipped], ignore_mis
             hint="put the files back, or set ignore_missing_journalfiles to go on without them",
         )
     logger.error("%s: %s; going on without them", journal.directory, found)
-    index.keep_files(journal.segments())
+    index.retain_segments(journal.segments())

@@ -1,7 +1,7 @@
 """One scheduler's jobs: every change is a record first, then a change of the index.
 
-The same records make the index again at a start, so `apply` is the only way into it.
-(persistence K7, K8, E3)
+The same records rebuild the index at a start, so `apply` is the only function that changes it.
+(activemq-persistence K7, K8, E3)
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final, Protocol
 
 from broker.completion import Completion
-from broker.store.jobs.api import ScheduledJob
-from broker.store.jobs.index import JobIndex, JobPlace
+from broker.store.jobs.api import EARLIEST, LATEST, ScheduledJob
+from broker.store.jobs.index import JobEntry, JobIndex
 from pyjms.wire.kahadb.commands import (
     KahaAddScheduledJobCommand,
     KahaDestroySchedulerCommand,
@@ -25,42 +25,35 @@ from pyjms.wire.kahadb.structures import KahaCommand
 from pyjms.wire.openwire.commands import ActiveMQMessage
 from pyjms.wire.openwire.raw import patch_raw
 
-__all__ = ["EARLIEST", "LATEST", "JobLog", "JobScheduler", "apply", "as_it_is"]
-
-EARLIEST: Final = 0
-LATEST: Final = (1 << 63) - 1
-"""Of the times that the journal has room for."""
+__all__ = ["JobLog", "JournaledJobScheduler", "apply", "rewrite_commands"]
 
 
 class JobLog(Protocol):
-    """Where a scheduler's records go, and its index."""
+    """The journal, or memory, that keeps the records of all schedulers, and their index."""
 
     @property
     def index(self) -> JobIndex: ...
 
     def record(self, command: KahaCommand, *, sync: bool) -> Completion | None:
-        """Keep the command and apply it to the index."""
+        """Store the command and apply it to the index."""
 
     def frame(self, location: Location) -> bytes:
-        """Return the message of the job whose record lies there.
+        """Return the marshalled message of the job whose add record is at `location`.
 
         Raises:
             JMSException: it cannot be read.
         """
 
 
-class JobScheduler:
-    """The jobs of one name; get it from a JobSchedulerStore.
-
-    Source: ActiveMQ JobScheduler, without its clock.
-    """
+class JournaledJobScheduler:
+    """A scheduler of a store with a job log; see JobScheduler for the methods."""
 
     def __init__(self, name: str, log: JobLog) -> None:
         self.name = name
         self._log = log
 
     def __len__(self) -> int:
-        """How many jobs it has."""
+        """Return how many jobs it has."""
         return self._log.index.count(self.name)
 
     @property
@@ -109,8 +102,8 @@ class JobScheduler:
 
     def get(self, job_id: str) -> ScheduledJob | None:
         """Return a job, None if there is none."""
-        place = self._log.index.get(self.name, job_id)
-        return None if place is None else place.job
+        entry = self._log.index.get(self.name, job_id)
+        return None if entry is None else entry.job
 
     def message(self, job_id: str) -> ActiveMQMessage | None:
         """Return a job's message as it was given, None if there is no such job. May read the disk.
@@ -118,8 +111,8 @@ class JobScheduler:
         Raises:
             JMSException: it cannot be read.
         """
-        place = self._log.index.get(self.name, job_id)
-        return None if place is None else decode_message(self._log.frame(place.location))
+        entry = self._log.index.get(self.name, job_id)
+        return None if entry is None else decode_message(self._log.frame(entry.location))
 
     def due(self, now: int, limit: int = 100) -> list[ScheduledJob]:
         """Return at most `limit` jobs whose time has come, in the order of their times."""
@@ -133,13 +126,13 @@ class JobScheduler:
         return self._log.index.jobs(self.name, start, end)
 
 
-def as_it_is(place: JobPlace, frame: bytes) -> list[KahaCommand]:
-    """Return the commands that take a job away and bring it back as it is.
+def rewrite_commands(entry: JobEntry, frame: bytes) -> list[KahaCommand]:
+    """Return the commands that remove a job and add it again in its present state.
 
-    A job's own record cannot say how often it has fired: one that says so follows, and uses
-    up a repetition.
+    An add record cannot say how often the job was sent: a reschedule record that does follows
+    it, and uses up a repetition.
     """
-    scheduler, job = place.scheduler, place.job
+    scheduler, job = entry.scheduler, entry.job
     count = job.execution_count
     counted = count > 0 and job.repeat >= 0 and not job.cron_entry
     before = job._replace(repeat=job.repeat + 1) if counted else job
@@ -168,7 +161,7 @@ def _add_command(scheduler: str, job: ScheduledJob, frame: bytes) -> KahaAddSche
 
 
 def apply(index: JobIndex, command: KahaCommand, location: Location, size: int) -> None:
-    """Do to the index what a record says; records of other kinds say nothing here."""
+    """Apply a record to the index; records of other kinds have no effect."""
     action = _ACTIONS.get(command.CODE)
     if action is not None:
         action(index, command, location, size)

@@ -1,14 +1,25 @@
-"""Lays records out in batches and segments before anything is written. (persistence K4, K6, K27)
+"""Lays records out in batches and segments before anything is written.
 
-The loop alone appends, and a batch's place is fixed when it begins, so a record's place is known
-at once. This is the hot path: about half a microsecond a record.
+Only the loop appends, and a batch's offset is fixed when the batch begins. So the location of a
+record is known as soon as it is appended, long before it is on the disk, and the index can be
+updated at once. (activemq-persistence K4, K6, K27)
+
+`append` is the hot path: about half a microsecond a record. That is why the builder and its
+batch share their lists, and why the cases that are rare (a new batch, a new segment) are all
+behind one comparison, `end > self._batch_limit`.
+
+Three limits say where the next record goes:
+
+    _batch_limit    beyond it the record needs a new batch: the batch is as large as it may be,
+                    or the segment is full. -1 when no batch is open.
+    _lazy_limit     beyond it even a lazy record requests a write.
+    _segment_limit  where the segment ends.
 """
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from broker.completion import Completion
 from broker.store.journal.batch import OpenBatch, WriteJob
@@ -17,59 +28,81 @@ from pyjms._wakeup import Turn
 from pyjms.errors import LocalProtocolError
 from pyjms.wire.kahadb.journal import BATCH_CONTROL_SIZE, RECORD_HEAD, USER_TYPE, Location
 
-__all__ = ["BatchLayout"]
+__all__ = ["BatchBuilder", "BatchEvents"]
 
 _HEAD: Final = RECORD_HEAD.size
 _LARGEST: Final = 0x7FFFFFFF
 _LAZY_BYTES: Final = 1 << 20
-_HEADS: Final = 2
-"""How many times as long as its head a segment is at least."""
+_MIN_HEADERS: Final = 2
+"""A segment is at least this many times as long as its header."""
 _head = RECORD_HEAD.pack
 _location = tuple.__new__  # half the price of Location(...)
 
 
 def _no_loop(_function: Callable[[], object]) -> None:
-    """There is none yet."""
+    """Ignore a turn's end: there is no loop yet."""
 
 
 def _no_header() -> Sequence[bytes]:
     return ()
 
 
-class BatchLayout(ABC):
-    """Fills batches; what is full or asked for leaves with `_take`.
+class BatchEvents(NamedTuple):
+    """What a batch builder calls in its journal."""
 
-    `header` gives the payloads that begin each new segment; it is called inside `append`,
-    before the record that needs the segment gets its place, and must not append itself.
-    `records` counts.
+    check_writable: Callable[[], None]
+    """Raises if nothing can be appended."""
+    request_write: Callable[[], None]
+    """Has everything that was appended written; called once for each job."""
+    request_write_soon: Callable[[], None]
+    """Calls `timer_expired` after some milliseconds."""
+    congested: Callable[[], None]
+    """Notes that too much waits to be written."""
+    batch_started: Callable[[Location], None]
+    """Notes that a batch begins, its first record at this location."""
+
+
+class BatchBuilder:
+    """Fills batches with records; `next_job` hands over what is to be written.
+
+    `header` gives the payloads that each new segment begins with. It is called inside `append`,
+    before the record that needs the segment gets its location, and must not append itself.
+    `records` counts. Belongs to the loop.
     """
 
-    def __init__(self, settings: JournalSettings) -> None:
-        self.settings = settings
+    def __init__(self, settings: JournalSettings, events: BatchEvents) -> None:
         self.header: Callable[[], Sequence[bytes]] = _no_header
         self.records = 0
+        self.requested = False
+        """Whether a write was requested since the last job."""
+        self._events = events
+        self._settings = settings
         self._always = settings.disk_sync_strategy is DiskSyncStrategy.ALWAYS
         self._most_waiters = settings.max_async_jobs
-        # the batch that is open: where the next record goes, and up to where there is room
+        # the open batch, and where its next record goes
         self._batch: OpenBatch | None = None
         self._parts: list[bytes] = []
         self._offsets: list[int] = []
         self._file_id = 1
-        self._at = 0
-        self._room_end = -1
-        self._lazy_end = 0
-        self._segment_end = settings.max_file_length
+        self._offset = 0
+        self._batch_limit = -1
+        self._lazy_limit = 0
+        self._segment_limit = settings.max_file_length
         # what waits for the next job
-        self._full: list[OpenBatch] = []
-        self._full_bytes = 0
+        self._closed: list[OpenBatch] = []
+        self._closed_bytes = 0
         self._waiters: list[Completion] = []
         self._sync = False
-        self._requested = False
-        self._is_timed = False  # `_request_soon` is under way
-        # who waits: those whose chunks came in different turns
+        self._timer_set = False  # `request_write_soon` was called and has not expired
+        # distinct senders among the waiters: those of one chunk of input count once
         self._senders = 0
         self._last_turn = 0
-        self._chunk = Turn(_no_loop)  # the loop's, once it is open
+        self._turn = Turn(_no_loop)
+
+    def start(self, end: Location, turn: Turn) -> None:
+        """Continue at `end`; `turn` identifies the chunk of input that the loop is handling."""
+        self._file_id, self._offset = end
+        self._turn = turn
 
     def append(
         self,
@@ -80,126 +113,145 @@ class BatchLayout(ABC):
         lazy: bool = False,
         soon: bool = False,
     ) -> Location:
-        """Append a record and return its place. Never waits.
+        """Append a record and return its location. Never blocks.
 
-        It is written at the end of this turn of the loop at the latest, or as soon as the
-        job before it is done; if `lazy`, perhaps only with something that is not, or with a
-        `barrier`; if `soon`, like that or after some milliseconds. `waiter` is completed when it
-        is written, and synced if `sync` and the strategy is ALWAYS.
+        The record is written at the end of this turn of the loop at the latest, or as soon as
+        the running job is done. A `lazy` record may wait for the next one that is not, or for a
+        `barrier`; a `soon` record waits like that, but for a few milliseconds only. `waiter` is
+        completed when the record is written, and also synced if `sync` is set and the strategy
+        is ALWAYS.
 
         Raises:
             IllegalStateException: the journal is not open.
-            ResourceAllocationException: it has failed.
+            ResourceAllocationException: the journal has failed.
             LocalProtocolError: the payload is empty or larger than 2 GiB.
         """
         size = len(payload) + _HEAD
-        at = self._at
-        end = at + size
-        if end > self._room_end or size == _HEAD:
-            at = self._make_room(size)
-            end = at + size
+        offset = self._offset
+        end = offset + size
+        if end > self._batch_limit or size == _HEAD:
+            offset = self._start_batch(size)
+            end = offset + size
         self._parts += (_head(size, USER_TYPE), payload)
-        self._offsets.append(at)
-        self._at = end
+        self._offsets.append(offset)
+        self._offset = end
         if waiter is not None:
             self._waiters.append(waiter)
-            turn = self._chunk.number
+            turn = self._turn.number
             if not turn or turn != self._last_turn:
                 self._senders += 1
                 self._last_turn = turn
             if len(self._waiters) > self._most_waiters:
-                self._congest()
+                self._events.congested()
         if sync:
             self._sync |= self._always
-        if not self._requested:
-            if not (lazy or soon) or end > self._lazy_end:
-                self._request()
-            elif soon and not self._is_timed:
-                self._is_timed = True
-                self._request_soon()
-        return _location(Location, (self._file_id, at))
+        if not self.requested:
+            if not (lazy or soon) or end > self._lazy_limit:
+                self.requested = True
+                self._events.request_write()
+            elif soon and not self._timer_set:
+                self._timer_set = True
+                self._events.request_write_soon()
+        return _location(Location, (self._file_id, offset))
 
     def append_together(self, payloads: Sequence[bytes]) -> list[Location]:
-        """Append records in one batch: after a crash all of them are there, or none.
+        """Append lazy records in one batch: after a crash all of them are there, or none.
 
-        Raises as `append`, whose `lazy` records these are.
+        Raises as `append`.
         """
         size = sum(map(len, payloads)) + _HEAD * len(payloads)
-        if self._at + size > self._room_end:
-            self._make_room(size)
-            self._room_end = max(self._room_end, self._at + size)
+        if self._offset + size > self._batch_limit:
+            self._start_batch(size)
+            self._batch_limit = max(self._batch_limit, self._offset + size)
         return [self.append(payload, lazy=True) for payload in payloads]
+
+    def add_waiter(self, waiter: Completion, *, sync: bool) -> None:
+        """Complete `waiter` with the next job, after a sync if `sync` is set; requests nothing."""
+        self._waiters.append(waiter)
+        self._senders += 1
+        self._sync |= sync
+
+    def timer_expired(self) -> bool:
+        """Note that the time of `request_write_soon` is over; return whether to write now."""
+        self._timer_set = False
+        return not self.requested and self.has_records
 
     @property
     def end(self) -> Location:
-        """Where the next batch begins or goes on; every later record lies behind."""
-        return Location(self._file_id, self._at)
+        """Where the next batch begins or continues; all later records lie behind it."""
+        return Location(self._file_id, self._offset)
 
-    @abstractmethod
-    def _check_open(self) -> None:
-        """Raise if nothing can be appended."""
+    @property
+    def has_records(self) -> bool:
+        """Whether records wait for the next job."""
+        return self._batch is not None or bool(self._closed)
 
-    @abstractmethod
-    def _request(self) -> None:
-        """Have what waits written; called once for each job."""
+    @property
+    def is_congested(self) -> bool:
+        """Whether more than half of what makes the journal CONGESTED waits."""
+        settings = self._settings
+        return (
+            self._closed_bytes > settings.max_waiting_bytes // 2
+            or len(self._waiters) > settings.max_async_jobs // 2
+        )
 
-    @abstractmethod
-    def _request_soon(self) -> None:
-        """Have what waits written in some milliseconds, unless it is before."""
+    def batches(self) -> list[OpenBatch]:
+        """Return the batches that wait for the next job, the open one last."""
+        return [*self._closed, self._batch] if self._batch is not None else self._closed
 
-    @abstractmethod
-    def _congest(self) -> None:
-        """Say that too much waits."""
+    def close_batch(self) -> None:
+        """Close the open batch, if there is one: the next record begins another."""
+        batch = self._batch
+        if batch is not None:
+            self._batch = None
+            self._batch_limit = -1
+            batch.end = self._offset
+            self._closed.append(batch)
+            self._closed_bytes += batch.end - batch.offset
+            self.records += len(batch.offsets)
 
-    @abstractmethod
-    def _make_spare(self) -> None:
-        """See whether the next segment is to be made; called with each batch."""
+    def next_job(self) -> WriteJob:
+        """Close the open batch and return everything that waits as one job."""
+        self.close_batch()
+        job = WriteJob(self._closed, self._waiters, sync=self._sync, senders=self._senders)
+        self._closed, self._closed_bytes, self._waiters = [], 0, []
+        self._senders = self._last_turn = 0
+        self._sync = self.requested = False
+        return job
 
-    def _make_room(self, size: int) -> int:
-        """Begin a batch for a record of `size` bytes; returns where the record goes."""
-        self._check_open()
-        if size <= _HEAD or size > _LARGEST - self.settings.max_file_length:
-            raise LocalProtocolError("A record is empty, or larger than 2 GiB")
-        self._close_batch()
-        settings = self.settings
+    def discard(self) -> list[Completion]:
+        """Drop everything that waits: the journal has failed. Returns the waiters."""
+        self.close_batch()
+        waiters, self._waiters = self._waiters, []
+        self._closed, self._closed_bytes = [], 0
+        return waiters
+
+    def _start_batch(self, size: int) -> int:
+        """Begin a batch for a record of `size` bytes; returns the record's offset."""
+        self._events.check_writable()
+        settings = self._settings
+        if size <= _HEAD or size > _LARGEST - settings.max_file_length:
+            raise LocalProtocolError("A journal record is empty, or larger than 2 GiB")
+        self.close_batch()
         needed = BATCH_CONTROL_SIZE + size
-        if self._at and self._at + needed > self._segment_end:
+        if self._offset and self._offset + needed > self._segment_limit:
             self._file_id += 1
-            self._at = 0
-        batch = OpenBatch(self._file_id, self._at)
-        first = self._at + BATCH_CONTROL_SIZE
+            self._offset = 0
+        batch = OpenBatch(self._file_id, self._offset)
+        first = self._offset + BATCH_CONTROL_SIZE
         self._parts, self._offsets = batch.parts, batch.offsets
-        if not self._at:
+        if not self._offset:
             for payload in self.header():
                 self._parts += (_head(len(payload) + _HEAD, USER_TYPE), payload)
                 self._offsets.append(first)
                 first += _HEAD + len(payload)
-            # else a head as long as a segment, of very many destinations, would leave no room
-            self._segment_end = max(settings.max_file_length, _HEADS * first)
+            # a header of very many destinations may be as long as a segment and leave no space
+            self._segment_limit = max(settings.max_file_length, _MIN_HEADERS * first)
         self._batch = batch
-        self._at = first
-        self._room_end = min(self._segment_end, batch.offset + settings.max_write_batch_size)
-        self._lazy_end = batch.offset + _LAZY_BYTES
-        if self._full_bytes > settings.max_waiting_bytes:
-            self._congest()
-        self._make_spare()
+        self._offset = first
+        self._batch_limit = min(self._segment_limit, batch.offset + settings.max_write_batch_size)
+        self._lazy_limit = batch.offset + _LAZY_BYTES
+        if self._closed_bytes > settings.max_waiting_bytes:
+            self._events.congested()
+        self._events.batch_started(Location(self._file_id, first))
         return first
-
-    def _close_batch(self) -> None:
-        batch = self._batch
-        if batch is not None:
-            self._batch = None
-            self._room_end = -1
-            batch.end = self._at
-            self._full.append(batch)
-            self._full_bytes += batch.end - batch.offset
-            self.records += len(batch.offsets)
-
-    def _take(self) -> WriteJob:
-        """Return the job of all that waits."""
-        self._close_batch()
-        job = WriteJob(self._full, self._waiters, sync=self._sync, senders=self._senders)
-        self._full, self._full_bytes, self._waiters = [], 0, []
-        self._senders = self._last_turn = 0
-        self._sync = self._requested = False
-        return job

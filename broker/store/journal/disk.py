@@ -1,31 +1,35 @@
-"""The one place that calls the operating system for the journal's files.
+"""The only module that calls the operating system for the journal's files.
 
-All calls block. A write writes everything or raises; what it wrote is safe after `sync`, and
-a file that was made, renamed or removed is so for good after `sync_directory`. Tests put a
-simulated disk in its place.
+All calls block. A write writes everything or raises; what it wrote is durable after `sync`, and
+a file's creation, renaming or removal after `sync_directory`. Tests use a simulated disk
+instead.
 """
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 import threading
 from pathlib import Path
 from typing import Final, Protocol
 
-__all__ = ["OS_DISK", "Bytes", "Disk"]
+__all__ = ["NO_SPACE_ERRORS", "OS_DISK", "Bytes", "Disk"]
+
+NO_SPACE_ERRORS: Final = frozenset((errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC)))
+"""Error numbers that say that a disk, or a quota, is full."""
 
 Bytes = bytes | bytearray | memoryview
 
 
 class Disk(Protocol):
-    """A disk with folders and files. All methods raise OSError and block."""
+    """A disk with directories and files. All methods raise OSError and block."""
 
     def open(self, path: Path, *, create: bool = False) -> int:
         """Open a file for reading and writing and return its descriptor."""
 
     def close(self, fd: int) -> None:
-        """Close a descriptor; its number may come again."""
+        """Close a descriptor; its number may be reused."""
 
     def size(self, fd: int) -> int:
         """Return the length of a file."""
@@ -34,38 +38,38 @@ class Disk(Protocol):
         """Return `size` bytes, fewer only at the end of the file."""
 
     def write(self, fd: int, data: Bytes, offset: int) -> None:
-        """Write all of `data`. After an error any part of it may be there."""
+        """Write all of `data`. After an error any part of it may be written."""
 
     def sync(self, fd: int) -> None:
-        """Return when what was written to this file, and its length, survive a power cut."""
+        """Make the file's data and length durable."""
 
     def truncate(self, fd: int, length: int) -> None:
-        """Cut a file, or lengthen it with zeros that take no space."""
+        """Truncate a file, or extend it with zeros that take no space."""
 
     def allocate(self, fd: int, length: int) -> None:
         """Reserve the blocks of the first `length` bytes, and make the file that long."""
 
     def make_directory(self, path: Path) -> None:
-        """Make a folder with its parents; one that is there is no error."""
+        """Create a directory with its parents, unless it exists."""
 
     def sync_directory(self, path: Path) -> None:
-        """Return when the folder's present names survive a power cut."""
+        """Make the directory's present entries durable."""
 
     def names(self, path: Path) -> dict[str, int]:
-        """Return the names of the files in a folder with their lengths."""
+        """Return the names of the files in a directory with their lengths."""
 
     def rename(self, old: Path, new: Path) -> None:
-        """Rename a file, over one that may be there."""
+        """Rename a file, replacing one that may exist."""
 
     def remove(self, path: Path) -> None:
         """Remove a file."""
 
 
 class _OsDisk:
-    """What the operating system does."""
+    """The operating system's disk."""
 
     def __init__(self) -> None:
-        self._seeking = threading.Lock()  # where there is no pread
+        self._seeking = threading.Lock()  # on Windows, which has no pread
 
     def open(self, path: Path, *, create: bool = False) -> int:
         flags = os.O_RDWR | (os.O_CREAT if create else 0)
@@ -82,7 +86,7 @@ class _OsDisk:
         data = self._read(fd, size, offset)
         if len(data) == size or not data:
             return data
-        parts = [data]  # the kernel may give less than is there
+        parts = [data]  # the kernel may return less than it has
         got = len(data)
         while got < size and (data := self._read(fd, size - got, offset + got)):
             parts.append(data)
@@ -117,7 +121,7 @@ class _OsDisk:
             os.ftruncate(fd, length)
 
         def sync_directory(self, path: Path) -> None:
-            """Windows syncs names with the files."""
+            """Do nothing: Windows syncs names with the files."""
 
     else:
 
@@ -163,7 +167,7 @@ class _OsDisk:
             return {e.name: e.stat().st_size for e in entries if e.is_file()}
 
     def rename(self, old: Path, new: Path) -> None:
-        os.replace(old, new)  # noqa: PTH105 - one way in this module
+        os.replace(old, new)  # noqa: PTH105 - os functions throughout this module
 
     def remove(self, path: Path) -> None:
         os.unlink(path)  # noqa: PTH108

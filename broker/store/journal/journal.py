@@ -1,8 +1,40 @@
-"""The journal: records are appended, written in batches, synced for those who wait, and read.
+"""The journal: an append-only sequence of segments with group commit.
 
-All of it belongs to one loop. `append` never waits: the loop alone lays the batches out, so a
-record's place is known at once, before it is written. Waiters are answered on the loop, in the
-journal's order, by the sync that covers them. (persistence K3 to K6, K13, K27)
+Theory of operation
+-------------------
+
+    append -> BatchBuilder -> GroupCommit -> SegmentWriter -> Disk
+                                  |
+              waiters <- _job_done on the loop, in the order of the journal
+
+Everything above the disk belongs to one event loop. `append` never blocks: the builder lays
+records out on the loop, so their locations are known before they are written, and the index is
+updated at once. `GroupCommit` moves one job at a time to the disk, on the loop or in its
+thread; see there. (activemq-persistence K3 to K6, K13, K27)
+
+Three positions only ever advance:
+
+    synced <= written <= end
+
+`end` is where the next record goes, `written` is what the operating system has, `synced` is
+what survives a power failure. A record is read from the open batches while it lies behind
+`written`, and from its segment afterwards.
+
+States, as `state` and `on_state` report them; see `StoreState`:
+
+    RUNNING    too much waits        -> CONGESTED
+    CONGESTED  half of it is written -> RUNNING
+    RUNNING, CONGESTED  disk full    -> SUSPENDED
+    SUSPENDED  a retry succeeds      -> RUNNING
+    any        another error         -> FAILED, for good
+
+After a failure nothing is retried: whether the failed write reached the disk is unknown, and
+a later record must never be durable without an earlier one. All waiters get the error, and
+`append` raises. The next start reads what is there.
+
+A transaction's records, or those of several senders, may share a batch, and a batch counts as
+a whole or not at all: its checksum covers all its records. So a torn end never leaves half a
+record, and `append_together` is atomic.
 """
 
 from __future__ import annotations
@@ -18,11 +50,11 @@ import anyio.to_thread
 from broker.completion import Completion
 from broker.store.api import StoreState
 from broker.store.journal.batch import WriteJob
-from broker.store.journal.batch_builder import BatchLayout
+from broker.store.journal.batch_builder import BatchBuilder, BatchEvents
 from broker.store.journal.disk import OS_DISK, Disk
 from broker.store.journal.group_commit import GroupCommit
 from broker.store.journal.recovery import recover
-from broker.store.journal.segment_files import SegmentFiles, runs
+from broker.store.journal.segment_files import SegmentFiles, contiguous_runs
 from broker.store.journal.segment_writer import SegmentWriter
 from broker.store.journal.settings import DiskSyncStrategy, JournalSettings, PreallocationScope
 from pyjms import _clock
@@ -31,21 +63,25 @@ from pyjms.errors import IllegalStateException, ResourceAllocationException
 from pyjms.wire.kahadb.journal import Location
 from pyjms.wire.kahadb.reader import JournalRecord, SegmentReader, Skipped
 
-__all__ = ["Journal"]
+__all__ = ["Journal", "StateListener"]
 
 logger = logging.getLogger(__name__)
 
 _SOON = 0.005
-"""Seconds that a record with nobody waiting for it may stay unwritten: acknowledgements come
-from many consumers, and a write for each costs more than all the rest of it."""
+"""Seconds that a record nobody waits for may stay unwritten: acknowledgements come from many
+consumers, and a write for each costs more than everything else about them."""
 
 StateListener = Callable[[StoreState, Exception | None], None]
 
 
-class Journal(BatchLayout):
-    """A folder of segments that grows at its end.
+class Journal:
+    """A directory of segments that grows at its end.
 
-    `corrupt` says what `open` found damaged. `syncs`, `batches` and `records` count.
+    Create it, then `open` it (or use it as an async context manager). `append`,
+    `append_together`, `barrier` and `read` are called on the loop that opened it; methods that
+    block say so.
+
+    `corrupt` lists the damage that `open` found. `syncs`, `batches` and `records` count.
     """
 
     def __init__(
@@ -57,9 +93,9 @@ class Journal(BatchLayout):
         *,
         inline: bool | None = None,
     ) -> None:
-        """Make it; `open` opens it. `inline` forces where it writes (None: adapts)."""
+        """Create a closed journal. `inline` forces where it writes (None: adapt)."""
         self.directory = directory
-        super().__init__(settings or JournalSettings())
+        self.settings = settings or JournalSettings()
         self.on_state = on_state
         self.state = StoreState.RUNNING
         self.error: Exception | None = None
@@ -67,44 +103,65 @@ class Journal(BatchLayout):
         self._disk = disk
         self._inline = inline
         self._files = SegmentFiles(directory, self.settings, disk)
+        self._builder = BatchBuilder(
+            self.settings,
+            BatchEvents(
+                self._check_writable,
+                self._request_write,
+                self._request_write_soon,
+                self._congest,
+                self._preallocate_next,
+            ),
+        )
+        # bound here, since one more call for each record would show in measurements
+        self.append = self._builder.append
+        """Append a record; see `BatchBuilder.append`."""
+        self.append_together = self._builder.append_together
+        """Append records in one batch; see `BatchBuilder.append_together`."""
+        self._loop: LoopHandle | None = None
         self._writer: SegmentWriter | None = None
         self._commit: GroupCommit | None = None
         self._tasks: list[BackgroundTask] = []
-        self._spare_for = 0
+        self._preallocated_after = 0
 
     # -- opening and closing
 
     async def open(self) -> None:
-        """Find the end of the journal, cut what is torn behind it, and get ready to append.
+        """Find the end of the journal, truncate a torn write there, and get ready to append.
 
         Raises:
-            ResourceAllocationException: the disk does not let it.
+            ResourceAllocationException: the files cannot be read or written.
         """
         try:
             await anyio.to_thread.run_sync(self._open)
         except OSError as error:
-            raise self._not_opened(error) from error
-        self._begin()
+            raise self._open_failed(error) from error
+        self._start()
 
-    def open_now(self) -> None:
-        """Open it on the loop, which it blocks: for a small or new journal. Raises as `open`."""
+    def open_blocking(self) -> None:
+        """Open it on the loop, blocking it: for a small or new journal. Raises as `open`."""
         try:
             self._open()
         except OSError as error:
-            raise self._not_opened(error) from error
-        self._begin()
+            raise self._open_failed(error) from error
+        self._start()
 
-    def _not_opened(self, error: OSError) -> ResourceAllocationException:
+    def _open_failed(self, error: OSError) -> ResourceAllocationException:
         self._close_files()
         return ResourceAllocationException(f"Cannot open the journal in {self.directory}: {error}")
 
-    def _begin(self) -> None:
+    def _start(self) -> None:
         assert self._writer is not None
         self.state, self.error = StoreState.RUNNING, None
         self._loop = LoopHandle()
-        self._chunk = self._loop.turn
+        self._builder.start(self._writer.written, self._loop.turn)
         self._commit = GroupCommit(
-            self._writer, self.settings, self._take, self._done, self._set_state, self._inline
+            self._writer,
+            self.settings,
+            self._builder.next_job,
+            self._job_done,
+            self._set_state,
+            self._inline,
         )
         if self.settings.disk_sync_strategy is DiskSyncStrategy.PERIODIC:
             self._tasks.append(spawn(self._sync_periodically, name="pyjms journal sync"))
@@ -112,17 +169,16 @@ class Journal(BatchLayout):
     def _open(self) -> None:
         found = recover(self._files, self.settings, self._disk)
         self.corrupt = found.corrupt
-        self._file_id, self._at = found.end
         self._writer = SegmentWriter(self._files, self.settings, self._disk, found.end)
         self._writer.open()
 
-    def hurry(self) -> None:
-        """From now on do not wait for space on the disk: it is about to be closed."""
+    def fail_fast(self) -> None:
+        """From now on do not wait for space on the disk: the journal is about to be closed."""
         if self._commit is not None:
-            self._commit.hurry()
+            self._commit.fail_fast()
 
     async def close(self) -> None:
-        """Write and sync all that was appended, and let go of the files. Idempotent.
+        """Write and sync everything that was appended and close the files. Idempotent.
 
         Raises:
             ResourceAllocationException: it could not be written.
@@ -131,8 +187,8 @@ class Journal(BatchLayout):
         if commit is None:
             return
         with anyio.CancelScope(shield=True):
-            self._close_batch()
-            commit.hurry()
+            self._builder.close_batch()
+            commit.fail_fast()
             error = await self._write_all(commit)
             for task in self._tasks:
                 task.cancel()
@@ -142,19 +198,17 @@ class Journal(BatchLayout):
             await anyio.to_thread.run_sync(self._close_files)
         if error is not None:
             raise ResourceAllocationException(
-                f"The end of the journal in {self.directory} is not written: {error}"
+                f"Cannot write the end of the journal in {self.directory}: {error}"
             ) from error
 
     async def _write_all(self, commit: GroupCommit) -> Exception | None:
         if self.state is StoreState.FAILED:
-            return None  # everybody has heard of it
+            return None  # everybody has been told
         written = Completion()
         ended = anyio.Event()
         written.then(lambda _: ended.set())
-        self._waiters.append(written)
-        self._senders += 1
-        self._sync = True
-        self._requested = True
+        self._builder.add_waiter(written, sync=True)
+        self._builder.requested = True
         commit.request()
         await ended.wait()
         return written.error
@@ -174,54 +228,50 @@ class Journal(BatchLayout):
     # -- writing
 
     def barrier(self, sync: bool = True) -> Completion | None:
-        """Return what is done when all appended so far is written, and synced if asked.
+        """Return a completion for everything appended so far: written, and synced if `sync`.
 
         None: it is already. With the strategy NEVER nothing is synced.
         """
-        commit = self._opened()
-        writer = self._written_by()
-        pending = self._batch is not None or self._full or commit.job is not None
+        commit = self._require_writable()
+        writer = self._opened_writer()
+        builder = self._builder
+        pending = builder.has_records or commit.job is not None
         if not pending and (not sync or writer.synced >= writer.written):
             return None
         waiter = Completion()
-        self._waiters.append(waiter)
-        self._senders += 1
-        self._sync |= sync
-        if not self._requested:
-            self._request()
+        builder.add_waiter(waiter, sync=sync)
+        if not builder.requested:
+            builder.requested = True
+            commit.request()
         return waiter
 
-    def _request(self) -> None:
-        self._requested = True
-        self._opened().request()
+    def set_segment_header(self, header: Callable[[], Sequence[bytes]]) -> None:
+        """Begin each new segment with the payloads that `header` returns; it must not append."""
+        self._builder.header = header
 
-    def _request_soon(self) -> None:
-        self._loop.call_later(_SOON, self._is_due)
+    def _request_write(self) -> None:
+        self._require_writable().request()
 
-    def _is_due(self) -> None:
-        self._is_timed = False
-        open_still = self._commit is not None and self.state is not StoreState.FAILED
-        if open_still and not self._requested and (self._batch is not None or self._full):
-            self._request()
+    def _request_write_soon(self) -> None:
+        assert self._loop is not None
+        self._loop.call_later(_SOON, self._timer_expired)
 
-    # -- what the group commit asks for and tells
+    def _timer_expired(self) -> None:
+        due = self._builder.timer_expired()
+        if due and self._commit is not None and self.state is not StoreState.FAILED:
+            self._builder.requested = True
+            self._request_write()
 
-    def _done(self, job: WriteJob, error: Exception | None) -> Exception | None:
-        """Hear of a job's end; returns what its waiters are told."""
+    def _job_done(self, job: WriteJob, error: Exception | None) -> Exception | None:
+        """Handle the end of a job; returns the error that its waiters are completed with."""
         if error is None:
-            if (
-                self.state is StoreState.CONGESTED
-                and self._full_bytes <= self.settings.max_waiting_bytes // 2
-                and len(self._waiters) <= self.settings.max_async_jobs // 2
-            ):
+            if self.state is StoreState.CONGESTED and not self._builder.is_congested:
                 self._set_state(StoreState.RUNNING, None)
             return None
         logger.error("The journal in %s has failed", self.directory, exc_info=error)
         failure = ResourceAllocationException(f"Cannot write the journal: {error}")
         failure.__cause__ = error
-        self._close_batch()
-        job.waiters += self._waiters
-        self._full, self._full_bytes, self._waiters = [], 0, []
+        job.waiters += self._builder.discard()
         self._set_state(StoreState.FAILED, failure)
         return failure
 
@@ -243,34 +293,34 @@ class Journal(BatchLayout):
             if self.state is not StoreState.SUSPENDED:
                 self.barrier(sync=True)
 
-    def _make_spare(self) -> None:
-        """Have the next segment made while this one fills."""
+    def _preallocate_next(self, location: Location) -> None:
+        """Have the next segment preallocated when this one is half full."""
         settings = self.settings
         if (
             settings.preallocation_scope is not PreallocationScope.NONE
-            and self._spare_for != self._file_id
-            and self._at > settings.max_file_length // 2
+            and self._preallocated_after != location.file_id
+            and location.offset > settings.max_file_length // 2
         ):
-            self._spare_for = self._file_id
+            self._preallocated_after = location.file_id
             self._tasks = [task for task in self._tasks if not task.done]
-            make = anyio.to_thread.run_sync
-            self._tasks.append(spawn(make, self._files.prepare, name="pyjms journal segment"))
+            run = anyio.to_thread.run_sync
+            self._tasks.append(spawn(run, self._files.prepare, name="pyjms journal segment"))
 
-    def _check_open(self) -> None:
-        self._opened()
+    def _check_writable(self) -> None:
+        self._require_writable()
 
-    def _opened(self) -> GroupCommit:
-        commit = self._check_readable()
+    def _require_writable(self) -> GroupCommit:
+        commit = self._require_open()
         if self.state is StoreState.FAILED:
             raise ResourceAllocationException(f"The journal has failed: {self.error}")
         return commit
 
-    def _check_readable(self) -> GroupCommit:
+    def _require_open(self) -> GroupCommit:
         if self._commit is None:
             raise IllegalStateException(f"The journal in {self.directory} is not open")
         return self._commit
 
-    def _written_by(self) -> SegmentWriter:
+    def _opened_writer(self) -> SegmentWriter:
         if self._writer is None:
             raise IllegalStateException(f"The journal in {self.directory} was never open")
         return self._writer
@@ -278,13 +328,13 @@ class Journal(BatchLayout):
     # -- reading
 
     def read(self, location: Location) -> bytes:
-        """Return the payload of the record at `location`; reads the disk if it was written.
+        """Return the payload of the record at `location`. Blocks on the disk if it was written.
 
         Raises:
             KahaDBFormatError: no record begins there.
             ResourceAllocationException: it cannot be read.
         """
-        self._check_readable()
+        self._require_open()
         if location >= self.written:
             payload = self._unwritten(location)
             if payload is not None:
@@ -295,16 +345,16 @@ class Journal(BatchLayout):
             raise _unreadable(location, error) from error
 
     def read_run(self, locations: Sequence[Location]) -> list[bytes]:
-        """Return the payloads of several records; neighbours cost one read.
+        """Return the payloads of several records, reading neighbours together. Blocks.
 
         Raises:
             KahaDBFormatError: no record begins at one of them.
             ResourceAllocationException: one cannot be read.
         """
-        self._check_readable()
+        self._require_open()
         payloads: list[bytes] = []
         written = self.written
-        for run in runs(locations):
+        for run in contiguous_runs(locations):
             if len(run) == 1 or run[-1] >= written:
                 payloads += [self.read(location) for location in run]
                 continue
@@ -315,8 +365,8 @@ class Journal(BatchLayout):
         return payloads
 
     def _unwritten(self, location: Location) -> bytes | None:
-        batches = [*self._full, self._batch] if self._batch is not None else self._full
         job = self._commit.job if self._commit is not None else None
+        batches = self._builder.batches()
         for batch in [*job.batches, *batches] if job is not None else batches:
             payload = batch.payload(location)
             if payload is not None:
@@ -326,9 +376,9 @@ class Journal(BatchLayout):
     def records_from(
         self, start: Location | None = None, skipped: list[Skipped] | None = None
     ) -> Iterator[JournalRecord]:
-        """Yield all written records of whole batches from `start` on; blocks, for a thread.
+        """Yield all written records of complete batches from `start` on. Blocks: for a thread.
 
-        What is damaged is passed over and noted in `skipped`.
+        Damaged parts are skipped and added to `skipped`.
 
         Raises:
             OSError: a segment cannot be read.
@@ -347,18 +397,18 @@ class Journal(BatchLayout):
             if skipped is not None:
                 skipped += reader.skipped
 
-    # -- segments and figures
+    # -- segments and statistics
 
     def segments(self) -> list[int]:
         """Return the numbers of the segments on the disk, ascending."""
         return sorted(self._files.lengths)
 
     async def delete(self, file_id: int) -> None:
-        """Remove a segment, or move it to the archive; for good when it returns.
+        """Remove a segment, or move it to the archive; durable when it returns.
 
         Raises:
-            ValueError: it is not there, or still written to.
-            ResourceAllocationException: the disk does not let it.
+            ValueError: it does not exist, or is still being written.
+            ResourceAllocationException: the file cannot be removed.
         """
         if file_id not in self._files.lengths or file_id >= self.written.file_id:
             raise ValueError(f"Segment {file_id} cannot be removed")
@@ -371,14 +421,24 @@ class Journal(BatchLayout):
             ) from error
 
     @property
+    def end(self) -> Location:
+        """Where the next record goes; everything appended so far lies before it."""
+        return self._builder.end
+
+    @property
+    def records(self) -> int:
+        """How many records are in closed batches, written or not."""
+        return self._builder.records
+
+    @property
     def written(self) -> Location:
-        """Up to where the journal is written."""
-        return self._written_by().written
+        """The end of what is written."""
+        return self._opened_writer().written
 
     @property
     def synced(self) -> Location:
-        """Up to where it is safe; with the strategy NEVER, what is written."""
-        return self._written_by().synced
+        """The end of what is durable; with the strategy NEVER, of what is written."""
+        return self._opened_writer().synced
 
     @property
     def size(self) -> int:
@@ -387,13 +447,13 @@ class Journal(BatchLayout):
 
     @property
     def syncs(self) -> int:
-        """How often the disk was synced for what was written."""
-        return self._written_by().syncs
+        """How often written data was synced."""
+        return self._opened_writer().syncs
 
     @property
     def batches(self) -> int:
         """How many batches were written."""
-        return self._written_by().batches
+        return self._opened_writer().batches
 
 
 def _unreadable(location: Location, error: OSError) -> ResourceAllocationException:

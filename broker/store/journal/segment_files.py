@@ -31,7 +31,7 @@ from pyjms.wire.kahadb.journal import (
     segment_number,
 )
 
-__all__ = ["SegmentFiles", "runs"]
+__all__ = ["SegmentFiles", "contiguous_runs"]
 
 logger = logging.getLogger(__name__)
 
@@ -257,7 +257,7 @@ class SegmentFiles:
                     self._disk.remove(self.directory / _SPARE)
 
 
-def runs(locations: Sequence[Location]) -> list[Sequence[Location]]:
+def contiguous_runs(locations: Sequence[Location]) -> list[Sequence[Location]]:
     """Split locations, in their order, into rows that are worth one read each."""
     found: list[Sequence[Location]] = []
     start = 0

@@ -22,9 +22,13 @@ from broker.store.journal.journal import Journal
 from broker.store.kahadb.index import IndexCorrupt, StoreIndex
 from broker.store.kahadb.maintenance.background import Maintenance
 from broker.store.kahadb.maintenance.cleanup import SegmentReport
-from broker.store.kahadb.message_database import StoreCore
+from broker.store.kahadb.message_database import MessageDatabase
 from broker.store.kahadb.records import RecordFormat
-from broker.store.kahadb.recovery.activemq_files import OUR_INDEX, delete_files, move_index_aside
+from broker.store.kahadb.recovery.activemq_files import (
+    OUR_INDEX,
+    archive_activemq_index,
+    delete_files,
+)
 from broker.store.kahadb.recovery.recovery import Progress, Recovered, discard_index, recover_store
 from broker.store.kahadb.settings import KahaDBSettings, PurgeRecoveredXATransactionStrategy
 from broker.store.kahadb.stores.message_store import KahaDBMessageStore
@@ -88,7 +92,7 @@ class KahaDBPersistenceAdapter:
         self._index_error: Exception | None = None
         self._journal: Journal | None = None
         self._index: StoreIndex | None = None
-        self._core: StoreCore | None = None
+        self._db: MessageDatabase | None = None
         self._transactions: KahaDBTransactionStore | None = None
         self._maintenance: Maintenance | None = None
         self._queues: dict[Destination, KahaDBMessageStore] = {}
@@ -125,54 +129,54 @@ class KahaDBPersistenceAdapter:
         index_directory = self.settings.index_directory or self.directory
         try:
             self._prepare_directory(index_directory)
-            core = self._make_core(index_directory)
-            core.journal.open_now()
-            if core.journal.end != Location(1, 0):
+            db = self._make_core(index_directory)
+            db.journal.open_blocking()
+            if db.journal.end != Location(1, 0):
                 raise ResourceAllocationException(f"There is a store in {self.directory} already")
-            core.index.delete()
-            core.index.open()
+            db.index.delete()
+            db.index.open()
         except OSError as error:
             raise ResourceAllocationException(
                 f"Cannot make a store in {self.directory}: {error}"
             ) from error
-        self._begin(core, Recovered(None, {}, rebuilt=False))
+        self._activate(db, Recovered(None, {}, rebuilt=False))
 
     async def _open(self) -> None:
         settings = self.settings
         index_directory = settings.index_directory or self.directory
         foreign = await anyio.to_thread.run_sync(self._prepare_directory, index_directory)
-        core = self._make_core(index_directory)
-        await core.journal.open()
+        db = self._make_core(index_directory)
+        await db.journal.open()
         recovered = await recover_store(
-            core,
+            db,
             settings,
             index_directory / OUR_INDEX,
             forced=foreign or settings.force_recover_index,
             progress=self.on_progress,
         )
-        self._begin(core, recovered)
+        self._activate(db, recovered)
 
-    def _make_core(self, index_directory: Path) -> StoreCore:
+    def _make_core(self, index_directory: Path) -> MessageDatabase:
         settings = self.settings
         self._state, self._index_error = StoreState.RUNNING, None
         journal = Journal(self.directory, settings.journal, self._disk, self._state_changed)
         self._journal = journal
         index = self._index = StoreIndex(index_directory / OUR_INDEX)
         index.producers.limit = settings.max_failover_producers_to_track
-        return StoreCore(journal, index, RecordFormat(settings.store_open_wire_version))
+        return MessageDatabase(journal, index, RecordFormat(settings.store_open_wire_version))
 
-    def _begin(self, core: StoreCore, recovered: Recovered) -> None:
+    def _activate(self, db: MessageDatabase, recovered: Recovered) -> None:
         settings = self.settings
         self.rebuilt = recovered.rebuilt
-        core.journal.header = core.segment_head
-        self._core = core
-        transactions = self._transactions = KahaDBTransactionStore(core)
+        db.journal.set_segment_header(db.segment_header)
+        self._db = db
+        transactions = self._transactions = KahaDBTransactionStore(db)
         now = datetime.fromtimestamp(_clock.time_ms() / 1000, UTC)
-        core.append(plain_trace(f"LOADED {now:%Y-%m-%dT%H:%M:%SZ}"), sync=True)
+        db.append(plain_trace(f"LOADED {now:%Y-%m-%dT%H:%M:%SZ}"), sync=True)
         transactions.recover(recovered.transactions)
         self._purge(transactions)
         self._maintenance = Maintenance(
-            core, transactions, settings, self._lock, self._lost, self._index_trouble
+            db, transactions, settings, self._lock, self._lock_lost, self._index_error_changed
         )
         self._maintenance.start()
 
@@ -183,7 +187,7 @@ class KahaDBPersistenceAdapter:
         if self._delete_all:
             delete_files(self.directory, index_directory, self._disk)
             self._delete_all = False
-        return move_index_aside(self.directory, self._disk, index_directory)
+        return archive_activemq_index(self.directory, self._disk, index_directory)
 
     def _purge(self, transactions: KahaDBTransactionStore) -> None:
         strategy = self.settings.purge_recovered_xa_transaction_strategy
@@ -204,11 +208,11 @@ class KahaDBPersistenceAdapter:
         transactions = self.transaction_store()
         answer = transactions.commit(found.xid, prepared=True)
         for destination, message in found.added:
-            index = self._opened().index.lookup(to_kaha_destination(destination))
+            index = self._require_open().index.lookup(to_kaha_destination(destination))
             assert message.message_id is not None, "the journal has it by its id"
             position = transactions.position_of(destination, message.message_id)
             if index is not None and position is not None:
-                index.show(position)
+                index.mark_visible(position)
         return answer
 
     async def stop(self) -> None:
@@ -225,7 +229,7 @@ class KahaDBPersistenceAdapter:
             await self._close()
 
     async def _close(self) -> None:
-        self._core = self._transactions = None
+        self._db = self._transactions = None
         self._queues.clear()
         self._topics.clear()
         index, self._index = self._index, None
@@ -252,7 +256,7 @@ class KahaDBPersistenceAdapter:
         Raises:
             IllegalStateException: it is started.
         """
-        if self._core is not None:
+        if self._db is not None:
             raise IllegalStateException("The store is started: its messages cannot be deleted now")
         self._delete_all = True
 
@@ -268,7 +272,7 @@ class KahaDBPersistenceAdapter:
         """Whether it waits for another broker's lock. (H4)"""
         return self._lock.slave
 
-    def _index_trouble(self, error: Exception | None) -> None:
+    def _index_error_changed(self, error: Exception | None) -> None:
         """Take nothing more while too much waits for an index that cannot be written. (K24)"""
         if isinstance(error, IndexCorrupt):
             if self._state is not StoreState.FAILED:
@@ -286,20 +290,22 @@ class KahaDBPersistenceAdapter:
         if self.on_state is not None:
             self.on_state(state, error)
 
-    def _lost(self) -> None:
+    def _lock_lost(self) -> None:
         if self.on_lock_lost is not None:
             self.on_lock_lost()
 
-    def _opened(self) -> StoreCore:
-        if self._core is None:
+    def _require_open(self) -> MessageDatabase:
+        if self._db is None:
             raise IllegalStateException("The store is not started")
-        return self._core
+        return self._db
 
     # -- stores
 
     def destinations(self) -> set[Destination]:
         """See PersistenceAdapter."""
-        return {from_kaha_destination(d.destination) for d in self._opened().index.destinations()}
+        return {
+            from_kaha_destination(d.destination) for d in self._require_open().index.destinations()
+        }
 
     def queue_message_store(
         self, destination: Destination, prioritized: bool = False
@@ -308,7 +314,7 @@ class KahaDBPersistenceAdapter:
         store = self._queues.get(destination)
         if store is None:
             store = self._queues[destination] = KahaDBMessageStore(
-                self._opened(), self.transaction_store(), destination, prioritized
+                self._require_open(), self.transaction_store(), destination, prioritized
             )
         return store
 
@@ -319,22 +325,22 @@ class KahaDBPersistenceAdapter:
         store = self._topics.get(destination)
         if store is None:
             store = self._topics[destination] = KahaDBTopicMessageStore(
-                self._opened(), self.transaction_store(), destination, prioritized
+                self._require_open(), self.transaction_store(), destination, prioritized
             )
         return store
 
     def remove_message_store(self, destination: Destination) -> None:
         """See PersistenceAdapter."""
-        core, kaha = self._opened(), to_kaha_destination(destination)
+        db, kaha = self._require_open(), to_kaha_destination(destination)
         store = self._queues.pop(destination, None) or self._topics.pop(destination, None)
         if store is not None:
             store.is_removed = True
         transactions = self.transaction_store()
-        if core.index.lookup(kaha) is not None or transactions.has_journalled(kaha):
+        if db.index.lookup(kaha) is not None or transactions.has_journalled(kaha):
             payload = encode_command(KahaRemoveDestinationCommand(kaha))
-            location = core.append(payload, sync=True)
-            core.ledger.remove_destination(kaha, location)
-            transactions.lose(kaha, location)
+            location = db.append(payload, sync=True)
+            db.updater.remove_destination(kaha, location)
+            transactions.discard_destination(kaha, location)
 
     def transaction_store(self) -> KahaDBTransactionStore:
         """See PersistenceAdapter."""
@@ -351,13 +357,13 @@ class KahaDBPersistenceAdapter:
             OSError: the index cannot be written.
             ResourceAllocationException: the journal has failed.
         """
-        self._opened()
+        self._require_open()
         if self._maintenance is not None:
             await self._maintenance.clean_up()
 
     def segment_report(self) -> list[SegmentReport]:
         """Return what keeps each segment."""
-        self._opened()
+        self._require_open()
         return [] if self._maintenance is None else self._maintenance.report()
 
     @property
@@ -367,7 +373,7 @@ class KahaDBPersistenceAdapter:
         Raises:
             IllegalStateException: the store is not started.
         """
-        return self._opened().journal
+        return self._require_open().journal
 
     @property
     def size(self) -> int:
@@ -377,8 +383,8 @@ class KahaDBPersistenceAdapter:
     @property
     def last_broker_sequence_id(self) -> int:
         """The highest broker sequence number ever stored; 0 if none (Q3)."""
-        return self._opened().index.last_broker_sequence_id
+        return self._require_open().index.last_broker_sequence_id
 
     def last_producer_sequence_id(self, producer_id: ProducerId) -> int:
         """Return the highest sequence number stored from that producer, -1 if unknown (T27)."""
-        return self._opened().index.producers.last(str(producer_id))
+        return self._require_open().index.producers.last(str(producer_id))

@@ -13,16 +13,16 @@ from typing import Final
 
 from broker.store.api import Position
 from broker.store.kahadb.index import DestinationIndex, IndexEntry, StoreIndex, TopicIndex
-from broker.store.kahadb.records import MessageFacts
+from broker.store.kahadb.records import MessageMetadata
 from pyjms.wire.kahadb.journal import Location
 from pyjms.wire.kahadb.structures import DestinationType, KahaDestination
 
-__all__ = ["TOPIC_TYPES", "Ledger"]
+__all__ = ["TOPIC_TYPES", "IndexUpdater"]
 
 TOPIC_TYPES: Final = (DestinationType.TOPIC, DestinationType.TEMP_TOPIC)
 
 
-class Ledger:
+class IndexUpdater:
     """Applies records to `index`, in the order of the journal."""
 
     def __init__(self, index: StoreIndex) -> None:
@@ -33,14 +33,14 @@ class Ledger:
     def add(
         self,
         destination: DestinationIndex,
-        facts: MessageFacts,
+        metadata: MessageMetadata,
         location: Location,
         *,
         hidden: bool,
         arrival: int | None = None,
     ) -> IndexEntry | None:
         """A destination has got a message. None where nobody needs it: it took a number only."""
-        message_id, level, size, duplicate_id, producer, sequence, broker_sequence, split = facts
+        message_id, level, size, duplicate_id, producer, sequence, broker_sequence, split = metadata
         file_id, offset = location
         entry = destination.add(message_id, level, file_id, offset, size, hidden, arrival, split)
         if entry is None and not (
@@ -56,28 +56,28 @@ class Ledger:
         index = self.index
         index.last_broker_sequence_id = max(index.last_broker_sequence_id, broker_sequence)
         if producer is not None:
-            index.producers.note(producer, sequence)
+            index.producers.record(producer, sequence)
         return entry
 
-    def is_duplicate(self, destination: DestinationIndex, facts: MessageFacts) -> bool:
+    def is_duplicate(self, destination: DestinationIndex, metadata: MessageMetadata) -> bool:
         """Whether the message is here, or one with its duplicate id was lately. (S6)"""
-        duplicate_id = facts.duplicate_id
+        duplicate_id = metadata.duplicate_id
         if duplicate_id is not None and duplicate_id in destination.duplicates:
             return True
-        return destination.find(facts.message_id, facts.split) is not None
+        return destination.find(metadata.message_id, metadata.split) is not None
 
     def update(
-        self, destination: DestinationIndex, facts: MessageFacts, location: Location
+        self, destination: DestinationIndex, metadata: MessageMetadata, location: Location
     ) -> IndexEntry | None:
         """A message has other bytes now; None: it is not here."""
-        entry = destination.find(facts.message_id)
+        entry = destination.find(metadata.message_id)
         if entry is None:
             return None
         # Neither record stays without the other: the old one has the message's number, and
         # what removes the message will refer to the new one.
         self._refer(location.file_id, entry.file_id)
         self._refer(entry.file_id, location.file_id)
-        return destination.relocate(entry.position, *location, facts.size)
+        return destination.relocate(entry.position, *location, metadata.size)
 
     def remove(
         self,
@@ -105,7 +105,7 @@ class Ledger:
     ) -> IndexEntry | None:
         """A subscription is done with a message; the entry where it was the last one."""
         self._refer(location.file_id, entry.file_id)
-        topic.show_for(key, entry.position)
+        topic.mark_visible_to(key, entry.position)
         return topic.remove(entry.position) if topic.acknowledge(key, entry.position) else None
 
     # -- subscriptions and destinations
@@ -118,16 +118,16 @@ class Ledger:
         if known is not None:
             self._refer(location.file_id, known.file_id)
         if retroactive:
-            self._keep_for_others(topic)
+            self._retain_other_subscriptions(topic)
         topic.subscribe(key, info, *location, retroactive)
 
-    def _keep_for_others(self, topic: TopicIndex) -> None:
+    def _retain_other_subscriptions(self, topic: TopicIndex) -> None:
         """Have a retroactive subscription get what is here, and nothing else, also in a replay.
 
         There a message is kept only if somebody had subscribed to it by then: as long as it is
         here the records of those stay for whom it was kept so far.
         """
-        while topic.reclaiming:
+        while topic.is_reclaiming:
             topic.reclaim()
         for other in topic.subscriptions.values():
             if other.pending_count:
@@ -135,12 +135,12 @@ class Ledger:
                     self._refer(other.file_id, file_id)
 
     def unsubscribe(self, topic: TopicIndex, key: str, location: Location) -> None:
-        """A durable subscription ends; much that only it had to get goes later (`reclaiming`)."""
+        """End a durable subscription; a large backlog is reclaimed later (`is_reclaiming`)."""
         known = topic.subscriptions.get(key)
         if known is not None:
             self._refer(location.file_id, known.file_id)
             topic.unsubscribe(key)
-            if topic.reclaiming:
+            if topic.is_reclaiming:
                 topic.reclaim()
 
     def remove_destination(self, destination: KahaDestination, location: Location) -> None:
@@ -157,7 +157,7 @@ class Ledger:
 
     # -- transactions
 
-    def ended(self, location: Location, files: Iterable[int]) -> None:
+    def end_transaction(self, location: Location, files: Iterable[int]) -> None:
         """A transaction with records in these segments has its end at `location`."""
         for file_id in files:
             self._refer(location.file_id, file_id)
@@ -172,4 +172,4 @@ class Ledger:
 
     def _refer(self, file_id: int, target: int) -> None:
         if file_id != target:
-            self.index.segments.refer(file_id, target)
+            self.index.segments.add_reference(file_id, target)

@@ -1,6 +1,6 @@
-"""What the parts of an open store share: journal, ledger, format, and the way into the journal.
+"""What the parts of an open store share: journal, updater, format, and the way into the journal.
 
-Every record goes through `append`, and what it says is applied to the ledger before the next
+Every record goes through `append`, and what it says is applied to the updater before the next
 one is appended: the head of a new segment then tells the numbers of that very place.
 """
 
@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from broker.completion import Completion
 from broker.store.journal.journal import Journal
 from broker.store.kahadb.index import DestinationIndex, StoreIndex
-from broker.store.kahadb.index_updater import Ledger
+from broker.store.kahadb.index_updater import IndexUpdater
 from broker.store.kahadb.records import RecordFormat
 from broker.store.kahadb.trace_records import ARRIVALS, AUDIT, DUPLICATES, trace_record
 from pyjms import _clock
@@ -19,20 +19,20 @@ from pyjms.wire.kahadb.journal import Location
 from pyjms.wire.kahadb.structures import KahaDestination
 from pyjms.wire.openwire.commands import ActiveMQMessage
 
-__all__ = ["DIRTY_LIMIT", "StoreCore"]
+__all__ = ["DIRTY_LIMIT", "MessageDatabase"]
 
 DIRTY_LIMIT = 20_000
 """Changes of the index that wait in memory for a checkpoint before one is asked for."""
 _LOOK_EVERY = 64  # records, between two looks at that
 
 
-class StoreCore:
+class MessageDatabase:
     """An open journal and its index. Belongs to the loop."""
 
     def __init__(self, journal: Journal, index: StoreIndex, record_format: RecordFormat) -> None:
         self.journal = journal
         self.index = index
-        self.ledger = Ledger(index)
+        self.updater = IndexUpdater(index)
         self.format = record_format
         self.last: Location | None = None
         """The last record that the index knows of."""
@@ -61,13 +61,13 @@ class StoreCore:
         self.last = location
         return location
 
-    def segment_head(self) -> Sequence[bytes]:
+    def segment_header(self) -> Sequence[bytes]:
         """Return what the next segment begins with: all that older ones may take with them."""
         index = self.index
         arrivals = {d.key: [d.epoch, d.last_arrival + 1] for d in index.destinations()}
-        return [self.audit(), trace_record(ARRIVALS, arrivals)]
+        return [self.audit_record(), trace_record(ARRIVALS, arrivals)]
 
-    def audit(self) -> bytes:
+    def audit_record(self) -> bytes:
         """Return the record of the last sequence numbers and the format's version."""
         index = self.index
         audit = {
@@ -77,7 +77,7 @@ class StoreCore:
         }
         return trace_record(AUDIT, audit)
 
-    def arrivals(self, destinations: Sequence[DestinationIndex]) -> None:
+    def append_arrivals(self, destinations: Sequence[DestinationIndex]) -> None:
         """Write down where the numbers of some destinations are."""
         if destinations:
             text = {d.key: [d.epoch, d.last_arrival + 1] for d in destinations}
@@ -89,7 +89,7 @@ class StoreCore:
         if known is None:
             known = self.index.destination(destination, prioritized)
             known.begin(_clock.time_ms(), 0)
-            self.arrivals([known])
+            self.append_arrivals([known])
         return known
 
     def duplicates(self, destination: DestinationIndex, ids: Sequence[str]) -> None:

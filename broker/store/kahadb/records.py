@@ -11,7 +11,7 @@ import logging
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from broker.store.kahadb.index.message_ids import LARGEST_SEQUENCE, split_id
+from broker.store.kahadb.index.entry import LARGEST_SEQUENCE, split_id
 from broker.texts import can_be_written, writable
 from pyjms.errors import JMSException, RemoteProtocolError
 from pyjms.jms.destination import Destination
@@ -47,16 +47,16 @@ if TYPE_CHECKING:
     from broker.region.message import MessageReference
 
 __all__ = [
-    "MessageFacts",
+    "MessageMetadata",
     "RecordFormat",
     "add_record",
-    "destination_part",
-    "facts_of_message",
-    "facts_of_reference",
-    "is_our_update",
+    "destination_field",
+    "is_pyjms_update",
     "kaha_destination",
+    "message_metadata",
+    "reference_metadata",
     "remove_record",
-    "transaction_part",
+    "transaction_field",
 ]
 
 logger = logging.getLogger(__name__)
@@ -76,10 +76,10 @@ _ENDS: Final = tuple(
     (bytes((0x28, priority, 0x30, 0)), bytes((0x28, priority, 0x30, 1))) for priority in range(128)
 )
 _varint: Final = lru_cache(_CACHED)(encode_varint)
-_facts: Final = tuple.__new__  # half the price of MessageFacts(...)
+_facts: Final = tuple.__new__  # half the price of MessageMetadata(...)
 
 
-class MessageFacts(NamedTuple):
+class MessageMetadata(NamedTuple):
     """What the index keeps of a message, and what the store's audits want."""
 
     message_id: str
@@ -95,10 +95,10 @@ class MessageFacts(NamedTuple):
     """The id in the index's two parts (`split_id`)."""
 
 
-def facts_of_message(
+def message_metadata(
     message: ActiveMQMessage, message_id: str, *, prioritized: bool, size: int | None = None
-) -> MessageFacts:
-    """Return the facts of a message that was read.
+) -> MessageMetadata:
+    """Return the metadata of a message that was read.
 
     Raises:
         JMSException: its id, or its properties, cannot be kept.
@@ -114,7 +114,7 @@ def facts_of_message(
     if properties is not None and _DUPLICATE_ID_BYTES in properties:
         value: Any = decode_map(properties).get(_DUPLICATE_ID)
         duplicate_id = None if value is None else writable(str(value))
-    return MessageFacts(
+    return MessageMetadata(
         message_id,
         _HIGHEST_PRIORITY - min(max(message.priority, 0), _HIGHEST_PRIORITY) if prioritized else 0,
         size,
@@ -126,8 +126,8 @@ def facts_of_message(
     )
 
 
-def facts_of_reference(reference: MessageReference, prioritized: bool) -> MessageFacts:
-    """Return the facts of a message that is being sent."""
+def reference_metadata(reference: MessageReference, prioritized: bool) -> MessageMetadata:
+    """Return the metadata of a message that is being sent."""
     message, own = reference.message, reference.message_id
     sequence = own.producer_sequence_id
     properties = message.marshalled_properties
@@ -139,13 +139,13 @@ def facts_of_reference(reference: MessageReference, prioritized: bool) -> Messag
         or not 0 <= sequence <= LARGEST_SEQUENCE
         or (properties is not None and _DUPLICATE_ID_BYTES in properties)
     ):
-        return facts_of_message(message, str(own), prioritized=prioritized, size=reference.size)
+        return message_metadata(message, str(own), prioritized=prioritized, size=reference.size)
     # as nearly all are: the id is put together here, and need not be taken apart again
     level = (
         _HIGHEST_PRIORITY - min(max(message.priority, 0), _HIGHEST_PRIORITY) if prioritized else 0
     )
     return _facts(
-        MessageFacts,
+        MessageMetadata,
         (
             f"{producer}:{sequence}",
             level,
@@ -167,7 +167,7 @@ def kaha_destination(key: str) -> KahaDestination:
 
 
 @lru_cache(_CACHED)
-def destination_part(destination: KahaDestination) -> bytes:
+def destination_field(destination: KahaDestination) -> bytes:
     """Return the destination as adds and removes have it: field 2."""
     name = destination.name.encode()
     body = b"".join((b"\x08", encode_varint(destination.type), _counted(0x12, name)))
@@ -175,7 +175,7 @@ def destination_part(destination: KahaDestination) -> bytes:
 
 
 @lru_cache(_CACHED)
-def transaction_part(info: KahaTransactionInfo) -> bytes:
+def transaction_field(info: KahaTransactionInfo) -> bytes:
     """Return the transaction as the records in it have it: field 1."""
     payload = encode_command(KahaCommitCommand(info))
     return payload[read_varint(payload, 1, len(payload))[1] :]
@@ -234,7 +234,7 @@ def remove_record(
     return b"".join((b"\x02", encode_varint(len(body)), body))
 
 
-def is_our_update(payload: bytes) -> bool:
+def is_pyjms_update(payload: bytes) -> bool:
     """Whether an update is one of ours: we keep the add's record as long as the message is here,
     so such an update without it is of a message that is long gone.
     """

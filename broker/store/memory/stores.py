@@ -64,10 +64,10 @@ class MemoryMessageStore:
             self._adapter.transactions.add(context.transaction.xid, lambda: self._add(reference))
         return None
 
-    def shown(self, reference: MessageReference) -> None:
+    def mark_visible(self, reference: MessageReference) -> None:
         entry = self._entries.get(reference.message_id)
         if entry is not None:
-            entry.is_shown = True
+            entry.is_visible = True
 
     def remove_message(
         self, context: ConnectionContext, reference: MessageReference
@@ -355,6 +355,6 @@ def _wanted(
     wanted = (
         entry
         for entry in entries
-        if entry.is_shown and key not in entry.hidden_from and entry.position not in skip
+        if entry.is_visible and key not in entry.hidden_from and entry.position not in skip
     )
     return [StoredMessage(entry.position, entry.message) for entry in islice(wanted, limit)]

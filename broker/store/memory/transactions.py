@@ -16,13 +16,13 @@ __all__ = ["MemoryEntry", "MemoryTransactionStore"]
 class MemoryEntry:
     """A message in memory."""
 
-    __slots__ = ("hidden_from", "is_shown", "message", "position", "size")
+    __slots__ = ("hidden_from", "is_visible", "message", "position", "size")
 
     def __init__(self, position: Position, message: ActiveMQMessage, size: int) -> None:
         self.position = position
         self.message = message
         self.size = size
-        self.is_shown = False
+        self.is_visible = False
         self.hidden_from: frozenset[SubscriptionKey | None] = frozenset()
         """Whose prepared acknowledgement it waits for: a subscription's, the queue's is None's."""
 

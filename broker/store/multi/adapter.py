@@ -22,7 +22,7 @@ from broker.store.journal.settings import JournalSettings
 from broker.store.kahadb.adapter import KahaDBPersistenceAdapter
 from broker.store.kahadb.settings import PurgeRecoveredXATransactionStrategy
 from broker.store.kahadb.transactions.transaction_store import KahaDBTransactionStore
-from broker.store.multi.decision_log import OutcomeJournal
+from broker.store.multi.decision_log import DecisionLog
 from broker.store.multi.filters import FilteredKahaDB, best_filter, safe_name
 from broker.store.multi.folders import (
     delete_journal,
@@ -30,8 +30,8 @@ from broker.store.multi.folders import (
     destination_folders,
     likely_destination,
 )
+from broker.store.multi.partition import StorePartition, close_all, worst
 from broker.store.multi.recovery import recover_transactions
-from broker.store.multi.store_group import StoreShare, close_all, worst
 from broker.store.multi.stores import MultiMessageStore, MultiTopicMessageStore
 from broker.store.multi.transactions import MultiTransactionStore
 from broker.store.periodic import repeat
@@ -86,7 +86,7 @@ class MultiKahaDBPersistenceAdapter:
         self.concurrent_store_and_dispatch_topics = all(
             f.settings.concurrent_store_and_dispatch_topics for f in self.filters
         )
-        self.shares = tuple(StoreShare(f) for f in self.filters)
+        self.shares = tuple(StorePartition(f) for f in self.filters)
         """What each filter's stores take, and how they do."""
         self._disk = disk
         self._outcome_settings = transaction_journal or JournalSettings()
@@ -103,7 +103,7 @@ class MultiKahaDBPersistenceAdapter:
         )
         self._delete_all = False
         self._state = StoreState.RUNNING
-        self._outcomes: OutcomeJournal | None = None
+        self._outcomes: DecisionLog | None = None
         self._transactions: MultiTransactionStore | None = None
         self._fixed: dict[FilteredKahaDB, KahaDBPersistenceAdapter] = {}
         self._own: dict[Destination, KahaDBPersistenceAdapter] = {}
@@ -139,7 +139,7 @@ class MultiKahaDBPersistenceAdapter:
         await to_thread.run_sync(self._disk.make_directory, outcomes_folder)
         if self._delete_all:
             await to_thread.run_sync(delete_journal, outcomes_folder, self._disk)
-        outcomes = self._outcomes = OutcomeJournal(
+        outcomes = self._outcomes = DecisionLog(
             outcomes_folder, self._outcome_settings, self._disk, self._state_changed
         )
         await outcomes.open()
@@ -309,7 +309,7 @@ class MultiKahaDBPersistenceAdapter:
             raise IllegalStateException("The store is not started")
         return self._transactions
 
-    def share_of(self, destination: Destination) -> StoreShare | None:
+    def partition_of(self, destination: Destination) -> StorePartition | None:
         """Return what counts against the limit of a destination's filter. (K25: usage)"""
         each = best_filter(self.filters, destination)
         return None if each is None else self._share(each)
@@ -344,7 +344,7 @@ class MultiKahaDBPersistenceAdapter:
         adapter = self._known_adapter_of(destination)
         return None if adapter is None else adapter.transaction_store()
 
-    def _share(self, each: FilteredKahaDB) -> StoreShare:
+    def _share(self, each: FilteredKahaDB) -> StorePartition:
         return self.shares[self.filters.index(each)]
 
     def _all_made(self) -> Iterator[KahaDBPersistenceAdapter]:

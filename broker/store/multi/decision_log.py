@@ -22,7 +22,7 @@ from pyjms.wire.kahadb.frames import from_transaction_info, to_transaction_info
 from pyjms.wire.kahadb.journal import Location
 from pyjms.wire.openwire.commands import TransactionId, XATransactionId
 
-__all__ = ["LOCAL_FORMAT_ID", "OutcomeJournal", "as_xa"]
+__all__ = ["LOCAL_FORMAT_ID", "DecisionLog", "as_xa"]
 
 LOCAL_FORMAT_ID: Final = 61616
 """The format id of local transactions in the stores (ActiveMQ's localXaFormatId)."""
@@ -38,7 +38,7 @@ def as_xa(xid: TransactionId) -> XATransactionId:
     return XATransactionId(LOCAL_FORMAT_ID, name.encode(), str(number).encode())
 
 
-class OutcomeJournal:
+class DecisionLog:
     """The decisions that are not carried out everywhere yet."""
 
     def __init__(
@@ -79,7 +79,7 @@ class OutcomeJournal:
         self.decided[xid] = self.journal.append(payload, waiter, sync=True)
         return waiter
 
-    def carried_out(self, xid: XATransactionId) -> None:
+    def mark_completed(self, xid: XATransactionId) -> None:
         """Write down that `xid` is committed everywhere; sooner or later."""
         if self.decided.pop(xid, None) is not None:
             payload = encode_command(KahaCommitCommand(to_transaction_info(xid)))

@@ -13,7 +13,7 @@ from broker.completion import Completion, all_of, wait_for
 from broker.store.api import RecoveredTransaction, TransactionStore
 from broker.store.kahadb.adapter import KahaDBPersistenceAdapter
 from broker.store.kahadb.settings import PurgeRecoveredXATransactionStrategy
-from broker.store.multi.decision_log import LOCAL_FORMAT_ID, OutcomeJournal
+from broker.store.multi.decision_log import LOCAL_FORMAT_ID, DecisionLog
 from broker.store.multi.transactions import MultiTransactionStore
 
 __all__ = ["recover_transactions"]
@@ -23,7 +23,7 @@ logger = logging.getLogger(__name__)
 
 async def recover_transactions(
     adapters: Iterable[tuple[KahaDBPersistenceAdapter, PurgeRecoveredXATransactionStrategy]],
-    outcomes: OutcomeJournal,
+    outcomes: DecisionLog,
     transactions: MultiTransactionStore,
 ) -> None:
     """Carry out what was decided and hand the rest to the transaction store.
@@ -52,5 +52,5 @@ async def recover_transactions(
                 )
     await wait_for(all_of(answers))
     for xid in list(outcomes.decided):
-        outcomes.carried_out(xid)
+        outcomes.mark_completed(xid)
     transactions.adopt(waiting)

@@ -46,8 +46,8 @@ class _Store(Generic[S]):
     ) -> Completion | None:
         return self._store.add_message(self._transactions.enlist(context, self._own), reference)
 
-    def shown(self, reference: MessageReference) -> None:
-        self._store.shown(reference)
+    def mark_visible(self, reference: MessageReference) -> None:
+        self._store.mark_visible(reference)
 
     def remove_message(
         self, context: ConnectionContext, reference: MessageReference

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Protocol, cast
 from broker.completion import Completion, all_of
 from broker.context import ConnectionContext
 from broker.store.api import Position, RecoveredTransaction, TransactionStore
-from broker.store.multi.decision_log import OutcomeJournal, as_xa
+from broker.store.multi.decision_log import DecisionLog, as_xa
 from pyjms.jms.destination import Destination
 from pyjms.wire.openwire.commands import MessageId, TransactionId, XATransactionId
 
@@ -52,7 +52,7 @@ class StoreFinder(Protocol):
 class MultiTransactionStore:
     """The one transaction store of several stores. ActiveMQ: MultiKahaDBTransactionStore."""
 
-    def __init__(self, outcomes: OutcomeJournal, find: StoreFinder) -> None:
+    def __init__(self, outcomes: DecisionLog, find: StoreFinder) -> None:
         self._outcomes = outcomes
         self._find = find
         self._open: dict[TransactionId, _Open] = {}
@@ -124,7 +124,7 @@ class MultiTransactionStore:
         done = all_of([store.commit(opened.xid, True) for store in opened.stores])
 
         def finish() -> None:
-            self._outcomes.carried_out(opened.xid)
+            self._outcomes.mark_completed(opened.xid)
             answer.complete()
 
         # a store that fails now commits it at its next start

@@ -1,4 +1,4 @@
-"""Non-persistent messages that memory has no room for, on the disk until they are wanted."""
+"""Non-persistent messages that do not fit in memory, spooled to disk until they are needed."""
 
 from broker.store.temp.spool import Spool, SpooledMessage
 from broker.store.temp.store import TempStore

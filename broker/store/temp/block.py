@@ -1,7 +1,7 @@
-"""A run of spooled messages: first in memory, then a file, gone when nothing of it is wanted.
+"""A block of spooled messages: first in memory, then a file, deleted once nothing in it is wanted.
 
-A block knows where its first wanted message lies and finds the others by walking: nothing is
-kept per message, but a flag where single messages were taken out of the middle.
+A block knows the offset of its first wanted message and finds the others by scanning: nothing is
+kept per message, except a flag if single messages were removed from the middle.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from typing import Final, NamedTuple
 __all__ = ["RECORD_HEAD", "Block", "Record"]
 
 RECORD_HEAD: Final = struct.Struct(">III")
-"""Before each frame: its size, the size that memory counts, the redelivery counter."""
+"""In front of each frame: its size, the message's size in memory, the redelivery counter."""
 
 _LARGEST_READ: Final = 1 << 18
 
 
 class Record(NamedTuple):
-    """A message in its block: its number there, where it ends, and what was kept of it."""
+    """A message in its block: its number there, where it ends, and what was stored of it."""
 
-    place: int
+    number: int
     end: int
     frame: bytes
     memory_size: int
@@ -29,7 +29,7 @@ class Record(NamedTuple):
 
 
 class Block:
-    """Messages `first`, `first + 1` and so on of one spool."""
+    """The messages with tokens `first`, `first + 1` and so on of one spool."""
 
     __slots__ = (
         "count",
@@ -47,37 +47,37 @@ class Block:
     def __init__(self, number: int, first: int) -> None:
         self.number = number
         self.first = first
-        """The spool's number of the block's first message."""
+        """The token of the block's first message."""
         self.data: bytearray | None = bytearray()
-        """All its bytes, until they are in the file."""
+        """Its bytes until they are written to the file."""
         self.size = 0
         self.count = 0
-        """Messages ever put into it."""
+        """How many messages were ever appended."""
         self.live = 0
-        """Those that are neither taken nor removed."""
+        """How many were neither popped nor removed."""
         self.memory_size = 0
-        """Their bytes, as memory counts them."""
+        """The size of the live messages in memory, in bytes."""
         self.start = 0
-        """The number in the block of the first that is not taken."""
+        """The index of the first message that was not popped."""
         self.offset = 0
-        """Where that one begins."""
+        """Its offset."""
         self.removed: bytearray | None = None
-        """A 1 for each message that was removed, once there is one."""
+        """A 1 for each removed message, once there is one."""
 
     def append(self, frame: bytes, memory_size: int, redelivery_counter: int) -> int:
-        """Add a message and return how many bytes it takes. Only while `data` is there."""
+        """Append a message and return its length in bytes. Only before the block is written."""
         assert self.data is not None, "a written block is closed"
         self.data += RECORD_HEAD.pack(len(frame), memory_size, redelivery_counter)
         self.data += frame
-        taken = RECORD_HEAD.size + len(frame)
-        self.size += taken
+        length = RECORD_HEAD.size + len(frame)
+        self.size += length
         self.count += 1
         self.live += 1
         self.memory_size += memory_size
-        return taken
+        return length
 
     def remove(self, index: int, memory_size: int) -> bool:
-        """Mark a message as not wanted; return whether it was."""
+        """Mark a message as removed; return whether it was live."""
         if not self.start <= index < self.count:
             return False
         if self.removed is None or len(self.removed) < self.count:
@@ -89,9 +89,9 @@ class Block:
         self.memory_size -= memory_size
         return True
 
-    def take_to(self, record: Record) -> None:
-        """Count `record`, the first wanted one, and all before it as taken."""
-        self.start = record.place + 1
+    def pop_through(self, record: Record) -> None:
+        """Count `record`, the first live one, and everything before it as popped."""
+        self.start = record.number + 1
         self.offset = record.end
         self.live -= 1
         self.memory_size -= record.memory_size
@@ -99,28 +99,28 @@ class Block:
     def records(
         self, after: int, limit: int, read: Callable[[int, int, int], bytes]
     ) -> Iterator[Record]:
-        """Yield at most `limit` wanted messages whose number in the block is above `after`.
+        """Yield at most `limit` live messages whose index is above `after`.
 
         Raises:
             OSError: `read(number, offset, size)` does.
         """
         window = _Window(self, read)
         removed = self.removed or b""
-        at = self.offset
+        offset = self.offset
         for index in range(self.start, self.count):
             if limit <= 0:
                 return
-            size, memory_size, counter = RECORD_HEAD.unpack(window.get(at, RECORD_HEAD.size))
-            begin = at + RECORD_HEAD.size
-            at = begin + size
+            size, memory_size, counter = RECORD_HEAD.unpack(window.get(offset, RECORD_HEAD.size))
+            begin = offset + RECORD_HEAD.size
+            offset = begin + size
             if index <= after or (index < len(removed) and removed[index]):
                 continue
             limit -= 1
-            yield Record(index, at, window.get(begin, size), memory_size, counter)
+            yield Record(index, offset, window.get(begin, size), memory_size, counter)
 
 
 class _Window:
-    """A block's bytes, read ahead in pieces."""
+    """A block's bytes, read ahead in chunks."""
 
     def __init__(self, block: Block, read: Callable[[int, int, int], bytes]) -> None:
         self._block = block
@@ -138,5 +138,5 @@ class _Window:
             self._data = self._read(self._block.number, offset, wanted)
             self._from, begin = offset, 0
             if len(self._data) < size:
-                raise OSError(f"Spool file {self._block.number} is shorter than it was")
+                raise OSError(f"Spool file {self._block.number} is shorter than when written")
         return self._data[begin : begin + size]

@@ -1,6 +1,6 @@
-"""The temp store's files: whole blocks, written once, read in pieces, deleted. These calls block.
+"""The temp store's files: whole blocks, written once, read in chunks, deleted. All calls block.
 
-Nothing is synced: what is here does not outlive the broker.
+Nothing is synced: the files do not outlive the broker.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ _BINARY: Final = getattr(os, "O_BINARY", 0)
 
 
 class SpoolFiles:
-    """The files of a temp store's folder, by number."""
+    """The files of a temp store's directory, by number."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
 
     def wipe(self) -> None:
-        """Make the folder if there is none; delete what a broker has left in it. (K2)
+        """Create the directory or delete what a broker left in it. (activemq-persistence K2)
 
-        Only files that are a temp store's are touched, ours and ActiveMQ's: a folder named
-        by mistake loses nothing.
+        Only a temp store's files are deleted, ours and ActiveMQ's: a directory configured by
+        mistake loses nothing.
 
         Raises:
-            OSError: it cannot be made or emptied.
+            OSError: it cannot be created or emptied.
         """
         self.directory.mkdir(parents=True, exist_ok=True)
         names = [path.name for path in self.directory.iterdir()]
@@ -46,10 +46,10 @@ class SpoolFiles:
                 (self.directory / name).unlink(missing_ok=True)
 
     def write(self, number: int, data: bytes | bytearray) -> None:
-        """Write file `number`, in place of one that is there.
+        """Write file `number`, replacing one that exists.
 
         Raises:
-            OSError: the disk does not take it.
+            OSError: it cannot be written.
         """
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | _BINARY
         fd = os.open(self._path(number), flags, 0o600)
@@ -61,7 +61,7 @@ class SpoolFiles:
             os.close(fd)
 
     def read(self, number: int, offset: int, size: int) -> bytes:
-        """Return at most `size` bytes of file `number`; fewer at its end only.
+        """Return `size` bytes of file `number`; fewer only at its end.
 
         Raises:
             OSError: it cannot be read.
@@ -71,7 +71,7 @@ class SpoolFiles:
             return file.read(size)
 
     def delete(self, number: int) -> None:
-        """Delete file `number`; one that is not there is no error.
+        """Delete file `number`, if it exists.
 
         Raises:
             OSError: it cannot be deleted.

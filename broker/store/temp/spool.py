@@ -1,59 +1,79 @@
-"""One queue's (or subscription's) messages in the temp store: first in, first out.
+"""The spooled messages of one queue or subscription, first in, first out.
 
-Calls belong to the broker's loop and never wait; reading may go to the disk. What was taken
-has left the spool. A cursor that sorts by priority has one spool a priority.
+Calls belong to the broker's loop and never wait, but reading may block on the disk. Popped
+messages have left the spool. A cursor that sorts by priority has one spool for each priority.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from broker.store.temp.block import Block, Record
+from pyjms.errors import JMSException
 from pyjms.wire.kahadb.frames import decode_message, encode_message
 from pyjms.wire.openwire.commands import ActiveMQMessage
 from pyjms.wire.openwire.raw import patch_raw
 
 if TYPE_CHECKING:
     from broker.region.message import MessageReference
-    from broker.store.temp.store import TempStore
 
-__all__ = ["Spool", "SpooledMessage"]
+__all__ = ["BlockStore", "Spool", "SpooledMessage"]
+
+
+class BlockStore(Protocol):
+    """Keeps the blocks of all spools: the temp store, as a spool sees it."""
+
+    def open_block(self, spool: Spool, first: int) -> Block:
+        """Return the block that the spool appends to; a new one begins with token `first`."""
+
+    def block_grew(self, spool: Spool, block: Block, size: int) -> None:
+        """Note that `size` bytes were appended to the spool's open block."""
+
+    def drop_block(self, spool: Spool, block: Block) -> None:
+        """Delete a block: none of its messages is wanted any more."""
+
+    def read(self, number: int, offset: int, size: int) -> bytes:
+        """Return at most `size` bytes of a written block. Blocks; raises OSError."""
+
+    def read_failed(self, spool: Spool, error: OSError) -> JMSException:
+        """Fail the store and return the error to raise for an unreadable block."""
 
 
 class SpooledMessage(NamedTuple):
-    """A message as the spool gives it back, with what its reference knew."""
+    """A message as the spool returns it, with what its reference knew."""
 
     token: int
-    """Its number in the spool; they grow in the order of `append`."""
+    """Its number in the spool; tokens rise in the order of `append`."""
     message: ActiveMQMessage
     size: int
-    """Bytes as memory counts them (`MessageReference.size`)."""
+    """Its size in memory, in bytes (`MessageReference.size`)."""
     redelivery_counter: int
 
 
 class Spool:
     """Messages in order of arrival; get one from `TempStore.spool`.
 
-    Memory holds nothing per message. Source: ActiveMQ FilePendingMessageCursor's disk list.
+    No memory is used per message. Source: the disk list (PList) of ActiveMQ's
+    FilePendingMessageCursor.
     """
 
-    def __init__(self, store: TempStore, name: str) -> None:
+    def __init__(self, store: BlockStore, name: str) -> None:
         self.name = name
         self.message_size = 0
-        """Bytes of all its messages, as memory counts them."""
+        """The size of all its messages in memory, in bytes."""
         self._store = store
         self._blocks: deque[Block] = deque()
         self._count = 0
         self._next = 1
 
     def __len__(self) -> int:
-        """How many messages it has."""
+        """Return how many messages it has."""
         return self._count
 
     def append(self, reference: MessageReference) -> int:
-        """Keep a message behind the others and return its token. The reference may be forgotten.
+        """Append a message and return its token. The reference may be dropped afterwards.
 
         Raises:
             LocalProtocolError: the message cannot be marshalled.
@@ -61,38 +81,38 @@ class Spool:
         message = reference.message
         patch_raw(message)
         frame = encode_message(message)
-        block = self._store._open_block(self, self._next)
+        block = self._store.open_block(self, self._next)
         if not self._blocks or self._blocks[-1] is not block:
             self._blocks.append(block)
-        taken = block.append(frame, reference.size, reference.redelivery_counter)
+        size = block.append(frame, reference.size, reference.redelivery_counter)
         token = self._next
         self._next += 1
         self._count += 1
         self.message_size += reference.size
-        self._store._grown(self, block, taken)
+        self._store.block_grew(self, block, size)
         return token
 
-    def take(self, limit: int) -> list[SpooledMessage]:
-        """Take at most `limit` messages from the front.
+    def pop(self, limit: int) -> list[SpooledMessage]:
+        """Remove and return at most `limit` messages from the front.
 
         Raises:
-            JMSException: the disk does not give them back; they are lost.
+            JMSException: they cannot be read from the disk; they are lost.
         """
-        taken: list[SpooledMessage] = []
-        while self._blocks and len(taken) < limit:
+        popped: list[SpooledMessage] = []
+        while self._blocks and len(popped) < limit:
             block = self._blocks[0]
-            for record in self._read(block, -1, limit - len(taken)):
-                block.take_to(record)
-                taken.append(self._counted_out(block, record))
+            for record in self._read(block, -1, limit - len(popped)):
+                block.pop_through(record)
+                popped.append(self._uncount(block, record))
             if not block.live:
                 self._drop(block)
-        return taken
+        return popped
 
     def browse(self, after: int | None, limit: int) -> list[SpooledMessage]:
-        """Return at most `limit` messages whose token is above `after`; they stay.
+        """Return at most `limit` messages whose token is above `after`, without removing them.
 
         Raises:
-            JMSException: the disk does not give them back; they are lost.
+            JMSException: they cannot be read from the disk; they are lost.
         """
         found: list[SpooledMessage] = []
         for block in tuple(self._blocks):
@@ -105,7 +125,7 @@ class Spool:
         return found
 
     def remove(self, spooled: SpooledMessage) -> bool:
-        """Take out one message that `browse` showed; return whether it was there."""
+        """Remove a message that `browse` returned; return whether it was still there."""
         block = next(
             (b for b in self._blocks if b.first <= spooled.token < b.first + b.count), None
         )
@@ -118,18 +138,18 @@ class Spool:
         return True
 
     def clear(self) -> None:
-        """Forget all; the spool can be used on."""
+        """Remove all messages; the spool can be used further."""
         while self._blocks:
             self._drop(self._blocks[-1])
 
     def _read(self, block: Block, after: int, limit: int) -> Iterator[Record]:
         try:
-            yield from block.records(after, limit, self._store.files.read)
+            yield from block.records(after, limit, self._store.read)
         except OSError as e:
             self._drop(block)
-            raise self._store._lost(self, block, e) from e
+            raise self._store.read_failed(self, e) from e
 
-    def _counted_out(self, block: Block, record: Record) -> SpooledMessage:
+    def _uncount(self, block: Block, record: Record) -> SpooledMessage:
         self._count -= 1
         self.message_size -= record.memory_size
         return _spooled(block, record)
@@ -139,12 +159,12 @@ class Spool:
         self._count -= block.live
         self.message_size -= block.memory_size
         block.live = 0
-        self._store._dropped(self, block)
+        self._store.drop_block(self, block)
 
 
 def _spooled(block: Block, record: Record) -> SpooledMessage:
     return SpooledMessage(
-        block.first + record.place,
+        block.first + record.number,
         decode_message(record.frame),
         record.memory_size,
         record.redelivery_counter,

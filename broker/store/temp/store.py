@@ -1,13 +1,33 @@
-"""The temp store: blocks of spooled messages, written by a thread, deleted when consumed.
+"""The temp store: spooled non-persistent messages in blocks, written in the background.
 
-Everything is called on the broker's loop. Appending only fills memory; whole blocks go to the
-writer, so what is consumed quickly never touches the disk. What waits in memory is bounded:
-beyond it the store is CONGESTED, and senders of non-persistent messages are to be parked.
+Theory of operation
+-------------------
+
+A cursor spools messages here when memory is short. A spool is a sequence of blocks of about
+1 MiB; each block goes through these states:
+
+    open      in memory; its spool appends to it         -> waiting, dropped
+    waiting   complete, in memory, queued for writing     -> writing, dropped
+    writing   a worker thread writes it                   -> written, or waiting after an error
+    written   only on the disk, read in chunks            -> dropped
+    dropped   none of its messages is wanted: its file, if it has one, is deleted
+
+A block is completed when it is full, or when all open blocks together exceed MAX_OPEN: then the
+oldest open ones. So what is consumed quickly never touches the disk, and memory is bounded by
+MAX_OPEN for open blocks and MAX_WAITING for waiting ones. Beyond MAX_WAITING the store is
+CONGESTED, and senders of non-persistent messages are held back. Nothing is synced, and nothing
+survives the broker: the directory is emptied at every start.
+
+    RUNNING    waiting > MAX_WAITING      -> CONGESTED
+    CONGESTED  waiting <= MAX_WAITING / 2 -> RUNNING
+    any        the disk is full           -> SUSPENDED; a successful write -> RUNNING
+    any        another error              -> FAILED, for good
+
+Everything is called on the broker's loop; only writing and deleting files run in a thread.
 """
 
 from __future__ import annotations
 
-import errno
 import itertools
 import logging
 from collections.abc import Callable
@@ -18,6 +38,7 @@ import anyio
 from anyio import lowlevel, to_thread
 
 from broker.store.api import StoreState
+from broker.store.journal.disk import NO_SPACE_ERRORS
 from broker.store.temp.block import Block
 from broker.store.temp.files import SpoolFiles
 from broker.store.temp.spool import Spool
@@ -31,13 +52,13 @@ logger = logging.getLogger(__name__)
 BLOCK_SIZE: Final = 1 << 20
 MAX_OPEN: Final = 16 << 20
 MAX_WAITING: Final = 32 << 20
-_NO_SPACE: Final = frozenset((errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC)))
 
 
 class TempStore:
     """Where non-persistent messages are spooled when memory is short.
 
-    Nothing in it survives a start: the folder is emptied (K2, M10). Source: ActiveMQ PListStore.
+    Nothing in it survives a start (activemq-persistence K2, activemq-broker M10). Source:
+    ActiveMQ PListStore.
     """
 
     def __init__(
@@ -47,15 +68,15 @@ class TempStore:
         files: SpoolFiles | None = None,
         resume_check_sleep_period: float = 5.0,
     ) -> None:
-        """Make it; `resume_check_sleep_period` is the seconds between tries on a full disk."""
+        """Create it; `resume_check_sleep_period` is the time between retries on a full disk (s)."""
         self.directory = directory
         self.files = SpoolFiles(directory) if files is None else files
         self.on_state: Callable[[StoreState, Exception | None], None] | None = None
-        """Called when the state changes, with the error that made it."""
+        """Called when the state changes, with the error that caused it."""
         self.on_space: Callable[[], None] | None = None
-        """Called when `size` has fallen."""
+        """Called when `size` has decreased."""
         self.size = 0
-        """Bytes that the spooled messages take, on the disk or on their way to it. (M3)"""
+        """Bytes of the spooled messages, on the disk or on their way to it (activemq-broker M3)."""
         self.state = StoreState.RUNNING
         self._retry_period = resume_check_sleep_period
         self._numbers = itertools.count(1)
@@ -63,7 +84,7 @@ class TempStore:
         self._open_size = 0
         self._waiting: dict[Block, None] = {}
         self._waiting_size = 0
-        self._garbage: list[int] = []
+        self._obsolete: list[int] = []
         self._writing: Block | None = None
         self._wake = anyio.Event()
         self._idle = anyio.Event()
@@ -71,22 +92,24 @@ class TempStore:
         self._writer: _wakeup.BackgroundTask | None = None
 
     async def start(self) -> None:
-        """Empty the folder and begin.
+        """Empty the directory and start the writer.
 
         Raises:
-            ResourceAllocationException: the folder cannot be made or emptied.
+            ResourceAllocationException: the directory cannot be created or emptied.
         """
         try:
             await to_thread.run_sync(self.files.wipe)
         except OSError as e:
             raise ResourceAllocationException(
-                f"The temp store's folder {self.directory} cannot be used: {e}",
-                hint="let the broker write there, or choose another data directory",
+                f"Cannot use the temp store's directory {self.directory}: {e}",
+                hint="give the broker write access, or choose another data directory",
             ) from e
-        self._writer = _wakeup.spawn(self._write, name="temp store writer", on_error=self._broken)
+        self._writer = _wakeup.spawn(
+            self._write, name="temp store writer", on_error=self._writer_failed
+        )
 
     async def stop(self) -> None:
-        """Forget everything and empty the folder. Idempotent."""
+        """Drop all messages and empty the directory. Idempotent."""
         writer, self._writer = self._writer, None
         if writer is None:
             return
@@ -94,32 +117,32 @@ class TempStore:
         await writer.wait()
         self._open.clear()
         self._waiting.clear()
-        self._garbage.clear()
+        self._obsolete.clear()
         self.size = self._open_size = self._waiting_size = 0
         try:
             await to_thread.run_sync(self.files.wipe)
         except OSError as e:
-            logger.warning("The temp store's folder %s cannot be emptied: %s", self.directory, e)
+            logger.warning("Cannot empty the temp store's directory %s: %s", self.directory, e)
 
     def spool(self, name: str) -> Spool:
-        """Return a new, empty spool; `name` is for the log. It needs no closing, only `clear`."""
+        """Return a new, empty spool; `name` is for messages. It needs no closing, only `clear`."""
         return Spool(self, name)
 
-    async def settled(self) -> None:
-        """Wait until all whole blocks are written and all consumed ones deleted."""
+    async def wait_idle(self) -> None:
+        """Wait until all complete blocks are written and all dropped ones deleted."""
         while self._writer is not None and (self._wake.is_set() or not self._idle.is_set()):
             await lowlevel.checkpoint()
             await self._idle.wait()
 
-    # For spools.
+    # -- for spools (see BlockStore)
 
-    def _open_block(self, spool: Spool, first: int) -> Block:
+    def open_block(self, spool: Spool, first: int) -> Block:
         block = self._open.get(spool)
         if block is None:
             block = self._open[spool] = Block(next(self._numbers), first)
         return block
 
-    def _grown(self, spool: Spool, block: Block, size: int) -> None:
+    def block_grew(self, spool: Spool, block: Block, size: int) -> None:
         self.size += size
         self._open_size += size
         if block.size >= BLOCK_SIZE:
@@ -127,9 +150,9 @@ class TempStore:
         while self._open_size > MAX_OPEN:
             self._seal(next(iter(self._open)))
 
-    def _dropped(self, spool: Spool, block: Block) -> None:
+    def drop_block(self, spool: Spool, block: Block) -> None:
         if self._writer is None:
-            return  # stopped: it forgot all
+            return  # stopped: everything was dropped
         self.size -= block.size
         if self._open.get(spool) is block:
             del self._open[spool]
@@ -137,32 +160,40 @@ class TempStore:
         elif block in self._waiting:
             del self._waiting[block]
             self._waiting_size -= block.size
-            self._judge()
-        elif block is not self._writing:  # the writer sees that nobody wants it
+            self._update_congestion()
+        elif block is not self._writing:  # else the writer will see that it is not wanted
             self._discard(block)
         if self.on_space is not None:
             self.on_space()
 
-    def _lost(self, spool: Spool, block: Block, error: OSError) -> JMSException:
-        """Return what to raise for a block that cannot be read."""
+    def read(self, number: int, offset: int, size: int) -> bytes:
+        """Return at most `size` bytes of a written block. Blocks.
+
+        Raises:
+            OSError: the file cannot be read.
+        """
+        return self.files.read(number, offset, size)
+
+    def read_failed(self, spool: Spool, error: OSError) -> JMSException:
+        """Fail the store and return the error to raise for an unreadable block."""
         failure = ResourceAllocationException(
-            f"Spooled messages of {spool.name} cannot be read: {error}"
+            f"Cannot read the spooled messages of {spool.name}: {error}"
         )
-        self._change(StoreState.FAILED, failure)
+        self._set_state(StoreState.FAILED, failure)
         return failure
 
-    # The writer.
+    # -- the writer
 
     def _seal(self, spool: Spool) -> None:
         block = self._open.pop(spool)
         self._open_size -= block.size
         self._waiting[block] = None
         self._waiting_size += block.size
-        self._judge()
+        self._update_congestion()
         self._wake.set()
 
     def _discard(self, block: Block) -> None:
-        self._garbage.append(block.number)
+        self._obsolete.append(block.number)
         self._wake.set()
 
     async def _write(self) -> None:
@@ -170,14 +201,14 @@ class TempStore:
             await self._wake.wait()
             self._wake = anyio.Event()
             self._idle = anyio.Event()
-            while self._waiting or self._garbage:
-                await self._delete_garbage()
+            while self._waiting or self._obsolete:
+                await self._delete_obsolete()
                 if self._waiting and not await self._write_first():
                     await _clock.sleep(self._retry_period)
             self._idle.set()
 
-    async def _delete_garbage(self) -> None:
-        garbage, self._garbage = self._garbage, []
+    async def _delete_obsolete(self) -> None:
+        garbage, self._obsolete = self._obsolete, []
         if garbage:
             await to_thread.run_sync(self._delete, garbage)
 
@@ -186,19 +217,19 @@ class TempStore:
             try:
                 self.files.delete(number)
             except OSError as e:
-                logger.warning("Spool file %d in %s stays: %s", number, self.directory, e)
+                logger.warning("Cannot delete spool file %d in %s: %s", number, self.directory, e)
 
     async def _write_first(self) -> bool:
-        """Write the block that waits longest; return whether the disk has taken it."""
+        """Write the block that has waited longest; return whether that succeeded."""
         block = next(iter(self._waiting))
         del self._waiting[block]
         self._writing = block
         data = block.data
-        assert data is not None, "a block that waits is in memory"
+        assert data is not None, "a waiting block is in memory"
         try:
             await to_thread.run_sync(self.files.write, block.number, data)
         except OSError as e:
-            self._not_written(block, e)
+            self._write_failed(block, e)
             return False
         finally:
             self._writing = None
@@ -207,30 +238,30 @@ class TempStore:
         if not block.live:
             self._discard(block)
         if self.state is StoreState.SUSPENDED:
-            self._change(StoreState.RUNNING)
-        self._judge()
+            self._set_state(StoreState.RUNNING)
+        self._update_congestion()
         return True
 
-    def _not_written(self, block: Block, error: OSError) -> None:
-        self._discard(block)  # a part of it may be there
+    def _write_failed(self, block: Block, error: OSError) -> None:
+        self._discard(block)  # part of the file may exist
         if block.live:
             self._waiting = {block: None, **self._waiting}
         else:
             self._waiting_size -= block.size
-        full = error.errno in _NO_SPACE
-        self._change(StoreState.SUSPENDED if full else StoreState.FAILED, error)
+        full = error.errno in NO_SPACE_ERRORS
+        self._set_state(StoreState.SUSPENDED if full else StoreState.FAILED, error)
 
-    def _broken(self, error: BaseException) -> None:
-        self._change(StoreState.FAILED, error if isinstance(error, Exception) else None)
+    def _writer_failed(self, error: BaseException) -> None:
+        self._set_state(StoreState.FAILED, error if isinstance(error, Exception) else None)
 
-    def _judge(self) -> None:
-        """Tell senders to wait while too much waits in memory."""
+    def _update_congestion(self) -> None:
+        """Enter or leave CONGESTED by how much waits in memory."""
         if self.state is StoreState.RUNNING and self._waiting_size > MAX_WAITING:
-            self._change(StoreState.CONGESTED)
+            self._set_state(StoreState.CONGESTED)
         elif self.state is StoreState.CONGESTED and self._waiting_size <= MAX_WAITING // 2:
-            self._change(StoreState.RUNNING)
+            self._set_state(StoreState.RUNNING)
 
-    def _change(self, state: StoreState, error: Exception | None = None) -> None:
+    def _set_state(self, state: StoreState, error: Exception | None = None) -> None:
         if self.state in (state, StoreState.FAILED):
             return
         self.state = state

@@ -51,7 +51,7 @@ async def test_one_transaction_store_groups_the_calls_of_a_context(opened: Any) 
         assert (opened.texts(one), opened.texts(other)) == (["1"], [])
         await opened.done(rollback(xid) if rollback else transactions.commit(xid, False))
     for store, reference in zip((one, other), added, strict=True):
-        store.shown(reference)
+        store.mark_visible(reference)
     assert (opened.texts(one), opened.texts(other)) == (["3"], ["3"])
 
 

@@ -50,9 +50,9 @@ async def test_what_was_not_shown_is_not_read(opened: Any) -> None:
         await opened.done(store.add_message(ConnectionContext(), reference))
     assert opened.texts(store) == []
     assert store.message_count == 2
-    store.shown(second)
+    store.mark_visible(second)
     assert opened.texts(store) == ["2"]
-    store.shown(first)
+    store.mark_visible(first)
     assert opened.texts(store) == ["1", "2"]
 
 
@@ -275,7 +275,7 @@ async def test_a_checkpoint_changes_nothing(opened: Any) -> None:
     await opened.adapter.checkpoint()
     expected = [str(n) for n in range(291, 301)]
     assert opened.texts(store) == expected
-    store.shown(hidden)
+    store.mark_visible(hidden)
     assert opened.texts(store) == [*expected, "301"]
     assert store.message_count == 11
     await opened.adapter.checkpoint()

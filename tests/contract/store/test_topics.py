@@ -52,7 +52,7 @@ async def test_without_subscriptions_nothing_is_kept(opened: Any) -> None:
     reference = opened.reference(1, T)
     await opened.done(store.add_message(ConnectionContext(), reference))
     assert reference.position is not None  # it is no duplicate
-    store.shown(reference)
+    store.mark_visible(reference)
     assert store.message_count == 0
     await subscribe(opened, store, KEY)
     assert opened.subscription_texts(store, KEY) == []
@@ -160,7 +160,7 @@ async def test_pages_of_a_subscription(opened: Any) -> None:
     skip = {references[5].position}
     found = store.next_subscription_messages(KEY, after, 3, skip)
     assert [m.message.type for m in found] == ["5", "7"]
-    store.shown(hidden)
+    store.mark_visible(hidden)
     assert opened.subscription_texts(store, KEY, 9, references[6].position) == ["8"]
 
 

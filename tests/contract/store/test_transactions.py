@@ -33,7 +33,7 @@ async def test_a_transaction_does_all_or_nothing(opened: Any) -> None:
     await opened.done(transactions.commit(xid, False))
     assert added.position.arrival == 3
     assert opened.texts(store) == ["3"]
-    store.shown(added)
+    store.mark_visible(added)
     assert opened.texts(store) == ["3", "2"]
     await opened.done(transactions.rollback(xid))
     assert opened.texts(store) == ["3", "2"]
@@ -52,7 +52,7 @@ async def test_numbers_come_in_the_order_of_commits(opened: Any) -> None:
     await opened.done(transactions.commit(first, False))
     assert [r.position.arrival for r in references] == [3, 1, 4, 2, 5]
     for reference in references:
-        store.shown(reference)
+        store.mark_visible(reference)
     assert opened.texts(store) == ["2", "4", "1", "3", "5"]
 
 
@@ -100,7 +100,7 @@ async def test_a_large_transaction(opened: Any) -> None:
     await opened.done(transactions.commit(first, False))
     assert [r.position.arrival for r in references] == list(range(1, 121))
     for reference in references:
-        store.shown(reference)
+        store.mark_visible(reference)
     expected = [str(n) for n in range(1, 121)]
     assert opened.texts(store) == expected
     if opened.persistent:
@@ -137,7 +137,7 @@ async def test_prepared_work_is_hidden_until_its_end(opened: Any, commit: bool) 
     transactions = opened.adapter.transaction_store()
     if commit:
         await opened.done(transactions.commit(xid, True))
-        queue.shown(added)
+        queue.mark_visible(added)
         assert opened.texts(queue) == ["2", "3"]
         assert topic.subscription_message_count(KEY) == 0
     else:
@@ -173,7 +173,7 @@ async def test_prepared_work_waits_for_its_end_over_restarts(
         await kept.done(transactions.commit(xid, True))
         added.position = transactions.position_of(Queue("Q"), added.message_id)
         assert added.position.arrival == 3
-        queue.shown(added)
+        queue.mark_visible(added)
     else:
         await kept.done(transactions.rollback(xid))
     for again in range(2):
@@ -213,7 +213,7 @@ async def test_messages_of_a_topic_in_transactions(opened: Any) -> None:
     await opened.done(store.add_subscription(StoredSubscription(KEY, T), False))
     store.add_message(opened.within(opened.local(2)), needed)
     await opened.done(transactions.commit(opened.local(2), False))
-    store.shown(needed)
+    store.mark_visible(needed)
     assert opened.subscription_texts(store, KEY) == ["2"]
 
 
@@ -233,7 +233,7 @@ async def test_who_subscribes_before_the_commit_gets_what_it_brings(
     start = store.last_arrival
     await opened.done(transactions.commit(xid, prepared))
     assert before.position.arrival <= start < added.position.arrival
-    store.shown(added)
+    store.mark_visible(added)
     for again in range(2 if opened.persistent else 1):
         if again:
             await opened.restart()
@@ -281,7 +281,7 @@ async def test_a_recovered_transaction_says_where_its_messages_stand(kept: Any) 
     assert new.position.arrival == 2
     assert transactions.position_of(Queue("Q"), new.message_id) is None
     assert transactions.position_of(T, news.message_id).arrival == 0  # nobody needs it stored
-    queue.shown(new)
+    queue.mark_visible(new)
     assert kept.texts(queue) == ["came otherwise", "2"]
     await kept.restart()
     assert kept.texts(kept.queue()) == ["came otherwise", "2"]
@@ -317,7 +317,7 @@ async def test_a_removed_destination_takes_the_work_of_open_transactions_with_it
         await opened.send(opened.queue(), 1, 7)
     await opened.done(transactions.commit(xid, how == "prepared"))
     assert [r.position for r in (*lost, late)] == [None] * 3
-    other.shown(added)
+    other.mark_visible(added)
 
     def check() -> None:
         expected = {Queue("Q"), Queue("R")} if again else {Queue("R")}
@@ -363,7 +363,7 @@ async def test_prepared_work_outlives_the_messages_of_its_destination(
     await kept.done(transactions.commit(xid, True))
     if restarts:
         added.position = transactions.position_of(Queue("Q"), added.message_id)
-    kept.queue().shown(added)
+    kept.queue().mark_visible(added)
     assert kept.texts(kept.queue()) == ["3"]
     await kept.restart()
     assert kept.texts(kept.queue()) == ["3"]

@@ -75,7 +75,7 @@ class Broker:
         self.log.close()
 
 
-class Ledger:
+class IndexUpdater:
     """What the clients know."""
 
     def __init__(self, *, delays: bool = False) -> None:
@@ -104,7 +104,9 @@ class Ledger:
         return made
 
 
-async def _send_alone(session: Any, producer: Any, ledger: Ledger, rng: random.Random) -> None:
+async def _send_alone(
+    session: Any, producer: Any, ledger: IndexUpdater, rng: random.Random
+) -> None:
     name = ledger.name()
     ledger.possible.add(name)
     await producer.send(ledger.message(session, name, rng))
@@ -112,7 +114,9 @@ async def _send_alone(session: Any, producer: Any, ledger: Ledger, rng: random.R
     ledger.promised.add(name)
 
 
-async def _send_together(session: Any, producer: Any, ledger: Ledger, rng: random.Random) -> None:
+async def _send_together(
+    session: Any, producer: Any, ledger: IndexUpdater, rng: random.Random
+) -> None:
     names = [ledger.name() for _ in range(rng.randint(1, 12))]
     ledger.never.update(names)
     other = await session.create_producer(session.create_queue(rng.choice(QUEUES)))
@@ -129,7 +133,7 @@ async def _send_together(session: Any, producer: Any, ledger: Ledger, rng: rando
     await other.close()
 
 
-async def sender(url: str, ledger: Ledger, rng: random.Random, transacted: bool) -> None:
+async def sender(url: str, ledger: IndexUpdater, rng: random.Random, transacted: bool) -> None:
     async with await ConnectionFactory(url).create_connection() as connection:
         session = await connection.create_session(transacted)
         producer = await session.create_producer(session.create_queue(rng.choice(QUEUES)))
@@ -139,7 +143,7 @@ async def sender(url: str, ledger: Ledger, rng: random.Random, transacted: bool)
             await send(session, producer, ledger, rng)
 
 
-async def receiver(url: str, ledger: Ledger, rng: random.Random, transacted: bool) -> None:
+async def receiver(url: str, ledger: IndexUpdater, rng: random.Random, transacted: bool) -> None:
     factory = ConnectionFactory(url + "?jms.redeliveryPolicy.maximumRedeliveries=-1")
     async with await factory.create_connection() as connection:
         session = await connection.create_session(transacted)
@@ -172,7 +176,7 @@ async def until_it_dies(client: Callable[..., Awaitable[None]], *args: Any) -> N
         logging.getLogger(__name__).debug("the broker is gone", exc_info=True)
 
 
-async def load_and_kill(broker: Broker, ledger: Ledger, rng: random.Random) -> None:
+async def load_and_kill(broker: Broker, ledger: IndexUpdater, rng: random.Random) -> None:
     async with anyio.create_task_group() as group:
         for number in range(SENDERS):
             one = random.Random(rng.random())
@@ -200,7 +204,7 @@ async def drain(url: str, wait: float) -> list[str]:
     return found
 
 
-def check(ledger: Ledger, found: list[str]) -> None:
+def check(ledger: IndexUpdater, found: list[str]) -> None:
     there = set(found)
     twice = {name for name, count in Counter(found).items() if count > 1} - ledger.delayed
     assert not twice, f"twice in the queues: {twice}"
@@ -223,7 +227,7 @@ async def rounds(folder: Path, count: int, *options: str, delays: bool = False) 
     total = 0
     await anyio.to_thread.run_sync(broker.start)
     for number in range(count):
-        ledger = Ledger(delays=delays)
+        ledger = IndexUpdater(delays=delays)
         await load_and_kill(broker, ledger, rng)
         await anyio.to_thread.run_sync(broker.start)
         found = await drain(broker.url, 0.8 if delays else 0.3)

@@ -150,7 +150,7 @@ async def test_jobs_of_ours_open_in_activemq(jobs_program: list[str], tmp_path: 
     )  # type: ignore[arg-type]
     store.remove_scheduler("other")
     for _ in range(2):  # what a crash between the copying and the removing leaves
-        store.record_again("JMS", "ID:ours-1:1:1:3")
+        store.rewrite("JMS", "ID:ours-1:1:1:3")
     expected = ours(scheduler)
     await store.cleanup()
     assert ours(scheduler) == expected and len(expected) > 80

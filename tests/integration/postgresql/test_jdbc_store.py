@@ -104,7 +104,7 @@ async def test_a_server_that_ends_is_waited_for(opened, postgresql):
     await anyio.to_thread.run_sync(postgresql.cluster().start)
     for each in (answer, also):
         await store.done(each)
-    queue.shown(second)
+    queue.mark_visible(second)
     assert seen[StoreState.RUNNING].is_set()
     assert store.texts(queue) == ["2"]
     await store.restart()

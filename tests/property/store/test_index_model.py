@@ -18,7 +18,7 @@ from hypothesis.stateful import (
 )
 
 from broker.store.api import Position
-from broker.store.kahadb.index import Frozen, IndexEntry, StoreIndex, TopicIndex
+from broker.store.kahadb.index import IndexCheckpoint, IndexEntry, StoreIndex, TopicIndex
 from pyjms.wire.kahadb.journal import Location
 from pyjms.wire.kahadb.structures import DestinationType, KahaDestination
 
@@ -69,7 +69,7 @@ class IndexMachine(RuleBasedStateMachine):
         self.index.destination(QUEUE)
         self.index.destination(TOPIC)
         self.model = Model()
-        self.frozen: Frozen | None = None
+        self.frozen: IndexCheckpoint | None = None
         self.frozen_model = Model()
         self.written: Model | None = None
         self.is_written = False
@@ -171,7 +171,7 @@ class IndexMachine(RuleBasedStateMachine):
                 part.hide(position)
                 model.hidden.add(position.arrival)
             else:
-                part.show(position)
+                part.mark_visible(position)
                 model.hidden.discard(position.arrival)
             assert part.is_hidden(position) == hide
 
@@ -237,7 +237,7 @@ class IndexMachine(RuleBasedStateMachine):
     @rule()
     def reclaim_all(self) -> None:
         topic, model = self.index.topic(TOPIC), self.model.topic
-        while topic.reclaiming:
+        while topic.is_reclaiming:
             self.reclaim(3)
         needed = set().union(*model.subscriptions.values())
         assert set(model.messages) == needed
@@ -286,7 +286,7 @@ class IndexMachine(RuleBasedStateMachine):
             assert same(entry, entry.position, model.messages[entry.position])
         for key, waiting in model.subscriptions.items():
             assert isinstance(part, TopicIndex)
-            pending = part.page_subscription(key, begin, limit, left_out)
+            pending = part.page_for_subscription(key, begin, limit, left_out)
             expected = [position for position in wanted if position in waiting]
             assert [entry.position for entry in pending] == expected[:limit]
 
@@ -303,7 +303,7 @@ class IndexMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.frozen is None)
     @rule()
     def freeze(self) -> None:
-        self.frozen = self.index.freeze(Location(1, self.end), -self.end)
+        self.frozen = self.index.begin_checkpoint(Location(1, self.end), -self.end)
         self.frozen_model = deepcopy(self.model)
         self.is_written = False
 
@@ -311,7 +311,7 @@ class IndexMachine(RuleBasedStateMachine):
     @rule(sync=st.booleans())
     def write(self, sync: bool) -> None:
         assert self.frozen is not None
-        self.index.write(self.frozen, sync=sync)
+        self.index.write_checkpoint(self.frozen, sync=sync)
         self.is_written = True
         self.written = self.frozen_model
         assert self.index.check() == []
@@ -320,7 +320,7 @@ class IndexMachine(RuleBasedStateMachine):
     @rule()
     def thaw(self) -> None:
         assert self.frozen is not None
-        self.index.thaw(self.frozen)
+        self.index.complete_checkpoint(self.frozen)
         assert self.index.covered() == (self.frozen.covered, self.frozen.digest)
         self.frozen = None
         self.is_written = False

@@ -224,7 +224,7 @@ async def test_room_in_the_temp_store_is_heard_of(make_broker, paged, temp_store
     spool.append(broker.queue(Q).reference_to(client.message(Q, "x")))
     client.send(Q, "1")
     assert client.received(consumer) == []
-    spool.take(1)
+    spool.pop(1)
     assert client.received(consumer) == ["1"]
     await broker.region.stop()
 
@@ -366,7 +366,7 @@ async def test_a_part_of_the_store_has_a_limit_of_its_own(clock, make_broker, pa
     orders, new = Queue("orders.old"), Queue("orders.new")
     part, unlimited = Part(1000), Part(0)
     parts = {orders: part, new: part, Q: unlimited}
-    paged.share_of = parts.get
+    paged.partition_of = parts.get
     usage = SystemUsage(store_limit=5000)
     policy = PolicyEntry(destination=Queue("orders.new"), send_fail_if_no_space=True)
     broker = make_broker(policy, usage=usage, store=paged)

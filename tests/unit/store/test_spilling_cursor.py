@@ -81,10 +81,10 @@ class Model:
     def spilled(self, reference):
         self.let_go(reference)
 
-    def shown(self, reference):
+    def mark_visible(self, reference):
         if reference.position is not None:
             self.stored[reference.position] = reference
-            self.source.shown(reference.position)
+            self.source.mark_visible(reference.position)
         self.hold(reference)
         self.cursor.append(reference)
 
@@ -113,13 +113,13 @@ def run(model: Model, work: list[tuple[str, int]]) -> list[Waiting]:
     removed = 0
     for step, value in work:
         if step == "send":
-            model.shown(model.new(value))
+            model.mark_visible(model.new(value))
         elif step == "number":
             model.hidden.append(model.new(value))
         elif step == "show" and model.hidden:
-            model.shown(model.hidden.pop(value % len(model.hidden)))
+            model.mark_visible(model.hidden.pop(value % len(model.hidden)))
         elif step == "other":
-            model.shown(model.new(value, persistent=False))
+            model.mark_visible(model.new(value, persistent=False))
         elif step == "take":
             for _ in range(value):
                 if model.cursor:
@@ -174,7 +174,7 @@ def test_in_order_of_priority(room, page, recovered, work):
 def test_the_most_urgent_one_is_always_next(room, page, recovered, priorities, taken):
     model = Model(True, room, page, recovered)
     for index, priority in enumerate(priorities):
-        model.shown(model.new(priority))
+        model.mark_visible(model.new(priority))
         if index % 11 < taken and model.cursor:
             first = model.cursor.take()
             assert first.position == min(model.stored)
@@ -193,8 +193,8 @@ def test_what_its_source_cannot_take_stays_in_memory(caplog):
 
     model.others.add = refuse
     odd = model.new(4, persistent=False)
-    model.shown(odd)
-    model.shown(model.new(4))
+    model.mark_visible(odd)
+    model.mark_visible(model.new(4))
     assert model.cursor.take() is odd
     assert "stays in memory" in caplog.text
 
@@ -202,10 +202,10 @@ def test_what_its_source_cannot_take_stays_in_memory(caplog):
 def test_a_store_keeps_what_waits_in_large_numbers_whatever_memory_there_is() -> None:
     model = Model(prioritized=False, room=10**9, page=200, recovered=0)
     for _ in range(MOST_CACHED + 500):
-        model.shown(model.new(priority=4))
+        model.mark_visible(model.new(priority=4))
     assert len(model.cursor) == MOST_CACHED + 500
     assert model.cursor.outside_count == 499, "memory had the first one already"
     others = Model(prioritized=False, room=10**9, page=200, recovered=0)
     for _ in range(MOST_CACHED + 500):
-        others.shown(others.new(priority=4, persistent=False))
+        others.mark_visible(others.new(priority=4, persistent=False))
     assert others.cursor.outside_count == 0, "no store has them: only memory decides"

@@ -1,11 +1,11 @@
 """The index that can be rebuilt from the journal. It reads no journal and has no tasks."""
 
-from broker.store.kahadb.index.checkpoint import Frozen
+from broker.store.kahadb.index.checkpoint import IndexCheckpoint
 from broker.store.kahadb.index.database.connections import IndexCorrupt
 from broker.store.kahadb.index.destination import DestinationIndex
 from broker.store.kahadb.index.duplicate_ids import DuplicateIds
 from broker.store.kahadb.index.entry import IndexEntry
-from broker.store.kahadb.index.segment_references import LastSequences, SegmentUse
+from broker.store.kahadb.index.segment_references import ProducerSequences, SegmentReferences
 from broker.store.kahadb.index.sequence_set import SequenceSet
 from broker.store.kahadb.index.store_index import StoreIndex
 from broker.store.kahadb.index.topic import SubscriptionIndex, TopicIndex
@@ -13,11 +13,11 @@ from broker.store.kahadb.index.topic import SubscriptionIndex, TopicIndex
 __all__ = [
     "DestinationIndex",
     "DuplicateIds",
-    "Frozen",
+    "IndexCheckpoint",
     "IndexCorrupt",
     "IndexEntry",
-    "LastSequences",
-    "SegmentUse",
+    "ProducerSequences",
+    "SegmentReferences",
     "SequenceSet",
     "StoreIndex",
     "SubscriptionIndex",

@@ -1,55 +1,61 @@
-"""Changes on their way into the database. Nothing in here changes any more."""
+"""The changes of one index checkpoint, on their way into the database. All of it is immutable.
+
+`StoreIndex.begin_checkpoint` collects them on the loop, `database.writer` turns them into rows
+in a worker thread.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from broker.store.kahadb.index.duplicate_ids import DuplicateRows
 from broker.store.kahadb.index.memtable import Memtable
 from pyjms.wire.kahadb.journal import Location
 
-if TYPE_CHECKING:
-    from broker.store.kahadb.index.destination import DestinationIndex
-    from broker.store.kahadb.index.message_table import Layers
-
-__all__ = ["Frozen", "FrozenDestination", "FrozenSubscription"]
+__all__ = ["DestinationChanges", "IndexCheckpoint", "Row", "SubscriptionChanges"]
 
 Row = tuple[int | str | bytes | None, ...]
 
 
-class FrozenSubscription(NamedTuple):
+class SubscriptionChanges(NamedTuple):
     """A durable subscription's changes."""
 
     row: Row
-    """As the table has it; the number comes first."""
+    """Its row in the table; the number comes first."""
     first_block: int
-    """Blocks before it are not needed any more."""
+    """Earlier blocks of acknowledgements are no longer needed."""
     blocks: list[tuple[int, bytes]]
 
 
-class FrozenDestination(NamedTuple):
+class DestinationChanges(NamedTuple):
     """A destination's changes."""
 
-    part: DestinationIndex
+    number: int
+    """The key of its row in the database."""
+    contents: int
+    """The key of its messages' rows; see `MessageTable.contents`."""
     row: Row
-    layers: Layers
-    memory: Memtable
+    memtable: Memtable
     files: dict[int, int]
-    """Of the segments whose count changed."""
+    """Message counts by segment, of the segments whose count changed."""
     duplicates: DuplicateRows | None
-    subscriptions: list[FrozenSubscription]
+    subscriptions: list[SubscriptionChanges]
     unsubscribed: list[int]
+    """The numbers of deleted subscriptions."""
 
 
-class Frozen(NamedTuple):
+class IndexCheckpoint(NamedTuple):
     """All changes up to `covered`."""
 
     covered: Location
     digest: int
     state: Row
-    destinations: list[FrozenDestination]
-    removed: list[int]
-    """Destinations to be deleted, by number."""
-    doomed: list[int]
-    refers: dict[int, tuple[int, ...]]
+    destinations: list[DestinationChanges]
+    removed_destinations: list[int]
+    """By number."""
+    obsolete_contents: list[int]
+    """Contents of cleared and of removed destinations, to be deleted piece by piece."""
+    references: dict[int, tuple[int, ...]]
+    """References of the segments whose references changed."""
     sequences: list[tuple[str, int]] | None
+    """Last sequence numbers by producer; None if they did not change."""

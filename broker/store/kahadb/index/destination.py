@@ -7,12 +7,11 @@ from collections.abc import Set as AbstractSet
 from typing import Final
 
 from broker.store.api import Position
-from broker.store.kahadb.index.checkpoint import FrozenDestination, FrozenSubscription, Row
-from broker.store.kahadb.index.context import Shared
+from broker.store.kahadb.index.checkpoint import DestinationChanges, Row, SubscriptionChanges
+from broker.store.kahadb.index.context import IndexContext
 from broker.store.kahadb.index.duplicate_ids import DuplicateIds
-from broker.store.kahadb.index.entry import IndexEntry
-from broker.store.kahadb.index.message_ids import split_id
-from broker.store.kahadb.index.message_table import Layers
+from broker.store.kahadb.index.entry import IndexEntry, split_id
+from broker.store.kahadb.index.message_table import MessageTable
 from broker.store.kahadb.index.sequence_set import SequenceSet
 from pyjms.wire.kahadb.structures import DestinationType, KahaDestination
 
@@ -30,7 +29,7 @@ class DestinationIndex:
 
     def __init__(
         self,
-        shared: Shared,
+        context: IndexContext,
         destination: KahaDestination,
         prioritized: bool,
         duplicates_limit: int,
@@ -51,15 +50,15 @@ class DestinationIndex:
         self.files: dict[int, int] = {}
         """How many messages each segment has for this destination. To be read only."""
         self.duplicates = DuplicateIds(duplicates_limit, self._changed)
-        self._shared = shared
-        self._layers = Layers(shared, contents)
+        self._context = context
+        self._table = MessageTable(context, contents)
         self._written_files: dict[int, int] = {}
         self._hidden: set[int] = set()
 
     def load(self, row: tuple[int, int, int, int], files: dict[int, int]) -> None:
         """Take what the database has: epoch, last arrival, count, size; messages by segment."""
         self.epoch, self.last_arrival, self.count, self.size = row
-        self._layers.stored = self.count
+        self._table.stored = self.count
         self.files = files
         self._written_files = dict(files)
 
@@ -98,11 +97,11 @@ class DestinationIndex:
         elif arrival <= self.last_arrival:
             raise ValueError(f"Arrival {arrival} comes after {self.last_arrival} in {self.key}.")
         name, sequence = split or split_id(message_id)
-        layers = self._layers
-        producer = layers.producers.get(name) or layers.producer(name)
+        table = self._table
+        producer = table.producers.get(name) or table.producer(name)
         if sequence > producer.highest:
             producer.highest = sequence
-        elif layers.find(producer, message_id, sequence) is not None:
+        elif table.find(producer, message_id, sequence) is not None:
             return None
         if level and not self.prioritized:
             self.prioritize(True)
@@ -110,39 +109,39 @@ class DestinationIndex:
         entry = _tuple(
             IndexEntry, (position, message_id, file_id, offset, size, producer.number, sequence)
         )
-        layers.memory.add(entry, producer)
+        table.memtable.add(entry, producer)
         self.last_arrival = arrival
         self.count += 1
         self.size += size
         self.files[file_id] = self.files.get(file_id, 0) + 1
         if hidden:
             self._hidden.add(arrival)
-        shared = self._shared
-        shared.changes += 1
-        shared.dirty[self] = None
+        context = self._context
+        context.changes += 1
+        context.dirty[self] = None
         return entry
 
     def find(self, message_id: str, split: tuple[str, int] | None = None) -> IndexEntry | None:
         """Return the message with this id, None if there is none. Hidden ones too."""
         name, sequence = split or split_id(message_id)
-        producer = self._layers.producers.get(name) or self._layers.producer(name, make=False)
+        producer = self._table.producers.get(name) or self._table.producer(name, create=False)
         if sequence > producer.highest:
             return None
-        return self._layers.find(producer, message_id, sequence)
+        return self._table.find(producer, message_id, sequence)
 
     def get(self, position: Position) -> IndexEntry | None:
         """Return the message at this position, None if there is none. Hidden ones too."""
-        return self._layers.get(position)
+        return self._table.get(position)
 
     def remove(self, position: Position) -> IndexEntry | None:
         """Remove a message and return what was known of it, None if it was not there."""
-        entry = self._layers.remove(position)
+        entry = self._table.remove(position)
         if entry is None:
             return None
         self.count -= 1
         self.size -= entry.size
         self._hidden.discard(position[1])
-        self._leave(entry.file_id)
+        self._uncount_segment(entry.file_id)
         self._changed()
         return entry
 
@@ -150,18 +149,18 @@ class DestinationIndex:
         self, position: Position, file_id: int, offset: int, size: int
     ) -> IndexEntry | None:
         """Note that a message's bytes are elsewhere now; return the new entry, None without one."""
-        old = self._layers.get(position)
+        old = self._table.get(position)
         if old is None:
             return None
         entry = old._replace(file_id=file_id, offset=offset, size=size)
-        self._layers.replace(entry)
+        self._table.replace(entry)
         self.size += size - old.size
-        self._leave(old.file_id)
+        self._uncount_segment(old.file_id)
         self.files[file_id] = self.files.get(file_id, 0) + 1
         self._changed()
         return entry
 
-    def show(self, position: Position) -> None:
+    def mark_visible(self, position: Position) -> None:
         """Let `page` return a hidden message from now on."""
         self._hidden.discard(position[1])
 
@@ -188,36 +187,41 @@ class DestinationIndex:
 
     def clear(self) -> None:
         """Remove all messages, at once whatever their number. Numbers go on; subscriptions stay."""
-        self._shared.doomed.append(self._layers.contents)
-        self._layers = Layers(self._shared, self._shared.next_number())
+        self._context.obsolete_contents.append(self._table.contents)
+        self._table = MessageTable(self._context, self._context.next_number())
         self.count = self.size = 0
         self.files = {}
         self._written_files = {}
         self._hidden.clear()
         self._changed()
 
-    def freeze(self) -> FrozenDestination:
-        """Set the changes aside. For StoreIndex."""
+    @property
+    def table(self) -> MessageTable:
+        """The messages themselves. For StoreIndex."""
+        return self._table
+
+    def collect_changes(self) -> DestinationChanges:
+        """Freeze the memtable and return all changes since the last call. For StoreIndex."""
         changed = {
             file_id: self.files.get(file_id, 0)
             for file_id in self.files.keys() | self._written_files.keys()
             if self.files.get(file_id) != self._written_files.get(file_id)
         }
         self._written_files = dict(self.files)
-        return FrozenDestination(
-            self,
+        return DestinationChanges(
+            self.number,
+            self._table.contents,
             self._row(),
-            self._layers,
-            self._layers.freeze(),
+            self._table.freeze(),
             changed,
-            self.duplicates.take_changed(),
-            *self._freeze_subscriptions(),
+            self.duplicates.pop_changes(),
+            *self._collect_subscriptions(),
         )
 
     def _row(self, reclaim: Position | None = None) -> Row:
         return (
             self.number,
-            self._layers.contents,
+            self._table.contents,
             self.destination.type,
             self.destination.name,
             self.prioritized,
@@ -228,15 +232,15 @@ class DestinationIndex:
             *(reclaim or (None, None)),
         )
 
-    def _freeze_subscriptions(self) -> tuple[list[FrozenSubscription], list[int]]:
+    def _collect_subscriptions(self) -> tuple[list[SubscriptionChanges], list[int]]:
         return [], []
 
     def _changed(self) -> None:
-        shared = self._shared
-        shared.changes += 1
-        shared.dirty[self] = None
+        context = self._context
+        context.changes += 1
+        context.dirty[self] = None
 
-    def _leave(self, file_id: int) -> None:
+    def _uncount_segment(self, file_id: int) -> None:
         count = self.files[file_id] - 1
         if count:
             self.files[file_id] = count
@@ -263,7 +267,7 @@ class DestinationIndex:
                     start = acked.first_missing(start)
                     if start > self.last_arrival:
                         break
-                entries, start = self._layers.live(level, start, chunk, self.last_arrival)
+                entries, start = self._table.live(level, start, chunk, self.last_arrival)
                 before = len(found)
                 found += [
                     entry

@@ -56,11 +56,11 @@ class DuplicateIds:
     def __len__(self) -> int:
         return len(self._ids)
 
-    def files(self) -> dict[int, int]:
+    def counts_by_segment(self) -> dict[int, int]:
         """Return how many ids each segment proves."""
         return dict(self._files)
 
-    def proved_by(self, file_id: int) -> list[str]:
+    def recorded_in(self, file_id: int) -> list[str]:
         """Return the ids that need this segment, oldest first: write them again before it goes."""
         if file_id not in self._files:
             return []
@@ -77,7 +77,7 @@ class DuplicateIds:
                 self._changed.add(duplicate_id)
         self._on_change()
 
-    def take_changed(self) -> DuplicateRows | None:
+    def pop_changes(self) -> DuplicateRows | None:
         """Return what changed since the last call, None if nothing did."""
         changed, self._changed = self._changed, set()
         if not changed:

@@ -1,4 +1,4 @@
-"""What changed in a destination since the last freeze. A frozen one is never changed."""
+"""What changed in a destination since the last checkpoint began."""
 
 from __future__ import annotations
 
@@ -6,29 +6,31 @@ import sys
 from bisect import bisect_left
 from collections.abc import Container, Mapping
 
-from broker.store.kahadb.index.entry import IndexEntry
-from broker.store.kahadb.index.message_ids import Producer
+from broker.store.kahadb.index.entry import IndexEntry, Producer
 
 __all__ = ["Memtable"]
 
 
 class Memtable:
-    """New messages, changes and removals of older ones, all by arrival number."""
+    """New messages, and changes and removals of older ones, all by arrival number.
+
+    Once frozen for a checkpoint it never changes.
+    """
 
     __slots__ = ("adds", "ids", "levels", "producers", "removed", "updates")
 
     def __init__(self) -> None:
         self.adds: dict[int, IndexEntry] = {}
         self.ids: dict[str, IndexEntry] = {}
-        """The same by message id."""
+        """The same entries by message id."""
         self.levels: dict[int, list[int]] = {}
-        """Their arrival numbers in order, also of those that went again."""
+        """The arrival numbers of `adds` in order by level, including messages removed since."""
         self.updates: dict[int, IndexEntry] = {}
         """New entries of messages that are in a layer below."""
         self.removed: dict[int, IndexEntry] = {}
-        """What is in a layer below and is gone."""
+        """Removed messages of a layer below."""
         self.producers: dict[int, Producer] = {}
-        """Those of `adds`, also of messages that went again."""
+        """The producers of `adds`, including those of messages removed since."""
 
     def __bool__(self) -> bool:
         return bool(self.adds or self.updates or self.removed)
@@ -46,7 +48,7 @@ class Memtable:
             arrivals.append(arrival)
 
     def replace(self, entry: IndexEntry) -> None:
-        """Take a new entry for a message that is here or below."""
+        """Replace the entry of a message in this layer or one below."""
         arrival = entry.position.arrival
         if arrival in self.adds:
             self.adds[arrival] = self.ids[entry.message_id] = entry
@@ -64,7 +66,7 @@ class Memtable:
     ) -> list[IndexEntry]:
         """Return at most `limit` new messages with arrival numbers from `start` to `last`.
 
-        Those in `without` are left out, those in `instead` are replaced.
+        Messages in `without` are left out, those in `instead` replaced by their newer entries.
         """
         arrivals = self.levels.get(level)
         found: list[IndexEntry] = []

@@ -1,7 +1,41 @@
-"""The three layers of a destination's messages: the memtable, a frozen one, the database.
+"""The messages of one destination: memtable, frozen memtable, database.
 
-What an upper layer says of a message hides what a lower one says. While the frozen one is
-written the database may have its changes or not, so nothing may count on either.
+Theory of operation
+-------------------
+
+A destination's messages are looked up in three layers, the newest first, as in a log-structured
+merge tree:
+
+    memtable           changes since the last checkpoint began; the loop writes only here
+    frozen memtable    changes that the running checkpoint is writing; immutable; None between
+                       checkpoints
+    database           everything that earlier checkpoints wrote
+
+An upper layer overrides a lower one. A memtable has `adds` (new messages), `updates` (new
+entries of messages in a layer below) and `removed` (messages of a layer below that are gone);
+a message that is added and removed within one memtable leaves nothing behind, which is the
+fate of nearly all messages of a queue whose consumers keep up.
+
+    freeze()                 memtable -> frozen memtable, and a new memtable begins
+    (the worker thread writes the frozen memtable into the database)
+    memtable_written()       frozen memtable -> cache of written entries
+    drop_written_memtable()  at the end of the next checkpoint: the cache is dropped
+
+Invariants:
+
+- While the worker writes, the database may or may not have the frozen memtable's changes yet:
+  its connection reads whatever was committed last. So the merged view must be the same in
+  both cases: rows are filtered by `removed` and `adds` and replaced by `updates` of both
+  memtables, and the lookups ask the memtables first.
+- `stored` counts the rows of the database without the frozen memtable's; 0 means that nothing
+  has to be read at all.
+- `_floors` remembers for each level the lowest arrival number that can still be there, so that
+  reading the front of a queue does not scan the rows that were removed from it, in the memtable
+  and in the database, again and again.
+
+Reads of the database are expensive, so entries that were read are cached in
+`IndexContext`: a message that a page returned is removed soon after. Removals that come one
+after the other, as after a restart, read 128 neighbours ahead.
 """
 
 from __future__ import annotations
@@ -10,125 +44,124 @@ import sys
 from typing import Final
 
 from broker.store.api import Position
-from broker.store.kahadb.index.context import Shared
-from broker.store.kahadb.index.entry import IndexEntry
+from broker.store.kahadb.index.context import IndexContext
+from broker.store.kahadb.index.entry import IndexEntry, Producer
 from broker.store.kahadb.index.memtable import Memtable
-from broker.store.kahadb.index.message_ids import Producer
 
-__all__ = ["Layers"]
+__all__ = ["MessageTable"]
 
 _MAX_PRODUCERS: Final = 1_000
 _READ_AHEAD: Final = 128
-"""Messages read at once from the database where one after the other is asked for."""
+"""How many messages are read from the database when lookups go through it in order."""
 
 
-class Layers:
-    """The messages of one destination, wherever they are."""
+class MessageTable:
+    """The messages of one destination in all layers."""
 
     __slots__ = (
+        "_context",
         "_floors",
         "_frozen",
-        "_looked_up",
-        "_shared",
-        "_thawed",
+        "_last_lookup",
+        "_written",
         "contents",
-        "memory",
+        "memtable",
         "producers",
         "stored",
     )
 
-    def __init__(self, shared: Shared, contents: int, stored: int = 0) -> None:
+    def __init__(self, context: IndexContext, contents: int, stored: int = 0) -> None:
         self.contents = contents
-        """What the rows in the database have for a name."""
+        """The key of this table's rows in the database. A cleared destination gets a new one."""
         self.stored = stored
-        """Rows in the database, without what is frozen."""
-        self.memory = Memtable()
-        self._shared = shared
+        """Rows in the database, without those of the frozen memtable."""
+        self.memtable = Memtable()
+        self._context = context
         self._frozen: Memtable | None = None
-        self._thawed: Memtable | None = None  # what the last write wrote: asked for again soon
+        self._written: Memtable | None = None  # the last one written, as a cache
         self.producers: dict[str, Producer] = {}
-        """Those of the latest messages by name; `producer` knows all."""
-        self._looked_up = 0  # the arrival number that the database was asked for last
+        """The producers of the latest messages by name; `producer` finds all."""
+        self._last_lookup = 0  # the arrival number of the last lookup in the database
         self._floors: dict[int, int] = {}  # by level: no message has a smaller arrival number
 
     def freeze(self) -> Memtable:
-        """Begin a new memtable and return the one that is to be written."""
-        memory, self.memory = self.memory, Memtable()
-        self._frozen = memory
-        return memory
+        """Begin a new memtable and return the frozen one for the checkpoint."""
+        memtable, self.memtable = self.memtable, Memtable()
+        self._frozen = memtable
+        return memtable
 
-    def thaw(self, frozen: Memtable) -> None:
-        """Take it that the database has what was frozen."""
+    def memtable_written(self, memtable: Memtable) -> None:
+        """Note that the database has what the frozen memtable had; keep it as a cache."""
         self._frozen = None
-        self._thawed = frozen
-        self.stored += len(frozen.adds) - len(frozen.removed)
+        self._written = memtable
+        self.stored += len(memtable.adds) - len(memtable.removed)
         if len(self.producers) > _MAX_PRODUCERS:
-            needed = self.memory.producers.values()
+            needed = self.memtable.producers.values()
             self.producers = {producer.name: producer for producer in needed}
 
-    def forget_thawed(self) -> None:
-        """Let go of what was kept because it was new."""
-        self._thawed = None
+    def drop_written_memtable(self) -> None:
+        """Drop the memtable that was kept as a cache after it was written."""
+        self._written = None
 
-    def producer(self, name: str, *, make: bool = True) -> Producer:
-        """Return a producer; a new one is kept only if `make`."""
+    def producer(self, name: str, *, create: bool = True) -> Producer:
+        """Return a producer; a new one is kept only if `create` is set."""
         producer = self.producers.get(name)
         if producer is not None:
             return producer
         if self.stored:
-            producer = self._shared.database.producer(self.contents, name)
+            producer = self._context.database.producer(self.contents, name)
         if producer is None:
-            if not make:
+            if not create:
                 return Producer(0, name)
-            producer = Producer(self._shared.next_number(), name)
+            producer = Producer(self._context.next_number(), name)
         self.producers[name] = producer
         return producer
 
     def get(self, position: Position) -> IndexEntry | None:
-        """Return the message at this position."""
-        return self.memory.adds.get(position[1]) or self.below(position)
+        """Return the message at this position, or None."""
+        return self.memtable.adds.get(position[1]) or self._get_below(position)
 
     def find(self, producer: Producer, message_id: str, sequence: int) -> IndexEntry | None:
-        """Return the message with this id."""
-        entry = self.memory.ids.get(message_id)
+        """Return the message with this id, or None."""
+        entry = self.memtable.ids.get(message_id)
         if entry is not None:
             return entry
         if self._frozen is not None:
             entry = self._frozen.ids.get(message_id)
             if entry is not None:
-                return self.below(entry.position)
+                return self._get_below(entry.position)
         if not self.stored:
             return None
-        position = self._shared.database.find(self.contents, producer.number, sequence)
-        return None if position is None else self.below(position)
+        position = self._context.database.find(self.contents, producer.number, sequence)
+        return None if position is None else self._get_below(position)
 
     def remove(self, position: Position) -> IndexEntry | None:
-        """Remove the message at this position and return it."""
-        memory = self.memory
+        """Remove the message at this position and return its entry; None if there is none."""
+        memtable = self.memtable
         arrival = position[1]
-        entry = memory.adds.pop(arrival, None)
+        entry = memtable.adds.pop(arrival, None)
         if entry is not None:
-            del memory.ids[entry[1]]
+            del memtable.ids[entry[1]]
             return entry
-        entry = self.below(position)
+        entry = self._get_below(position)
         if entry is not None:
-            memory.updates.pop(arrival, None)
-            memory.removed[arrival] = entry
-            self._shared.forget(self.contents, arrival)
+            memtable.updates.pop(arrival, None)
+            memtable.removed[arrival] = entry
+            self._context.evict(self.contents, arrival)
         return entry
 
     def replace(self, entry: IndexEntry) -> None:
-        """Take a new entry for a message."""
-        self.memory.replace(entry)
-        self._shared.forget(self.contents, entry.position.arrival)
+        """Replace a message's entry."""
+        self.memtable.replace(entry)
+        self._context.evict(self.contents, entry.position.arrival)
 
-    def below(self, position: Position) -> IndexEntry | None:
-        """Return a message that is not new in the memtable."""
+    def _get_below(self, position: Position) -> IndexEntry | None:
+        """Return a message that is not among the memtable's new ones, or None."""
         arrival = position[1]
-        memory, frozen = self.memory, self._frozen
-        if arrival in memory.removed:
+        memtable, frozen = self.memtable, self._frozen
+        if arrival in memtable.removed:
             return None
-        entry = memory.updates.get(arrival)
+        entry = memtable.updates.get(arrival)
         if entry is not None:
             return entry
         if frozen is not None:
@@ -137,33 +170,33 @@ class Layers:
                 return entry
             if arrival in frozen.removed:
                 return None
-        thawed = self._thawed
-        if thawed is not None:
-            entry = thawed.adds.get(arrival) or thawed.updates.get(arrival)
+        written = self._written
+        if written is not None:
+            entry = written.adds.get(arrival) or written.updates.get(arrival)
             if entry is not None:
                 return entry
         if not self.stored:
             return None
-        return self._shared.recall(self.contents, arrival) or self._look_up(position)
+        return self._context.cached(self.contents, arrival) or self._read(position)
 
-    def _look_up(self, position: Position) -> IndexEntry | None:
-        """Return a message that the database has; with its neighbours, where they go in order."""
+    def _read(self, position: Position) -> IndexEntry | None:
+        """Read a message from the database; with its neighbours if lookups come in order."""
         level, arrival = position
-        near = 0 < arrival - self._looked_up <= _READ_AHEAD
-        self._looked_up = arrival
-        shared = self._shared
-        if not near:
-            return shared.database.get(self.contents, position)
-        page = shared.database.page(self.contents, level, arrival, _READ_AHEAD)
+        in_order = 0 < arrival - self._last_lookup <= _READ_AHEAD
+        self._last_lookup = arrival
+        context = self._context
+        if not in_order:
+            return context.database.get(self.contents, position)
+        page = context.database.page(self.contents, level, arrival, _READ_AHEAD)
         if not page or page[0][0] != position:
             return None
-        shared.remember(self.contents, self._without_changes(page))
+        context.cache(self.contents, self._overridden(page))
         return page[0]
 
     def live(
         self, level: int, start: int, limit: int, last_arrival: int
     ) -> tuple[list[IndexEntry], int | None]:
-        """Return at most `limit` messages of a level, and where to go on; None at its end."""
+        """Return at most `limit` messages of a level, and where to continue; None at its end."""
         floor = self._floors.get(level, 1)
         if start > floor:
             return self._merge(level, start, limit)
@@ -175,19 +208,19 @@ class Layers:
         return entries, following
 
     def _merge(self, level: int, start: int, limit: int) -> tuple[list[IndexEntry], int | None]:
-        memory, frozen = self.memory, self._frozen
+        memtable, frozen = self.memtable, self._frozen
         found: list[IndexEntry] = []
         last = sys.maxsize
         if self.stored:
-            found = self._shared.database.page(self.contents, level, start, limit)
+            found = self._context.database.page(self.contents, level, start, limit)
             if len(found) == limit:
                 last = found[-1].position.arrival
-            found = self._without_changes(found)
-            self._shared.remember(self.contents, found)
+            found = self._overridden(found)
+            self._context.cache(self.contents, found)
         stored = len(found)
         if frozen is not None:
-            found += frozen.between(level, start, limit, last, memory.removed, memory.updates)
-        found += memory.between(level, start, limit, last)
+            found += frozen.between(level, start, limit, last, memtable.removed, memtable.updates)
+        found += memtable.between(level, start, limit, last)
         if stored and len(found) > stored:
             found.sort()
         if len(found) >= limit:
@@ -195,9 +228,9 @@ class Layers:
             return found, found[-1].position.arrival + 1
         return found, None if last == sys.maxsize else last + 1
 
-    def _without_changes(self, entries: list[IndexEntry]) -> list[IndexEntry]:
-        """Return what the database said as the layers above it have it, without what is in them."""
-        for layer in (self._frozen, self.memory):
+    def _overridden(self, entries: list[IndexEntry]) -> list[IndexEntry]:
+        """Apply the memtables' changes to rows of the database; leave out what they add."""
+        for layer in (self._frozen, self.memtable):
             if layer:
                 removed, adds, updates = layer.removed, layer.adds, layer.updates
                 entries = [

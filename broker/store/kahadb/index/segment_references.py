@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 
-__all__ = ["LastSequences", "SegmentUse"]
+__all__ = ["ProducerSequences", "SegmentReferences"]
 
 
-class SegmentUse:
+class SegmentReferences:
     """Who needs which segment. (K17, K18)"""
 
     def __init__(self, counts: Callable[[], Iterable[Mapping[int, int]]]) -> None:
@@ -22,7 +22,7 @@ class SegmentUse:
         for file_id, target in rows:
             self._targets.setdefault(file_id, set()).add(target)
 
-    def messages(self) -> dict[int, int]:
+    def message_counts(self) -> dict[int, int]:
         """Return how many messages each segment holds, all destinations together; never 0."""
         total: dict[int, int] = {}
         for files in self._counts():
@@ -30,7 +30,7 @@ class SegmentUse:
                 total[file_id] = total.get(file_id, 0) + count
         return total
 
-    def refer(self, file_id: int, target: int) -> None:
+    def add_reference(self, file_id: int, target: int) -> None:
         """Note that `file_id` has an acknowledgement (or a commit) for what is in `target`."""
         if file_id == target:
             return
@@ -45,11 +45,11 @@ class SegmentUse:
         """Return the other segments that this one's acknowledgements and commits are about."""
         return frozenset(self._targets.get(file_id, ()))
 
-    def referring(self) -> list[int]:
+    def referring_segments(self) -> list[int]:
         """Return the segments that have such references, in order."""
         return sorted(self._targets)
 
-    def forget(self, file_id: int) -> None:
+    def remove(self, file_id: int) -> None:
         """Forget a segment's references and those to it: it is gone."""
         if self._targets.pop(file_id, None) is not None:
             self._changed.add(file_id)
@@ -60,13 +60,13 @@ class SegmentUse:
                 if not targets:
                     del self._targets[other]
 
-    def take_changed(self) -> dict[int, tuple[int, ...]]:
+    def pop_changes(self) -> dict[int, tuple[int, ...]]:
         """Return the references of the segments that changed since the last call."""
         changed, self._changed = self._changed, set()
         return {file_id: tuple(sorted(self._targets.get(file_id, ()))) for file_id in changed}
 
 
-class LastSequences:
+class ProducerSequences:
     """The last sequence number of each of the last `limit` producers. (T27)"""
 
     def __init__(self, limit: int = 64) -> None:
@@ -79,7 +79,7 @@ class LastSequences:
         self._last = dict(list(rows)[-self.limit :])
         self._changed = False
 
-    def note(self, producer_id: str, sequence: int) -> None:
+    def record(self, producer_id: str, sequence: int) -> None:
         """Note a number; one smaller than the last changes nothing but the producer's age."""
         numbers = self._last
         last = numbers.pop(producer_id, -1)
@@ -96,7 +96,7 @@ class LastSequences:
         """Return all, the least recently noted first."""
         return list(self._last.items())
 
-    def take_changed(self) -> list[tuple[str, int]] | None:
+    def pop_changes(self) -> list[tuple[str, int]] | None:
         """Return all if something changed since the last call."""
         changed, self._changed = self._changed, False
         return self.items() if changed else None

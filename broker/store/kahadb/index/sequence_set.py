@@ -35,7 +35,7 @@ class SequenceSet:
         result = cls(min(one.floor for one in sets))
         last = max(one.last_block for one in sets)
         for block in range(result.first_block, last + 1):
-            bits = reduce(and_, (one._bits(block) for one in sets))
+            bits = reduce(and_, (one.block(block) for one in sets))
             if bits:
                 result._blocks[block] = bits
                 result._changed.add(block)
@@ -95,7 +95,7 @@ class SequenceSet:
                 return number + _trailing_ones(rest)
             number += BLOCK_BITS - offset
 
-    def take_changed(self) -> list[tuple[int, bytes]]:
+    def pop_changes(self) -> list[tuple[int, bytes]]:
         """Return what changed since the last call. Blocks before `first_block` are gone."""
         changed, self._changed = self._changed, set()
         return [
@@ -114,7 +114,7 @@ class SequenceSet:
         """The number of the last block with something in it."""
         return max(self._blocks, default=self.floor // BLOCK_BITS)
 
-    def _bits(self, block: int) -> int:
+    def block(self, block: int) -> int:
         """Return a block with what is below the floor filled in."""
         below = self.floor + 1 - block * BLOCK_BITS
         if below >= BLOCK_BITS:

@@ -6,24 +6,36 @@ or was not written yet, is read again from the journal.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import defaultdict
+from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import Any
 
-from broker.store.kahadb.index.checkpoint import Frozen
-from broker.store.kahadb.index.context import Shared
+from broker.store.api import Position
+from broker.store.kahadb.index.checkpoint import IndexCheckpoint
+from broker.store.kahadb.index.context import CheckpointTable, IndexContext
 from broker.store.kahadb.index.database.checks import problems
 from broker.store.kahadb.index.database.connections import Database, IndexCorrupt, translated
-from broker.store.kahadb.index.database.writer import delete_unused_producers, write_frozen
+from broker.store.kahadb.index.database.writer import delete_unused_producers, write_changes
 from broker.store.kahadb.index.destination import DestinationIndex
-from broker.store.kahadb.index.loading import load_destinations
-from broker.store.kahadb.index.message_table import Layers
-from broker.store.kahadb.index.segment_references import LastSequences, SegmentUse
+from broker.store.kahadb.index.memtable import Memtable
+from broker.store.kahadb.index.segment_references import ProducerSequences, SegmentReferences
+from broker.store.kahadb.index.sequence_set import SequenceSet
 from broker.store.kahadb.index.topic import TopicIndex
 from pyjms.errors import IllegalStateException
 from pyjms.wire.kahadb.journal import Location
 from pyjms.wire.kahadb.structures import KahaDestination
 
 __all__ = ["StoreIndex"]
+
+_DESTINATIONS = """
+SELECT number, contents, type, name, prioritized, epoch, last_arrival, count, size,
+    reclaim_level, reclaim_arrival
+FROM destinations ORDER BY number
+"""
+_SUBSCRIPTIONS = """
+SELECT destination, floor, number, key, info, file_id, offset FROM subscriptions ORDER BY number
+"""
 
 
 class StoreIndex:
@@ -35,17 +47,18 @@ class StoreIndex:
     def __init__(self, path: Path, duplicates_limit: int = 20_000) -> None:
         self._database = Database(path)
         self._duplicates_limit = duplicates_limit
-        self.segments = SegmentUse(self._files)
-        self.producers = LastSequences()
+        self.segments = SegmentReferences(self._files)
+        self.producers = ProducerSequences()
         self._reset()
 
     def _reset(self) -> None:
-        self._shared = Shared(self._database)
+        self._context = IndexContext(self._database)
         self._destinations: dict[str, DestinationIndex] = {}
         self._removed: list[int] = []
-        self._cleaned = (0, 0)
-        self._frozen: Frozen | None = None
-        self._thawed: list[Layers] = []
+        self._scanned = (0, 0)  # how far the scan for unused producers has come
+        self._checkpoint: IndexCheckpoint | None = None
+        self._tables: list[tuple[CheckpointTable, Memtable]] = []  # of the running checkpoint
+        self._written_tables: list[CheckpointTable] = []  # of the last one
         self._covered: tuple[Location, int] | None = None
         self.last_broker_sequence_id = 0
         self.open_transactions: Location | None = None
@@ -64,7 +77,7 @@ class StoreIndex:
     @property
     def dirty(self) -> int:
         """Changes since the last `freeze`. They are in memory: freeze at 20,000."""
-        return self._shared.changes
+        return self._context.changes
 
     def open(self) -> None:
         """Open or make the database.
@@ -139,89 +152,93 @@ class StoreIndex:
         if found is None:
             return False
         found.clear()
-        self._shared.dirty.pop(found, None)
+        self._context.dirty.pop(found, None)
         self._removed.append(found.number)
         return True
 
-    def freeze(self, covered: Location, digest: int) -> Frozen:
-        """Set the changes aside for `write`; `covered` is where the journal's next record goes.
+    def begin_checkpoint(self, covered: Location, digest: int) -> IndexCheckpoint:
+        """Collect all changes for `write_checkpoint`. On the loop.
 
-        `digest` (a signed 64-bit number) comes back from `covered`.
+        `covered` is the location of the last record the index has; `digest` (a signed 64-bit
+        number, see `record_digest`) identifies it. `covered()` returns both after a restart.
 
         Raises:
-            IllegalStateException: what was frozen before has not been thawed.
+            IllegalStateException: the checkpoint begun before is not complete.
         """
-        if self._frozen is not None:
-            raise IllegalStateException("What was frozen before has not been thawed.")
-        shared = self._shared
-        dirty, shared.dirty = shared.dirty, {}
-        doomed, shared.doomed = shared.doomed, []
+        if self._checkpoint is not None:
+            raise IllegalStateException("The previous index checkpoint is not complete.")
+        context = self._context
+        dirty, context.dirty = context.dirty, {}
+        obsolete, context.obsolete_contents = context.obsolete_contents, []
         removed, self._removed = self._removed, []
-        shared.changes = 0
-        destinations = [destination.freeze() for destination in dirty]
+        context.changes = 0
+        tables = [destination.table for destination in dirty]
+        changes = [destination.collect_changes() for destination in dirty]
+        self._tables = [(t, c.memtable) for t, c in zip(tables, changes, strict=True)]
         state = (
             1,
             *covered,
             digest,
             *(self.open_transactions or (None, None)),
             self.last_broker_sequence_id,
-            shared.last_number,
+            context.last_number,
         )
-        self._frozen = Frozen(
+        self._checkpoint = IndexCheckpoint(
             Location(*covered),
             digest,
             state,
-            destinations,
+            changes,
             removed,
-            doomed,
-            self.segments.take_changed(),
-            self.producers.take_changed(),
+            obsolete,
+            self.segments.pop_changes(),
+            self.producers.pop_changes(),
         )
-        return self._frozen
+        return self._checkpoint
 
-    def write(self, frozen: Frozen, *, sync: bool = False) -> None:
-        """Write all of it in one transaction. Blocks: for a worker thread. May be tried again.
+    def write_checkpoint(self, checkpoint: IndexCheckpoint, *, sync: bool = False) -> None:
+        """Write a checkpoint in one transaction. Blocks: for a worker thread. May be retried.
 
         With `sync` it survives a power failure, not only the end of the process: needed before
-        a segment is deleted that only older states of the index need.
+        a segment is deleted that only earlier states of the index need.
 
         Raises:
-            OSError: the system's; nothing was written.
+            OSError: the system refused; nothing was written.
             IndexCorrupt: the database is damaged.
         """
         try:
-            self._write(frozen, sync=sync)
+            self._write(checkpoint, sync=sync)
         except IndexCorrupt as error:
-            raise self._database.noted(error) from error.__cause__
+            raise self._database.note_damage(error) from error.__cause__
 
-    def _write(self, frozen: Frozen, *, sync: bool) -> None:
+    def _write(self, checkpoint: IndexCheckpoint, *, sync: bool) -> None:
         writer = self._database.writer
         with translated(self.path):
             writer.execute(f"PRAGMA synchronous = {'FULL' if sync else 'NORMAL'}")
             writer.execute("BEGIN IMMEDIATE")
             try:
-                write_frozen(writer, frozen)
-                cleaned = delete_unused_producers(writer, self._cleaned, frozen)
+                write_changes(writer, checkpoint)
+                scanned = delete_unused_producers(writer, self._scanned, checkpoint)
                 writer.execute("COMMIT")
             except BaseException:
                 if writer.in_transaction:
                     writer.execute("ROLLBACK")
                 raise
-        self._cleaned = cleaned
+        self._scanned = scanned
 
-    def thaw(self, frozen: Frozen) -> None:
-        """Let go of what was written. On the loop, after `write`."""
-        self._frozen = None
-        self._covered = (frozen.covered, frozen.digest)
-        for layers in self._thawed:
-            layers.forget_thawed()
-        self._thawed = [changed.layers for changed in frozen.destinations]
-        for changed in frozen.destinations:
-            changed.layers.thaw(changed.memory)
+    def complete_checkpoint(self, checkpoint: IndexCheckpoint) -> None:
+        """Note that a checkpoint was written. On the loop, after `write_checkpoint`."""
+        self._checkpoint = None
+        self._covered = (checkpoint.covered, checkpoint.digest)
+        for table in self._written_tables:
+            table.drop_written_memtable()
+        self._written_tables = [table for table, _ in self._tables]
+        for table, memtable in self._tables:
+            table.memtable_written(memtable)
+        self._tables = []
 
     def _make(self, destination: KahaDestination) -> DestinationIndex:
         made = self._part(
-            destination, False, self._shared.next_number(), self._shared.next_number()
+            destination, False, self._context.next_number(), self._context.next_number()
         )
         made.begin(0, 0)
         return made
@@ -231,7 +248,7 @@ class StoreIndex:
     ) -> DestinationIndex:
         kind = TopicIndex if destination.type % 2 else DestinationIndex
         part = kind(
-            self._shared, destination, prioritized, self._duplicates_limit, number, contents
+            self._context, destination, prioritized, self._duplicates_limit, number, contents
         )
         self._destinations[part.key] = part
         return part
@@ -247,7 +264,46 @@ class StoreIndex:
             if open_file is not None:
                 self.open_transactions = Location(open_file, open_offset)
             self.last_broker_sequence_id = last_sequence
-            self._shared.last_number = last_number
-        load_destinations(database, self._part)
+            self._context.last_number = last_number
+        _load_destinations(database, self._part)
         self.segments.load(database.rows("SELECT file_id, target FROM refers"))
         self.producers.load(database.rows("SELECT producer, sequence FROM sequences ORDER BY age"))
+
+
+_MakePart = Callable[[KahaDestination, bool, int, int], DestinationIndex]
+
+
+def _load_destinations(database: Database, make_part: _MakePart) -> None:
+    """Make a part for each destination and give it all but its messages."""
+    files: dict[int, dict[int, int]] = defaultdict(dict)
+    for contents, file_id, messages in database.rows("SELECT * FROM files"):
+        files[contents][file_id] = messages
+    duplicates = _by_first(
+        database, "SELECT destination, number, id, file_id FROM duplicates ORDER BY 1, 2"
+    )
+    subscriptions = _by_first(database, _SUBSCRIPTIONS)
+    blocks = _by_first(database, "SELECT subscription, block, bits FROM acked")
+    for number, contents, kind, name, prioritized, *row, level, arrival in database.rows(
+        _DESTINATIONS
+    ):
+        part = make_part(KahaDestination(kind, name), bool(prioritized), number, contents)
+        epoch, last_arrival, count, size = row
+        part.load((epoch, last_arrival, count, size), files.get(contents, {}))
+        part.duplicates.load(duplicates.get(number, ()))
+        if isinstance(part, TopicIndex):
+            reclaim = None if level is None else Position(level, arrival)
+            part.load_subscriptions(
+                (
+                    (one, SequenceSet(floor, blocks.get(one[0], ())))
+                    for floor, *one in subscriptions.get(number, ())
+                ),
+                reclaim,
+            )
+
+
+def _by_first(database: Database, query: str) -> dict[int, list[Any]]:
+    """Return a query's rows without their first columns, by those."""
+    result: dict[int, list[Any]] = defaultdict(list)
+    for first, *rest in database.rows(query):
+        result[first].append(rest)
+    return result

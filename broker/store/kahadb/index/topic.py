@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Container, Iterable
 
 from broker.store.api import Position
-from broker.store.kahadb.index.checkpoint import FrozenSubscription, Row
-from broker.store.kahadb.index.context import Shared
+from broker.store.kahadb.index.checkpoint import Row, SubscriptionChanges
+from broker.store.kahadb.index.context import IndexContext
 from broker.store.kahadb.index.destination import DestinationIndex
 from broker.store.kahadb.index.entry import IndexEntry
 from broker.store.kahadb.index.sequence_set import SequenceSet
@@ -47,14 +47,14 @@ class TopicIndex(DestinationIndex):
 
     def __init__(
         self,
-        shared: Shared,
+        context: IndexContext,
         destination: KahaDestination,
         prioritized: bool,
         duplicates_limit: int,
         number: int,
         contents: int,
     ) -> None:
-        super().__init__(shared, destination, prioritized, duplicates_limit, number, contents)
+        super().__init__(context, destination, prioritized, duplicates_limit, number, contents)
         self.subscriptions: dict[str, SubscriptionIndex] = {}
         """By `clientId:name`. To be read only: see `subscribe` and `unsubscribe`."""
         self._reclaim: Position | None = None
@@ -72,7 +72,7 @@ class TopicIndex(DestinationIndex):
             self.subscriptions[row[1]] = SubscriptionIndex(self, row, acked)
 
     def begin(self, epoch: int, last_arrival: int) -> None:
-        self._settle(self.last_arrival + 1, last_arrival)
+        self._ack_for_all(self.last_arrival + 1, last_arrival)
         super().begin(epoch, last_arrival)
 
     def add(
@@ -96,7 +96,7 @@ class TopicIndex(DestinationIndex):
         last = self.last_arrival
         entry = super().add(message_id, level, file_id, offset, size, hidden, arrival, split)
         if entry is not None and arrival is not None:
-            self._settle(last + 1, arrival - 1)
+            self._ack_for_all(last + 1, arrival - 1)
         return entry
 
     def remove(self, position: Position) -> IndexEntry | None:
@@ -114,7 +114,7 @@ class TopicIndex(DestinationIndex):
         self._reclaim = None
         for subscription in self.subscriptions.values():
             subscription.hidden.clear()
-        self._settle(1, self.last_arrival)
+        self._ack_for_all(1, self.last_arrival)
 
     def subscribe(
         self,
@@ -136,8 +136,8 @@ class TopicIndex(DestinationIndex):
         else:
             if start is None:
                 start = 0 if retroactive else self.last_arrival
-            row = (self._shared.next_number(), key, info, file_id, offset)
-            found = SubscriptionIndex(self, row, self._gone(start))
+            row = (self._context.next_number(), key, info, file_id, offset)
+            found = SubscriptionIndex(self, row, self._already_acked(start))
             self.subscriptions[key] = found
         self._subscription_changed(found)
         return found
@@ -146,7 +146,7 @@ class TopicIndex(DestinationIndex):
         """Forget a subscription; False if there is none.
 
         Without others the topic is cleared at once. Otherwise what only it still had to get
-        goes piece by piece: call `reclaim` until `reclaiming` is False (also after `open`).
+        goes piece by piece: call `reclaim` until `is_reclaiming` is False (also after `open`).
         """
         gone = self.subscriptions.pop(key, None)
         if gone is None:
@@ -161,7 +161,7 @@ class TopicIndex(DestinationIndex):
         return True
 
     @property
-    def reclaiming(self) -> bool:
+    def is_reclaiming(self) -> bool:
         """Whether messages may be here that no subscription needs."""
         return self._reclaim is not None
 
@@ -171,7 +171,7 @@ class TopicIndex(DestinationIndex):
             return []
         entries = self._walk(self._reclaim, limit)
         self._reclaim = entries[-1].position if len(entries) == limit else None
-        free = [entry for entry in entries if self._is_free(entry.position.arrival)]
+        free = [entry for entry in entries if self._is_acked_by_all(entry.position.arrival)]
         for entry in free:
             self.remove(entry.position)
         self._changed()
@@ -189,7 +189,7 @@ class TopicIndex(DestinationIndex):
         subscription.hidden.discard(arrival)
         subscription.acked.add(arrival)
         self._subscription_changed(subscription)
-        return len(self.subscriptions) == 1 or self._is_free(arrival)
+        return len(self.subscriptions) == 1 or self._is_acked_by_all(arrival)
 
     def is_pending(self, key: str, position: Position) -> bool:
         """Whether a subscription still has to acknowledge the message."""
@@ -201,17 +201,17 @@ class TopicIndex(DestinationIndex):
             and arrival not in subscription.acked
         )
 
-    def hide_for(self, key: str, position: Position) -> None:
+    def hide_from(self, key: str, position: Position) -> None:
         """Keep a message from a subscription's pages: acknowledged in a prepared transaction."""
         if key in self.subscriptions:
             self.subscriptions[key].hidden.add(position[1])
 
-    def show_for(self, key: str, position: Position) -> None:
-        """Undo `hide_for`."""
+    def mark_visible_to(self, key: str, position: Position) -> None:
+        """Undo `hide_from`."""
         if key in self.subscriptions:
             self.subscriptions[key].hidden.discard(position[1])
 
-    def page_subscription(
+    def page_for_subscription(
         self, key: str, after: Position | None, limit: int, skip: Container[Position] = ()
     ) -> list[IndexEntry]:
         """`page` without what the subscription acknowledged."""
@@ -221,7 +221,7 @@ class TopicIndex(DestinationIndex):
         hidden = self._hidden | subscription.hidden if subscription.hidden else self._hidden
         return self._walk(after, limit, hidden, skip, subscription.acked)
 
-    def _gone(self, start: int) -> SequenceSet:
+    def _already_acked(self, start: int) -> SequenceSet:
         """Return what a new subscription never gets: up to `start`, and what is not here any more.
 
         That is what all others are done with, since a message goes when they are.
@@ -233,14 +233,14 @@ class TopicIndex(DestinationIndex):
         gone.add_range(1, start)
         return gone
 
-    def _settle(self, first: int, last: int) -> None:
+    def _ack_for_all(self, first: int, last: int) -> None:
         """No subscription gets anything from `first` to `last`."""
         if first <= last:
             for subscription in self.subscriptions.values():
                 subscription.acked.add_range(first, last)
                 self._changed_subscriptions[subscription.number] = subscription
 
-    def _is_free(self, arrival: int) -> bool:
+    def _is_acked_by_all(self, arrival: int) -> bool:
         return all(arrival in other.acked for other in self.subscriptions.values())
 
     def _subscription_changed(self, subscription: SubscriptionIndex) -> None:
@@ -250,12 +250,12 @@ class TopicIndex(DestinationIndex):
     def _row(self, reclaim: Position | None = None) -> Row:
         return super()._row(self._reclaim)
 
-    def _freeze_subscriptions(self) -> tuple[list[FrozenSubscription], list[int]]:
+    def _collect_subscriptions(self) -> tuple[list[SubscriptionChanges], list[int]]:
         changed, self._changed_subscriptions = self._changed_subscriptions, {}
         unsubscribed, self._unsubscribed = self._unsubscribed, []
-        return [self._freeze_subscription(one) for one in changed.values()], unsubscribed
+        return [self._collect_subscription(one) for one in changed.values()], unsubscribed
 
-    def _freeze_subscription(self, one: SubscriptionIndex) -> FrozenSubscription:
+    def _collect_subscription(self, one: SubscriptionIndex) -> SubscriptionChanges:
         acked = one.acked
         row = (one.number, self.number, one.key, one.info, one.file_id, one.offset, acked.floor)
-        return FrozenSubscription(row, acked.first_block, acked.take_changed())
+        return SubscriptionChanges(row, acked.first_block, acked.pop_changes())

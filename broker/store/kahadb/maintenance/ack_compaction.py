@@ -15,8 +15,8 @@ from typing import Final
 import anyio.to_thread
 
 from broker.store.kahadb.index import TopicIndex
-from broker.store.kahadb.message_database import StoreCore
-from broker.store.kahadb.records import destination_part, remove_record
+from broker.store.kahadb.message_database import MessageDatabase
+from broker.store.kahadb.records import destination_field, remove_record
 from broker.store.kahadb.settings import KahaDBSettings
 from pyjms.wire.kahadb.codec import decode_command
 from pyjms.wire.kahadb.commands import (
@@ -51,15 +51,15 @@ _NEVER_MOVED: Final = (
 class AckCompaction:
     """Counts the cleanups that freed nothing, and moves acknowledgements when it is time."""
 
-    def __init__(self, core: StoreCore, settings: KahaDBSettings) -> None:
-        self._core = core
+    def __init__(self, db: MessageDatabase, settings: KahaDBSettings) -> None:
+        self._db = db
         self._settings = settings
         self._without_gc = 0
         self._end = 0
 
     def note(self, *, freed: bool) -> None:
         """Note how a cleanup went."""
-        end = self._core.journal.segments()[-1:]
+        end = self._db.journal.segments()[-1:]
         grown = end != [self._end]
         self._end = end[0] if end else 0
         if freed or (grown and not self._settings.compact_acks_ignores_store_growth):
@@ -81,8 +81,8 @@ class AckCompaction:
         """
         self._without_gc = 0
         for file_id in candidates:
-            core = self._core
-            targets = sorted(core.index.segments.targets(file_id) & set(core.journal.segments()))
+            db = self._db
+            targets = sorted(db.index.segments.targets(file_id) & set(db.journal.segments()))
             removes = await anyio.to_thread.run_sync(self._read, file_id, targets)
             if removes is None or self._are_here_again(removes, file_id):
                 continue
@@ -94,7 +94,7 @@ class AckCompaction:
 
     def _move(self, remove: KahaRemoveMessageCommand, file_id: int) -> None:
         keys = [remove.subscription_key]
-        index = self._core.index.lookup(remove.destination)
+        index = self._db.index.lookup(remove.destination)
         if isinstance(index, TopicIndex) and index.find(remove.message_id) is None:
             # A retroactive subscription that came in between did not get it, but would now.
             keys += [
@@ -102,18 +102,18 @@ class AckCompaction:
                 for key, subscription in index.subscriptions.items()
                 if subscription.file_id >= file_id and key != remove.subscription_key
             ]
-        part = destination_part(remove.destination)
-        segments = self._core.index.segments
+        part = destination_field(remove.destination)
+        segments = self._db.index.segments
         for key in keys:
             payload = remove_record(part, remove.message_id, key, ack=remove.ack)
-            location = self._core.append(payload, lazy=True)
+            location = self._db.append(payload, lazy=True)
             for target in segments.targets(file_id):
-                segments.refer(location.file_id, target)
+                segments.add_reference(location.file_id, target)
 
     def _are_here_again(self, removes: list[KahaRemoveMessageCommand], file_id: int) -> bool:
         """Whether a message with such an id was sent again: a later remove would be its."""
         for remove in removes:
-            index = self._core.index.lookup(remove.destination)
+            index = self._db.index.lookup(remove.destination)
             entry = None if index is None else index.find(remove.message_id)
             if entry is not None and (remove.subscription_key is None or entry.file_id > file_id):
                 return True
@@ -131,7 +131,7 @@ class AckCompaction:
 
     def _commands(self, file_id: int) -> list[KahaCommand]:
         found: list[KahaCommand] = []
-        for record in self._core.journal.records_from(Location(file_id, 0)):
+        for record in self._db.journal.records_from(Location(file_id, 0)):
             if record.location.file_id != file_id:
                 break
             found.append(decode_command(record.payload))

@@ -14,7 +14,7 @@ from broker.store.api import StoreState
 from broker.store.file_lock import SharedFileLock
 from broker.store.kahadb.maintenance.checkpoint import Checkpoint
 from broker.store.kahadb.maintenance.cleanup import Cleanup, SegmentReport
-from broker.store.kahadb.message_database import DIRTY_LIMIT, StoreCore
+from broker.store.kahadb.message_database import DIRTY_LIMIT, MessageDatabase
 from broker.store.kahadb.settings import KahaDBSettings
 from broker.store.kahadb.transactions.transaction_store import KahaDBTransactionStore
 from broker.store.periodic import attempt
@@ -31,7 +31,7 @@ class Maintenance:
 
     def __init__(
         self,
-        core: StoreCore,
+        db: MessageDatabase,
         transactions: KahaDBTransactionStore,
         settings: KahaDBSettings,
         lock: SharedFileLock,
@@ -39,13 +39,13 @@ class Maintenance:
         on_trouble: Callable[[Exception | None], None],
     ) -> None:
         """Prepare the tasks. `on_trouble` hears why the index cannot be kept, and None again."""
-        self._core = core
+        self._db = db
         self._settings = settings
         self._store_lock = lock
         self._on_lock_lost = on_lock_lost
         self._on_trouble = on_trouble
-        self._checkpoint = Checkpoint(core)
-        self._cleanup = Cleanup(core, transactions, self._checkpoint, settings)
+        self._checkpoint = Checkpoint(db)
+        self._cleanup = Cleanup(db, transactions, self._checkpoint, settings)
         self._cleaning = anyio.Lock()
         self._tasks: list[BackgroundTask] = []
         self._dirty = anyio.Event()
@@ -53,7 +53,7 @@ class Maintenance:
     def start(self) -> None:
         """Begin. On the loop."""
         settings = self._settings
-        self._core.on_dirty = self._note_dirty
+        self._db.on_dirty = self._note_dirty
         self._spawn(self._when_dirty, "dirty")
         if settings.checkpoint_interval:
             self._spawn(self._checkpoints, "checkpoint")
@@ -64,13 +64,13 @@ class Maintenance:
 
     async def stop(self) -> None:
         """End the tasks, then write the last checkpoint (with a cleanup, if set so)."""
-        self._core.on_dirty = None
+        self._db.on_dirty = None
         for task in self._tasks:
             task.cancel()
         for task in self._tasks:
             await task.wait()
-        journal = self._core.journal
-        journal.hurry()  # a disk that is full now must not keep the store from its end
+        journal = self._db.journal
+        journal.fail_fast()  # a disk that is full now must not keep the store from its end
         if journal.state is not StoreState.FAILED:
             with anyio.CancelScope(shield=True):
                 await self._attempt(
@@ -123,10 +123,10 @@ class Maintenance:
 
     async def _attempt(self, work: Callable[[], Awaitable[None]]) -> bool:
         """Do it; a failure is told, and the next time comes."""
-        if self._core.journal.state is StoreState.FAILED:
+        if self._db.journal.state is StoreState.FAILED:
             return True
-        error = await attempt(work, f"A checkpoint of {self._core.journal.directory}")
-        index = self._core.index
+        error = await attempt(work, f"A checkpoint of {self._db.journal.directory}")
+        index = self._db.index
         if index.damage is not None:
             self._on_trouble(index.damage)
         elif error is None or index.dirty >= DIRTY_LIMIT:

@@ -12,9 +12,9 @@ import anyio
 import anyio.to_thread
 
 from broker.completion import wait_for
-from broker.store.kahadb.index import Frozen, TopicIndex
-from broker.store.kahadb.message_database import StoreCore
-from broker.store.kahadb.recovery.recovery import digest_of
+from broker.store.kahadb.index import IndexCheckpoint, TopicIndex
+from broker.store.kahadb.message_database import MessageDatabase
+from broker.store.kahadb.recovery.recovery import record_digest
 
 __all__ = ["Checkpoint"]
 
@@ -24,10 +24,10 @@ logger = logging.getLogger(__name__)
 class Checkpoint:
     """Writes checkpoints, one at a time. Belongs to the loop."""
 
-    def __init__(self, core: StoreCore) -> None:
-        self._core = core
+    def __init__(self, db: MessageDatabase) -> None:
+        self._db = db
         self._lock = anyio.Lock()
-        self._pending: Frozen | None = None
+        self._pending: IndexCheckpoint | None = None
         self._done = (-1, -1)
 
     async def write(self, *, sync: bool = False) -> None:
@@ -40,27 +40,27 @@ class Checkpoint:
         async with self._lock:
             if self._pending is not None:
                 await self._write(self._pending, sync)
-            core = self._core
-            last = core.last
-            if last is None or (last <= self._done and not core.index.dirty and not sync):
+            db = self._db
+            last = db.last
+            if last is None or (last <= self._done and not db.index.dirty and not sync):
                 return
-            if core.before_checkpoint is not None:
-                core.before_checkpoint()
-            self._pending = core.index.freeze(last, digest_of(core.journal.read(last)))
+            if db.before_checkpoint is not None:
+                db.before_checkpoint()
+            self._pending = db.index.begin_checkpoint(last, record_digest(db.journal.read(last)))
             await self._write(self._pending, sync)
             self._done = last
 
-    async def _write(self, frozen: Frozen, sync: bool) -> None:
-        await wait_for(self._core.journal.barrier(sync=True))
+    async def _write(self, frozen: IndexCheckpoint, sync: bool) -> None:
+        await wait_for(self._db.journal.barrier(sync=True))
         with anyio.CancelScope(shield=True):  # a worker cannot be called back
-            index = self._core.index
-            await anyio.to_thread.run_sync(lambda: index.write(frozen, sync=sync))
-            index.thaw(frozen)
+            index = self._db.index
+            await anyio.to_thread.run_sync(lambda: index.write_checkpoint(frozen, sync=sync))
+            index.complete_checkpoint(frozen)
             self._pending = None
 
     async def reclaim(self) -> None:
         """Let go of messages that ended subscriptions have left, some at a time."""
-        for topic in self._core.index.destinations():
-            while isinstance(topic, TopicIndex) and topic.reclaiming:
+        for topic in self._db.index.destinations():
+            while isinstance(topic, TopicIndex) and topic.is_reclaiming:
                 topic.reclaim()
                 await anyio.lowlevel.checkpoint()

@@ -15,7 +15,7 @@ from broker.completion import wait_for
 from broker.store.kahadb.index import StoreIndex, SubscriptionIndex, TopicIndex
 from broker.store.kahadb.maintenance.ack_compaction import AckCompaction
 from broker.store.kahadb.maintenance.checkpoint import Checkpoint
-from broker.store.kahadb.message_database import StoreCore
+from broker.store.kahadb.message_database import MessageDatabase
 from broker.store.kahadb.settings import KahaDBSettings
 from broker.store.kahadb.transactions.transaction_store import KahaDBTransactionStore
 from pyjms.wire.kahadb.codec import encode_command
@@ -62,7 +62,7 @@ def segment_reports(
 
     `open_files` have records of transactions that have not ended.
     """
-    messages = index.segments.messages()
+    messages = index.segments.message_counts()
     subscriptions: dict[int, list[str]] = {}
     for topic, subscription in _subscriptions(index):
         if idle_subscriptions or subscription.pending_count:
@@ -79,12 +79,12 @@ def segment_reports(
         )
         for file_id in segments
     ]
-    kept = _spread(index, {r.file_id for r in reports if r.needed}, reports)
+    kept = _with_referring(index, {r.file_id for r in reports if r.needed}, reports)
     targets = index.segments.targets
     return [r._replace(refers_to=sorted(targets(r.file_id) & kept)) for r in reports]
 
 
-def _spread(index: StoreIndex, kept: set[int], reports: list[SegmentReport]) -> set[int]:
+def _with_referring(index: StoreIndex, kept: set[int], reports: list[SegmentReport]) -> set[int]:
     """Add the segments that refer to kept ones, and those that refer to them."""
     targets = index.segments.targets
     rest = [r.file_id for r in reports if r.file_id not in kept]
@@ -110,15 +110,15 @@ class Cleanup:
 
     def __init__(
         self,
-        core: StoreCore,
+        db: MessageDatabase,
         transactions: KahaDBTransactionStore,
         checkpoint: Checkpoint,
         settings: KahaDBSettings,
     ) -> None:
-        self._core = core
+        self._db = db
         self._transactions = transactions
         self._checkpoint = checkpoint
-        self._compaction = AckCompaction(core, settings)
+        self._compaction = AckCompaction(db, settings)
 
     async def run(self) -> list[int]:
         """Let go of what can go; returns the numbers of those segments.
@@ -135,7 +135,7 @@ class Cleanup:
             moved = await self._compaction.run(self._ack_only())
             segments = [] if moved is None else [moved]
         if segments:
-            self._write_again(segments)
+            self._rewrite_duplicate_ids(segments)
             # What was written again must be safe, and so must an index that needs none of them.
             await self._checkpoint.write(sync=True)
             await self._delete(segments)
@@ -144,13 +144,13 @@ class Cleanup:
 
     def report(self, *, idle_subscriptions: bool = True) -> list[SegmentReport]:
         """Say of each segment, the oldest first, what keeps it."""
-        core = self._core
-        last = core.journal.written.file_id if core.last is None else core.last.file_id
+        db = self._db
+        last = db.journal.written.file_id if db.last is None else db.last.file_id
         return segment_reports(
-            core.index,
-            core.journal.segments(),
+            db.index,
+            db.journal.segments(),
             last,
-            self._transactions.prepared_files(),
+            self._transactions.open_segments(),
             idle_subscriptions=idle_subscriptions,
         )
 
@@ -169,25 +169,25 @@ class Cleanup:
         free = [r.file_id for r in self.report(idle_subscriptions=False) if not r.needed]
         if not free:
             return
-        core = self._core
-        for topic, subscription in _subscriptions(core.index):
+        db = self._db
+        for topic, subscription in _subscriptions(db.index):
             if subscription.file_id == free[0]:
                 info = subscription.info
                 command = KahaSubscriptionCommand(
                     topic.destination, subscription.key, retroactive=False, subscription_info=info
                 )
-                location = core.append(encode_command(command), lazy=True)
-                core.ledger.subscribe(topic, subscription.key, info, False, location)
+                location = db.append(encode_command(command), lazy=True)
+                db.updater.subscribe(topic, subscription.key, info, False, location)
 
-    def _write_again(self, segments: list[int]) -> None:
-        for destination in self._core.index.destinations():
-            proofs = destination.duplicates.files().keys() & set(segments)
+    def _rewrite_duplicate_ids(self, segments: list[int]) -> None:
+        for destination in self._db.index.destinations():
+            proofs = destination.duplicates.counts_by_segment().keys() & set(segments)
             for file_id in sorted(proofs):
-                self._core.duplicates(destination, destination.duplicates.proved_by(file_id))
+                self._db.duplicates(destination, destination.duplicates.recorded_in(file_id))
 
     async def _delete(self, segments: list[int]) -> None:
-        await wait_for(self._core.journal.barrier(sync=True))
+        await wait_for(self._db.journal.barrier(sync=True))
         for file_id in segments:  # the oldest first: what refers to them goes after them
-            await self._core.journal.delete(file_id)
-            self._core.index.segments.forget(file_id)
+            await self._db.journal.delete(file_id)
+            self._db.index.segments.remove(file_id)
         logger.debug("Segments that are not needed any more: %s", segments)

@@ -14,7 +14,7 @@ from typing import Final
 from broker.store.journal.disk import Disk
 from pyjms.wire.kahadb.journal import segment_number
 
-__all__ = ["INDEX_FILES", "OUR_INDEX", "delete_files", "move_index_aside"]
+__all__ = ["INDEX_FILES", "OUR_INDEX", "archive_activemq_index", "delete_files"]
 
 logger = logging.getLogger(__name__)
 
@@ -23,7 +23,9 @@ OUR_INDEX: Final = "pyjms-index.db"
 _ASIDE: Final = "activemq-index"
 
 
-def move_index_aside(directory: Path, disk: Disk, index_directory: Path | None = None) -> bool:
+def archive_activemq_index(
+    directory: Path, disk: Disk, index_directory: Path | None = None
+) -> bool:
     """Move ActiveMQ's index into the folder `activemq-index`; returns whether there was one.
 
     Those of an earlier takeover are replaced. Blocks.

@@ -19,7 +19,7 @@ import anyio.to_thread
 
 from broker.store.journal.journal import Journal
 from broker.store.kahadb.index import IndexCorrupt, StoreIndex
-from broker.store.kahadb.message_database import DIRTY_LIMIT, StoreCore
+from broker.store.kahadb.message_database import DIRTY_LIMIT, MessageDatabase
 from broker.store.kahadb.recovery.replay import Replay
 from broker.store.kahadb.settings import KahaDBSettings
 from broker.store.kahadb.transactions.operations import OpenTransaction
@@ -29,7 +29,7 @@ from pyjms.wire.kahadb.journal import Location
 from pyjms.wire.kahadb.reader import JournalRecord, Skipped
 from pyjms.wire.openwire.commands import TransactionId
 
-__all__ = ["Progress", "Recovered", "digest_of", "discard_index", "recover_store"]
+__all__ = ["Progress", "Recovered", "discard_index", "record_digest", "recover_store"]
 
 logger = logging.getLogger(__name__)
 
@@ -49,7 +49,7 @@ class Recovered(NamedTuple):
     rebuilt: bool
 
 
-def digest_of(payload: bytes) -> int:
+def record_digest(payload: bytes) -> int:
     """Return what tells a covered record from another one in its place."""
     return zlib.crc32(payload)
 
@@ -65,7 +65,7 @@ def discard_index(index: StoreIndex, path: Path, *, archive: bool) -> None:
 
 
 async def recover_store(
-    core: StoreCore,
+    db: MessageDatabase,
     settings: KahaDBSettings,
     path: Path,
     *,
@@ -78,27 +78,27 @@ async def recover_store(
         ResourceAllocationException: the journal cannot be read, or misses something. (K23)
         OSError: the index can be neither opened nor made.
     """
-    journal, index, archive = core.journal, core.index, settings.archive_corrupted_index
+    journal, index, archive = db.journal, db.index, settings.archive_corrupted_index
     await anyio.to_thread.run_sync(lambda: _open(index, path, forced=forced, archive=archive))
     covered = _covered(journal, index)
     if covered is None and index.covered() is not None:
         logger.warning("The index in %s is not this journal's: it is built anew", path)
         await anyio.to_thread.run_sync(lambda: _open(index, path, forced=True, archive=False))
     skipped: list[Skipped] = [*journal.corrupt]
-    found = await _replay(core, covered, progress, skipped)
+    found = await _replay(db, covered, progress, skipped)
     _check_messages(journal, index, skipped, ignore=settings.ignore_missing_journalfiles)
-    core.last = found.last
+    db.last = found.last
     return found
 
 
 async def _replay(
-    core: StoreCore,
+    db: MessageDatabase,
     covered: Location | None,
     progress: Progress | None,
     skipped: list[Skipped],
 ) -> Recovered:
-    journal, index = core.journal, core.index
-    replay = Replay(core.ledger, core.format, covered)
+    journal, index = db.journal, db.index
+    replay = Replay(db.updater, db.format, covered)
     start = covered
     if covered is not None and index.open_transactions is not None:
         start = min(covered, index.open_transactions)
@@ -116,9 +116,9 @@ async def _replay(
                 ) from error
         last = chunk[-1].location
         count += len(chunk)
-        index.open_transactions = replay.oldest()
+        index.open_transactions = replay.oldest_open_record()
         if index.dirty >= DIRTY_LIMIT:
-            await _write(index, last, digest_of(chunk[-1].payload))
+            await _write(index, last, record_digest(chunk[-1].payload))
         if progress is not None:
             progress(count, last)
     return Recovered(last, replay.transactions, covered is None)
@@ -141,7 +141,7 @@ def _covered(journal: Journal, index: StoreIndex) -> Location | None:
         payload = journal.read(location)
     except JMSException:
         return None
-    return location if digest_of(payload) == digest else None
+    return location if record_digest(payload) == digest else None
 
 
 def _check_messages(
@@ -154,7 +154,7 @@ def _check_messages(
     """
     holes = _holes(skipped)
     segments = set(journal.segments())
-    missing = index.segments.messages().keys() - segments
+    missing = index.segments.message_counts().keys() - segments
     if not missing and not holes:
         return
     if not ignore:
@@ -192,9 +192,9 @@ def _damage_named(records: Iterator[JournalRecord]) -> Iterator[JournalRecord]:
 
 
 async def _write(index: StoreIndex, last: Location, digest: int) -> None:
-    frozen = index.freeze(last, digest)
-    await anyio.to_thread.run_sync(index.write, frozen)
-    index.thaw(frozen)
+    frozen = index.begin_checkpoint(last, digest)
+    await anyio.to_thread.run_sync(index.write_checkpoint, frozen)
+    index.complete_checkpoint(frozen)
 
 
 def _open(index: StoreIndex, path: Path, *, forced: bool, archive: bool) -> None:

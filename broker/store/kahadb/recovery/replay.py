@@ -12,8 +12,8 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from broker.store.kahadb.index import DestinationIndex, TopicIndex
-from broker.store.kahadb.index_updater import Ledger
-from broker.store.kahadb.records import RecordFormat, facts_of_message, is_our_update
+from broker.store.kahadb.index_updater import IndexUpdater
+from broker.store.kahadb.records import RecordFormat, is_pyjms_update, message_metadata
 from broker.store.kahadb.trace_records import (
     ARRIVALS,
     AUDIT,
@@ -55,20 +55,36 @@ class Replay:
     """One pass over a journal. `transactions` are those still open where it has come to."""
 
     def __init__(
-        self, ledger: Ledger, record_format: RecordFormat, covered: Location | None = None
+        self, updater: IndexUpdater, record_format: RecordFormat, covered: Location | None = None
     ) -> None:
         """Go on behind `covered`; None: the index is new and the pass begins at the beginning."""
         self.transactions: dict[TransactionId, OpenTransaction] = {}
         self.applied = 0
-        self._ledger = ledger
-        self._index = ledger.index
+        self._updater = updater
+        self._index = updater.index
         self._format = record_format
         self._new = covered is None
         self._covered = covered or _NOWHERE
         self._file_id = 0
         self._unnumbered = False
         self._renumbered: set[str] = set()
-        self._ours = False
+        self._is_pyjms_update = False
+        self._handlers: dict[type[KahaCommand], Callable[[Any, Location], None]] = {
+            KahaTraceCommand: self._trace,
+            KahaAddMessageCommand: self._add,
+            KahaRemoveMessageCommand: self._remove,
+            KahaPrepareCommand: self._prepare,
+            KahaCommitCommand: self._commit,
+            KahaRollbackCommand: self._rollback,
+            KahaRemoveDestinationCommand: self._remove_destination,
+            KahaSubscriptionCommand: self._subscription,
+            KahaUpdateMessageCommand: self._update,
+        }
+        self._trace_handlers: dict[str, Callable[[Any, Location], None]] = {
+            ARRIVALS: self._arrivals,
+            AUDIT: self._audit,
+            DUPLICATES: self._duplicates,
+        }
 
     def apply(self, location: Location, payload: bytes) -> None:
         """Apply the next record.
@@ -79,21 +95,21 @@ class Replay:
         command = decode_command(payload)
         if location.file_id != self._file_id:
             if self._new:
-                self._enter(location.file_id, command)
+                self._enter_segment(location.file_id, command)
             self._file_id = location.file_id
-        apply = _APPLY.get(type(command))
-        if apply is not None:
-            self._ours = is_our_update(payload)
-            apply(self, command, location)
+        handler = self._handlers.get(type(command))
+        if handler is not None:
+            self._is_pyjms_update = is_pyjms_update(payload)
+            handler(command, location)
             self.applied += 1
 
-    def oldest(self) -> Location | None:
+    def oldest_open_record(self) -> Location | None:
         """Return where the oldest open transaction begins."""
         return min((t.first for t in self.transactions.values() if t.first), default=None)
 
     # -- segments and destinations
 
-    def _enter(self, file_id: int, first: KahaCommand) -> None:
+    def _enter_segment(self, file_id: int, first: KahaCommand) -> None:
         if file_id == self._file_id + 1:
             return
         trace = parse_trace(first.message) if isinstance(first, KahaTraceCommand) else None
@@ -124,8 +140,8 @@ class Replay:
             prioritized = bool(command.priority_supported)
             destination = self._destination(command.destination, location, prioritized)
             message = self._format.decode(command.message)
-            facts = facts_of_message(message, command.message_id, prioritized=prioritized)
-            self._ledger.add(destination, facts, location, hidden=False)
+            metadata = message_metadata(message, command.message_id, prioritized=prioritized)
+            self._updater.add(destination, metadata, location, hidden=False)
 
     def _update(self, command: KahaUpdateMessageCommand, location: Location) -> None:
         if location <= self._covered:
@@ -134,11 +150,11 @@ class Replay:
         prioritized = bool(add.priority_supported)
         destination = self._destination(add.destination, location, prioritized)
         message = self._format.decode(add.message)
-        facts = facts_of_message(message, add.message_id, prioritized=prioritized)
-        if self._ledger.update(destination, facts, location) is not None:
+        metadata = message_metadata(message, add.message_id, prioritized=prioritized)
+        if self._updater.update(destination, metadata, location) is not None:
             return
-        if not self._ours:  # ActiveMQ does not keep the addition
-            self._ledger.add(destination, facts, location, hidden=False)
+        if not self._is_pyjms_update:  # ActiveMQ does not keep the addition
+            self._updater.add(destination, metadata, location, hidden=False)
 
     def _remove(self, command: KahaRemoveMessageCommand, location: Location) -> None:
         key = command.subscription_key
@@ -150,11 +166,11 @@ class Replay:
             if destination is None:
                 return
             if key is None:
-                self._ledger.remove(destination, command.message_id, location)
+                self._updater.remove(destination, command.message_id, location)
             elif isinstance(destination, TopicIndex):
                 entry = destination.find(command.message_id)
                 if entry is not None:
-                    self._ledger.acknowledge(destination, key, entry, location)
+                    self._updater.acknowledge(destination, key, entry, location)
 
     def _subscription(self, command: KahaSubscriptionCommand, location: Location) -> None:
         if location <= self._covered:
@@ -165,17 +181,17 @@ class Replay:
             return
         key, info = command.subscription_key, command.subscription_info
         if info is None:
-            self._ledger.unsubscribe(topic, key, location)
+            self._updater.unsubscribe(topic, key, location)
         else:
-            self._ledger.subscribe(topic, key, info, bool(command.retroactive), location)
+            self._updater.subscribe(topic, key, info, bool(command.retroactive), location)
 
     def _remove_destination(
         self, command: KahaRemoveDestinationCommand, location: Location
     ) -> None:
         for transaction in self.transactions.values():  # they may be open still at the end
-            transaction.lose(command.destination.key, location)
+            transaction.discard_destination(command.destination.key, location)
         if location > self._covered:
-            self._ledger.remove_destination(command.destination, location)
+            self._updater.remove_destination(command.destination, location)
 
     # -- transactions
 
@@ -186,17 +202,17 @@ class Replay:
         location: Location,
         info: KahaTransactionInfo,
     ) -> None:
-        facts = None
+        metadata = None
         prioritized = False
         if isinstance(command, KahaAddMessageCommand):
             prioritized = bool(command.priority_supported)
             message = self._format.decode(command.message)
-            facts = facts_of_message(message, command.message_id, prioritized=prioritized)
+            metadata = message_metadata(message, command.message_id, prioritized=prioritized)
         operation = Operation(
             kind,
             command.destination,
             command.message_id,
-            facts=facts,
+            metadata=metadata,
             key=command.subscription_key if isinstance(command, KahaRemoveMessageCommand) else None,
             prioritized=prioritized,
             location=location,
@@ -210,7 +226,7 @@ class Replay:
         transaction = self.transactions.get(xid)
         if transaction is None:
             transaction = self.transactions[xid] = OpenTransaction()
-        transaction.noted(location)
+        transaction.note_record(location)
         return transaction
 
     def _prepare(self, command: KahaPrepareCommand, location: Location) -> None:
@@ -223,12 +239,12 @@ class Replay:
         for operation in transaction.operations:
             if operation.kind is OperationKind.ADD and not operation.dropped:
                 self._destination(operation.destination, location, operation.prioritized)
-        apply_operations(self._ledger, transaction, location, hidden=False)
+        apply_operations(self._updater, transaction, location, hidden=False)
 
     def _rollback(self, command: KahaRollbackCommand, location: Location) -> None:
         transaction = self.transactions.pop(from_transaction_info(command.transaction_info), None)
         if transaction is not None and location > self._covered:
-            self._ledger.ended(location, transaction.files)
+            self._updater.end_transaction(location, transaction.files)
 
     # -- traces
 
@@ -237,11 +253,11 @@ class Replay:
         if trace is None:
             return
         if trace.kind == TRANSACTION:
-            self._explanation(trace.value, location)
+            self._transaction_trace(trace.value, location)
         elif location > self._covered:
-            _TRACES[trace.kind](self, trace.value, location)
+            self._trace_handlers[trace.kind](trace.value, location)
 
-    def _explanation(self, value: Any, location: Location) -> None:
+    def _transaction_trace(self, value: Any, location: Location) -> None:
         name, dropped, counts = value
         transaction = next((t for xid, t in self.transactions.items() if str(xid) == name), None)
         if transaction is None:
@@ -251,8 +267,8 @@ class Replay:
             operation.dropped = operation.location in places
         transaction.counts = counts
         if location > self._covered:
-            self._ledger.ended(location, transaction.files)
-        transaction.noted(location)
+            self._updater.end_transaction(location, transaction.files)
+        transaction.note_record(location)
 
     def _arrivals(self, value: Any, location: Location) -> None:
         for key, (epoch, following) in value.items():
@@ -272,7 +288,7 @@ class Replay:
         index = self._index
         index.last_broker_sequence_id = max(index.last_broker_sequence_id, value["last"])
         for producer, sequence in value["producers"].items():
-            index.producers.note(producer, sequence)
+            index.producers.record(producer, sequence)
         self._format.version = value["openwire"]
 
     def _duplicates(self, value: Any, location: Location) -> None:
@@ -283,22 +299,3 @@ class Replay:
             window.relocate(known, location.file_id)
             for each in ids:
                 window.add(each, location.file_id)
-
-
-_APPLY: Final[dict[type[KahaCommand], Callable[[Replay, Any, Location], None]]] = {
-    KahaTraceCommand: Replay._trace,
-    KahaAddMessageCommand: Replay._add,
-    KahaRemoveMessageCommand: Replay._remove,
-    KahaPrepareCommand: Replay._prepare,
-    KahaCommitCommand: Replay._commit,
-    KahaRollbackCommand: Replay._rollback,
-    KahaRemoveDestinationCommand: Replay._remove_destination,
-    KahaSubscriptionCommand: Replay._subscription,
-    KahaUpdateMessageCommand: Replay._update,
-}
-
-_TRACES: Final[dict[str, Callable[[Replay, Any, Location], None]]] = {
-    ARRIVALS: Replay._arrivals,
-    AUDIT: Replay._audit,
-    DUPLICATES: Replay._duplicates,
-}

@@ -9,11 +9,11 @@ from broker.completion import Completion
 from broker.context import ConnectionContext
 from broker.store.api import Position, StoredMessage
 from broker.store.kahadb.index import DestinationIndex, IndexEntry
-from broker.store.kahadb.message_database import StoreCore
+from broker.store.kahadb.message_database import MessageDatabase
 from broker.store.kahadb.records import (
     add_record,
-    destination_part,
-    facts_of_reference,
+    destination_field,
+    reference_metadata,
     remove_record,
 )
 from broker.store.kahadb.transactions.operations import Operation, OperationKind
@@ -35,18 +35,18 @@ class KahaDBMessageStore:
 
     def __init__(
         self,
-        core: StoreCore,
+        db: MessageDatabase,
         transactions: KahaDBTransactionStore,
         destination: Destination,
         prioritized: bool,
     ) -> None:
         self.destination = destination
-        self._core = core
+        self._db = db
         self._transactions = transactions
         self._kaha = to_kaha_destination(destination)
-        self._part = destination_part(self._kaha)
+        self._part = destination_field(self._kaha)
         self._prioritized = prioritized
-        self._index: DestinationIndex = core.destination(self._kaha, prioritized)
+        self._index: DestinationIndex = db.destination(self._kaha, prioritized)
         self.is_removed = False
         """Whether the destination was removed: this takes nothing more, another one may."""
 
@@ -59,35 +59,35 @@ class KahaDBMessageStore:
         reference.position = None
         if self.is_removed:
             return None
-        facts = facts_of_reference(reference, self._prioritized)
+        metadata = reference_metadata(reference, self._prioritized)
         if context.transaction is not None:
             operation = Operation(
                 OperationKind.ADD,
                 self._kaha,
-                facts.message_id,
-                facts=facts,
+                metadata.message_id,
+                metadata=metadata,
                 prioritized=self._prioritized,
                 reference=reference,
             )
             self._transactions.add(context.transaction.xid, operation)
             return None
-        core = self._core
+        db = self._db
         message = reference.message
-        if core.ledger.is_duplicate(self._index, facts):
-            return core.journal.barrier() if message.response_required else None
-        frame = core.format.message_frame(message)
+        if db.updater.is_duplicate(self._index, metadata):
+            return db.journal.barrier() if message.response_required else None
+        frame = db.format.message_frame(message)
         reference.raw_is_numbered = True
-        payload = add_record(self._part, facts[0], frame, message.priority, self._prioritized)
+        payload = add_record(self._part, metadata[0], frame, message.priority, self._prioritized)
         waiter = Completion()
-        location = core.append(payload, waiter, sync=message.response_required)
-        entry = core.ledger.add(self._index, facts, location, hidden=True)
-        reference.position = Position(facts.level, 0) if entry is None else entry.position
+        location = db.append(payload, waiter, sync=message.response_required)
+        entry = db.updater.add(self._index, metadata, location, hidden=True)
+        reference.position = Position(metadata.level, 0) if entry is None else entry.position
         return waiter
 
-    def shown(self, reference: MessageReference) -> None:
+    def mark_visible(self, reference: MessageReference) -> None:
         """See MessageStore."""
         if reference.position is not None:
-            self._index.show(reference.position)
+            self._index.mark_visible(reference.position)
 
     def remove_message(
         self, context: ConnectionContext, reference: MessageReference
@@ -107,54 +107,56 @@ class KahaDBMessageStore:
         entry = None if position is None else index.remove(position)
         if entry is None:
             return None
-        core = self._core
+        db = self._db
         waiter = Completion() if context.wants_answer else None
         payload = remove_record(self._part, message_id)
-        location = core.append(payload, waiter, sync=waiter is not None, soon=waiter is None)
-        core.index.segments.refer(location.file_id, entry.file_id)
+        location = db.append(payload, waiter, sync=waiter is not None, soon=waiter is None)
+        db.index.segments.add_reference(location.file_id, entry.file_id)
         return waiter
 
     def update_message(self, reference: MessageReference) -> Completion | None:
         """See MessageStore. Synced; the message keeps its place."""
-        core, index = self._core, self._index
+        db, index = self._db, self._index
         message = reference.message
-        facts = facts_of_reference(reference, self._prioritized)
-        if index.find(facts.message_id) is None:
+        metadata = reference_metadata(reference, self._prioritized)
+        if index.find(metadata.message_id) is None:
             return None
-        payload = core.format.update(self._kaha, message, self._prioritized)
+        payload = db.format.update(self._kaha, message, self._prioritized)
         waiter = Completion()
-        location = core.append(payload, waiter, sync=True)
-        core.ledger.update(index, facts, location)
+        location = db.append(payload, waiter, sync=True)
+        db.updater.update(index, metadata, location)
         return waiter
 
     def remove_all_messages(self, context: ConnectionContext) -> Completion | None:
         """See MessageStore. The numbers go on."""
-        core, index = self._core, self._index
+        db, index = self._db, self._index
         if not index.count:
             return None
         if self._transactions.has_journalled(self._kaha):
             return self._remove_each()  # they go on, also in a replay
         epoch, last = index.epoch, index.last_arrival
         window = index.duplicates
-        duplicate_ids = [each for f in sorted(window.files()) for each in window.proved_by(f)]
+        duplicate_ids = [
+            each for f in sorted(window.counts_by_segment()) for each in window.recorded_in(f)
+        ]
         waiter = Completion()
         payload = encode_command(KahaRemoveDestinationCommand(self._kaha))
-        location = core.append(payload, waiter, sync=True)
-        core.ledger.remove_destination(self._kaha, location)
-        self._index = index = core.index.destination(self._kaha, self._prioritized)
+        location = db.append(payload, waiter, sync=True)
+        db.updater.remove_destination(self._kaha, location)
+        self._index = index = db.index.destination(self._kaha, self._prioritized)
         index.begin(epoch, last)
-        core.arrivals([index])
-        core.duplicates(index, duplicate_ids)
+        db.append_arrivals([index])
+        db.duplicates(index, duplicate_ids)
         return waiter
 
     def _remove_each(self) -> Completion | None:
-        core, index = self._core, self._index
+        db, index = self._db, self._index
         waiter = None
         for entry in index.entries():
             waiter = Completion()
             payload = remove_record(self._part, entry.message_id)
-            location = core.append(payload, waiter, sync=True)
-            core.ledger.remove(index, entry.message_id, location)
+            location = db.append(payload, waiter, sync=True)
+            db.updater.remove(index, entry.message_id, location)
         return waiter
 
     # -- reading
@@ -171,7 +173,7 @@ class KahaDBMessageStore:
         return self._read(self._index.page(after, limit, skip))
 
     def _read(self, entries: Sequence[IndexEntry]) -> list[StoredMessage]:
-        messages = self._core.read_all([entry.location for entry in entries])
+        messages = self._db.read_all([entry.location for entry in entries])
         return [StoredMessage(e.position, m) for e, m in zip(entries, messages, strict=True)]
 
     # -- figures

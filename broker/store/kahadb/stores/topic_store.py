@@ -9,8 +9,8 @@ from broker.completion import Completion
 from broker.context import ConnectionContext
 from broker.store.api import Position, StoredMessage, StoredSubscription, SubscriptionKey
 from broker.store.kahadb.index import TopicIndex
-from broker.store.kahadb.message_database import StoreCore
-from broker.store.kahadb.records import facts_of_reference, remove_record
+from broker.store.kahadb.message_database import MessageDatabase
+from broker.store.kahadb.records import reference_metadata, remove_record
 from broker.store.kahadb.stores.message_store import KahaDBMessageStore
 from broker.store.kahadb.transactions.operations import Operation, OperationKind
 from broker.store.kahadb.transactions.transaction_store import KahaDBTransactionStore
@@ -34,20 +34,20 @@ class KahaDBTopicMessageStore(KahaDBMessageStore):
 
     def __init__(
         self,
-        core: StoreCore,
+        db: MessageDatabase,
         transactions: KahaDBTransactionStore,
         destination: Destination,
         prioritized: bool,
     ) -> None:
-        super().__init__(core, transactions, destination, prioritized)
+        super().__init__(db, transactions, destination, prioritized)
 
     def add_message(
         self, context: ConnectionContext, reference: MessageReference
     ) -> Completion | None:
         """See MessageStore. What nobody will need gets no number and position 0."""
         if context.transaction is None and not self._index.subscriptions and not self.is_removed:
-            facts = facts_of_reference(reference, self._prioritized)
-            reference.position = Position(facts.level, 0)
+            metadata = reference_metadata(reference, self._prioritized)
+            reference.position = Position(metadata.level, 0)
             return None
         return super().add_message(context, reference)
 
@@ -63,7 +63,7 @@ class KahaDBTopicMessageStore(KahaDBMessageStore):
         Raises:
             JMSException: another subscription has its key in the journal, `clientId:name`.
         """
-        core = self._core
+        db = self._db
         name = subscription.key
         self._check_owner(name)
         info = encode_frame(
@@ -75,25 +75,25 @@ class KahaDBTopicMessageStore(KahaDBMessageStore):
                 subscribed_destination=subscription.destination,
                 no_local=subscription.no_local,
             ),
-            core.format.version,
+            db.format.version,
         )
         key = subscription_key(*name)
         self.delete_subscription(name)
         command = KahaSubscriptionCommand(self._kaha, key, retroactive, info)
         waiter = Completion()
-        location = core.append(encode_command(command), waiter, sync=True)
-        core.ledger.subscribe(self._index, key, info, retroactive, location)
+        location = db.append(encode_command(command), waiter, sync=True)
+        db.updater.subscribe(self._index, key, info, retroactive, location)
         return waiter
 
     def delete_subscription(self, key: SubscriptionKey) -> Completion | None:
         """See TopicMessageStore."""
-        core, text = self._core, subscription_key(*key)
+        db, text = self._db, subscription_key(*key)
         if self.lookup_subscription(key) is None:
             return None
         waiter = Completion()
         command = KahaSubscriptionCommand(self._kaha, text)
-        location = core.append(encode_command(command), waiter, sync=True)
-        core.ledger.unsubscribe(self._index, text, location)
+        location = db.append(encode_command(command), waiter, sync=True)
+        db.updater.unsubscribe(self._index, text, location)
         return waiter
 
     def lookup_subscription(self, key: SubscriptionKey) -> StoredSubscription | None:
@@ -121,7 +121,7 @@ class KahaDBTopicMessageStore(KahaDBMessageStore):
         self, context: ConnectionContext, key: SubscriptionKey, reference: MessageReference
     ) -> Completion | None:
         """See TopicMessageStore."""
-        core, index = self._core, self._index
+        db, index = self._db, self._index
         text, message_id = subscription_key(*key), str(reference.message_id)
         if context.transaction is not None:
             if self.is_removed:
@@ -137,8 +137,8 @@ class KahaDBTopicMessageStore(KahaDBMessageStore):
             return None
         waiter = Completion() if context.wants_answer else None
         payload = remove_record(self._part, message_id, text, ack=b"")
-        location = core.append(payload, waiter, sync=waiter is not None, soon=waiter is None)
-        core.ledger.acknowledge(index, text, entry, location)
+        location = db.append(payload, waiter, sync=waiter is not None, soon=waiter is None)
+        db.updater.acknowledge(index, text, entry, location)
         return waiter
 
     def next_subscription_messages(
@@ -152,7 +152,7 @@ class KahaDBTopicMessageStore(KahaDBMessageStore):
         text = subscription_key(*key)
         if text not in self._index.subscriptions:
             return []
-        return self._read(self._index.page_subscription(text, after, limit, skip))
+        return self._read(self._index.page_for_subscription(text, after, limit, skip))
 
     def subscription_message_count(self, key: SubscriptionKey) -> int:
         """See TopicMessageStore."""
@@ -160,7 +160,7 @@ class KahaDBTopicMessageStore(KahaDBMessageStore):
         return 0 if known is None else known.pending_count
 
     def _stored(self, frame: bytes) -> StoredSubscription:
-        info = decode_subscription_info(frame, self._core.format.version)
+        info = decode_subscription_info(frame, self._db.format.version)
         return StoredSubscription(
             SubscriptionKey(info.client_id or "", info.subscription_name or ""),
             info.subscribed_destination or info.destination or self.destination,

@@ -21,7 +21,7 @@ def missing_segments(index: StoreIndex, files: JournalFiles) -> list[str]:
     there = set(files.segments())
     return [
         f"{count} messages are in {segment_name(file_id)}, which is missing"
-        for file_id, count in sorted(index.segments.messages().items())
+        for file_id, count in sorted(index.segments.message_counts().items())
         if file_id not in there
     ]
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from broker.store.kahadb.records import RecordFormat
-from broker.store.kahadb.tools.journal_directory import ReadBytes, Segment, read_segments
+from broker.store.kahadb.tools.journal_directory import ReadProgress, Segment, read_segments
 from pyjms.errors import JMSException, RemoteProtocolError
 from pyjms.jms.destination import Destination
 from pyjms.wire.kahadb.commands import (
@@ -148,7 +148,7 @@ def inspect_journal(
     """
     summary = JournalSummary()
     left = limit
-    done = ReadBytes(on_bytes)
+    done = ReadProgress(on_bytes)
     for segment in read_segments(folder, start):
         counted = SegmentSummary(segment.file_id, len(segment.data or b""))
         summary.segments.append(counted)

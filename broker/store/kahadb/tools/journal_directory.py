@@ -15,7 +15,7 @@ from pyjms.wire.kahadb.journal import Location, segment_name, segment_number
 from pyjms.wire.kahadb.reader import SegmentReader
 
 __all__ = [
-    "ReadBytes",
+    "ReadProgress",
     "Segment",
     "file_sizes",
     "find_journal",
@@ -46,7 +46,7 @@ class Segment(NamedTuple):
         return SegmentReader(self.data or b"", self.file_id, start=start)
 
 
-class ReadBytes:
+class ReadProgress:
     """Tells how many bytes of the segments were read, now and then."""
 
     def __init__(self, tell: Callable[[int], None]) -> None:

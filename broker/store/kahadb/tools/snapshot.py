@@ -15,13 +15,17 @@ from pathlib import Path
 from typing import Final
 
 from broker.store.kahadb.index import IndexCorrupt, StoreIndex, TopicIndex
-from broker.store.kahadb.index_updater import Ledger
+from broker.store.kahadb.index_updater import IndexUpdater
 from broker.store.kahadb.message_database import DIRTY_LIMIT
 from broker.store.kahadb.records import RecordFormat
 from broker.store.kahadb.recovery.activemq_files import OUR_INDEX
-from broker.store.kahadb.recovery.recovery import digest_of
+from broker.store.kahadb.recovery.recovery import record_digest
 from broker.store.kahadb.recovery.replay import Replay
-from broker.store.kahadb.tools.journal_directory import ReadBytes, has_activemq_index, read_segments
+from broker.store.kahadb.tools.journal_directory import (
+    ReadProgress,
+    has_activemq_index,
+    read_segments,
+)
 from pyjms.errors import RemoteProtocolError
 from pyjms.wire.kahadb.errors import KahaDBFormatError
 from pyjms.wire.kahadb.files import JournalFiles
@@ -42,7 +46,7 @@ class Snapshot:
         """Go on behind `covered` of an open index; None: the index is new."""
         self.index = index
         self.format = RecordFormat(STORE_OPENWIRE_VERSION)
-        self.replay = Replay(Ledger(index), self.format, covered)
+        self.replay = Replay(IndexUpdater(index), self.format, covered)
         self.last = covered
         """The last record that it has."""
         self.start: Location | None = covered
@@ -61,14 +65,14 @@ class Snapshot:
         self.replay.apply(record.location, record.payload)
         self.last = record.location
         if self.index.dirty >= DIRTY_LIMIT:
-            frozen = self.index.freeze(record.location, digest_of(record.payload))
-            self.index.write(frozen)
-            self.index.thaw(frozen)
+            frozen = self.index.begin_checkpoint(record.location, record_digest(record.payload))
+            self.index.write_checkpoint(frozen)
+            self.index.complete_checkpoint(frozen)
 
     def finish(self) -> None:
         """Let go of what an ended subscription leaves; when a store does is not in the journal."""
         for destination in self.index.destinations():
-            while isinstance(destination, TopicIndex) and destination.reclaiming:
+            while isinstance(destination, TopicIndex) and destination.is_reclaiming:
                 destination.reclaim()
 
     def open_files(self) -> set[int]:
@@ -114,7 +118,7 @@ def open_snapshot(
         index.delete()
         index.open()
     snapshot = Snapshot(index, covered)
-    done = ReadBytes(on_bytes)
+    done = ReadProgress(on_bytes)
     try:
         for segment in read_segments(folder, snapshot.start):
             for record in segment.reader().records():
@@ -191,4 +195,4 @@ def trusted_location(folder: Path, index: StoreIndex) -> Location | None:
         payload = files.read(location).payload
     except (KahaDBFormatError, FileNotFoundError):
         return None
-    return location if digest_of(payload) == digest else None
+    return location if record_digest(payload) == digest else None

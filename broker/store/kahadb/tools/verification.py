@@ -17,7 +17,7 @@ from broker.store.kahadb.records import RecordFormat
 from broker.store.kahadb.recovery.activemq_files import OUR_INDEX
 from broker.store.kahadb.tools.comparison import differences, missing_segments
 from broker.store.kahadb.tools.journal_directory import (
-    ReadBytes,
+    ReadProgress,
     Segment,
     has_activemq_index,
     read_segments,
@@ -154,7 +154,7 @@ def _read_all(
 ) -> None:
     record_format = RecordFormat(STORE_OPENWIRE_VERSION)
     tail: Skipped | None = None
-    done = ReadBytes(on_bytes)
+    done = ReadProgress(on_bytes)
     for segment in read_segments(folder):
         if tail is not None:
             found.problems.append(_skipped_problem(tail))

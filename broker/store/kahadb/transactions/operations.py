@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Final
 
 from broker.store.api import Position
 from broker.store.kahadb.index import DestinationIndex, TopicIndex
-from broker.store.kahadb.index_updater import Ledger
+from broker.store.kahadb.index_updater import IndexUpdater
 from broker.store.kahadb.records import (
-    MessageFacts,
+    MessageMetadata,
     RecordFormat,
     add_record,
     remove_record,
@@ -45,13 +45,13 @@ class Operation:
 
     __slots__ = (
         "destination",
+        "destination_removed",
         "dropped",
-        "facts",
-        "is_gone",
         "key",
         "kind",
         "location",
         "message_id",
+        "metadata",
         "prioritized",
         "reference",
     )
@@ -62,7 +62,7 @@ class Operation:
         destination: KahaDestination,
         message_id: str,
         *,
-        facts: MessageFacts | None = None,
+        metadata: MessageMetadata | None = None,
         key: str | None = None,
         prioritized: bool = False,
         reference: MessageReference | None = None,
@@ -71,12 +71,12 @@ class Operation:
         self.kind = kind
         self.destination = destination
         self.message_id = message_id
-        self.facts = facts
+        self.metadata = metadata
         self.key = key
         self.prioritized = prioritized
         self.reference = reference
         self.location = location
-        self.is_gone = False
+        self.destination_removed = False
         """Its destination was removed since: it is dropped at the commit."""
         self.dropped = False
         """It turned out to be a duplicate, or is gone, and does nothing."""
@@ -136,7 +136,7 @@ class OpenTransaction:
         self.counts: dict[str, list[list[int]]] = {}
         """How many messages of a destination are in which segment; for a replay."""
 
-    def noted(self, location: Location) -> None:
+    def note_record(self, location: Location) -> None:
         """Note where a record of it is."""
         self.files.add(location.file_id)
         if self.first is None:
@@ -147,50 +147,50 @@ class OpenTransaction:
         """Whether the journal has something of it for a destination."""
         return any(each.destination.key == key for each in self.operations[: self.journalled])
 
-    def lose(self, key: str, location: Location) -> None:
+    def discard_destination(self, key: str, location: Location) -> None:
         """Do nothing for a destination that was removed, by the record at `location`.
 
         That record is kept as long as those are that it makes void.
         """
         written, waiting = self.operations[: self.journalled], self.operations[self.journalled :]
         if self.has_journalled(key):
-            self.noted(location)
+            self.note_record(location)
             for operation in written:
-                operation.is_gone |= operation.destination.key == key
+                operation.destination_removed |= operation.destination.key == key
         waiting = [each for each in waiting if each.destination.key != key]
         self.operations = written + waiting
-        self.size = sum([each.facts.size for each in waiting if each.facts is not None])
+        self.size = sum([each.metadata.size for each in waiting if each.metadata is not None])
 
 
 def apply_operations(
-    ledger: Ledger, transaction: OpenTransaction, end: Location, *, hidden: bool
+    updater: IndexUpdater, transaction: OpenTransaction, end: Location, *, hidden: bool
 ) -> None:
     """Do all that a transaction holds: its commit is at `end`."""
-    ledger.ended(end, transaction.files)
-    numbers = _Numbers(ledger, transaction.counts)
+    updater.end_transaction(end, transaction.files)
+    numbers = _Numbers(updater, transaction.counts)
     destinations: dict[tuple[int, bool], DestinationIndex] = {}
     for operation in transaction.operations:
         if not operation.dropped:
             where = (id(operation.destination), operation.prioritized)
             destination = destinations.get(where)
             if destination is None:
-                destination = _destination(ledger, operation)
+                destination = _destination(updater, operation)
                 if destination is None:
                     continue
                 destinations[where] = destination
-            _apply(ledger, operation, destination, numbers, hidden)
+            _apply(updater, operation, destination, numbers, hidden)
     numbers.finish()
 
 
-def _destination(ledger: Ledger, operation: Operation) -> DestinationIndex | None:
+def _destination(updater: IndexUpdater, operation: Operation) -> DestinationIndex | None:
     """Return its destination; what is taken out of one that is not there does not make it."""
     if operation.kind is _ADD:
-        return ledger.index.destination(operation.destination, operation.prioritized)
-    return ledger.index.lookup(operation.destination)
+        return updater.index.destination(operation.destination, operation.prioritized)
+    return updater.index.lookup(operation.destination)
 
 
 def _apply(
-    ledger: Ledger,
+    updater: IndexUpdater,
     operation: Operation,
     destination: DestinationIndex,
     numbers: _Numbers,
@@ -199,31 +199,31 @@ def _apply(
     location = operation.location
     assert location is not None, "what is applied was journalled"
     if operation.kind is _ADD:
-        facts = operation.facts
-        assert facts is not None, "an addition has facts"
+        metadata = operation.metadata
+        assert metadata is not None, "an addition has metadata"
         arrival = numbers.next(destination, location[0])
-        entry = ledger.add(destination, facts, location, hidden=hidden, arrival=arrival)
+        entry = updater.add(destination, metadata, location, hidden=hidden, arrival=arrival)
         if operation.reference is not None:
-            unneeded = Position(facts.level, 0)
+            unneeded = Position(metadata.level, 0)
             operation.reference.position = unneeded if entry is None else entry.position
     elif operation.key is None:
         reference = operation.reference
         position = None if reference is None else reference.position
-        ledger.remove(destination, operation.message_id, location, position)
+        updater.remove(destination, operation.message_id, location, position)
     else:
         assert isinstance(destination, TopicIndex), "only topics have subscriptions"
         known = destination.find(operation.message_id)
         if known is not None:
-            ledger.acknowledge(destination, operation.key, known, location)
+            updater.acknowledge(destination, operation.key, known, location)
 
 
 class _Numbers:
     """Arrival numbers of a transaction some of whose segments may be gone."""
 
-    def __init__(self, ledger: Ledger, counts: dict[str, list[list[int]]]) -> None:
+    def __init__(self, updater: IndexUpdater, counts: dict[str, list[list[int]]]) -> None:
         self._starts: dict[tuple[str, int], int] = {}
         self._ends: list[tuple[DestinationIndex, int]] = []
-        by_key = {d.key: d for d in ledger.index.destinations()} if counts else {}
+        by_key = {d.key: d for d in updater.index.destinations()} if counts else {}
         for key, files in counts.items():
             destination = by_key.get(key)
             if destination is None:

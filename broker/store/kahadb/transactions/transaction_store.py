@@ -13,8 +13,8 @@ from typing import Final
 from broker.completion import Completion
 from broker.store.api import Position, RecoveredTransaction, StoredMessage, SubscriptionKey
 from broker.store.kahadb.index import DestinationIndex, TopicIndex
-from broker.store.kahadb.message_database import StoreCore
-from broker.store.kahadb.records import destination_part, transaction_part
+from broker.store.kahadb.message_database import MessageDatabase
+from broker.store.kahadb.records import destination_field, transaction_field
 from broker.store.kahadb.trace_records import TRANSACTION, trace_record
 from broker.store.kahadb.transactions.operations import (
     OpenTransaction,
@@ -54,9 +54,9 @@ class _Place:
 class KahaDBTransactionStore:
     """The one transaction store of an adapter. Belongs to the loop."""
 
-    def __init__(self, core: StoreCore) -> None:
-        self._core = core
-        core.before_checkpoint = self._note_oldest
+    def __init__(self, db: MessageDatabase) -> None:
+        self._db = db
+        db.before_checkpoint = self._publish_oldest_record
         self._open: dict[TransactionId, OpenTransaction] = {}
         self._recovered: dict[TransactionId, OpenTransaction] = {}
         self._positions: dict[tuple[Destination, str], Position] = {}
@@ -69,10 +69,10 @@ class KahaDBTransactionStore:
         transaction = self._open.get(xid)
         if transaction is None:
             return None
-        self._find_duplicates(transaction)
+        self._drop_duplicates(transaction)
         self._journal(xid, transaction)
         waiter = Completion()
-        transaction.noted(self._core.append(self._core.format.prepare(xid), waiter, sync=True))
+        transaction.note_record(self._db.append(self._db.format.prepare(xid), waiter, sync=True))
         transaction.prepared = True
         self.hide(transaction)
         return waiter
@@ -83,21 +83,21 @@ class KahaDBTransactionStore:
         is_recovered = self._recovered.pop(xid, None) is not None
         if transaction is None:
             return None
-        core = self._core
-        self._find_duplicates(transaction)
+        db = self._db
+        self._drop_duplicates(transaction)
         self._journal(xid, transaction)
         if not transaction.files:
-            return core.journal.barrier()  # all of it was here: what is here must be safe
+            return db.journal.barrier()  # all of it was here: what is here must be safe
         self._make_destinations(transaction)
-        self._explain(xid, transaction)
+        self._append_transaction_trace(xid, transaction)
         waiter = Completion()
-        end = core.append(core.format.commit(xid), waiter, sync=True)
+        end = db.append(db.format.commit(xid), waiter, sync=True)
         if transaction.prepared:
-            self._show(transaction)
-        apply_operations(core.ledger, transaction, end, hidden=True)
+            self._unhide(transaction)
+        apply_operations(db.updater, transaction, end, hidden=True)
         if transaction.files != {end.file_id}:
             # Its additions may be gone before this segment, and their numbers with them.
-            core.arrivals(_added_to(core, transaction))
+            db.append_arrivals(_added_to(db, transaction))
         if is_recovered:
             self._note_positions(transaction)
         return waiter
@@ -108,14 +108,14 @@ class KahaDBTransactionStore:
         self._recovered.pop(xid, None)
         if transaction is None or not transaction.files:
             return None
-        core = self._core
+        db = self._db
         waiter = Completion() if transaction.prepared else None
-        end = core.append(
-            core.format.rollback(xid), waiter, sync=transaction.prepared, lazy=waiter is None
+        end = db.append(
+            db.format.rollback(xid), waiter, sync=transaction.prepared, lazy=waiter is None
         )
-        core.ledger.ended(end, transaction.files)
+        db.updater.end_transaction(end, transaction.files)
         if transaction.prepared:
-            self._show(transaction)
+            self._unhide(transaction)
         return waiter
 
     def recovered(self) -> list[RecoveredTransaction]:
@@ -133,13 +133,13 @@ class KahaDBTransactionStore:
     def _note_positions(self, transaction: OpenTransaction) -> None:
         """Remember where its messages stand; those that were dropped stand nowhere."""
         for operation in transaction.operations:
-            facts, where = operation.facts, operation.destination
-            if facts is None or operation.dropped:
+            metadata, where = operation.metadata, operation.destination
+            if metadata is None or operation.dropped:
                 continue
-            index = self._core.index.lookup(where)
-            entry = None if index is None else index.find(facts.message_id)
-            position = Position(facts.level, 0) if entry is None else entry.position
-            self._positions[from_kaha_destination(where), facts.message_id] = position
+            index = self._db.index.lookup(where)
+            entry = None if index is None else index.find(metadata.message_id)
+            position = Position(metadata.level, 0) if entry is None else entry.position
+            self._positions[from_kaha_destination(where), metadata.message_id] = position
 
     # -- for the store
 
@@ -149,15 +149,15 @@ class KahaDBTransactionStore:
         if transaction is None:
             transaction = self._open[xid] = OpenTransaction()
         transaction.operations.append(operation)
-        if operation.facts is not None:
-            transaction.size += operation.facts.size
+        if operation.metadata is not None:
+            transaction.size += operation.metadata.size
             if transaction.size > _SPILL:
                 self._journal(xid, transaction)
 
-    def lose(self, destination: KahaDestination, location: Location) -> None:
+    def discard_destination(self, destination: KahaDestination, location: Location) -> None:
         """Let no open transaction do anything for a destination that `location` removed."""
         for transaction in self._open.values():
-            transaction.lose(destination.key, location)
+            transaction.discard_destination(destination.key, location)
 
     def has_journalled(self, destination: KahaDestination) -> bool:
         """Whether the journal has work of an open transaction for a destination."""
@@ -173,7 +173,7 @@ class KahaDBTransactionStore:
         for xid in [xid for xid in found if xid not in self._recovered]:
             self.rollback(xid)
 
-    def prepared_files(self) -> set[int]:
+    def open_segments(self) -> set[int]:
         """Return the segments from the first to the last of each open transaction. (K17)"""
         files: set[int] = set()
         for transaction in self._open.values():
@@ -187,21 +187,21 @@ class KahaDBTransactionStore:
             if key is None:
                 index.hide(position)
             elif isinstance(index, TopicIndex):
-                index.hide_for(key, position)
+                index.hide_from(key, position)
 
-    def _show(self, transaction: OpenTransaction) -> None:
+    def _unhide(self, transaction: OpenTransaction) -> None:
         for index, position, key in self._acknowledged(transaction):
             if key is None:
-                index.show(position)
+                index.mark_visible(position)
             elif isinstance(index, TopicIndex):
-                index.show_for(key, position)
+                index.mark_visible_to(key, position)
 
     def _acknowledged(
         self, transaction: OpenTransaction
     ) -> Iterable[tuple[DestinationIndex, Position, str | None]]:
         for operation in transaction.operations:
-            if operation.kind is not OperationKind.ADD and not operation.is_gone:
-                index = self._core.index.lookup(operation.destination)
+            if operation.kind is not OperationKind.ADD and not operation.destination_removed:
+                index = self._db.index.lookup(operation.destination)
                 entry = None if index is None else index.find(operation.message_id)
                 if index is not None and entry is not None:
                     yield index, entry.position, operation.key
@@ -210,22 +210,22 @@ class KahaDBTransactionStore:
         operations = transaction.operations
         if transaction.journalled == len(operations):
             return
-        core = self._core
-        inside = transaction_part(to_transaction_info(xid))
+        db = self._db
+        inside = transaction_field(to_transaction_info(xid))
         branch = xid if isinstance(xid, XATransactionId) else None
         parts: dict[int, bytes] = {}
         for operation in operations[transaction.journalled :]:
             where = operation.destination
             part = parts.get(id(where))
             if part is None:
-                part = parts[id(where)] = destination_part(where)
-            payload = operation.encode(core.format, part, inside, branch)
-            operation.location = location = core.append(payload, lazy=True)
-            transaction.noted(location)
+                part = parts[id(where)] = destination_field(where)
+            payload = operation.encode(db.format, part, inside, branch)
+            operation.location = location = db.append(payload, lazy=True)
+            transaction.note_record(location)
         transaction.journalled = len(operations)
         transaction.size = 0
 
-    def _find_duplicates(self, transaction: OpenTransaction) -> None:
+    def _drop_duplicates(self, transaction: OpenTransaction) -> None:
         """Drop additions that are here already, and take out those that nobody needs."""
         places: dict[int, _Place] = {}
         by_key: dict[str, _Place] = {}
@@ -235,9 +235,11 @@ class KahaDBTransactionStore:
                 where = operation.destination
                 place = places.get(id(where))
                 if place is None:
-                    place = by_key.get(where.key) or _Place(self._core.index.lookup(where))
+                    place = by_key.get(where.key) or _Place(self._db.index.lookup(where))
                     places[id(where)] = by_key[where.key] = place
-                operation.dropped = operation.is_gone or self._is_duplicate(operation, place)
+                operation.dropped = operation.destination_removed or self._is_duplicate(
+                    operation, place
+                )
                 if number >= transaction.journalled:
                     if operation.dropped:
                         continue
@@ -245,17 +247,17 @@ class KahaDBTransactionStore:
                         _unneeded(operation)
                         continue
             else:
-                operation.dropped = operation.is_gone
+                operation.dropped = operation.destination_removed
             kept.append(operation)
         transaction.operations = kept
 
     def _is_duplicate(self, operation: Operation, place: _Place) -> bool:
-        facts = operation.facts
-        assert facts is not None, "an addition has facts"
-        message_id, duplicate_id = facts.message_id, facts.duplicate_id
+        metadata = operation.metadata
+        assert metadata is not None, "an addition has metadata"
+        message_id, duplicate_id = metadata.message_id, metadata.duplicate_id
         if message_id in place.ids or duplicate_id in place.duplicate_ids:
             return True
-        if place.index is not None and self._core.ledger.is_duplicate(place.index, facts):
+        if place.index is not None and self._db.updater.is_duplicate(place.index, metadata):
             return True
         place.ids.add(message_id)
         if duplicate_id is not None:
@@ -269,9 +271,9 @@ class KahaDBTransactionStore:
                 where = (id(operation.destination), operation.prioritized)
                 if where not in made:
                     made.add(where)
-                    self._core.destination(operation.destination, operation.prioritized)
+                    self._db.destination(operation.destination, operation.prioritized)
 
-    def _explain(self, xid: TransactionId, transaction: OpenTransaction) -> None:
+    def _append_transaction_trace(self, xid: TransactionId, transaction: OpenTransaction) -> None:
         """Write down what the records alone do not say: what is dropped, numbers by segment."""
         operations = transaction.operations
         dropped = [[*each.location] for each in operations if each.dropped and each.location]
@@ -287,38 +289,38 @@ class KahaDBTransactionStore:
             return
         rows = {key: [[f, n] for f, n in files.items()] for key, files in counts.items()}
         trace = trace_record(TRANSACTION, [str(xid), dropped, rows])
-        location = self._core.append(trace, lazy=True)
-        self._core.ledger.ended(location, transaction.files)
-        transaction.noted(location)
+        location = self._db.append(trace, lazy=True)
+        self._db.updater.end_transaction(location, transaction.files)
+        transaction.note_record(location)
 
-    def _note_oldest(self) -> None:
+    def _publish_oldest_record(self) -> None:
         """Tell the index from where on a replay must read."""
         first = [t.first for t in self._open.values() if t.first is not None]
-        self._core.index.open_transactions = min(first, default=None)
+        self._db.index.open_transactions = min(first, default=None)
 
     def _describe(self, xid: XATransactionId, transaction: OpenTransaction) -> RecoveredTransaction:
-        core = self._core
+        db = self._db
         added: list[tuple[Destination, Location]] = []
         removed: list[tuple[Destination, SubscriptionKey | None, StoredMessage]] = []
         for operation in transaction.operations:
-            if operation.kind is OperationKind.ADD and not operation.is_gone:
+            if operation.kind is OperationKind.ADD and not operation.destination_removed:
                 assert operation.location is not None, "it was read from there"
                 destination = from_kaha_destination(operation.destination)
                 added.append((destination, operation.location))
         for index, position, key in self._acknowledged(transaction):
             entry = index.get(position)
             if entry is not None:
-                stored = StoredMessage(position, core.read(entry.location))
+                stored = StoredMessage(position, db.read(entry.location))
                 who = None if key is None else self._subscription(index, key)
                 removed.append((from_kaha_destination(index.destination), who, stored))
-        messages = core.read_all([location for _, location in added])
+        messages = db.read_all([location for _, location in added])
         pairs = list(zip([destination for destination, _ in added], messages, strict=True))
         return RecoveredTransaction(xid, pairs, removed)
 
     def _subscription(self, index: DestinationIndex, key: str) -> SubscriptionKey:
         known = index.subscriptions.get(key) if isinstance(index, TopicIndex) else None
         if known is not None:
-            info = decode_subscription_info(known.info, self._core.format.version)
+            info = decode_subscription_info(known.info, self._db.format.version)
             return SubscriptionKey(info.client_id or "", info.subscription_name or "")
         client_id, _, name = key.rpartition(":")
         return SubscriptionKey(client_id, name)
@@ -326,14 +328,14 @@ class KahaDBTransactionStore:
 
 def _unneeded(operation: Operation) -> None:
     """A topic without durable subscriptions keeps nothing. (K11)"""
-    facts, reference = operation.facts, operation.reference
-    if facts is not None and reference is not None:
-        reference.position = Position(facts.level, 0)
+    metadata, reference = operation.metadata, operation.reference
+    if metadata is not None and reference is not None:
+        reference.position = Position(metadata.level, 0)
 
 
-def _added_to(core: StoreCore, transaction: OpenTransaction) -> list[DestinationIndex]:
+def _added_to(db: MessageDatabase, transaction: OpenTransaction) -> list[DestinationIndex]:
     found = {
-        operation.destination: core.index.lookup(operation.destination)
+        operation.destination: db.index.lookup(operation.destination)
         for operation in transaction.operations
         if operation.kind is OperationKind.ADD
     }

@@ -30,10 +30,10 @@ def test_what_is_added_is_found_wherever_it_is(kit: IndexKit) -> None:
         assert queue.page(None, 10) == [added]
         assert (queue.count, queue.size, queue.files) == (1, 1200, {2: 1})
         if frozen is None:
-            frozen = kit.index.freeze(Location(2, 400), 0)
+            frozen = kit.index.begin_checkpoint(Location(2, 400), 0)
         elif kit.index.covered() is None and not kit.index.check():
-            kit.index.write(frozen)
-            kit.index.thaw(frozen)
+            kit.index.write_checkpoint(frozen)
+            kit.index.complete_checkpoint(frozen)
             kit.flush(2)  # nothing remembers it now but the database
     kit.restart()
     assert kit.queue.find("ID:h-1-1:1:1:1:7") == added
@@ -85,11 +85,11 @@ def test_removed_before_the_freeze_never_reaches_the_database(kit: IndexKit) -> 
     kit.fill(queue, 100)
     for number in range(1, 101):
         assert queue.remove(Position(0, number)) is not None
-    frozen = kit.index.freeze(Location(1, 1), 0)
+    frozen = kit.index.begin_checkpoint(Location(1, 1), 0)
     (changed,) = frozen.destinations
-    assert not changed.memory
-    kit.index.write(frozen)
-    kit.index.thaw(frozen)
+    assert not changed.memtable
+    kit.index.write_checkpoint(frozen)
+    kit.index.complete_checkpoint(frozen)
     assert queue.page(None, 10) == []
     assert queue.count == queue.size == 0
     assert queue.files == {}
@@ -100,20 +100,20 @@ def test_removed_while_it_is_written(kit: IndexKit) -> None:
     kit.fill(queue, 10)
     kit.flush(3)
     kit.fill(queue, 10)
-    frozen = kit.index.freeze(Location(1, 1), 0)
+    frozen = kit.index.begin_checkpoint(Location(1, 1), 0)
     assert queue.remove(Position(0, 3)) is not None
     assert queue.remove(Position(0, 13)) is not None
-    kit.index.write(frozen)
+    kit.index.write_checkpoint(frozen)
     expected = [number for number in range(1, 21) if number not in {3, 13}]
     assert arrivals(queue.page(None, 50)) == expected
     assert queue.remove(Position(0, 3)) is None
-    kit.index.thaw(frozen)
+    kit.index.complete_checkpoint(frozen)
     assert arrivals(queue.page(None, 50)) == expected
-    frozen = kit.index.freeze(Location(1, 1), 0)
+    frozen = kit.index.begin_checkpoint(Location(1, 1), 0)
     assert queue.remove(Position(0, 13)) is None
     assert queue.find("ID:h-1-1:1:1:1:3") is None
-    kit.index.write(frozen)
-    kit.index.thaw(frozen)
+    kit.index.write_checkpoint(frozen)
+    kit.index.complete_checkpoint(frozen)
     assert arrivals(queue.page(None, 50)) == expected
     assert queue.get(Position(0, 3)) is None
     assert kit.index.check() == []
@@ -165,8 +165,8 @@ def test_hidden_messages(kit: IndexKit) -> None:
     assert not queue.is_hidden(fourth.position)
     fourth = queue.add("ID:h-1-1:1:1:1:4", 0, 1, 0, 10)
     assert fourth is not None
-    queue.show(fourth.position)
-    queue.show(Position(0, 2))
+    queue.mark_visible(fourth.position)
+    queue.mark_visible(Position(0, 2))
     assert arrivals(queue.page(None, 10)) == [1, 2, 3, 5]
     queue.hide(Position(0, 1))
     kit.flush()
@@ -239,11 +239,11 @@ def test_the_first_one_behind_a_row_of_removed_ones(kit: IndexKit) -> None:
 def test_elsewhere_while_it_is_written(kit: IndexKit) -> None:
     queue = kit.queue
     kit.fill(queue, 3)
-    frozen = kit.index.freeze(Location(1, 1), 0)
+    frozen = kit.index.begin_checkpoint(Location(1, 1), 0)
     moved = queue.relocate(Position(0, 2), 4, 44, 10)
     assert queue.page(None, 10)[1] == moved
-    kit.index.write(frozen)
-    kit.index.thaw(frozen)
+    kit.index.write_checkpoint(frozen)
+    kit.index.complete_checkpoint(frozen)
     assert queue.page(None, 10)[1] == moved
     kit.flush(2)
     assert queue.page(None, 10)[1] == moved
@@ -281,11 +281,11 @@ def test_clear_is_at_once_and_rows_go_by_and_by(kit: IndexKit) -> None:
     kit.fill(queue, 50)
     kit.flush()
     kit.fill(queue, 5)
-    frozen = kit.index.freeze(Location(1, 1), 0)
+    frozen = kit.index.begin_checkpoint(Location(1, 1), 0)
     queue.duplicates.add("d", 1)
     queue.clear()
-    kit.index.write(frozen)
-    kit.index.thaw(frozen)
+    kit.index.write_checkpoint(frozen)
+    kit.index.complete_checkpoint(frozen)
     assert queue.page(None, 10) == []
     assert queue.find("ID:h-1-1:1:1:1:1") is None
     assert (queue.count, queue.size, queue.files) == (0, 0, {})

@@ -74,7 +74,7 @@ def test_subscriptions_their_place_and_what_each_has_acknowledged(
     assert set(topic.subscriptions) == {KEY, "client:later"}
     one = topic.subscriptions[KEY]
     assert (one.info, one.file_id, one.offset) == (b"info", 2, 30)
-    assert [e.position.arrival for e in topic.page_subscription(KEY, None, 9)] == [3, 4, 6]
+    assert [e.position.arrival for e in topic.page_for_subscription(KEY, None, 9)] == [3, 4, 6]
     assert one.pending_count == 3
     assert [topic.is_pending(KEY, Position(0, n)) for n in (1, 2, 3, 4, 5, 6)] == [
         *(False, False, True, True, False, True),

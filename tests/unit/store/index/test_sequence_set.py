@@ -50,7 +50,7 @@ def test_changed_blocks_are_enough_to_build_it_again(
 ) -> None:
     model: set[int] = set()
     numbers = filled(model, 0, first)
-    stored = dict(numbers.take_changed())
+    stored = dict(numbers.pop_changes())
     for change in second:
         if isinstance(change, int):
             numbers.add(change)
@@ -58,10 +58,10 @@ def test_changed_blocks_are_enough_to_build_it_again(
         else:
             numbers.add_range(*change)
             model.update(range(change[0], change[1] + 1))
-    stored.update(numbers.take_changed())
+    stored.update(numbers.pop_changes())
     stored = {block: bits for block, bits in stored.items() if block >= numbers.first_block}
     assert_same(SequenceSet(numbers.floor, stored.items()), model)
-    assert numbers.take_changed() == []
+    assert numbers.pop_changes() == []
 
 
 @settings(deadline=None)
@@ -77,12 +77,12 @@ def test_what_comes_in_order_takes_no_room() -> None:
     for number in range(1, 10_000):
         numbers.add(number)
     assert numbers.floor == 9_999
-    assert numbers.take_changed() == []
+    assert numbers.pop_changes() == []
 
 
 def test_every_second_of_ten_million_is_a_bit_each() -> None:
     numbers = SequenceSet()
     for block in range(10_000_000 // BLOCK_BITS):
         numbers.add(block * BLOCK_BITS + 2)
-    changed = numbers.take_changed()
+    changed = numbers.pop_changes()
     assert sum(len(bits) for _, bits in changed) <= 10_000_000 // 8

@@ -30,16 +30,16 @@ def test_a_new_index_covers_nothing(kit: IndexKit) -> None:
 def test_what_is_kept_beside_messages(kit: IndexKit) -> None:
     index = kit.index
     index.destination(OTHER, prioritized=True)
-    index.segments.refer(4, 1)
-    index.segments.refer(4, 2)
-    index.segments.refer(5, 5)
-    index.producers.note("ID:p:1:1", 17)
+    index.segments.add_reference(4, 1)
+    index.segments.add_reference(4, 2)
+    index.segments.add_reference(5, 5)
+    index.producers.record("ID:p:1:1", 17)
     index.last_broker_sequence_id = 1234
     index.open_transactions = Location(2, 99)
-    frozen = index.freeze(Location(4, 44), -(2**62))
+    frozen = index.begin_checkpoint(Location(4, 44), -(2**62))
     assert index.covered() is None
-    index.write(frozen, sync=True)
-    index.thaw(frozen)
+    index.write_checkpoint(frozen, sync=True)
+    index.complete_checkpoint(frozen)
     kit.restart()
     index = kit.index
     assert index.covered() == (Location(4, 44), -(2**62))
@@ -47,7 +47,7 @@ def test_what_is_kept_beside_messages(kit: IndexKit) -> None:
     assert index.last_broker_sequence_id == 1234
     assert index.producers.last("ID:p:1:1") == 17
     assert index.segments.targets(4) == {1, 2}
-    assert index.segments.referring() == [4]
+    assert index.segments.referring_segments() == [4]
     found = index.lookup(OTHER)
     assert found is not None
     assert (found.prioritized, found.count, found.is_topic) == (True, 0, False)
@@ -61,51 +61,51 @@ def test_what_was_not_written_is_lost(kit: IndexKit) -> None:
     kit.fill(kit.queue, 3)
     kit.flush()
     kit.fill(kit.queue, 3)
-    kit.index.freeze(Location(9, 9), 0)
+    kit.index.begin_checkpoint(Location(9, 9), 0)
     kit.restart()
     assert kit.queue.count == 3
     assert kit.queue.last_arrival == 3
     assert kit.index.covered() == (Location(3, 500), 77)
 
 
-def test_what_was_written_and_not_thawed_is_kept(kit: IndexKit) -> None:
+def test_changes_of_an_incomplete_checkpoint_are_kept(kit: IndexKit) -> None:
     kit.fill(kit.queue, 3)
-    kit.index.write(kit.index.freeze(Location(9, 9), 5))
+    kit.index.write_checkpoint(kit.index.begin_checkpoint(Location(9, 9), 5))
     kit.restart()
     assert kit.queue.count == 3
     assert kit.index.covered() == (Location(9, 9), 5)
 
 
 def test_one_freeze_at_a_time(kit: IndexKit) -> None:
-    frozen = kit.index.freeze(Location(1, 0), 0)
+    frozen = kit.index.begin_checkpoint(Location(1, 0), 0)
     with pytest.raises(IllegalStateException):
-        kit.index.freeze(Location(1, 0), 0)
-    kit.index.write(frozen)
-    kit.index.thaw(frozen)
-    kit.index.freeze(Location(1, 0), 0)
+        kit.index.begin_checkpoint(Location(1, 0), 0)
+    kit.index.write_checkpoint(frozen)
+    kit.index.complete_checkpoint(frozen)
+    kit.index.begin_checkpoint(Location(1, 0), 0)
 
 
-def test_changes_are_counted_until_they_are_frozen(kit: IndexKit) -> None:
+def test_changes_are_counted_until_a_checkpoint_begins(kit: IndexKit) -> None:
     kit.fill(kit.queue, 10)
     assert kit.index.dirty >= 10
-    kit.index.freeze(Location(1, 0), 0)
+    kit.index.begin_checkpoint(Location(1, 0), 0)
     assert kit.index.dirty == 0
 
 
 def test_a_write_that_failed_can_be_done_again(kit: IndexKit) -> None:
     kit.fill(kit.queue, 3000)
-    frozen = kit.index.freeze(Location(5, 5), 0)
+    frozen = kit.index.begin_checkpoint(Location(5, 5), 0)
     writer = kit.index._database.writer
     pages = writer.execute("PRAGMA page_count").fetchone()[0]
     writer.execute(f"PRAGMA max_page_count = {pages + 2}")
     with pytest.raises(OSError, match="full") as caught:
-        kit.index.write(frozen)
+        kit.index.write_checkpoint(frozen)
     assert caught.value.errno == 28  # ENOSPC
     assert kit.index._database.rows("SELECT count(*) FROM messages") == [(0,)]
     assert len(kit.queue.page(None, 200)) == 200
     writer.execute("PRAGMA max_page_count = 1000000")
-    kit.index.write(frozen)
-    kit.index.thaw(frozen)
+    kit.index.write_checkpoint(frozen)
+    kit.index.complete_checkpoint(frozen)
     assert len(kit.queue.page(Position(0, 2900), 200)) == 100
     assert kit.index.check() == []
 
@@ -117,7 +117,7 @@ def test_destinations_are_told_apart(kit: IndexKit) -> None:
     for part in (kit.queue, other, same_name):
         kit.fill(part, 2, file_id=2)
     kit.flush(3)
-    assert kit.index.segments.messages() == {2: 6}
+    assert kit.index.segments.message_counts() == {2: 6}
     kit.queue.remove(Position(0, 1))
     assert (kit.queue.count, other.count, same_name.count) == (1, 2, 2)
     assert {part.key for part in kit.index.destinations()} == {"0:orders", "0:other", "1:other"}
@@ -134,7 +134,7 @@ def test_a_removed_destination_is_gone(kit: IndexKit) -> None:
     kit.flush()
     assert kit.index.remove_destination(topic.destination)
     assert not kit.index.remove_destination(topic.destination)
-    assert kit.index.segments.messages() == {}
+    assert kit.index.segments.message_counts() == {}
     kit.flush(2)
     kit.restart()
     assert kit.index.lookup(topic.destination) is None
@@ -147,27 +147,27 @@ def test_a_removed_destination_is_gone(kit: IndexKit) -> None:
 def test_references_go_with_their_segments(kit: IndexKit) -> None:
     segments = kit.index.segments
     for file_id, target in ((4, 1), (4, 2), (5, 1), (6, 4)):
-        segments.refer(file_id, target)
+        segments.add_reference(file_id, target)
     kit.flush()
-    segments.forget(1)
-    segments.forget(4)
+    segments.remove(1)
+    segments.remove(4)
     kit.flush()
     kit.restart()
     segments = kit.index.segments
-    assert segments.referring() == []
-    segments.refer(7, 3)
-    segments.refer(7, 2)
-    segments.forget(3)
+    assert segments.referring_segments() == []
+    segments.add_reference(7, 3)
+    segments.add_reference(7, 2)
+    segments.remove(3)
     assert segments.targets(7) == {2}
 
 
 def test_the_last_producers_are_remembered(kit: IndexKit) -> None:
     producers = kit.index.producers
     for number in range(70):
-        producers.note(f"p{number}", number)
-    producers.note("p6", 3)
+        producers.record(f"p{number}", number)
+    producers.record("p6", 3)
     assert producers.last("p6") == 6
-    producers.note("new", 1)
+    producers.record("new", 1)
     assert producers.last("p7") == -1
     kit.flush()
     kit.restart()
@@ -179,7 +179,7 @@ def test_the_last_producers_are_remembered(kit: IndexKit) -> None:
 
 def test_another_limit_of_producers_holds_from_the_start(kit: IndexKit) -> None:
     for number in range(10):
-        kit.index.producers.note(f"p{number}", number)
+        kit.index.producers.record(f"p{number}", number)
     kit.flush()
     kit.index.close()
     kit.index.producers.limit = 3
@@ -189,14 +189,14 @@ def test_another_limit_of_producers_holds_from_the_start(kit: IndexKit) -> None:
 
 def test_opened_again_it_has_what_was_written_only(kit: IndexKit) -> None:
     segments = kit.index.segments
-    segments.refer(2, 1)
+    segments.add_reference(2, 1)
     kit.flush()
-    segments.refer(3, 1)
-    kit.index.producers.note("p", 1)
+    segments.add_reference(3, 1)
+    kit.index.producers.record("p", 1)
     kit.fill(kit.queue, 1)
     kit.index.close()
     kit.index.open()
-    assert segments.referring() == [2]
+    assert segments.referring_segments() == [2]
     assert kit.index.producers.last("p") == -1
     assert kit.queue.count == 0
 
@@ -209,16 +209,16 @@ def test_duplicate_ids_are_a_window(kit: IndexKit) -> None:
         assert ids.add(f"more{number}", 2)
     assert "one" not in ids
     assert len(ids) == 5
-    assert ids.files() == {2: 5}
+    assert ids.counts_by_segment() == {2: 5}
     kit.flush()
     ids.relocate(["more1", "more0", "unknown"], 9)
     assert ids.add("last", 9)
     kit.flush()
     kit.restart()
     ids = kit.queue.duplicates
-    assert ids.files() == {2: 3, 9: 2}
-    assert ids.proved_by(9) == ["more1", "last"]
-    assert ids.proved_by(1) == []
+    assert ids.counts_by_segment() == {2: 3, 9: 2}
+    assert ids.recorded_in(9) == ["more1", "last"]
+    assert ids.recorded_in(1) == []
     assert "more0" not in ids
     assert ids.add("next", 9)
     assert "more1" not in ids
@@ -229,7 +229,7 @@ def test_duplicate_ids_that_came_and_went_between_two_freezes(kit: IndexKit) -> 
         kit.queue.duplicates.add(str(number), number)
     kit.flush()
     kit.restart()
-    assert kit.queue.duplicates.files() == dict.fromkeys(range(15, 20), 1)
+    assert kit.queue.duplicates.counts_by_segment() == dict.fromkeys(range(15, 20), 1)
 
 
 def test_another_file_is_refused(tmp_path: Path) -> None:

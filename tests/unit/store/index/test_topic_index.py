@@ -13,7 +13,7 @@ A, B = "client:a", "client:b"
 
 
 def pending(kit: IndexKit, key: str, limit: int = 100) -> list[int]:
-    return [entry.position.arrival for entry in kit.topic.page_subscription(key, None, limit)]
+    return [entry.position.arrival for entry in kit.topic.page_for_subscription(key, None, limit)]
 
 
 def ack(kit: IndexKit, key: str, *arrivals: int) -> None:
@@ -92,7 +92,7 @@ def test_the_last_unsubscribe_clears_the_topic(kit: IndexKit) -> None:
     kit.flush()
     assert kit.topic.unsubscribe(A)
     assert not kit.topic.unsubscribe(A)
-    assert not kit.topic.reclaiming
+    assert not kit.topic.is_reclaiming
     assert kit.topic.count == 0
     kit.flush()
     kit.restart()
@@ -109,9 +109,9 @@ def test_what_only_a_gone_subscription_needed_goes_in_pieces(kit: IndexKit) -> N
     assert [entry.position.arrival for entry in kit.topic.reclaim(4)] == [1, 2, 3, 4]
     kit.flush()
     kit.restart()
-    assert kit.topic.reclaiming
+    assert kit.topic.is_reclaiming
     free: list[int] = []
-    while kit.topic.reclaiming:
+    while kit.topic.is_reclaiming:
         free += [entry.position.arrival for entry in kit.topic.reclaim(4)]
     assert free == [5, 6, 9]
     assert pending(kit, A) == [7, 8, 10]
@@ -119,7 +119,7 @@ def test_what_only_a_gone_subscription_needed_goes_in_pieces(kit: IndexKit) -> N
     assert kit.topic.reclaim() == []
     kit.flush()
     kit.restart()
-    assert not kit.topic.reclaiming
+    assert not kit.topic.is_reclaiming
 
 
 def test_unsubscribing_with_nothing_pending_leaves_nothing_to_do(kit: IndexKit) -> None:
@@ -128,7 +128,7 @@ def test_unsubscribing_with_nothing_pending_leaves_nothing_to_do(kit: IndexKit) 
     kit.fill(kit.topic, 1)
     ack(kit, B, 1)
     kit.topic.unsubscribe(B)
-    assert not kit.topic.reclaiming
+    assert not kit.topic.is_reclaiming
 
 
 def test_removing_a_message_takes_it_from_all(kit: IndexKit) -> None:
@@ -162,14 +162,14 @@ def test_hidden_for_one_subscription(kit: IndexKit) -> None:
     kit.topic.subscribe(A, b"a", 1, 1)
     kit.topic.subscribe(B, b"b", 1, 1)
     kit.fill(kit.topic, 3)
-    kit.topic.hide_for(A, Position(0, 2))
+    kit.topic.hide_from(A, Position(0, 2))
     kit.topic.hide(Position(0, 3))
     assert (pending(kit, A), pending(kit, B)) == ([1], [1, 2])
-    kit.topic.show_for(A, Position(0, 2))
-    kit.topic.show(Position(0, 3))
+    kit.topic.mark_visible_to(A, Position(0, 2))
+    kit.topic.mark_visible(Position(0, 3))
     assert (pending(kit, A), pending(kit, B)) == ([1, 2, 3], [1, 2, 3])
-    kit.topic.hide_for("nobody", Position(0, 1))
-    kit.topic.show_for("nobody", Position(0, 1))
+    kit.topic.hide_from("nobody", Position(0, 1))
+    kit.topic.mark_visible_to("nobody", Position(0, 1))
 
 
 def test_a_selective_subscription_jumps_over_what_it_acknowledged(kit: IndexKit) -> None:
@@ -183,6 +183,6 @@ def test_a_selective_subscription_jumps_over_what_it_acknowledged(kit: IndexKit)
     kit.restart()
     assert pending(kit, B) == [500, 1000, 1500, 2000, 2500, 3000]
     assert kit.topic.subscriptions[B].pending_count == 6
-    after = kit.topic.page_subscription(B, Position(0, 1000), 2)
+    after = kit.topic.page_for_subscription(B, Position(0, 1000), 2)
     assert [entry.position.arrival for entry in after] == [1500, 2000]
-    assert kit.topic.page_subscription("nobody", None, 5) == []
+    assert kit.topic.page_for_subscription("nobody", None, 5) == []

@@ -55,7 +55,7 @@ async def test_one_refused_message_spoils_no_others(open_store, sql):
             assert "no thirteen" in str(caught.value.__cause__)
         else:
             await store.done(answer)
-            queue.shown(reference)
+            queue.mark_visible(reference)
     assert store.texts(queue) == ["1", "11", "12", "14", "15"]
     assert queue.message_count == 5
     assert queue.message_size == sum(r.size for r in references)
@@ -96,7 +96,7 @@ async def test_a_database_that_is_away_is_waited_for(open_store, tmp_path, watch
         await store.done(answer)
     assert states.names == [StoreState.SUSPENDED, StoreState.RUNNING]
     for reference in (second, third):
-        queue.shown(reference)
+        queue.mark_visible(reference)
     assert store.texts(queue) == ["1", "2", "3"]
 
 
@@ -181,12 +181,12 @@ async def test_reads_that_need_it_wait_for_writes(open_store):
     for number in range(1, 6):
         reference = store.reference(number)
         queue.add_message(ConnectionContext(), reference)
-        queue.shown(reference)
+        queue.mark_visible(reference)
     assert store.texts(queue) == ["1", "2", "3", "4", "5"]  # nothing is written yet
     queue.remove_all_messages(ConnectionContext())
     reference = store.reference(6)
     queue.add_message(ConnectionContext(), reference)
-    queue.shown(reference)
+    queue.mark_visible(reference)
     assert store.texts(queue) == ["6"]
     assert queue.message_count == 1
     assert queue.get_message(store.reference(1).message_id) is None
@@ -284,7 +284,7 @@ async def test_an_end_of_a_prepared_transaction_that_is_refused_can_be_tried_aga
             await store.done(end())
     sql("DROP TRIGGER stay")
     await store.done(transactions.commit(xid, True))
-    queue.shown(new)
+    queue.mark_visible(new)
     assert store.texts(queue) == ["2"]
     assert queue.message_count == 1
     await store.restart()

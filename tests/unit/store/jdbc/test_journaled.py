@@ -397,7 +397,7 @@ async def test_a_checkpoint_waits_for_no_full_disk_but_makes_room_on_it(
     assert not answer.done
     simulated_disk.fail = well
     await store.done(answer)
-    queue.shown(last)
+    queue.mark_visible(last)
     assert len(store.texts(queue)) == 21
 
 

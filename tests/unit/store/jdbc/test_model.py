@@ -44,12 +44,12 @@ class Model:
 
     def send(self) -> None:
         reference = self.add(self.queues, ConnectionContext())
-        self.queues.shown(reference)
+        self.queues.mark_visible(reference)
         self.queue.append(reference)
 
     def publish(self) -> None:
         reference = self.add(self.topics, ConnectionContext())
-        self.topics.shown(reference)
+        self.topics.mark_visible(reference)
         for messages in self.pending.values():
             messages.append(reference)
 
@@ -106,8 +106,8 @@ class Model:
             transactions.rollback(xid)
             return
         transactions.commit(xid, prepared)
-        self.queues.shown(sent)
-        self.topics.shown(published)
+        self.queues.mark_visible(sent)
+        self.topics.mark_visible(published)
         self.queue = [*self.queue[len(removed) :], sent]
         for key, messages in self.pending.items():
             if (key, messages[0] if messages else None) in acknowledged:

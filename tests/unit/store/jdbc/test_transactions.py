@@ -49,7 +49,7 @@ async def test_rows_of_a_prepared_transaction_carry_its_id(open_store, sql, comm
     if commit:
         await store.done(transactions.commit(xid, True))
         assert new.position.arrival == 3
-        queue.shown(new)
+        queue.mark_visible(new)
     else:
         await store.done(transactions.rollback(xid))
     assert sql(ROWS) == ([(2, 1), (3, 1)] if commit else [(1, 1), (3, 1)])

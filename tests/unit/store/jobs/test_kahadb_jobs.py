@@ -212,7 +212,7 @@ async def test_a_job_written_again_twice_is_there_once(tmp_path):
     store = await opened(tmp_path / "a")
     jobs = fill(store)
     for job in jobs:
-        store.record_again("JMS", job.job_id)
+        store.rewrite("JMS", job.job_id)
     await store.checkpoint()
     assert list(store.scheduler().jobs()) == jobs
     await store.stop()

@@ -246,7 +246,7 @@ async def test_closing_does_not_wait_for_space(simulated_disk: Any) -> None:
     waiter = Completion()
     journal.append(b"record", waiter)
     await states.changed.wait()
-    with pytest.raises(ResourceAllocationException, match="is not written"):
+    with pytest.raises(ResourceAllocationException, match="Cannot write the end"):
         await journal.close()
     assert waiter.error is not None
     assert states == [StoreState.SUSPENDED, StoreState.FAILED]

@@ -226,7 +226,7 @@ async def test_records_appended_together_share_a_batch(tmp_path: Path, answer: A
 
 async def test_each_segment_begins_with_the_header(simulated_disk: Any, answer: Answer) -> None:
     async with Journal(FOLDER, SMALL, simulated_disk) as journal:
-        journal.header = lambda: [b"header of", b"%d" % journal.end.file_id]
+        journal.set_segment_header(lambda: [b"header of", b"%d" % journal.end.file_id])
         for _ in range(9):
             journal.append(bytes([1]) * 900)
         assert await answer(journal.barrier()) is None
@@ -236,7 +236,7 @@ async def test_each_segment_begins_with_the_header(simulated_disk: Any, answer: 
             first, second, third, *_ = [r.payload for r in SegmentReader(data, number).records()]
             assert (first, second, third) == (b"header of", b"%d" % number, bytes([1]) * 900)
     async with Journal(FOLDER, SMALL, simulated_disk) as journal:
-        journal.header = lambda: [b"not in the middle"]
+        journal.set_segment_header(lambda: [b"not in the middle"])
         journal.append(b"record")
         assert await answer(journal.barrier()) is None
         assert b"not in the middle" not in [r.payload for r in journal.records_from()]
@@ -438,13 +438,13 @@ async def test_what_cannot_be_appended_is_refused(tmp_path: Path) -> None:
 
 async def test_a_small_journal_can_be_opened_without_waiting(tmp_path: Path) -> None:
     journal = Journal(tmp_path, SMALL)
-    journal.open_now()
+    journal.open_blocking()
     journal.append(b"record")
     await journal.close()
     assert on_disk(tmp_path) == [b"record"]
     (tmp_path / "file").touch()
     with pytest.raises(ResourceAllocationException, match="Cannot open the journal"):
-        Journal(tmp_path / "file", SMALL).open_now()
+        Journal(tmp_path / "file", SMALL).open_blocking()
 
 
 async def test_close_writes_what_was_appended(simulated_disk: Any) -> None:
@@ -493,7 +493,7 @@ async def test_a_segment_has_room_for_records_whatever_its_head(
     simulated_disk: Any, answer: Answer
 ) -> None:
     async with Journal(FOLDER, SMALL, simulated_disk) as journal:
-        journal.header = lambda: [bytes(5000)]
+        journal.set_segment_header(lambda: [bytes(5000)])
         for _ in range(100):
             journal.append(bytes(400))
         assert await answer(journal.barrier()) is None

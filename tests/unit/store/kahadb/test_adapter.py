@@ -181,7 +181,7 @@ async def test_a_full_disk_suspends_the_store_until_there_is_space(
     await home.done(answer)
     assert adapter.state is StoreState.RUNNING
     assert states == [StoreState.SUSPENDED, StoreState.RUNNING]
-    store.shown(waiting)
+    store.mark_visible(waiting)
     await home.reopen(disk=disk)
     store = home.adapter.queue_message_store(Q)
     assert [m.message.type for m in store.next_messages(None, 5)] == ["1", "2"]
@@ -267,16 +267,16 @@ async def test_an_index_has_its_own_directory_if_wanted(home: Any, tmp_path: Any
 
 async def test_changes_in_memory_ask_for_a_checkpoint(home: Any) -> None:
     adapter = await home.open(journal={"max_file_length": 32 << 20})
-    core = adapter._opened()
+    db = adapter._require_open()
     store = adapter.queue_message_store(Q)
     written = anyio.Event()
-    on_dirty = core.on_dirty
+    on_dirty = db.on_dirty
 
     def asked() -> None:
         written.set()
         on_dirty()
 
-    core.on_dirty = asked
+    db.on_dirty = asked
     number = 0
     while not written.is_set():
         answer: Completion | None = None
@@ -286,7 +286,7 @@ async def test_changes_in_memory_ask_for_a_checkpoint(home: Any) -> None:
             reference.message.response_required = False
             answer = store.add_message(ConnectionContext(), reference)
         await home.done(answer)
-    while core.index.dirty >= number:
+    while db.index.dirty >= number:
         await home.done(store.add_message(ConnectionContext(), home.message(number + 1, Q)))
         number += 1
     assert 15_000 < number < 60_000

@@ -158,7 +158,7 @@ async def test_the_end_of_a_transaction_stays_as_long_as_what_it_ends(home: Any)
     await home.done(home.adapter.transaction_store().commit(xid, True))
     assert [r.position.arrival for r in added] == list(range(1, 9))
     for reference in added:
-        store.shown(reference)
+        store.mark_visible(reference)
     # Of the transaction's segments the first one goes, the others and the commit stay.
     await home.remove(store, *added[:5])
     others = home.adapter.queue_message_store(OTHER)
@@ -201,7 +201,7 @@ async def test_duplicate_ids_outlive_their_segments(home: Any) -> None:
     await home.open()
     store = home.adapter.queue_message_store(Q)
     (first,) = await home.send(store, 1, properties={"_AMQ_DUPL_ID": "d"})
-    producers = home.adapter._opened().index.producers
+    producers = home.adapter._require_open().index.producers
     assert producers.last("ID:p:1:1") == 1
     await home.remove(store, first, *await fill(home, Q, 2, 30))
     assert (await segments_after_cleanup(home))[0] > 1
@@ -266,7 +266,7 @@ async def test_a_large_transaction_of_which_segments_are_gone(home: Any) -> None
     assert again.position is None
     assert [r.position.arrival for r in references] == list(range(3, 93))
     for reference in references:
-        store.shown(reference)
+        store.mark_visible(reference)
     await home.remove(store, *references[:30], *references[40:60])
     await home.send(store, 501)
     await segments_after_cleanup(home)
@@ -331,7 +331,7 @@ async def test_a_removed_destination_takes_open_work_with_it_whatever_segments_a
         assert ([d for d, _ in found.added], found.removed) == ([OTHER], [])
     await home.send(home.adapter.queue_message_store(Q), 1)
     await home.done(transactions.commit(XA, prepared))
-    home.adapter.queue_message_store(OTHER).shown(added)
+    home.adapter.queue_message_store(OTHER).mark_visible(added)
     await home.remove(home.adapter.queue_message_store(OTHER), added)
     await fill(home, OTHER, 300, 350)
     await home.adapter.checkpoint()
@@ -365,10 +365,10 @@ async def test_acknowledgements_of_a_removed_destination_do_not_make_it_in_a_rep
     (old,) = await home.send(store, 1)
     store.remove_message(home.within(XA), old)
     await home.done(transactions.prepare(XA))
-    core = home.adapter._opened()
+    db = home.adapter._require_open()
     kaha = store._kaha
-    core.ledger.remove_destination(
-        kaha, core.append(encode_command(KahaRemoveDestinationCommand(kaha)))
+    db.updater.remove_destination(
+        kaha, db.append(encode_command(KahaRemoveDestinationCommand(kaha)))
     )
     await home.done(transactions.commit(XA, True))
     assert home.adapter.destinations() == set()

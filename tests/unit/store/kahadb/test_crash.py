@@ -90,7 +90,7 @@ class Work:
         reference = self._message()
         reference.message.response_required = self.polite and self.dice.random() < 0.5
         answer = self.store.add_message(ConnectionContext(), reference)
-        self.store.shown(reference)
+        self.store.mark_visible(reference)
         self.live.append(reference)
         if reference.message.response_required:
             self._asked(answer)
@@ -121,7 +121,7 @@ class Work:
             return
         self._asked(self.transactions.commit(xid, True))
         for reference in added:
-            self.store.shown(reference)
+            self.store.mark_visible(reference)
         self.live = [*self.live[len(removed) :], *added]
 
 

@@ -45,7 +45,7 @@ async def test_a_full_disk_under_the_index_suspends_the_store_before_memory_is_f
     told: list[StoreState] = []
     adapter.on_state = lambda state, error: told.append(state)
     store = adapter.queue_message_store(Q)
-    writer = adapter._opened().index._database.writer
+    writer = adapter._require_open().index._database.writer
     await home.send(store, 1)
     await adapter.checkpoint()
     pages = writer.execute("PRAGMA page_count").fetchone()[0]
@@ -53,7 +53,7 @@ async def test_a_full_disk_under_the_index_suspends_the_store_before_memory_is_f
     for number in range(2, 3 * DIRTY_LIMIT):
         reference = home.message(number, Q)
         store.add_message(ConnectionContext(), reference)
-        store.shown(reference)
+        store.mark_visible(reference)
         if number % 5000 == 0:
             await home.done(adapter.journal.barrier(sync=False))
             await clock.advance(6)
@@ -79,7 +79,7 @@ async def test_a_damaged_index_fails_the_store_and_is_built_anew_at_the_next_sta
     for number in range(1, 3001):
         reference = home.message(number, Q)
         store.add_message(ConnectionContext(), reference)
-        store.shown(reference)
+        store.mark_visible(reference)
     await home.adapter.checkpoint()
     await home.close()
     path = home.directory / OUR_INDEX
@@ -109,7 +109,9 @@ async def test_a_stop_does_not_wait_for_space_on_the_disk(home: Any) -> None:
     store = adapter.queue_message_store(Q)
     await home.send(store, 1)
     disk.fail = lambda call, count: OSError(errno.ENOSPC, "simulated") if call == "write" else None
-    adapter._opened().arrivals([adapter._opened().index.destinations()[0]])  # not written yet
+    adapter._require_open().append_arrivals(
+        [adapter._require_open().index.destinations()[0]]
+    )  # not written yet
     assert adapter.state is StoreState.RUNNING
     with anyio.fail_after(10):
         await adapter.stop()
@@ -129,7 +131,7 @@ async def test_texts_that_no_file_can_hold_harm_nobody(home: Any) -> None:
     named.message.message_id.producer_id = ProducerId(HALF, 1, 1)
     named.message.message_id.text_view = named.message_id.text_view = "ID:theirs"
     await home.done(store.add_message(ConnectionContext(), named))
-    store.shown(named)
+    store.mark_visible(named)
     await home.send(store, 3, properties={"_AMQ_DUPL_ID": HALF})
     await home.send(store, 4, properties={"_AMQ_DUPL_ID": HALF})
     await adapter.checkpoint()

@@ -35,18 +35,18 @@ async def until(condition: Callable[[], bool]) -> None:
 @pytest.mark.fact("activemq-persistence K16")
 async def test_checkpoints_and_cleanups_come_by_themselves(home: Any, clock: Any) -> None:
     await home.open(checkpoint_interval=5.0, cleanup_interval=30.0)
-    core = home.adapter._opened()
+    db = home.adapter._require_open()
     store = home.adapter.queue_message_store(Q)
     references = await home.send(store, *range(1, 21), content=bytes(900))
     await clock.advance(4.9)
-    assert core.index.covered() is None
+    assert db.index.covered() is None
     await clock.advance(0.2)
-    await until(lambda: core.index.covered() is not None)
-    assert core.index.covered()[0] == core.last
+    await until(lambda: db.index.covered() is not None)
+    assert db.index.covered()[0] == db.last
     await home.remove(store, *references)
     segments = home.adapter.journal.segments()
     await clock.advance(6)
-    await until(lambda: core.index.covered()[0] == core.last)
+    await until(lambda: db.index.covered()[0] == db.last)
     assert home.adapter.journal.segments() == segments
     await clock.advance(30)
     await until(lambda: len(home.adapter.journal.segments()) < len(segments))
@@ -125,9 +125,9 @@ async def test_replays_begin_where_the_oldest_open_transaction_does(
     await home.done(transactions.prepare(xid))
     await home.send(store, *range(2, 20), content=bytes(900))
     await adapter.checkpoint()
-    first = adapter._opened().index.open_transactions
+    first = adapter._require_open().index.open_transactions
     assert first is not None
-    assert first < adapter._opened().index.covered()[0]
+    assert first < adapter._require_open().index.covered()[0]
     await home.send(store, 20)
     copy = type(home)(tmp_path / "copy")
     shutil.copytree(home.directory, copy.directory)
@@ -144,12 +144,12 @@ async def test_replays_begin_where_the_oldest_open_transaction_does(
 
 async def test_without_intervals_nothing_comes_before_the_stop(home: Any, clock: Any) -> None:
     await home.open(cleanup_on_stop=True)
-    core = home.adapter._opened()
+    db = home.adapter._require_open()
     store = home.adapter.queue_message_store(Q)
     await home.remove(store, *await home.send(store, *range(1, 21), content=bytes(900)))
     await clock.advance(1000)
     await clock.settle()
-    assert core.index.covered() is None
+    assert db.index.covered() is None
     before = len(home.adapter.journal.segments())
     await home.close()
     assert len(JournalFiles(home.directory).segments()) < before

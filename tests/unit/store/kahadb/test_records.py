@@ -9,12 +9,12 @@ import pytest
 from broker.store.kahadb.records import (
     RecordFormat,
     add_record,
-    destination_part,
-    facts_of_message,
-    is_our_update,
+    destination_field,
+    is_pyjms_update,
     kaha_destination,
+    message_metadata,
     remove_record,
-    transaction_part,
+    transaction_field,
 )
 from broker.store.kahadb.trace_records import (
     ARRIVALS,
@@ -66,21 +66,23 @@ def message(**fields: Any) -> ActiveMQTextMessage:
 def test_adds_and_removes_are_what_the_codec_writes(transaction: Any, size: int) -> None:
     destination = KahaDestination(1, "Tö" * 40)
     info = None if transaction is None else to_transaction_info(transaction)
-    part = b"" if info is None else transaction_part(info)
+    part = b"" if info is None else transaction_field(info)
     frame = bytes(size)
     for prioritized in (True, False):
         add = KahaAddMessageCommand(destination, "ID:é:1", frame, 7, prioritized, info)
-        ours = add_record(destination_part(destination), "ID:é:1", frame, 7, prioritized, part)
+        ours = add_record(destination_field(destination), "ID:é:1", frame, 7, prioritized, part)
         assert ours == encode_command(add)
     for key, ack in ((None, None), ("c:s", b""), (None, frame), ("c:s", frame)):
         remove = KahaRemoveMessageCommand(destination, "ID:é:1", ack, key, info)
-        ours = remove_record(destination_part(destination), "ID:é:1", key, part, ack)
+        ours = remove_record(destination_field(destination), "ID:é:1", key, part, ack)
         assert ours == encode_command(remove)
 
 
 def test_priorities_out_of_range_do_not_break_a_record() -> None:
     for priority in (-1, 300):
-        record = add_record(destination_part(KahaDestination(0, "Q")), "ID:1", b"m", priority, True)
+        record = add_record(
+            destination_field(KahaDestination(0, "Q")), "ID:1", b"m", priority, True
+        )
         command = decode_command(record)
         assert isinstance(command, KahaAddMessageCommand)
         assert 0 <= (command.priority or 0) <= 127
@@ -89,13 +91,13 @@ def test_priorities_out_of_range_do_not_break_a_record() -> None:
 def test_the_facts_of_a_message() -> None:
     properties = encode_map({"_AMQ_DUPL_ID": 5})
     sent = message(priority=7, content=b"12345", marshalled_properties=properties)
-    facts = facts_of_message(sent, "ID:x", prioritized=True)
-    assert facts[:4] == ("ID:x", 2, 1024 + 5 + len(properties), "5")
-    assert facts[4:] == (str(PRODUCER), 5, 77, ("ID:x", -1))
-    facts = facts_of_message(message(priority=7), "ID:x", prioritized=False, size=9)
-    assert facts[1:4] == (0, 9, None)
+    metadata = message_metadata(sent, "ID:x", prioritized=True)
+    assert metadata[:4] == ("ID:x", 2, 1024 + 5 + len(properties), "5")
+    assert metadata[4:] == (str(PRODUCER), 5, 77, ("ID:x", -1))
+    metadata = message_metadata(message(priority=7), "ID:x", prioritized=False, size=9)
+    assert metadata[1:4] == (0, 9, None)
     mentioned = message(marshalled_properties=encode_map({"other": "_AMQ_DUPL_ID"}))
-    assert facts_of_message(mentioned, "ID:x", prioritized=False).duplicate_id is None
+    assert message_metadata(mentioned, "ID:x", prioritized=False).duplicate_id is None
 
 
 def test_our_updates_are_told_from_others() -> None:
@@ -104,11 +106,11 @@ def test_our_updates_are_told_from_others() -> None:
     command = decode_command(ours)
     assert isinstance(command, KahaUpdateMessageCommand)
     assert (command.message.priority, command.message.priority_supported) == (3, True)
-    assert is_our_update(ours)
-    assert not is_our_update(encode_command(command))
+    assert is_pyjms_update(ours)
+    assert not is_pyjms_update(encode_command(command))
     assert RecordFormat(11).stored_message(ours).message_id == message().message_id
-    remove = remove_record(destination_part(destination), "\x78\x01")
-    assert not is_our_update(remove)
+    remove = remove_record(destination_field(destination), "\x78\x01")
+    assert not is_pyjms_update(remove)
     with pytest.raises(RemoteProtocolError, match="where a message belongs"):
         RecordFormat(11).stored_message(remove)
 

@@ -56,7 +56,7 @@ async def test_operations_wait_in_memory_and_are_done_in_order_at_the_commit(hom
     assert adapter.journal.syncs > before
     assert [r.position.arrival for r in (between, *added)] == [2, 3, 1, 4]
     for reference in added:
-        (two if reference is added[1] else one).shown(reference)
+        (two if reference is added[1] else one).mark_visible(reference)
     assert (texts(one), texts(two)) == (["9", "2", "4"], ["3"])
     await home.close()
     ids = [str(reference.message_id) for reference in added]

@@ -99,7 +99,7 @@ class Stage:
         store = self.adapter.queue_message_store(where)
         answer = store.add_message(self.context(xid), reference)
         if xid is None:
-            store.shown(reference)
+            store.mark_visible(reference)
         return reference, answer
 
     def texts(self, where: Destination) -> list[str | None]:
@@ -133,7 +133,7 @@ async def test_each_destination_lies_where_its_filter_says(stage: Stage) -> None
         assert [c.destination.name for c in stored] == [text.physical_name]  # type: ignore[attr-defined]
     assert stage.adapter.destinations() == {ORDERS, ONE, TWO, OTHER}
     # each filter's share counts for itself
-    share = stage.adapter.share_of(ORDERS)
+    share = stage.adapter.partition_of(ORDERS)
     assert share is not None and share.limit == 1000
     assert 0 < share.size < stage.adapter.size and share.state is StoreState.RUNNING
     # without a filter that fits there is an error when the destination is made
@@ -144,7 +144,7 @@ async def test_each_destination_lies_where_its_filter_says(stage: Stage) -> None
         stage.adapter.queue_message_store(OTHER)
     with pytest.raises(InvalidDestinationException, match="No matching persistence adapter"):
         stage.adapter.topic_message_store(Topic("t"))
-    assert stage.adapter.share_of(OTHER) is None
+    assert stage.adapter.partition_of(OTHER) is None
 
 
 async def test_everything_is_there_after_a_restart(stage: Stage) -> None:
@@ -216,7 +216,7 @@ async def test_a_transaction_over_several_stores_is_seen_when_it_is_done(stage: 
     await stage.commit(LOCAL)
     for reference in sent:
         assert reference.position is not None
-        stage.adapter.queue_message_store(reference.destination.destination).shown(reference)
+        stage.adapter.queue_message_store(reference.destination.destination).mark_visible(reference)
     assert [stage.texts(w) for w in (ORDERS, ONE, OTHER)] == [["2"], ["3"], ["4"]]
     await stage.open(stage.folder)
     assert [stage.texts(w) for w in (ORDERS, ONE, OTHER)] == [["2"], ["3"], ["4"]]

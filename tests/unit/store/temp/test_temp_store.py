@@ -67,18 +67,18 @@ async def test_messages_come_back_in_order_and_leave(stage):
     tokens = [spool.append(r) for r in references]
     assert tokens == sorted(tokens)
     assert (len(spool), spool.message_size) == (5, sum(r.size for r in references))
-    first = spool.take(2)
+    first = spool.pop(2)
     assert texts(first) == ["1", "2"]
     assert [t.token for t in first] == tokens[:2]
     assert [t.size for t in first] == [r.size for r in references[:2]]
     assert [t.redelivery_counter for t in first] == [0, 3]
     assert first[0].message.content == references[0].message.content
     assert len(spool) == 3
-    assert texts(spool.take(10)) == ["3", "4", "5"]
+    assert texts(spool.pop(10)) == ["3", "4", "5"]
     assert (len(spool), spool.message_size, stage.store.size) == (0, 0, 0)
-    assert spool.take(1) == []
+    assert spool.pop(1) == []
     spool.append(stage.reference())
-    assert texts(spool.take(1)) == ["6"]
+    assert texts(spool.pop(1)) == ["6"]
 
 
 async def test_what_the_broker_noted_is_kept(stage):
@@ -88,14 +88,14 @@ async def test_what_the_broker_noted_is_kept(stage):
     spool.append(reference)
     reference.message.broker_in_time = 77
     spool.append(reference)
-    assert [s.message.broker_in_time for s in spool.take(2)] == [0, 77]
+    assert [s.message.broker_in_time for s in spool.pop(2)] == [0, 77]
 
 
 async def test_browsing_pages_without_taking(stage):
     spool = stage.store.spool("Q")
     for _ in range(9):
         spool.append(stage.reference(BIG))
-    await stage.store.settled()
+    await stage.store.wait_idle()
     page = spool.browse(None, 2)
     seen = texts(page)
     while page := spool.browse(page[-1].token, 2):
@@ -108,13 +108,13 @@ async def test_single_messages_are_removed_from_the_middle(stage):
     spool = stage.store.spool("Q")
     for _ in range(9):
         spool.append(stage.reference(BIG))
-    await stage.store.settled()
+    await stage.store.wait_idle()
     second, fifth, last = (spool.browse(None, 9)[n] for n in (1, 4, 8))
     assert spool.remove(second) and spool.remove(fifth) and spool.remove(last)
     assert not spool.remove(second)
     assert len(spool) == 6
     assert texts(spool.browse(second.token, 2)) == ["3", "4"]
-    assert texts(spool.take(9)) == ["1", "3", "4", "6", "7", "8"]
+    assert texts(spool.pop(9)) == ["1", "3", "4", "6", "7", "8"]
     assert not spool.remove(fifth)
     assert (len(spool), spool.message_size, stage.store.size) == (0, 0, 0)
 
@@ -123,13 +123,13 @@ async def test_a_block_all_of_whose_messages_are_removed_goes(stage):
     spool = stage.store.spool("Q")
     for _ in range(5):
         spool.append(stage.reference(BIG))
-    await stage.store.settled()
+    await stage.store.wait_idle()
     assert len(list(stage.store.directory.iterdir())) == 1
     for spooled in spool.browse(None, 4):
         assert spool.remove(spooled)
-    await stage.store.settled()
+    await stage.store.wait_idle()
     assert list(stage.store.directory.iterdir()) == []
-    assert texts(spool.take(4)) == ["5"]
+    assert texts(spool.pop(4)) == ["5"]
 
 
 async def test_files_come_and_go_with_their_messages(stage):
@@ -138,15 +138,15 @@ async def test_files_come_and_go_with_their_messages(stage):
     spool = stage.store.spool("Q")
     for _ in range(40):
         spool.append(stage.reference(BIG))
-    await stage.store.settled()
+    await stage.store.wait_idle()
     files = list(stage.store.directory.iterdir())
     assert len(files) == 10
     assert sum(f.stat().st_size for f in files) == stage.store.size
-    assert texts(spool.take(39)) == [str(n) for n in range(1, 40)]
-    await stage.store.settled()
+    assert texts(spool.pop(39)) == [str(n) for n in range(1, 40)]
+    await stage.store.wait_idle()
     assert len(list(stage.store.directory.iterdir())) == 1
     spool.clear()
-    await stage.store.settled()
+    await stage.store.wait_idle()
     assert list(stage.store.directory.iterdir()) == []
     assert freed == sorted(freed, reverse=True) and freed[-1] == 0 == len(spool)
 
@@ -155,8 +155,8 @@ async def test_what_is_consumed_quickly_never_touches_the_disk(stage):
     spool = stage.store.spool("Q")
     for _ in range(8):
         spool.append(stage.reference(BIG))
-    assert len(spool.take(8)) == 8
-    await stage.store.settled()
+    assert len(spool.pop(8)) == 8
+    await stage.store.wait_idle()
     assert next(stage.store._numbers) > 1
     assert list(stage.store.directory.iterdir()) == []
 
@@ -165,8 +165,8 @@ async def test_one_message_larger_than_a_block(stage):
     spool = stage.store.spool("Q")
     spool.append(stage.reference(3 * store_module.BLOCK_SIZE))
     spool.append(stage.reference())
-    await stage.store.settled()
-    taken = spool.take(2)
+    await stage.store.wait_idle()
+    taken = spool.pop(2)
     assert len(taken[0].message.content) == 3 * store_module.BLOCK_SIZE
     assert texts(taken) == ["1", "2"]
 
@@ -177,7 +177,7 @@ async def test_spools_do_not_mix_and_clearing_one_keeps_the_other(stage):
         one.append(stage.reference(BIG))
         other.append(stage.reference(BIG))
     one.clear()
-    assert texts(other.take(10)) == [str(n) for n in range(2, 21, 2)]
+    assert texts(other.pop(10)) == [str(n) for n in range(2, 21, 2)]
 
 
 async def test_memory_of_many_spools_is_bounded(stage):
@@ -185,9 +185,9 @@ async def test_memory_of_many_spools_is_bounded(stage):
     for spool in spools:
         spool.append(stage.reference(BIG))
         assert stage.store._open_size <= store_module.MAX_OPEN
-    await stage.store.settled()
+    await stage.store.wait_idle()
     assert len(list(stage.store.directory.iterdir())) > 20
-    assert [len(spool.take(1)) for spool in spools] == [1] * 80
+    assert [len(spool.pop(1)) for spool in spools] == [1] * 80
 
 
 @pytest.mark.fact("activemq-persistence K2")
@@ -202,7 +202,7 @@ async def test_the_folder_is_emptied_at_start_and_stop(tmp_path):
     spool = stage.store.spool("Q")
     for _ in range(5):
         spool.append(stage.reference(BIG))
-    await stage.store.settled()
+    await stage.store.wait_idle()
     assert len(list(tmp_path.iterdir())) == 2
     await stage.store.stop()
     await stage.store.stop()
@@ -272,12 +272,12 @@ async def test_a_full_disk_suspends_and_nothing_is_lost(tmp_path):
             spool.append(stage.reference(BIG))
         await until(states, StoreState.SUSPENDED)
         assert states[-1][1] is disk.error
-        assert texts(spool.take(1)) == ["1"]
+        assert texts(spool.pop(1)) == ["1"]
         disk.error = None
         await clock.advance(5)
         await until(states, StoreState.RUNNING)
-        await stage.store.settled()
-        assert texts(spool.take(9)) == [str(n) for n in range(2, 10)]
+        await stage.store.wait_idle()
+        assert texts(spool.pop(9)) == [str(n) for n in range(2, 10)]
         assert [s for s, _ in states] == [StoreState.SUSPENDED, StoreState.RUNNING]
         await stage.store.stop()
 
@@ -289,7 +289,7 @@ async def test_a_broken_disk_fails_for_good(tmp_path):
     for _ in range(5):
         spool.append(stage.reference(BIG))
     await until(states, StoreState.FAILED)
-    assert texts(spool.take(9)) == ["1", "2", "3", "4", "5"]
+    assert texts(spool.pop(9)) == ["1", "2", "3", "4", "5"]
     await stage.store.stop()
     assert stage.store.state is StoreState.FAILED
 
@@ -299,13 +299,13 @@ async def test_what_cannot_be_read_back_is_reported_and_the_rest_goes_on(tmp_pat
     spool = stage.store.spool("Q")
     for _ in range(5):
         spool.append(stage.reference(BIG))
-    await stage.store.settled()
+    await stage.store.wait_idle()
     disk.unreadable = True
     with pytest.raises(ResourceAllocationException, match="Q cannot be read"):
-        spool.take(9)
+        spool.pop(9)
     assert states[-1][0] is StoreState.FAILED
     assert len(spool) == 1
-    assert texts(spool.take(9)) == ["5"]
+    assert texts(spool.pop(9)) == ["5"]
     assert (len(spool), spool.message_size) == (0, 0)
     await stage.store.stop()
 

@@ -15,8 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from broker.store.api import Position
-from broker.store.kahadb.index.entry import IndexEntry
-from broker.store.kahadb.index.message_ids import Producer, join_id
+from broker.store.kahadb.index.entry import IndexEntry, Producer, join_id
 from pyjms.errors import JMSException
 
 __all__ = ["Database", "IndexCorrupt", "translated"]
@@ -178,9 +177,9 @@ class Database:
         try:
             return self.reader.execute(query, values).fetchall()
         except sqlite3.Error as error:
-            raise self.noted(_translate(self.path, error)) from error
+            raise self.note_damage(_translate(self.path, error)) from error
 
-    def noted(self, error: Exception) -> Exception:
+    def note_damage(self, error: Exception) -> Exception:
         """Return the error; remember damage."""
         if isinstance(error, IndexCorrupt):
             self.damage = self.damage or error

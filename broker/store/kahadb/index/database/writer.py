@@ -1,4 +1,4 @@
-"""Frozen changes become rows. All of it runs in a worker thread, in one transaction.
+"""IndexCheckpoint changes become rows. All of it runs in a worker thread, in one transaction.
 
 Many rows go in one statement: each statement lets the loop have the interpreter once, and
 takes it back once. Neighbouring removals are deleted as ranges.
@@ -13,11 +13,11 @@ from functools import cache
 from itertools import chain
 from typing import Any, Final
 
-from broker.store.kahadb.index.checkpoint import Frozen, FrozenDestination
+from broker.store.kahadb.index.checkpoint import DestinationChanges, IndexCheckpoint
 from broker.store.kahadb.index.entry import IndexEntry
 from broker.store.kahadb.index.memtable import Memtable
 
-__all__ = ["delete_unused_producers", "write_frozen"]
+__all__ = ["delete_unused_producers", "write_changes"]
 
 _ROWS: Final = 128
 """Rows in one statement."""
@@ -80,31 +80,31 @@ DELETE FROM producers WHERE (contents, number) > (?, ?) AND (contents, number) <
 Rows = Iterable[Sequence[Any]]
 
 
-def write_frozen(connection: sqlite3.Connection, frozen: Frozen) -> None:
+def write_changes(connection: sqlite3.Connection, checkpoint: IndexCheckpoint) -> None:
     """Write all changes within the transaction that the caller has begun."""
-    for destination in frozen.destinations:
-        _write_messages(connection, destination.layers.contents, destination.memory)
+    for destination in checkpoint.destinations:
+        _write_messages(connection, destination.contents, destination.memtable)
         _write_destination(connection, destination)
-    for number in frozen.removed:
+    for number in checkpoint.removed_destinations:
         for statement in _REMOVED:
             connection.execute(statement, (number,))
-    _write_rest(connection, frozen)
+    _write_rest(connection, checkpoint)
     _delete_doomed(connection)
 
 
-def _write_messages(connection: sqlite3.Connection, contents: int, memory: Memtable) -> None:
-    removed = memory.removed.values()
+def _write_messages(connection: sqlite3.Connection, contents: int, memtable: Memtable) -> None:
+    removed = memtable.removed.values()
     by_level = (((contents, e.position.level), e.position.arrival) for e in removed)
     _delete(connection, _REMOVED_MESSAGES, by_level)
     by_producer = (((contents, e.producer), e.sequence) for e in removed)
     _delete(connection, _REMOVED_IDS, by_producer)
-    added = list(memory.adds.values())
-    upserts = chain(added, memory.updates.values())
+    added = list(memtable.adds.values())
+    upserts = chain(added, memtable.updates.values())
     _insert(connection, "messages", (_message_row(contents, e) for e in upserts), 8)
     ids = sorted((contents, e.producer, e.sequence, *e.position) for e in added)
     _insert(connection, "ids", ids, 5)
     used = {e.producer for e in added}
-    producers = (memory.producers[number] for number in sorted(used))
+    producers = (memtable.producers[number] for number in sorted(used))
     _insert(
         connection, "producers", ((contents, p.number, p.name, p.highest) for p in producers), 4
     )
@@ -115,8 +115,8 @@ def _message_row(contents: int, entry: IndexEntry) -> tuple[int, ...]:
     return (contents, level, arrival, file_id, offset, size, producer, sequence)
 
 
-def _write_destination(connection: sqlite3.Connection, one: FrozenDestination) -> None:
-    number, contents = one.part.number, one.layers.contents
+def _write_destination(connection: sqlite3.Connection, one: DestinationChanges) -> None:
+    number, contents = one.number, one.contents
     _insert(connection, "destinations", [one.row], 11)
     gone = [(contents, file_id) for file_id, count in one.files.items() if not count]
     connection.executemany("DELETE FROM files WHERE contents = ? AND file_id = ?", gone)
@@ -137,15 +137,15 @@ def _write_destination(connection: sqlite3.Connection, one: FrozenDestination) -
         _insert(connection, "acked", ((row[0], *block) for block in blocks), 3)
 
 
-def _write_rest(connection: sqlite3.Connection, frozen: Frozen) -> None:
-    _insert(connection, "state", [frozen.state], 8)
-    _insert(connection, "doomed", ((contents,) for contents in frozen.doomed), 1)
-    for file_id, targets in frozen.refers.items():
+def _write_rest(connection: sqlite3.Connection, checkpoint: IndexCheckpoint) -> None:
+    _insert(connection, "state", [checkpoint.state], 8)
+    _insert(connection, "doomed", ((contents,) for contents in checkpoint.obsolete_contents), 1)
+    for file_id, targets in checkpoint.references.items():
         connection.execute("DELETE FROM refers WHERE file_id = ?", (file_id,))
         _insert(connection, "refers", ((file_id, target) for target in targets), 2)
-    if frozen.sequences is not None:
+    if checkpoint.sequences is not None:
         connection.execute("DELETE FROM sequences")
-        rows = ((age, *pair) for age, pair in enumerate(frozen.sequences))
+        rows = ((age, *pair) for age, pair in enumerate(checkpoint.sequences))
         _insert(connection, "sequences", rows, 3)
 
 
@@ -164,14 +164,14 @@ def _delete_doomed(connection: sqlite3.Connection) -> None:
 
 
 def delete_unused_producers(
-    connection: sqlite3.Connection, after: tuple[int, int], frozen: Frozen
+    connection: sqlite3.Connection, after: tuple[int, int], checkpoint: IndexCheckpoint
 ) -> tuple[int, int]:
     """Look at some producers behind this one, delete those without messages; return the last.
 
     (0, 0) after the last of all. One that is used again meanwhile is written again with its
     message, so nothing needs to be asked.
     """
-    new = sum(len(one.memory.producers) for one in frozen.destinations)
+    new = sum(len(one.memtable.producers) for one in checkpoint.destinations)
     last = connection.execute(_PRODUCERS, (*after, _LOOKED_AT + 2 * new)).fetchone()
     if last is None:
         last = (sys.maxsize, 0)

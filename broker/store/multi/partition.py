@@ -10,7 +10,7 @@ from broker.store.api import StoreState
 from broker.store.kahadb.adapter import KahaDBPersistenceAdapter
 from broker.store.multi.filters import FilteredKahaDB
 
-__all__ = ["StoreShare", "close_all", "worst"]
+__all__ = ["StorePartition", "close_all", "worst"]
 
 logger = logging.getLogger(__name__)
 
@@ -22,7 +22,7 @@ _FROM_BEST: Final = (
 )
 
 
-class StoreShare:
+class StorePartition:
     """The open stores of a filter, as a usage measures them."""
 
     def __init__(self, store_filter: FilteredKahaDB) -> None:
