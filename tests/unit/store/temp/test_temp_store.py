@@ -223,10 +223,10 @@ async def test_a_journal_is_not_emptied_by_mistake(tmp_path):
     assert len(list(tmp_path.iterdir())) == 3
 
 
-async def test_a_folder_that_cannot_be_used_is_said_so(tmp_path):
+async def test_an_unusable_directory_is_reported(tmp_path):
     (tmp_path / "file").write_text("")
     stage = Stage(tmp_path / "file")
-    with pytest.raises(ResourceAllocationException, match="cannot be used"):
+    with pytest.raises(ResourceAllocationException, match="Cannot use the temp store"):
         await stage.store.start()
     await stage.store.stop()
 
@@ -301,7 +301,7 @@ async def test_what_cannot_be_read_back_is_reported_and_the_rest_goes_on(tmp_pat
         spool.append(stage.reference(BIG))
     await stage.store.wait_idle()
     disk.unreadable = True
-    with pytest.raises(ResourceAllocationException, match="Q cannot be read"):
+    with pytest.raises(ResourceAllocationException, match="Cannot read the spooled messages of Q"):
         spool.pop(9)
     assert states[-1][0] is StoreState.FAILED
     assert len(spool) == 1
