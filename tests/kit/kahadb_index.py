@@ -31,9 +31,9 @@ class IndexKit:
 
     def flush(self, times: int = 1) -> None:
         for _ in range(times):
-            frozen = self.index.freeze(END, 77)
-            self.index.write(frozen)
-            self.index.thaw(frozen)
+            frozen = self.index.begin_checkpoint(END, 77)
+            self.index.write_checkpoint(frozen)
+            self.index.complete_checkpoint(frozen)
 
     def restart(self) -> None:
         path = self.index.path

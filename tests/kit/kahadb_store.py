@@ -111,7 +111,7 @@ class Home:
         references = [message(n, store.destination, **fields) for n in numbers]
         for reference in references:
             await wait_for(store.add_message(ConnectionContext(), reference))
-            store.shown(reference)
+            store.mark_visible(reference)
         return references
 
     async def remove(self, store: Any, *references: MessageReference) -> None:
@@ -122,7 +122,7 @@ class Home:
     def state(self) -> dict[str, Any]:
         """All that the adapter tells about what it has."""
         adapter = self.adapter
-        index = adapter._opened().index
+        index = adapter._require_open().index
         found: dict[str, Any] = {
             "sequence": adapter.last_broker_sequence_id,
             "producers": dict(index.producers.items()),
@@ -142,8 +142,8 @@ class Home:
                 "size": store.message_size,
                 "duplicates": sorted(
                     d
-                    for f in store._index.duplicates.files()
-                    for d in store._index.duplicates.proved_by(f)
+                    for f in store._index.duplicates.counts_by_segment()
+                    for d in store._index.duplicates.recorded_in(f)
                 ),
                 "messages": [
                     (tuple(m.position), m.message.type, m.message.raw)
@@ -216,7 +216,7 @@ class Driver:
         reference = self.next(store.destination)
         await wait_for(store.add_message(ConnectionContext(), reference))
         if reference.position is not None:
-            store.shown(reference)
+            store.mark_visible(reference)
             self.live[store.destination].append(reference)
 
     async def take(self) -> None:
@@ -231,7 +231,7 @@ class Driver:
         reference = self.next(TOPIC)
         await wait_for(store.add_message(ConnectionContext(), reference))
         if reference.position is not None:
-            store.shown(reference)
+            store.mark_visible(reference)
             self.news.append(reference)
 
     async def acknowledge(self) -> None:
@@ -280,7 +280,7 @@ class Driver:
                 if xid in self.recovered:  # its references are not the store's
                     reference.position = transactions.position_of(where, reference.message_id)
                 if reference.position is not None:
-                    self.home.adapter.queue_message_store(where).shown(reference)
+                    self.home.adapter.queue_message_store(where).mark_visible(reference)
                     self.live[where].append(reference)
         else:
             await wait_for(transactions.rollback(xid))

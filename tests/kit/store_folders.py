@@ -78,7 +78,7 @@ class Store:
         references = [reference(n, where, **fields) for n in numbers]
         for each in references:
             await wait_for(store.add_message(ConnectionContext(), each))
-            store.shown(each)
+            store.mark_visible(each)
         return references
 
     async def remove(self, where: Destination, *references: MessageReference) -> None:

@@ -96,7 +96,7 @@ class Opened:
         for reference in references:
             await wait_for(store.add_message(ConnectionContext(), reference))
             assert reference.position is not None
-            store.shown(reference)
+            store.mark_visible(reference)
         return references
 
     async def remove(self, store: Any, *references: MessageReference) -> None:
