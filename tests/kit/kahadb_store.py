@@ -28,6 +28,7 @@ from pyjms.wire.openwire.commands import (
     XATransactionId,
 )
 from pyjms.wire.openwire.primitives import encode_map
+from tests.kit.simulated_disk import SimulatedDisk
 
 QUEUES = [Queue("A"), Queue("B"), Queue("C")]
 TOPIC = Topic("T")
@@ -333,3 +334,9 @@ async def home(tmp_path: Path) -> AsyncIterator[Home]:
 @pytest.fixture
 def driver() -> type[Driver]:
     return Driver
+
+
+@pytest.fixture
+def simulated_disk() -> type[SimulatedDisk]:
+    """Makes disks in memory that lose power."""
+    return SimulatedDisk

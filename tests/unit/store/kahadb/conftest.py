@@ -1,3 +1,3 @@
 """Fixtures of this folder's tests."""
 
-from tests.kit.kahadb_store import driver, home
+from tests.kit.kahadb_store import driver, home, simulated_disk
