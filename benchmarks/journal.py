@@ -22,7 +22,7 @@ from pathlib import Path
 
 import anyio
 
-from broker.completion import Completion
+from broker.api.completion import Completion
 from broker.store.journal.journal import Journal
 from broker.store.journal.settings import (
     JournalSettings,

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from broker.store.api import Position
+from broker.api.message import Position
 from broker.store.kahadb.index import DestinationIndex, StoreIndex
 from pyjms.wire.kahadb.journal import Location
 from pyjms.wire.kahadb.structures import KahaDestination

@@ -12,7 +12,7 @@ from typing import NamedTuple, Self
 
 import anyio
 
-from broker.region.destination import BrokerDestination
+from broker.api.destination import BrokerDestination
 from broker.service import BrokerService
 from pyjms import _clock
 from pyjms.errors import RequestTimeoutException

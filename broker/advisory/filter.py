@@ -16,10 +16,11 @@ from typing import TYPE_CHECKING
 from broker.advisory import topics
 from broker.advisory.audience import Audience
 from broker.advisory.messages import AdvisoryProducer
+from broker.api.broker import Broker
+from broker.api.completion import Completion
+from broker.api.context import ConnectionContext
+from broker.api.filter import BrokerFilter
 from broker.chain.copies import copied, readdressed
-from broker.completion import Completion
-from broker.context import ConnectionContext
-from broker.filter import Broker, BrokerFilter
 from broker.policy.wildcard import matches
 from broker.region.topic_subscription import TopicSubscription
 from pyjms.errors import JMSException
@@ -40,10 +41,10 @@ from pyjms.wire.openwire.commands import (
 )
 
 if TYPE_CHECKING:
-    from broker.region.destination import BrokerDestination
-    from broker.region.message import MessageReference
+    from broker.api.destination import BrokerDestination
+    from broker.api.message import MessageReference
+    from broker.api.subscription import Subscription
     from broker.region.region_broker import RegionBroker
-    from broker.region.subscription import Subscription
 
 __all__ = ["AdvisoryBroker"]
 

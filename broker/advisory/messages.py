@@ -5,7 +5,8 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Mapping
 
-from broker.context import ConnectionContext, ProducerExchange
+from broker.api.context import ConnectionContext
+from broker.api.exchange import ProducerExchange
 from pyjms._ids import IdGenerator
 from pyjms.jms.destination import Topic
 from pyjms.wire.openwire.commands import (

@@ -7,16 +7,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from broker.api.completion import Completion, all_of
+from broker.api.context import ConnectionContext
+from broker.api.exchange import ProducerExchange
+from broker.api.filter import BrokerFilter
 from broker.chain.copies import copied, readdressed
-from broker.completion import Completion, all_of
-from broker.context import ConnectionContext, ProducerExchange
-from broker.filter import BrokerFilter
 from pyjms.errors import InvalidDestinationException
 from pyjms.jms.destination import Destination
 from pyjms.wire.openwire.commands import ActiveMQMessage, ConsumerInfo, ProducerInfo
 
 if TYPE_CHECKING:
-    from broker.region.subscription import Subscription
+    from broker.api.subscription import Subscription
 
 __all__ = ["MAXIMUM_MEMBERS", "CompositeDestinationBroker"]
 

@@ -4,20 +4,21 @@ from __future__ import annotations
 
 from typing import Any, NoReturn
 
-from broker.filter import Broker, BrokerFilter
+from broker.api.broker import Broker
+from broker.api.filter import BrokerFilter
 from pyjms.errors import IllegalStateException
 
-__all__ = ["StopGuard"]
+__all__ = ["ErrorBroker", "StopGuard"]
 
 
-class _StoppedBroker(Broker):
-    """What is left of a broker that has stopped."""
+class ErrorBroker(Broker):
+    """Refuses every call, as a stopped broker does. Source: ActiveMQ ErrorBroker."""
 
     async def start(self) -> None:
         self._refuse()
 
     async def stop(self) -> None:
-        """Nothing is left to stop."""
+        """Do nothing: there is nothing to stop."""
 
     def _refuse(self, *args: Any, **kwargs: Any) -> NoReturn:
         raise IllegalStateException("Broker has been stopped")
@@ -61,4 +62,4 @@ class StopGuard(BrokerFilter):
         try:
             await self.next.stop()
         finally:
-            self.next = _StoppedBroker()
+            self.next = ErrorBroker()

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from broker.completion import Completion
-from broker.context import ProducerExchange
-from broker.filter import BrokerFilter
+from broker.api.completion import Completion
+from broker.api.exchange import ProducerExchange
+from broker.api.filter import BrokerFilter
 from pyjms.wire.openwire.commands import ActiveMQMessage
 
 __all__ = ["UserIDBroker"]

@@ -13,8 +13,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Protocol
 
+from broker.api.broker import Broker
 from broker.connector.connection_registry import ConnectionRegistry
-from broker.filter import Broker
 from pyjms import _clock
 from pyjms._wakeup import spawn
 from pyjms.transport.uri import TransportURI

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Protocol
 
-from broker.completion import Completion, all_of
+from broker.api.completion import Completion, all_of
+from broker.api.context import BlockedSend
 from broker.connector.unstored_sends import UnstoredSends
-from broker.region.flow_control import ParkedSend
 from pyjms.errors import JMSException
 from pyjms.jms.destination import Destination
 from pyjms.wire.openwire.commands import ConnectionId, ProducerId
@@ -64,7 +64,7 @@ class ConnectionRegistry:
     def connection_lost(
         self,
         pending: Mapping[ProducerId, Iterable[Completion]],
-        waiting: Iterable[ParkedSend],
+        waiting: Iterable[BlockedSend],
     ) -> None:
         """Remember the unfinished sends of producers that may come back.
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from broker.region.flow_control import ParkedSend
+from broker.api.context import BlockedSend
 from pyjms.wire.openwire.commands import ProducerId
 
 __all__ = ["UnstoredSends"]
@@ -28,11 +28,11 @@ class UnstoredSends:
         self._count = 0
         self._by_producer: dict[ProducerId, set[int]] = {}
 
-    def record(self, sends: Iterable[ParkedSend]) -> None:
+    def record(self, sends: Iterable[BlockedSend]) -> None:
         """Remember those of `sends` that are persistent and were never accepted."""
         for send in sends:
             message, message_id = send.message, send.message.message_id
-            if send.came_in or not message.persistent:
+            if send.is_admitted or not message.persistent:
                 continue
             if message.producer_id is not None and message_id is not None:
                 self._add(message.producer_id, message_id.producer_sequence_id)

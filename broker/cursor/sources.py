@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 from broker.cursor.memory import FifoPendingList, PrioritizedPendingList
 
 if TYPE_CHECKING:
-    from broker.region.message import MessageReference
+    from broker.api.message import MessageReference
     from broker.store.temp import Spool, SpooledMessage, TempStore
 
 __all__ = ["HIGHEST_PRIORITY", "MemorySource", "MessageSource", "SpoolSource", "level_of"]

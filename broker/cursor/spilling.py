@@ -17,7 +17,7 @@ from broker.cursor.memory import FifoPendingList, PrioritizedPendingList
 from broker.cursor.sources import MessageSource, level_of
 
 if TYPE_CHECKING:
-    from broker.region.message import MessageReference
+    from broker.api.message import MessageReference
 
 __all__ = ["MOST_CACHED", "PrioritizedSpillingCursor", "SpillingCursor"]
 

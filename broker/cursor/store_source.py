@@ -10,11 +10,11 @@ import logging
 from collections.abc import Callable, Container
 from typing import TYPE_CHECKING
 
+from broker.api.message import Position, StoredMessage
 from broker.cursor.sources import HIGHEST_PRIORITY, level_of
-from broker.store.api import Position, StoredMessage
 
 if TYPE_CHECKING:
-    from broker.region.message import MessageReference
+    from broker.api.message import MessageReference
 
 __all__ = ["NextMessages", "PrioritizedStoreSource", "StoreSource"]
 

@@ -5,16 +5,17 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import TYPE_CHECKING, Final
 
+from broker.api.dead_letter import DeadLetterStrategy
 from broker.policy.audit import MessageAudit
 from pyjms.jms.destination import Destination, Queue, Topic
 
 if TYPE_CHECKING:
-    from broker.region.message import MessageReference
-    from broker.region.subscription import Subscription
+    from broker.api.message import MessageReference
+    from broker.api.subscription import Subscription
 
 __all__ = [
     "DEFAULT_DEAD_LETTER_QUEUE",
-    "DeadLetterStrategy",
+    "AbstractDeadLetterStrategy",
     "DiscardingDeadLetterStrategy",
     "IndividualDeadLetterStrategy",
     "SharedDeadLetterStrategy",
@@ -23,8 +24,8 @@ __all__ = [
 DEFAULT_DEAD_LETTER_QUEUE: Final = "ActiveMQ.DLQ"
 
 
-class DeadLetterStrategy:
-    """What all strategies share.
+class AbstractDeadLetterStrategy(DeadLetterStrategy):
+    """Common base of the strategies.
 
     `expiration` is the time to live of dead letters in seconds, 0 for ever.
     Source: ActiveMQ AbstractDeadLetterStrategy.
@@ -59,16 +60,6 @@ class DeadLetterStrategy:
         """Forget the message, so that it can be dead-lettered again."""
         self._audit(reference).rollback(reference.message_id)
 
-    def dead_letter_destination(
-        self, reference: MessageReference, subscription: Subscription | None
-    ) -> Destination | None:
-        """Return where the message goes, None for nowhere."""
-        raise NotImplementedError
-
-    def is_dead_letter_destination(self, destination: Destination) -> bool:
-        """Whether dead letters go to this destination."""
-        raise NotImplementedError
-
     def _audit(self, reference: MessageReference) -> MessageAudit:
         raise NotImplementedError
 
@@ -76,7 +67,7 @@ class DeadLetterStrategy:
         return MessageAudit(self.max_audit_depth, self.max_producers_to_audit)
 
 
-class SharedDeadLetterStrategy(DeadLetterStrategy):
+class SharedDeadLetterStrategy(AbstractDeadLetterStrategy):
     """One queue for all (L2)."""
 
     def __init__(
@@ -113,7 +104,7 @@ class SharedDeadLetterStrategy(DeadLetterStrategy):
         return self._shared_audit
 
 
-class IndividualDeadLetterStrategy(DeadLetterStrategy):
+class IndividualDeadLetterStrategy(AbstractDeadLetterStrategy):
     """A dead-letter destination for each destination, named by prefix and suffix (L3)."""
 
     def __init__(
@@ -192,7 +183,7 @@ class IndividualDeadLetterStrategy(DeadLetterStrategy):
         return audit
 
 
-class DiscardingDeadLetterStrategy(DeadLetterStrategy):
+class DiscardingDeadLetterStrategy(AbstractDeadLetterStrategy):
     """Nothing is kept (L4)."""
 
     def is_send_to_dead_letter_queue(self, reference: MessageReference) -> bool:

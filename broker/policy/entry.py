@@ -8,7 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final
 
-from broker.policy.dead_letter import DeadLetterStrategy, SharedDeadLetterStrategy
+from broker.api.dead_letter import DeadLetterStrategy
+from broker.policy.dead_letter import SharedDeadLetterStrategy
 from broker.policy.eviction import MessageEvictionStrategy, OldestMessageEvictionStrategy
 from broker.policy.pending import PendingMessageLimitStrategy
 from pyjms.jms.destination import Destination, TemporaryQueue, TemporaryTopic

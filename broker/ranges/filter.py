@@ -8,9 +8,11 @@ from __future__ import annotations
 import logging
 from typing import Final
 
-from broker.completion import Completion
-from broker.context import ConnectionContext, ProducerExchange
-from broker.filter import Broker, BrokerFilter
+from broker.api.broker import Broker
+from broker.api.completion import Completion
+from broker.api.context import ConnectionContext
+from broker.api.exchange import ProducerExchange
+from broker.api.filter import BrokerFilter
 from broker.ranges.leases import RANGES, Leases
 from broker.ranges.marks import Marks
 from broker.ranges.operations import OPERATIONS, Answer

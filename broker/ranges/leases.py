@@ -7,7 +7,7 @@ import os
 from collections import OrderedDict
 from typing import Any, Final
 
-from broker.context import ConnectionContext
+from broker.api.context import ConnectionContext
 from broker.ranges.marks import MARKS, Marks
 from broker.ranges.protocol import RangesError
 from broker.ranges.queue_reading import QueueReading

@@ -13,11 +13,11 @@ from typing import Any, Final, NamedTuple
 
 import anyio
 
-from broker.completion import Completion, wait_for
-from broker.context import ProducerExchange
-from broker.filter import Broker
+from broker.api.broker import Broker
+from broker.api.completion import Completion, wait_for
+from broker.api.exchange import ProducerExchange
+from broker.api.message import MessageReference
 from broker.ranges.protocol import Answers
-from broker.region.message import MessageReference
 from broker.region.queue import Queue
 from broker.region.region_broker import RegionBroker
 from pyjms.errors import JMSException

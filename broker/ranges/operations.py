@@ -6,11 +6,11 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import Any, Final, NamedTuple
 
-from broker.context import ConnectionContext
+from broker.api.context import ConnectionContext
+from broker.api.message import StoredMessage
 from broker.ranges.leases import Leases
 from broker.ranges.protocol import RangesError, framed
 from broker.ranges.queue_reading import QueueReading
-from broker.store.api import StoredMessage
 from pyjms import _clock
 from pyjms.errors import JMSException
 from pyjms.selector import Selector

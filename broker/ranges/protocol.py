@@ -13,7 +13,7 @@ import struct
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
-from broker.store.api import StoredMessage
+from broker.api.message import StoredMessage
 from pyjms._ids import IdGenerator
 from pyjms.errors import JMSException
 from pyjms.jms.destination import Destination

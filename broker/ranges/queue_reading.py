@@ -12,15 +12,16 @@ from typing import TYPE_CHECKING, Final
 
 import anyio
 
+from broker.api.message import Position, StoredMessage
 from broker.ranges.marks import Mark, Marks
 from broker.ranges.protocol import RangesError
 from broker.ranges.reading import first_arrival, messages_between
 from broker.region.queue import Queue
-from broker.store.api import MessageStore, Position, StoredMessage
+from broker.store.api import MessageStore
 from pyjms import _clock
 
 if TYPE_CHECKING:
-    from broker.region.message import MessageReference
+    from broker.api.message import MessageReference
 
 __all__ = ["QueueReading"]
 

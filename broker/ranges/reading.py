@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from operator import attrgetter
 from typing import Final
 
-from broker.store.api import MessageStore, Position, StoredMessage
+from broker.api.message import Position, StoredMessage
+from broker.store.api import MessageStore
 
 __all__ = ["first_arrival", "messages_between"]
 

@@ -8,11 +8,11 @@ from typing import Final
 
 from anyio import lowlevel
 
-from broker.completion import Completion
-from broker.context import ConnectionContext
-from broker.region.destination import BrokerDestination
-from broker.region.message import MessageReference
-from broker.region.subscription import Subscription
+from broker.api.completion import Completion
+from broker.api.context import ConnectionContext
+from broker.api.destination import BrokerDestination
+from broker.api.message import MessageReference
+from broker.region.subscription import AbstractSubscription
 from pyjms import _wakeup
 from pyjms.wire.openwire.commands import AckType, MessageAck
 
@@ -23,7 +23,7 @@ _AT_ONCE: Final = 5000
 """How many messages are looked at before the others of the broker have their turn."""
 
 
-class QueueBrowserSubscription(Subscription):
+class QueueBrowserSubscription(AbstractSubscription):
     """Gets the messages that are there when it comes, each once, and then a dispatch without one.
 
     They are read as there is room for them. Acknowledgements only make room for more.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 
-from broker.context import ConnectionContext
+from broker.api.context import ConnectionContext
 from pyjms.errors import InvalidClientIDException, JMSException
 
 __all__ = ["ClientIds"]

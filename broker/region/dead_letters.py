@@ -5,11 +5,11 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Final
 
-from broker.completion import Completion, all_of
-from broker.context import ProducerExchange
+from broker.api.completion import Completion, all_of
+from broker.api.exchange import ProducerExchange
+from broker.api.message import MessageReference
+from broker.api.subscription import Subscription
 from broker.region.copies import copied
-from broker.region.message import MessageReference
-from broker.region.subscription import Subscription
 from pyjms import _clock
 from pyjms.errors import JMSException
 from pyjms.jms.destination import Destination
@@ -18,7 +18,7 @@ from pyjms.wire.openwire.commands import ActiveMQMessage, MessageId, Throwable
 from pyjms.wire.openwire.primitives import encode_map
 
 if TYPE_CHECKING:
-    from broker.policy.dead_letter import DeadLetterStrategy
+    from broker.api.dead_letter import DeadLetterStrategy
     from broker.region.region_broker import RegionBroker
 
 __all__ = ["FAILURE_CAUSE", "dead_letter", "send_to_dead_letter_queue", "throwable_text"]
@@ -42,7 +42,7 @@ def send_to_dead_letter_queue(
     """
     if reference.letter is not None and reference.letter.done:
         reference.letter = None
-    strategy = reference.destination.policy.dead_letter_strategy
+    strategy = reference.destination.dead_letter_strategy
     if not strategy.is_send_to_dead_letter_queue(reference):
         return False
     target = strategy.dead_letter_destination(reference, subscription)

@@ -7,173 +7,34 @@ kind of destination decides. (ActiveMQ Destination, BaseDestination; Q1, Q4, T5,
 from __future__ import annotations
 
 import logging
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from abc import abstractmethod
 from typing import TYPE_CHECKING
 
-from broker.completion import Completion
-from broker.context import ConnectionContext, ProducerExchange
+from broker.api.completion import Completion
+from broker.api.context import ConnectionContext
+from broker.api.destination import DestinationStatistics, RegionDestination
+from broker.api.exchange import ProducerExchange
+from broker.api.message import MessageReference, Position, SubscriptionKey
+from broker.api.usage import MemoryUsage
 from broker.policy.entry import PolicyEntry
 from broker.region.disk_usage import DiskUsage
 from broker.region.flow_control import FlowControl
-from broker.region.message import MessageReference
-from broker.region.usage import Usage
-from broker.store.api import Position, StoredMessage, StoreState, SubscriptionKey
+from broker.store.api import StoreState
 from pyjms.jms.destination import Destination
 from pyjms.wire.openwire.commands import ActiveMQMessage
 
 if TYPE_CHECKING:
+    from broker.api.subscription import Subscription
     from broker.region.region_broker import RegionBroker
-    from broker.region.subscription import Subscription
 
-__all__ = ["BaseDestination", "BrokerDestination", "DestinationFilter", "DestinationStatistics"]
+__all__ = ["ADVISORY_PREFIX", "BaseDestination"]
 
 logger = logging.getLogger(__name__)
 
 ADVISORY_PREFIX = "ActiveMQ.Advisory."
 
 
-class DestinationStatistics:
-    """Counters of one destination. `messages` is what it holds now, in flight or not (Q4)."""
-
-    __slots__ = (
-        "blocked_sends",
-        "consumers",
-        "dequeues",
-        "dispatched",
-        "enqueues",
-        "expired",
-        "inflight",
-        "messages",
-        "producers",
-    )
-
-    def __init__(self) -> None:
-        self.enqueues = 0
-        self.dequeues = 0
-        self.dispatched = 0
-        self.inflight = 0
-        self.messages = 0
-        self.expired = 0
-        self.consumers = 0
-        self.producers = 0
-        self.blocked_sends = 0
-
-
-class BrokerDestination(ABC):
-    """A queue or topic in the broker, or a filter around one."""
-
-    destination: Destination
-    policy: PolicyEntry
-    statistics: DestinationStatistics
-    memory: Usage
-    base: BaseDestination
-    """The destination itself, inside all filters."""
-    watchers: list[Callable[[BrokerDestination], None]]
-    """Called after each change of `statistics.messages`; to take part, add a function."""
-
-    @property
-    @abstractmethod
-    def disposed(self) -> bool:
-        """Whether it is gone."""
-
-    @property
-    @abstractmethod
-    def is_dead_letter_queue(self) -> bool:
-        """Whether dead letters have come here (L6)."""
-
-    @property
-    @abstractmethod
-    def consumers(self) -> list[Subscription]:
-        """Who is subscribed."""
-
-    @abstractmethod
-    def send(self, exchange: ProducerExchange, message: ActiveMQMessage) -> Completion | None:
-        """Take a message; the Completion is done when it is safe, or when it got room.
-
-        Raises:
-            ResourceAllocationException: memory is full and senders shall not wait.
-        """
-
-    @abstractmethod
-    def add_subscription(self, context: ConnectionContext, subscription: Subscription) -> None:
-        """Let a subscription have messages from now on."""
-
-    @abstractmethod
-    def remove_subscription(
-        self,
-        context: ConnectionContext,
-        subscription: Subscription,
-        last_delivered_sequence_id: int,
-    ) -> None:
-        """Take a subscription away and its unacknowledged messages back (Q29)."""
-
-    @abstractmethod
-    def messages(self) -> Iterator[MessageReference]:
-        """Go through the messages that are here, in order, taking none; read as they are wanted."""
-
-    def browse(self) -> list[MessageReference]:
-        """Return the messages that are here, in order, taking none. All are in memory then."""
-        return list(self.messages())
-
-    @abstractmethod
-    def expire_messages(self) -> None:
-        """Look for messages whose time is over and expire them."""
-
-    @abstractmethod
-    def dispose(self, context: ConnectionContext) -> None:
-        """Drop all messages; the destination is gone."""
-
-
-class DestinationFilter(BrokerDestination):
-    """A destination around another: passes everything on until told otherwise."""
-
-    def __init__(self, next_destination: BrokerDestination) -> None:
-        self.next = next_destination
-        self.destination = next_destination.destination
-        self.policy = next_destination.policy
-        self.statistics = next_destination.statistics
-        self.memory = next_destination.memory
-        self.base = next_destination.base
-        self.watchers = next_destination.watchers
-
-    @property
-    def disposed(self) -> bool:
-        return self.base.disposed
-
-    @property
-    def is_dead_letter_queue(self) -> bool:
-        return self.base.is_dead_letter_queue
-
-    @property
-    def consumers(self) -> list[Subscription]:
-        return self.next.consumers
-
-    def send(self, exchange: ProducerExchange, message: ActiveMQMessage) -> Completion | None:
-        return self.next.send(exchange, message)
-
-    def add_subscription(self, context: ConnectionContext, subscription: Subscription) -> None:
-        self.next.add_subscription(context, subscription)
-
-    def remove_subscription(
-        self,
-        context: ConnectionContext,
-        subscription: Subscription,
-        last_delivered_sequence_id: int,
-    ) -> None:
-        self.next.remove_subscription(context, subscription, last_delivered_sequence_id)
-
-    def messages(self) -> Iterator[MessageReference]:
-        return self.next.messages()
-
-    def expire_messages(self) -> None:
-        self.next.expire_messages()
-
-    def dispose(self, context: ConnectionContext) -> None:
-        self.next.dispose(context)
-
-
-class BaseDestination(BrokerDestination):
+class BaseDestination(RegionDestination):
     """What queues and topics share."""
 
     disposed: bool = False
@@ -183,8 +44,9 @@ class BaseDestination(BrokerDestination):
         self.broker = broker
         self.destination = destination
         self.policy = policy
+        self.dead_letter_strategy = policy.dead_letter_strategy
         self.statistics = DestinationStatistics()
-        self.memory = Usage(
+        self.memory = MemoryUsage(
             f"{destination.qualified_name}:memory",
             policy.memory_limit,
             broker.system_usage.memory,
@@ -220,7 +82,7 @@ class BaseDestination(BrokerDestination):
                 return self.flow_control.park(exchange, reference, full)
         return self.accept(context, reference)
 
-    def full_usage(self, reference: MessageReference) -> Usage | DiskUsage | None:
+    def full_usage(self, reference: MessageReference) -> MemoryUsage | DiskUsage | None:
         """Return what has no room for a message, None if all have. (M2, M3, M4)"""
         if self._controls_flow and self.memory.is_full:
             return self.memory
@@ -293,25 +155,6 @@ class BaseDestination(BrokerDestination):
         logger.warning(
             "%s has message %s already: it is dropped, as a repetition", self, reference.message_id
         )
-
-    def publish(self, reference: MessageReference) -> None:
-        """Let in a message of a transaction from before the start, which is committed now (X6)."""
-        raise NotImplementedError
-
-    def hide(self, stored: StoredMessage, key: SubscriptionKey | None) -> MessageReference:
-        """Keep back a message that a prepared transaction from before the start acknowledged.
-
-        `key` names the durable subscription that it was of, None for a queue. (X6, T25)
-        """
-        raise NotImplementedError
-
-    def forget_hidden(self, reference: MessageReference, key: SubscriptionKey | None) -> None:
-        """Be done with a message that `hide` returned: its transaction is committed."""
-        raise NotImplementedError
-
-    def restore(self, reference: MessageReference, key: SubscriptionKey | None) -> None:
-        """Have a message back that `hide` returned: its transaction is rolled back."""
-        raise NotImplementedError
 
     def mark_redelivered(self, reference: MessageReference) -> Completion | None:
         """Have the store note that a message may be seen soon; None where that is not wanted."""

@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING
 
 from anyio import lowlevel
 
+from broker.api.message import MessageReference
 from broker.cursor.base import PendingCursor
 from broker.cursor.memory import pending_list
 from broker.policy.entry import PolicyEntry
 from broker.region.copies import copied
 from broker.region.groups import message_group_map
-from broker.region.message import MessageReference
 from broker.region.ring import Candidate, ConsumerRing
 from broker.store.api import StoreState
 from pyjms import _clock, _wakeup

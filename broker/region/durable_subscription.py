@@ -10,21 +10,21 @@ from typing import TYPE_CHECKING, Final
 
 from anyio import lowlevel
 
-from broker.completion import Completion
-from broker.context import ConnectionContext
+from broker.api.completion import Completion
+from broker.api.context import ConnectionContext
+from broker.api.message import MessageReference, StoredMessage, SubscriptionKey
 from broker.policy.audit import MessageAudit
 from broker.policy.entry import PolicyEntry
-from broker.region.message import MessageReference
 from broker.region.prefetch_subscription import PrefetchSubscription
 from broker.region.subscription import LAST_DELIVERED_UNKNOWN
 from broker.region.subscription_backlog import SubscriptionBacklog
-from broker.store.api import StoredMessage, StoredSubscription, StoreState, SubscriptionKey
+from broker.store.api import StoredSubscription, StoreState
 from pyjms import _clock, _wakeup
 from pyjms.errors import JMSException
 from pyjms.wire.openwire.commands import ConsumerInfo, MessageId
 
 if TYPE_CHECKING:
-    from broker.region.destination import BaseDestination
+    from broker.api.destination import RegionDestination
     from broker.region.region_broker import RegionBroker
     from broker.region.topic import Topic
 
@@ -57,7 +57,7 @@ class DurableTopicSubscription(PrefetchSubscription):
         self.is_active = False
         self._backlog = SubscriptionBacklog(key, broker, policy)
         self._pending = self._backlog.pending
-        self._topics: dict[BaseDestination, int | None] = {}
+        self._topics: dict[RegionDestination, int | None] = {}
         """With the number of the last arrival before it came; None where nothing is stored."""
         self._redeliveries: dict[MessageId, int] = {}
         self._last_delivered = LAST_DELIVERED_UNKNOWN
@@ -71,7 +71,7 @@ class DurableTopicSubscription(PrefetchSubscription):
     @property
     def stored(self) -> StoredSubscription:
         """What the store keeps of it."""
-        return StoredSubscription(self.key, self.wanted, self.info.selector, self.info.no_local)
+        return StoredSubscription(self.key, self.requested, self.info.selector, self.info.no_local)
 
     @property
     def is_slow(self) -> bool:
@@ -84,7 +84,7 @@ class DurableTopicSubscription(PrefetchSubscription):
     def is_changed_by(self, info: ConsumerInfo) -> bool:
         """Whether a consumer with these wishes needs a new subscription (T18)."""
         return (
-            info.destination != self.wanted
+            info.destination != self.requested
             or (info.selector or None) != (self.info.selector or None)
             or info.no_local != self.info.no_local
         )

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from broker.api.text import can_be_written
 from broker.policy.wildcard import matches
 from broker.region.destination import ADVISORY_PREFIX, BaseDestination
 from broker.region.queue import Queue
 from broker.region.topic import Topic
-from broker.texts import can_be_written
 from pyjms.errors import IllegalStateException, InvalidDestinationException
 from pyjms.jms.destination import Destination
 

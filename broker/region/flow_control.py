@@ -9,19 +9,21 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from broker.completion import Completion
-from broker.context import ConnectionContext, ProducerExchange
+from broker.api.completion import Completion
+from broker.api.context import ConnectionContext
+from broker.api.exchange import ProducerExchange
+from broker.api.message import MessageReference
+from broker.api.transaction import Transaction
+from broker.api.usage import MemoryUsage
 from broker.region.disk_usage import DiskUsage
-from broker.region.message import MessageReference
-from broker.region.usage import SystemUsage, Usage
-from broker.transaction.local import Transaction
+from broker.region.usage import SystemUsage
 from pyjms import _clock, _wakeup
 from pyjms.errors import JMSException, ResourceAllocationException
 
 if TYPE_CHECKING:
     from broker.region.destination import BaseDestination
 
-__all__ = ["FlowControl", "ParkedSend", "abort_parked"]
+__all__ = ["FlowControl", "FlowControlledSend", "abort_blocked_sends"]
 
 logger = logging.getLogger(__name__)
 
@@ -46,7 +48,7 @@ class FlowControl:
         self._last_warning: float | None = None
 
     def park(
-        self, exchange: ProducerExchange, reference: MessageReference, full: Usage | DiskUsage
+        self, exchange: ProducerExchange, reference: MessageReference, full: MemoryUsage | DiskUsage
     ) -> Completion:
         """Let the message wait for room in `full`; done when it came in, or never will.
 
@@ -59,11 +61,11 @@ class FlowControl:
         if self._fail_at_once and not network:
             raise self._no_space(reference, full)
         self._warn(reference, full)
-        parked = ParkedSend(destination, exchange.context, reference)
+        parked = FlowControlledSend(destination, exchange.context, reference)
         parked.wait_for(full)
-        exchange.context.parked[parked] = None
+        exchange.context.blocked_sends[parked] = None
         if parked.transaction is not None:
-            parked.transaction.awaits(parked)
+            parked.transaction.add_pending(parked)
         if self._fail_after > 0 and not network:
             parked.timer = _wakeup.spawn(
                 parked.give_up_after,
@@ -74,7 +76,7 @@ class FlowControl:
         return parked.completion
 
     def _no_space(
-        self, reference: MessageReference, full: Usage | DiskUsage
+        self, reference: MessageReference, full: MemoryUsage | DiskUsage
     ) -> ResourceAllocationException:
         return ResourceAllocationException(
             f"{self._what(full)}. "
@@ -83,12 +85,12 @@ class FlowControl:
             hint="consume faster, raise the limit, or let senders wait (send_fail_if_no_space)",
         )
 
-    def _what(self, full: Usage | DiskUsage) -> str:
+    def _what(self, full: MemoryUsage | DiskUsage) -> str:
         if isinstance(full, DiskUsage):
             return full.trouble(self._destination.policy.store_usage_high_water_mark)
-        return f"Usage Manager Memory Limit reached on {self._destination}"
+        return f"MemoryUsage Manager Memory Limit reached on {self._destination}"
 
-    def _warn(self, reference: MessageReference, full: Usage | DiskUsage) -> None:
+    def _warn(self, reference: MessageReference, full: MemoryUsage | DiskUsage) -> None:
         now = _clock.now()
         last = self._last_warning
         if not self._warning_interval or (last is not None and now - last < self._warning_interval):
@@ -102,16 +104,16 @@ class FlowControl:
         )
 
 
-def abort_parked(context: ConnectionContext) -> None:
+def abort_blocked_sends(context: ConnectionContext) -> None:
     """Give up what waits for a client that is gone: nobody would hear how it ends."""
-    for parked in tuple(context.parked):
+    for parked in tuple(context.blocked_sends):
         error = JMSException("Connection closed, send aborted.")
         parked.abort(error)
         if parked.transaction is not None:  # another connection's, which goes on
             parked.transaction.set_rollback_only(error)
 
 
-class ParkedSend:
+class FlowControlledSend:
     """A message that waits for room. Its transaction does not end before it came in."""
 
     def __init__(
@@ -127,10 +129,10 @@ class ParkedSend:
         self._context = context
         self._reference = reference
         self.message = reference.message
-        self.came_in = False
+        self.is_admitted = False
         self.transaction: Transaction | None = context.transaction
 
-    def wait_for(self, full: Usage | DiskUsage) -> None:
+    def wait_for(self, full: MemoryUsage | DiskUsage) -> None:
         """Wait until there is room in `full`."""
         if isinstance(full, DiskUsage):
             mark = self._destination.policy.store_usage_high_water_mark
@@ -149,7 +151,7 @@ class ParkedSend:
         self._leave()
         self._fail(error)
 
-    def dropped(self) -> None:
+    def transaction_rolled_back(self) -> None:
         """Wait no longer: the transaction was rolled back. Whoever asked for an answer is told."""
         self._leave()
         asked = self.message.response_required
@@ -165,10 +167,10 @@ class ParkedSend:
     def _fail(self, error: Exception) -> None:
         self.completion.complete(error)
         if self.transaction is not None:
-            self.transaction.failed(self, error)
+            self.transaction.pending_failed(self, error)
 
     def _waits_no_more(self) -> None:
-        self._context.parked.pop(self, None)
+        self._context.blocked_sends.pop(self, None)
         if self.timer is not None:
             self.timer.cancel()
             self.timer = None
@@ -185,13 +187,13 @@ class ParkedSend:
         except Exception as error:
             self._fail(error)
             return
-        self.came_in = True
+        self.is_admitted = True
         if stored is None:
             self.completion.complete()
         else:
             stored.then(lambda done: self.completion.complete(done.error))
         if self.transaction is not None:
-            self.transaction.came_in(self)
+            self.transaction.pending_finished(self)
 
     def _accept(self) -> Completion | None:
         destination, context, reference = self._destination, self._context, self._reference

@@ -7,7 +7,7 @@ from collections import OrderedDict
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from broker.region.subscription import Subscription
+    from broker.api.subscription import Subscription
 
 __all__ = [
     "BucketMessageGroupMap",

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from broker.completion import Completion
-from broker.context import ConnectionContext
-from broker.region.message import MessageReference
-from broker.store.api import Position
+from broker.api.completion import Completion
+from broker.api.context import ConnectionContext
+from broker.api.message import MessageReference, Position
 
 __all__ = ["Departures"]
 

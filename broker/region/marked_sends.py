@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Final
 from pyjms import _clock, _wakeup
 
 if TYPE_CHECKING:
-    from broker.region.destination import BrokerDestination
-    from broker.region.message import MessageReference
-    from broker.region.subscription import Subscription
+    from broker.api.destination import BrokerDestination
+    from broker.api.message import MessageReference
+    from broker.api.subscription import Subscription
 
 __all__ = ["MarkedSends"]
 

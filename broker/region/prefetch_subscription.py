@@ -11,16 +11,16 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from broker.completion import Completion, all_of
-from broker.context import ConnectionContext
+from broker.api.completion import Completion, all_of
+from broker.api.context import ConnectionContext
+from broker.api.message import MessageReference
+from broker.api.transaction import Synchronization
 from broker.policy.entry import PolicyEntry
-from broker.region.message import MessageReference
 from broker.region.subscription import (
     LAST_DELIVERED_UNKNOWN,
     LAST_DELIVERED_UNSET,
-    Subscription,
+    AbstractSubscription,
 )
-from broker.transaction.local import Synchronization
 from pyjms.errors import JMSException
 from pyjms.wire.openwire.commands import (
     AckType,
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 __all__ = ["PrefetchSubscription"]
 
 
-class PrefetchSubscription(Subscription):
+class PrefetchSubscription(AbstractSubscription):
     """A subscription whose messages stay in their destination until acknowledged."""
 
     def __init__(
@@ -49,7 +49,7 @@ class PrefetchSubscription(Subscription):
     ) -> None:
         super().__init__(broker, context, info, policy, prefetch_size)
         self.dispatched: OrderedDict[object, MessageReference] = OrderedDict()
-        self._by_id = not (self.wanted.is_composite or self.wanted.is_pattern)
+        self._by_id = not (self.requested.is_composite or self.requested.is_pattern)
         self._held: set[MessageReference] = set()  # open transactions have acknowledged them
         self._unsettled = 0  # acknowledgements in open local transactions
 

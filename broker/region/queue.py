@@ -10,22 +10,22 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from broker.completion import Completion
-from broker.context import ConnectionContext
+from broker.api.completion import Completion
+from broker.api.context import ConnectionContext
+from broker.api.message import MessageReference, StoredMessage, SubscriptionKey
+from broker.api.subscription import Subscription
 from broker.policy.audit import MessageAudit
 from broker.policy.entry import PolicyEntry
 from broker.region.arrival_line import arrival_line
 from broker.region.copies import copied
 from broker.region.destination import BaseDestination
 from broker.region.dispatch import QueueDispatcher
-from broker.region.message import MessageReference
 from broker.region.queue_contents import QueueContents
 from broker.region.queue_expiry import expire_what_is_over
 from broker.region.queue_reader import QueueReader
 from broker.region.queue_subscription import QueueSubscription
-from broker.region.subscription import Subscription
 from broker.region.transacted_send import TransactedSend
-from broker.store.api import MessageStore, StoredMessage, SubscriptionKey
+from broker.store.api import MessageStore
 from pyjms.jms.destination import Destination
 from pyjms.wire.openwire.commands import MessageId
 
@@ -91,8 +91,9 @@ class Queue(BaseDestination):
                 raise
         transaction = context.transaction
         if transaction is not None:
-            give_up = self._give_up
-            transaction.add(TransactedSend(transaction, reference, self._committed, give_up))
+            transaction.add(
+                TransactedSend(self.broker, transaction, reference, self._committed, self._give_up)
+            )
             return stored
         if store is not None and reference.position is None:
             self._repeated(reference)

@@ -11,14 +11,14 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import TYPE_CHECKING
 
+from broker.api.message import MessageReference, Position, StoredMessage
 from broker.cursor.base import PendingCursor
 from broker.cursor.memory import pending_list
 from broker.cursor.sources import MemorySource, MessageSource, SpoolSource
 from broker.cursor.spilling import PrioritizedSpillingCursor, SpillingCursor
 from broker.cursor.store_source import PrioritizedStoreSource, StoreSource
 from broker.region.letter_order import Departures
-from broker.region.message import MessageReference
-from broker.store.api import MessageStore, Position, StoredMessage
+from broker.store.api import MessageStore
 from pyjms.wire.openwire.commands import MessageId
 
 if TYPE_CHECKING:

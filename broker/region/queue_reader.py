@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from broker.region.message import MessageReference
+    from broker.api.message import MessageReference
 
 __all__ = ["QueueReader"]
 

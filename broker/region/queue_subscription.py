@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.completion import Completion
-from broker.context import ConnectionContext
+from broker.api.completion import Completion
+from broker.api.context import ConnectionContext
+from broker.api.message import MessageReference
 from broker.policy.entry import PolicyEntry
 from broker.region.marked_sends import MarkedSends
-from broker.region.message import MessageReference
 from broker.region.prefetch_subscription import PrefetchSubscription
 from broker.region.ring import Candidate
 from pyjms.wire.openwire.commands import ConsumerInfo

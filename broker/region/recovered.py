@@ -5,13 +5,13 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from broker.store.api import RecoveredTransaction, StoredMessage, SubscriptionKey
-from broker.transaction.local import Synchronization
+from broker.api.message import StoredMessage, SubscriptionKey
+from broker.api.transaction import Synchronization
+from broker.store.api import RecoveredTransaction
 from pyjms.jms.destination import Destination
 from pyjms.wire.openwire.commands import ActiveMQMessage
 
 if TYPE_CHECKING:
-    from broker.region.destination import BaseDestination
     from broker.region.region_broker import RegionBroker
 
 __all__ = ["recovered_work"]
@@ -32,22 +32,22 @@ def recovered_work(
 
 
 class _Send(Synchronization):
-    __slots__ = ("_message", "_there")
+    __slots__ = ("_message", "_store", "_there")
 
     def __init__(
         self, region: RegionBroker, destination: Destination, message: ActiveMQMessage
     ) -> None:
-        self._there = _made(region, destination)
+        self._there = region.region_destination(destination)
         self._there.decided_sends += 1
         self._message = message
+        self._store = region.store.transaction_store()
 
     def after_commit(self) -> None:
         there, message = self._there, self._message
         there.decided_sends -= 1
         if message.message_id is None:
             return
-        store = there.broker.store.transaction_store()
-        position = store.position_of(there.destination, message.message_id)
+        position = self._store.position_of(there.destination, message.message_id)
         if position is None:
             logger.warning("%s has %s already; dropped", there, message.message_id)
             return
@@ -67,7 +67,7 @@ class _Acknowledgement(Synchronization):
         key: SubscriptionKey | None,
         stored: StoredMessage,
     ) -> None:
-        self._there = _made(region, destination)
+        self._there = region.region_destination(destination)
         self._key = key
         self._hidden = self._there.hide(stored, key)
 
@@ -78,7 +78,3 @@ class _Acknowledgement(Synchronization):
     def after_rollback(self) -> None:
         if not self._there.disposed:
             self._there.restore(self._hidden, self._key)
-
-
-def _made(region: RegionBroker, destination: Destination) -> BaseDestination:
-    return region.root.add_destination(region.context, destination).base

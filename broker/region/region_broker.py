@@ -9,28 +9,31 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NoReturn
 
-from broker.completion import Completion
-from broker.context import ConnectionContext, ConsumerExchange, ProducerExchange
-from broker.filter import Broker
+from broker.api.broker import Broker
+from broker.api.completion import Completion
+from broker.api.context import ConnectionContext
+from broker.api.destination import BrokerDestination, RegionDestination
+from broker.api.exchange import ConsumerExchange, ProducerExchange
+from broker.api.message import MessageReference
+from broker.api.subscription import Subscription
 from broker.policy.map import PolicyMap
 from broker.region.clients import ClientIds
 from broker.region.dead_letters import send_to_dead_letter_queue
-from broker.region.destination import BrokerDestination
 from broker.region.expiry import ExpiryScanner
 from broker.region.factory import make_destination
-from broker.region.flow_control import abort_parked
-from broker.region.message import MessageReference
+from broker.region.flow_control import abort_blocked_sends
 from broker.region.registry import DestinationRegistry
 from broker.region.store_traits import StoreTraits
-from broker.region.subscription import LAST_DELIVERED_UNKNOWN, Subscription
+from broker.region.subscription import LAST_DELIVERED_UNKNOWN
 from broker.region.subscriptions import Subscriptions
 from broker.region.usage import MAXIMUM_DESTINATIONS, SystemUsage
 from broker.store.api import PersistenceAdapter, StoreState
 from pyjms import _clock
 from pyjms.errors import (
     DestinationDoesNotExistException,
+    IllegalStateException,
     InvalidDestinationException,
     JMSException,
 )
@@ -134,7 +137,7 @@ class RegionBroker(Broker):
     def remove_connection(
         self, context: ConnectionContext, info: ConnectionInfo, error: Exception | None
     ) -> None:
-        abort_parked(context)
+        abort_blocked_sends(context)
         self._clients.release(info.client_id, context)
 
     def add_session(self, context: ConnectionContext, info: SessionInfo) -> None:
@@ -165,6 +168,10 @@ class RegionBroker(Broker):
     def queues_matching(self, pattern: Destination) -> tuple[BrokerDestination, ...]:
         """Return the existing queues that match; remembered, so fit to ask for each message."""
         return self._registry.matching(pattern)
+
+    def region_destination(self, destination: Destination) -> RegionDestination:
+        """Return the destination itself, inside all filters; create it if it does not exist."""
+        return self.root.add_destination(self.context, destination).base
 
     def add_destination_info(self, context: ConnectionContext, info: DestinationInfo) -> None:
         if info.destination is None:
@@ -326,6 +333,19 @@ class RegionBroker(Broker):
         subscription = exchange.subscription or self._subscriptions.get(control.consumer_id)
         if subscription is not None and not control.close:
             subscription.set_prefetch(control.prefetch)
+
+    # transactions: the transaction filter keeps them
+    def _refuse_transaction(self, *args: Any, **kwargs: Any) -> NoReturn:
+        raise IllegalStateException(
+            "A transaction call reached the region broker", hint="put a TransactionBroker around it"
+        )
+
+    begin_transaction = _refuse_transaction
+    prepare_transaction = _refuse_transaction
+    commit_transaction = _refuse_transaction
+    rollback_transaction = _refuse_transaction
+    forget_transaction = _refuse_transaction
+    set_rollback_only = _refuse_transaction
 
     def prepared_transactions(self, context: ConnectionContext) -> list[XATransactionId]:
         return []

@@ -6,9 +6,10 @@ Subscriptions with wildcards or several names attach to what exists and to what 
 
 from __future__ import annotations
 
+from broker.api.destination import BrokerDestination
+from broker.api.subscription import Subscription
 from broker.policy.wildcard import LONGEST_REMEMBERED, matches
-from broker.region.destination import BaseDestination, BrokerDestination
-from broker.region.subscription import Subscription
+from broker.region.destination import BaseDestination
 from broker.region.usage import MAXIMUM_DESTINATIONS
 from pyjms.errors import InvalidDestinationException, ResourceAllocationException
 from pyjms.jms.destination import Destination
@@ -93,7 +94,7 @@ class SubscriptionIndex:
 
     def add(self, subscription: Subscription) -> None:
         """Take a subscription in."""
-        wanted = subscription.wanted
+        wanted = subscription.requested
         if wanted.is_pattern or wanted.is_composite:
             self._wide[subscription] = None
         else:
@@ -102,11 +103,11 @@ class SubscriptionIndex:
     def remove(self, subscription: Subscription) -> None:
         """Take a subscription out."""
         self._wide.pop(subscription, None)
-        exact = self._exact.get(subscription.wanted)
+        exact = self._exact.get(subscription.requested)
         if exact is not None:
             exact.pop(subscription, None)
             if not exact:
-                del self._exact[subscription.wanted]
+                del self._exact[subscription.requested]
 
     def wanting(self, destination: Destination) -> list[Subscription]:
         """Return the subscriptions that a new destination is for."""
@@ -115,7 +116,8 @@ class SubscriptionIndex:
             *(
                 subscription
                 for subscription in self._wide
-                if subscription.wanted.is_topic == destination.is_topic  # a composite may mix them
-                and matches(subscription.wanted, destination)
+                if subscription.requested.is_topic
+                == destination.is_topic  # a composite may mix them
+                and matches(subscription.requested, destination)
             ),
         ]

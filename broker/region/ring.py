@@ -11,8 +11,8 @@ from operator import attrgetter
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from broker.api.subscription import Subscription
     from broker.region.queue_subscription import QueueSubscription
-    from broker.region.subscription import Subscription
 
 __all__ = ["Candidate", "ConsumerRing"]
 

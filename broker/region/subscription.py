@@ -7,15 +7,16 @@ pulls come in by the broker. (ActiveMQ Subscription, AbstractSubscription)
 from __future__ import annotations
 
 import logging
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from typing import TYPE_CHECKING, Final
 
-from broker.completion import Completion
-from broker.context import ConnectionContext
+from broker.api.completion import Completion
+from broker.api.context import ConnectionContext
+from broker.api.destination import BrokerDestination
+from broker.api.message import MessageReference
+from broker.api.subscription import Subscription
 from broker.policy.entry import PolicyEntry
-from broker.region.destination import BrokerDestination
 from broker.region.marked_sends import MarkedSends
-from broker.region.message import MessageReference
 from pyjms import _clock, _wakeup
 from pyjms.errors import InvalidDestinationException
 from pyjms.jms.destination import Destination
@@ -31,7 +32,7 @@ from pyjms.wire.openwire.commands import (
 if TYPE_CHECKING:
     from broker.region.region_broker import RegionBroker
 
-__all__ = ["LAST_DELIVERED_UNKNOWN", "LAST_DELIVERED_UNSET", "Subscription"]
+__all__ = ["LAST_DELIVERED_UNKNOWN", "LAST_DELIVERED_UNSET", "AbstractSubscription"]
 
 logger = logging.getLogger(__name__)
 
@@ -39,8 +40,8 @@ LAST_DELIVERED_UNKNOWN: Final = -2
 LAST_DELIVERED_UNSET: Final = -1
 
 
-class Subscription(ABC):
-    """One consumer. Hashes by identity."""
+class AbstractSubscription(Subscription):
+    """Common base of all subscriptions."""
 
     def __init__(
         self,
@@ -61,7 +62,7 @@ class Subscription(ABC):
         self.broker = broker
         self.context = context
         self.policy = policy
-        self.wanted: Destination = info.destination
+        self.requested: Destination = info.destination
         self.prefetch_size = prefetch_size
         self.destinations: list[BrokerDestination] = []
         self.saved: Completion | None = None
@@ -225,4 +226,4 @@ class Subscription(ABC):
             connection.dispatch(MessageDispatch(self.consumer_id, None, None, 0))
 
     def __str__(self) -> str:
-        return f"{type(self).__name__} {self.consumer_id} on {self.wanted}"
+        return f"{type(self).__name__} {self.consumer_id} on {self.requested}"

@@ -10,17 +10,17 @@ from collections.abc import Container
 from itertools import islice
 from typing import TYPE_CHECKING
 
+from broker.api.message import MessageReference, Position, StoredMessage, SubscriptionKey
 from broker.cursor.memory import pending_list
 from broker.cursor.sources import MemorySource, MessageSource, SpoolSource
 from broker.cursor.spilling import PrioritizedSpillingCursor, SpillingCursor
 from broker.cursor.store_source import PrioritizedStoreSource, StoreSource
 from broker.region.letter_order import Departures
-from broker.region.message import MessageReference
-from broker.store.api import Position, StoredMessage, SubscriptionKey, TopicMessageStore
+from broker.store.api import TopicMessageStore
 
 if TYPE_CHECKING:
+    from broker.api.destination import RegionDestination
     from broker.policy.entry import PolicyEntry
-    from broker.region.destination import BaseDestination
     from broker.region.region_broker import RegionBroker
     from broker.region.topic import Topic
     from broker.store.temp import SpooledMessage
@@ -100,8 +100,8 @@ class SubscriptionBacklog:
         self._broker = broker
         self._prioritized = policy.prioritized_messages
         self._page_size = policy.max_page_size
-        self._parts: dict[BaseDestination, _Part] = {}
-        self._stored: dict[BaseDestination, StoreSource] = {}
+        self._parts: dict[RegionDestination, _Part] = {}
+        self._stored: dict[RegionDestination, StoreSource] = {}
         self._cursor = (PrioritizedSpillingCursor if self._prioritized else SpillingCursor)(
             f"{key.client_id}:{key.subscription_name}",
             self._source_of,
@@ -165,7 +165,7 @@ class SubscriptionBacklog:
         else:
             part.let_go(reference)
 
-    def departures(self, topic: BaseDestination) -> Departures:
+    def departures(self, topic: RegionDestination) -> Departures:
         """Return the topic's messages that leave behind their letters."""
         part = self._parts.get(topic)
         return Departures(None) if part is None else part.departures

@@ -8,22 +8,20 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from broker.completion import Completion
-from broker.context import ConnectionContext
+from broker.api.completion import Completion
+from broker.api.context import ConnectionContext
+from broker.api.message import SubscriptionKey
+from broker.api.subscription import Subscription
+from broker.api.text import can_be_written
 from broker.policy.entry import PolicyEntry
 from broker.region.browser import QueueBrowserSubscription
 from broker.region.destination import ADVISORY_PREFIX
 from broker.region.durable_subscription import DurableTopicSubscription
 from broker.region.queue_subscription import QueueSubscription
 from broker.region.registry import SubscriptionIndex
-from broker.region.subscription import (
-    LAST_DELIVERED_UNKNOWN,
-    LAST_DELIVERED_UNSET,
-    Subscription,
-)
+from broker.region.subscription import LAST_DELIVERED_UNKNOWN, LAST_DELIVERED_UNSET
 from broker.region.topic_subscription import TopicSubscription
-from broker.store.api import StoredSubscription, SubscriptionKey
-from broker.texts import can_be_written
+from broker.store.api import StoredSubscription
 from pyjms.errors import InvalidDestinationException, JMSException
 from pyjms.jms.destination import Destination
 from pyjms.wire.openwire.commands import ConsumerId, ConsumerInfo, RemoveSubscriptionInfo
@@ -168,7 +166,7 @@ class Subscriptions:
         self._durables[key] = subscription
         self._index.add(subscription)
         try:
-            for entrance in self._broker.destinations_matching(subscription.wanted):
+            for entrance in self._broker.destinations_matching(subscription.requested):
                 entrance.add_subscription(context, subscription)
         except Exception:
             self._forget_durable(context, subscription)

@@ -8,18 +8,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Final
 
-from broker.completion import Completion, all_of
-from broker.context import ConnectionContext
+from broker.api.completion import Completion, all_of
+from broker.api.context import ConnectionContext
+from broker.api.message import MessageReference, StoredMessage, SubscriptionKey
+from broker.api.subscription import Subscription
+from broker.api.transaction import Transaction
 from broker.policy.entry import PolicyEntry
 from broker.region.arrival_line import arrival_line
 from broker.region.destination import BaseDestination
 from broker.region.durable_subscription import DurableTopicSubscription
-from broker.region.message import MessageReference
-from broker.region.subscription import Subscription
 from broker.region.topic_subscription import TopicSubscription
 from broker.region.transacted_send import OpenSend
-from broker.store.api import StoredMessage, SubscriptionKey, TopicMessageStore
-from broker.transaction.local import Transaction
+from broker.store.api import TopicMessageStore
 from pyjms.jms.destination import Destination
 
 if TYPE_CHECKING:
@@ -257,7 +257,7 @@ class _Send(OpenSend):
     def __init__(
         self, topic: Topic, transaction: Transaction, reference: MessageReference, is_stored: bool
     ) -> None:
-        super().__init__(transaction, reference)
+        super().__init__(topic.broker, transaction, reference)
         self._topic = topic
         self._is_stored = is_stored
 

@@ -8,14 +8,14 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Final
 
-from broker.completion import Completion
-from broker.context import ConnectionContext
+from broker.api.completion import Completion
+from broker.api.context import ConnectionContext
+from broker.api.message import MessageReference
+from broker.api.transaction import Synchronization, Transaction
 from broker.cursor.memory import FifoPendingList
 from broker.policy.audit import MessageAudit
 from broker.policy.entry import PolicyEntry
-from broker.region.message import MessageReference
-from broker.region.subscription import Subscription
-from broker.transaction.local import Synchronization, Transaction
+from broker.region.subscription import AbstractSubscription
 from pyjms.errors import JMSException
 from pyjms.wire.openwire.commands import AckType, ConsumerInfo, MessageAck, Throwable
 
@@ -29,7 +29,7 @@ logger = logging.getLogger(__name__)
 _FREES: Final = (AckType.STANDARD, AckType.POISON, AckType.INDIVIDUAL)
 
 
-class TopicSubscription(Subscription):
+class TopicSubscription(AbstractSubscription):
     """Gets every matching message, or the latest where a limit says so."""
 
     def __init__(

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from broker.context import ConnectionContext
-from broker.transaction.local import Synchronization, Transaction
+from broker.api.context import ConnectionContext
+from broker.api.transaction import Synchronization, Transaction
 
 if TYPE_CHECKING:
-    from broker.region.destination import BaseDestination
-    from broker.region.message import MessageReference
+    from broker.api.destination import RegionDestination
+    from broker.api.message import MessageReference
+    from broker.region.region_broker import RegionBroker
 
 __all__ = ["OpenSend", "TransactedSend"]
 
@@ -22,12 +23,15 @@ class OpenSend(Synchronization):
     does; one to a temporary destination is gone. While it is prepared its destination stays.
     """
 
-    __slots__ = ("_kept", "reference", "transaction")
+    __slots__ = ("_kept", "_region", "reference", "transaction")
 
-    def __init__(self, transaction: Transaction, reference: MessageReference) -> None:
+    def __init__(
+        self, region: RegionBroker, transaction: Transaction, reference: MessageReference
+    ) -> None:
+        self._region = region
         self.transaction = transaction
         self.reference = reference
-        self._kept: BaseDestination | None = None
+        self._kept: RegionDestination | None = None
 
     @property
     def is_void(self) -> bool:
@@ -42,9 +46,8 @@ class OpenSend(Synchronization):
         elif not there.destination.is_temporary:
             self._send_again(there)
 
-    def _send_again(self, removed: BaseDestination) -> None:
-        region = removed.broker
-        there = region.root.add_destination(region.context, removed.destination).base
+    def _send_again(self, removed: RegionDestination) -> None:
+        there = self._region.region_destination(removed.destination)
         context = ConnectionContext()
         context.transaction = self.transaction
         there.accept(context, there.reference_to(self.reference.message))
@@ -63,12 +66,13 @@ class TransactedSend(OpenSend):
 
     def __init__(
         self,
+        region: RegionBroker,
         transaction: Transaction,
         reference: MessageReference,
         committed: Callable[[MessageReference], None],
         rolled_back: Callable[[MessageReference], None],
     ) -> None:
-        super().__init__(transaction, reference)
+        super().__init__(region, transaction, reference)
         self._committed = committed
         self._rolled_back = rolled_back
 

@@ -6,10 +6,10 @@ beyond a limit; the next one waits. (ActiveMQ M1, M2)
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, Protocol
 
+from broker.api.usage import MemoryUsage
 from broker.region.disk_usage import DiskUsage, Measured
 from broker.store.api import PersistenceAdapter, StoreState
 from pyjms.jms.destination import Destination
@@ -24,7 +24,6 @@ __all__ = [
     "STORE_LIMIT",
     "TEMP_LIMIT",
     "SystemUsage",
-    "Usage",
 ]
 
 MAIN_MEMORY_LIMIT: Final = 1024 * 1024 * 1024
@@ -40,103 +39,6 @@ JOB_SCHEDULER_LIMIT: Final = 50 * 1024 * 1024 * 1024
 
 
 _OnState = Callable[[StoreState, Exception | None], None]
-
-
-class Usage:
-    """An amount of bytes with a limit (0: none) under a parent."""
-
-    __slots__ = ("_blocked", "_waiting", "limit", "name", "parent", "used")
-
-    def __init__(self, name: str, limit: int = 0, parent: Usage | None = None) -> None:
-        self.name = name
-        self.limit = limit
-        self.parent = parent
-        self.used = 0
-        self._waiting: deque[Callable[[], None]] = deque()
-        self._blocked: dict[Usage, None] = {}  # of the topmost: who below has somebody waiting
-
-    @property
-    def is_full(self) -> bool:
-        """Whether nothing more should come in."""
-        usage: Usage | None = self
-        while usage is not None:
-            if usage.limit and usage.used >= usage.limit:
-                return True
-            usage = usage.parent
-        return False
-
-    def is_above(self, percent: int) -> bool:
-        """Whether this usage, or one above it, has reached `percent` of its limit."""
-        usage: Usage | None = self
-        while usage is not None:
-            if usage.limit and usage.used * 100 >= usage.limit * percent:
-                return True
-            usage = usage.parent
-        return False
-
-    @property
-    def percent(self) -> int:
-        """How full this usage is, its parents aside."""
-        return self.used * 100 // self.limit if self.limit else 0
-
-    @property
-    def has_waiting(self) -> bool:
-        """Whether somebody waits for room here."""
-        return bool(self._waiting)
-
-    def increase(self, size: int) -> None:
-        """Count `size` bytes in, here and above."""
-        usage: Usage | None = self
-        while usage is not None:
-            usage.used += size
-            usage = usage.parent
-
-    def decrease(self, size: int) -> None:
-        """Count `size` bytes out, here and above, and let those in who waited, in their order."""
-        usage: Usage = self
-        usage.used -= size
-        while usage.parent is not None:
-            usage = usage.parent
-            usage.used -= size
-        if usage._blocked:
-            usage._let_in()
-
-    def wait(self, callback: Callable[[], None]) -> Callable[[], None]:
-        """Call `callback` once there is room; return a function that takes the request back."""
-        self._waiting.append(callback)
-        self._top()._blocked[self] = None
-
-        def forget() -> None:
-            if callback in self._waiting:
-                self._waiting.remove(callback)
-
-        return forget
-
-    def close(self) -> None:
-        """Leave the parent. What was counted here leaves it, and who waited is let in."""
-        parent = self.parent
-        if parent is None:
-            return
-        self._top()._blocked.pop(self, None)
-        self.parent = None
-        waiting, self._waiting = self._waiting, deque()
-        for callback in waiting:
-            callback()
-        parent.decrease(self.used)
-
-    def _top(self) -> Usage:
-        usage = self
-        while usage.parent is not None:
-            usage = usage.parent
-        return usage
-
-    def _let_in(self) -> None:
-        for usage in tuple(self._blocked):
-            waiting = usage._waiting
-            while waiting and not usage.is_full:
-                waiting.popleft()()
-            if not waiting:
-                self._blocked.pop(usage, None)
 
 
 class Share(Measured, Protocol):
@@ -162,7 +64,7 @@ class SystemUsage:
         temp_limit: int = TEMP_LIMIT,
         job_scheduler_limit: int = JOB_SCHEDULER_LIMIT,
     ) -> None:
-        self.memory = Usage("Main:memory", memory_limit)
+        self.memory = MemoryUsage("Main:memory", memory_limit)
         self.store = DiskUsage("Persistent store", store_limit)
         self.temp = DiskUsage("Temp Store", temp_limit)
         self.job_scheduler = DiskUsage("Job Scheduler Store", job_scheduler_limit)

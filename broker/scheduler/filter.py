@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from broker.api.broker import Broker
+from broker.api.completion import Completion
+from broker.api.context import ConnectionContext
+from broker.api.exchange import ProducerExchange
+from broker.api.filter import BrokerFilter
 from broker.chain.copies import readdressed
-from broker.completion import Completion
-from broker.context import ConnectionContext, ProducerExchange
-from broker.filter import Broker, BrokerFilter
 from broker.region.disk_usage import DiskUsage
 from broker.region.region_broker import RegionBroker
 from broker.scheduler.addresses import SCHEDULED, check_intake, check_target

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 import anyio
 
-from broker.completion import Completion
+from broker.api.completion import Completion
 from broker.region.disk_usage import DiskUsage
 from broker.scheduler.deliveries import Deliveries
 from broker.scheduler.lanes import Lanes

@@ -13,13 +13,13 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
+from broker.api.broker import Broker
+from broker.api.completion import Completion
+from broker.api.exchange import ProducerExchange
+from broker.api.message import MessageReference
 from broker.chain.copies import readdressed
-from broker.completion import Completion
-from broker.context import ProducerExchange
-from broker.filter import Broker
 from broker.region.dead_letters import FAILURE_CAUSE
 from broker.region.disk_usage import DiskUsage
-from broker.region.message import MessageReference
 from broker.region.queue import Queue
 from broker.region.region_broker import RegionBroker
 from broker.scheduler.addresses import SCHEDULED, check_target

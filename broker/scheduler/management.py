@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from broker.completion import Completion, wait_for
-from broker.context import ConnectionContext, ProducerExchange
-from broker.filter import Broker
-from broker.region.flow_control import abort_parked
+from broker.api.broker import Broker
+from broker.api.completion import Completion, wait_for
+from broker.api.context import ConnectionContext
+from broker.api.exchange import ProducerExchange
+from broker.region.flow_control import abort_blocked_sends
 from broker.scheduler.addresses import check_target
 from broker.scheduler.deliveries import Deliveries
 from broker.scheduler.orders import number_of, properties_of
@@ -109,7 +110,7 @@ class Management:
                     await wait_for(self._chain.send(exchange, listed))
                 await _clock.sleep(0)  # others have their turn, however long the list is
         finally:
-            abort_parked(context)
+            abort_blocked_sends(context)
 
     def _remove(
         self,

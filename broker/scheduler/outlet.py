@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from broker.completion import Completion
-from broker.context import ConnectionContext, ProducerExchange
-from broker.filter import Broker
-from broker.region.flow_control import abort_parked
+from broker.api.broker import Broker
+from broker.api.completion import Completion
+from broker.api.context import ConnectionContext
+from broker.api.exchange import ProducerExchange
+from broker.region.flow_control import abort_blocked_sends
 from broker.region.region_broker import RegionBroker
 from broker.scheduler.addresses import check_target
 from pyjms.errors import DestinationDoesNotExistException, InvalidDestinationException
@@ -45,7 +46,7 @@ class Outlet:
 
     def close(self) -> None:
         """Give up what waits for room."""
-        abort_parked(self._context)
+        abort_blocked_sends(self._context)
 
     def _is_gone(self, to: Destination) -> bool:
         region = self._region

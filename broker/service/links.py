@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 from broker.advisory.filter import AdvisoryBroker
 from broker.advisory.messages import AdvisoryProducer
+from broker.api.broker import Broker
 from broker.chain.composite import CompositeDestinationBroker
 from broker.chain.stop_guard import StopGuard
 from broker.chain.user_id import UserIDBroker
-from broker.filter import Broker
 from broker.ranges.filter import RangesBroker
 from broker.region.recovered import recovered_work
 from broker.region.region_broker import RegionBroker

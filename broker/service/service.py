@@ -15,12 +15,12 @@ from typing import Any, Self
 
 import anyio
 
+from broker.api.broker import Broker
+from broker.api.context import ConnectionContext
 from broker.connector.base import TransportConnector, stop_all
 from broker.connector.connection_registry import ConnectionRegistry
 from broker.connector.registry import create_connector
 from broker.connector.vm import registry as vm_registry
-from broker.context import ConnectionContext
-from broker.filter import Broker
 from broker.policy.map import PolicyMap
 from broker.region import usage
 from broker.region.region_broker import RegionBroker

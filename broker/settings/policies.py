@@ -9,8 +9,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
+from broker.api.dead_letter import DeadLetterStrategy
 from broker.policy.dead_letter import (
-    DeadLetterStrategy,
     DiscardingDeadLetterStrategy,
     IndividualDeadLetterStrategy,
     SharedDeadLetterStrategy,

@@ -19,10 +19,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container
 from enum import Enum
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
-from broker.completion import Completion
-from broker.context import ConnectionContext
+from broker.api.completion import Completion
+from broker.api.context import ConnectionContext
+from broker.api.message import MessageReference, Position, StoredMessage, SubscriptionKey
 from pyjms.jms.destination import Destination
 from pyjms.wire.openwire.commands import (
     ActiveMQMessage,
@@ -31,9 +32,6 @@ from pyjms.wire.openwire.commands import (
     TransactionId,
     XATransactionId,
 )
-
-if TYPE_CHECKING:
-    from broker.region.message import MessageReference
 
 __all__ = [
     "MessageStore",
@@ -47,29 +45,6 @@ __all__ = [
     "TopicMessageStore",
     "TransactionStore",
 ]
-
-
-class Position(NamedTuple):
-    """Where a message stands in its destination. Sorts in reading order."""
-
-    level: int
-    """0 where the destination ignores priorities; else 9 minus the priority."""
-    arrival: int
-    """The number of its arrival in this destination, from 1."""
-
-
-class StoredMessage(NamedTuple):
-    """A message as the store gives it back."""
-
-    position: Position
-    message: ActiveMQMessage
-
-
-class SubscriptionKey(NamedTuple):
-    """What names a durable subscription (T16)."""
-
-    client_id: str
-    subscription_name: str
 
 
 class StoredSubscription(NamedTuple):

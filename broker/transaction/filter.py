@@ -10,17 +10,15 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 
-from broker.completion import Completion
-from broker.context import ConnectionContext, ConsumerExchange, ProducerExchange
-from broker.filter import Broker, BrokerFilter
+from broker.api.broker import Broker
+from broker.api.completion import Completion
+from broker.api.context import ConnectionContext
+from broker.api.exchange import ConsumerExchange, ProducerExchange
+from broker.api.filter import BrokerFilter
+from broker.api.transaction import Synchronization, Transaction, TransactionState
 from broker.store.api import RecoveredTransaction, TransactionStore
-from broker.transaction.local import (
-    LocalTransaction,
-    Synchronization,
-    Transaction,
-    TransactionState,
-)
-from broker.transaction.waiting import end_in_turn, note_waiting
+from broker.transaction.base import LocalTransaction
+from broker.transaction.end_order import order_behind_earlier_ends, record_waiting_end
 from broker.transaction.xa import XAER_NOTA, XATransaction, xa_exception
 from pyjms.errors import JMSException
 from pyjms.wire.openwire.commands import (
@@ -106,7 +104,7 @@ class TransactionBroker(BrokerFilter):
             context.transaction = None
         else:
             context.transaction = transaction = self._open(context, xid)
-            transaction.sender = exchange
+            transaction.producer = exchange.info
         try:
             return self.next.send(exchange, message)
         finally:
@@ -144,10 +142,10 @@ class TransactionBroker(BrokerFilter):
     ) -> int | Completion:
         transaction = self.transaction(context, xid)
         if context.waiting_ends:
-            end_in_turn(context, transaction)
+            order_behind_earlier_ends(context, transaction)
         answer = transaction.prepare()
         if isinstance(answer, Completion) and transaction.is_waiting:
-            note_waiting(context, transaction, answer)
+            record_waiting_end(context, transaction, answer)
         return answer
 
     def commit_transaction(
@@ -155,10 +153,10 @@ class TransactionBroker(BrokerFilter):
     ) -> Completion | None:
         transaction = self.transaction(context, xid)
         if context.waiting_ends:
-            end_in_turn(context, transaction)
+            order_behind_earlier_ends(context, transaction)
         answer = transaction.commit(one_phase)
         if answer is not None and transaction.is_waiting:
-            note_waiting(context, transaction, answer)
+            record_waiting_end(context, transaction, answer)
         return answer
 
     def rollback_transaction(

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar
 
+from broker.api.completion import Completion, all_of
+from broker.api.destination import BrokerDestination, DestinationFilter
+from broker.api.exchange import ProducerExchange
+from broker.api.message import MessageReference
 from broker.chain.copies import readdressed
-from broker.completion import Completion, all_of
-from broker.context import ProducerExchange
 from broker.policy.wildcard import matches
-from broker.region.destination import BrokerDestination, DestinationFilter
-from broker.region.message import MessageReference
 from broker.virtual.interceptor import Routes, VirtualDestination
 from pyjms.jms.destination import Destination, Queue, Topic
 from pyjms.selector import Selector, compile_selector

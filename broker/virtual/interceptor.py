@@ -9,9 +9,9 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
-from broker.completion import Completion
-from broker.context import ProducerExchange
-from broker.region.destination import BrokerDestination
+from broker.api.completion import Completion
+from broker.api.destination import BrokerDestination
+from broker.api.exchange import ProducerExchange
 from broker.region.region_broker import RegionBroker
 from pyjms.errors import JMSException
 from pyjms.wire.openwire.commands import ActiveMQMessage

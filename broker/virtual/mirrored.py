@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from broker.api.completion import Completion, all_of
+from broker.api.context import ConnectionContext
+from broker.api.destination import BrokerDestination, DestinationFilter
+from broker.api.exchange import ProducerExchange
 from broker.chain.copies import readdressed
-from broker.completion import Completion, all_of
-from broker.context import ConnectionContext, ProducerExchange
-from broker.region.destination import BrokerDestination, DestinationFilter
 from broker.virtual.interceptor import Routes, VirtualDestination
 from pyjms.jms.destination import Topic
 from pyjms.wire.openwire.commands import ActiveMQMessage

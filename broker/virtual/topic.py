@@ -9,12 +9,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from broker.advisory.topics import is_advisory_topic
+from broker.api.completion import Completion, all_of
+from broker.api.destination import BrokerDestination, DestinationFilter
+from broker.api.exchange import ProducerExchange
+from broker.api.message import MessageReference
 from broker.chain.copies import readdressed
-from broker.completion import Completion, all_of
-from broker.context import ProducerExchange
 from broker.policy.wildcard import matches
-from broker.region.destination import BrokerDestination, DestinationFilter
-from broker.region.message import MessageReference
 from broker.store.api import StoreState
 from broker.virtual.interceptor import Routes, VirtualDestination
 from pyjms.errors import ResourceAllocationException

@@ -134,14 +134,14 @@ async def test_sends_that_wait_for_memory_are_bounded_and_go_with_their_client(
     async with anyio.create_task_group() as group:
         group.start_soon(flood)
         with anyio.fail_after(60):
-            while len(state.context.parked) <= 1000:
+            while len(state.context.blocked_sends) <= 1000:
                 await checkpoint()
         await settled()
-        assert 1000 < len(state.context.parked) < 2000
+        assert 1000 < len(state.context.blocked_sends) < 2000
         group.cancel_scope.cancel()
     connection.stop_soon()  # a keep-alive finds a peer that left while we did not read it
     await gone()
-    assert not state.context.parked
+    assert not state.context.blocked_sends
     (queue,) = service.region_broker.destinations_matching(Q)
     assert not queue.memory.has_waiting
     before = queue.statistics.messages
@@ -171,10 +171,10 @@ async def test_a_transaction_that_never_ends_is_within_the_memory_limit(
     async with anyio.create_task_group() as group:
         group.start_soon(flood)
         with anyio.fail_after(60):
-            while not state.context.parked:
+            while not state.context.blocked_sends:
                 await checkpoint()
         await settled()
-        assert len(state.context.parked) == 1  # no window: the connection is read no further
+        assert len(state.context.blocked_sends) == 1  # no window: the connection is read no further
         used = service.system_usage.memory.used
         assert used <= service.system_usage.memory.limit + 257 * KIB
         group.cancel_scope.cancel()

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from broker.completion import wait_for
-from broker.context import ConnectionContext
-from broker.region.message import MessageReference
-from broker.store.api import StoredSubscription, SubscriptionKey
+from broker.api.completion import wait_for
+from broker.api.context import ConnectionContext
+from broker.api.message import MessageReference, SubscriptionKey
+from broker.store.api import StoredSubscription
 from broker.store.journal.settings import JournalSettings, PreallocationScope
 from broker.store.kahadb.adapter import KahaDBPersistenceAdapter
 from broker.store.kahadb.recovery.activemq_files import OUR_INDEX

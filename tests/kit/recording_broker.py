@@ -7,13 +7,15 @@ from types import SimpleNamespace
 
 import pytest
 
-from broker.completion import Completion
+from broker.api.broker import Broker
+from broker.api.completion import Completion
+from broker.api.context import ConnectionContext
+from broker.api.exchange import ConsumerExchange, ProducerExchange
+from broker.chain.stop_guard import ErrorBroker
 from broker.connector.connection_registry import ConnectionRegistry
 from broker.connector.openwire import BrokerConnection
 from broker.connector.vm.connector import VmConnector
 from broker.connector.vm.transport import VmTransport
-from broker.context import ConnectionContext, ConsumerExchange, ProducerExchange
-from broker.filter import Broker
 from pyjms.transport.mock import RecordingListener
 from pyjms.transport.openwire.correlator import ResponseCorrelator
 from pyjms.transport.uri import TransportURI
@@ -41,7 +43,7 @@ def _recorded(name: str) -> Callable[..., object]:
     return call
 
 
-class RecordingBroker(Broker):
+class RecordingBroker(ErrorBroker):
     """Answers each call with what `answers` has for it; raises an exception found there."""
 
     def __init__(self) -> None:

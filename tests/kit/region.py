@@ -8,13 +8,14 @@ from contextlib import AbstractContextManager
 import anyio
 import pytest
 
-from broker.completion import Completion
-from broker.context import ConnectionContext, ConsumerExchange, ProducerExchange
+from broker.api.completion import Completion
+from broker.api.context import ConnectionContext
+from broker.api.exchange import ConsumerExchange, ProducerExchange
+from broker.api.subscription import Subscription
 from broker.policy.entry import PolicyEntry
 from broker.policy.map import PolicyMap
 from broker.region.queue import Queue as BrokerQueue
 from broker.region.region_broker import RegionBroker
-from broker.region.subscription import Subscription
 from broker.region.topic import Topic as BrokerTopic
 from broker.region.usage import SystemUsage
 from broker.store.api import StoreState
@@ -24,7 +25,7 @@ from broker.store.memory import (
     MemoryTopicMessageStore,
 )
 from broker.store.temp import TempStore
-from broker.transaction.local import LocalTransaction
+from broker.transaction.base import LocalTransaction
 from pyjms import _clock
 from pyjms.errors import JMSException
 from pyjms.jms.destination import Destination, Queue
@@ -251,7 +252,7 @@ class Client:
 
     def pull(self, consumer: Subscription, timeout_ms: int) -> None:
         self.broker.message_pull(
-            self.context, MessagePull(consumer.consumer_id, consumer.wanted, timeout_ms)
+            self.context, MessagePull(consumer.consumer_id, consumer.requested, timeout_ms)
         )
 
     def set_prefetch(self, consumer: Subscription, prefetch: int) -> None:

@@ -11,11 +11,11 @@ import anyio
 import pytest
 from typer.testing import CliRunner
 
+from broker.api.completion import wait_for
+from broker.api.context import ConnectionContext
+from broker.api.message import MessageReference, SubscriptionKey
 from broker.cli.main import app
-from broker.completion import wait_for
-from broker.context import ConnectionContext
-from broker.region.message import MessageReference
-from broker.store.api import StoredSubscription, SubscriptionKey
+from broker.store.api import StoredSubscription
 from broker.store.journal.settings import JournalSettings, PreallocationScope
 from broker.store.kahadb.adapter import KahaDBPersistenceAdapter
 from broker.store.kahadb.settings import KahaDBSettings

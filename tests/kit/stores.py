@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from broker.completion import wait_for
-from broker.context import ConnectionContext
-from broker.region.message import MessageReference
+from broker.api.completion import wait_for
+from broker.api.context import ConnectionContext
+from broker.api.message import MessageReference
 from pyjms.jms.destination import Destination, Queue
 from pyjms.wire.openwire.commands import (
     ActiveMQTextMessage,

@@ -13,7 +13,9 @@ from collections import deque
 from collections.abc import Callable
 from typing import Protocol
 
-from broker.completion import Completion
+from broker.api.completion import Completion
+from broker.api.context import ClientConnection, ConnectionContext
+from broker.api.exchange import ConsumerExchange, ProducerExchange
 from broker.connector.base import BrokerHost, TransportConnector
 from broker.connector.connection_registry import RegisteredConnection
 from broker.connector.openwire.connection_state import (
@@ -22,7 +24,6 @@ from broker.connector.openwire.connection_state import (
     connection_of,
     session_of,
 )
-from broker.context import ClientConnection, ConnectionContext, ConsumerExchange, ProducerExchange
 from pyjms.errors import (
     IllegalStateException,
     InvalidClientIDException,
@@ -335,7 +336,7 @@ class ClientResources:
         for destination in list(state.temporary):
             self._try(self._broker.remove_destination, context, destination, 0.0)
         state.temporary.clear()
-        waiting = tuple(context.parked) if state.info.fault_tolerant else ()
+        waiting = tuple(context.blocked_sends) if state.info.fault_tolerant else ()
         self._try(self._broker.remove_connection, context, state.info, error)
         if self._lost:
             self._host.connections.connection_lost(self._pending_sends, waiting)

@@ -11,11 +11,11 @@ from __future__ import annotations
 import logging
 from collections import deque
 
-from broker.completion import Completion
+from broker.api.completion import Completion
+from broker.api.exchange import ProducerExchange
 from broker.connector.base import BrokerHost, TransportConnector
 from broker.connector.openwire import transactions
 from broker.connector.openwire.connection import BrokerConnection, CommandHandler, CommandResult
-from broker.context import ProducerExchange
 from pyjms.errors import JMSException, UnsupportedOperationException
 from pyjms.transport.openwire import OpenWireTransport
 from pyjms.wire.openwire.commands import (

@@ -30,7 +30,7 @@ from typing import Any, TypeAlias
 
 import anyio
 
-from broker.completion import Completion
+from broker.api.completion import Completion
 from broker.connector.base import BrokerHost, TransportConnector
 from broker.connector.openwire.back_pressure import BackPressure, ReadPause
 from broker.connector.openwire.client_resources import ClientResources

@@ -6,8 +6,8 @@ Pure bookkeeping; the error texts for what is not registered are ActiveMQ's.
 
 from __future__ import annotations
 
-from broker.completion import Completion
-from broker.context import ConnectionContext
+from broker.api.completion import Completion
+from broker.api.context import ConnectionContext
 from pyjms.errors import IllegalStateException
 from pyjms.jms.destination import Destination
 from pyjms.wire.openwire.commands import (

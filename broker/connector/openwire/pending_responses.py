@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 import anyio
 
-from broker.context import ConnectionContext
+from broker.api.context import ConnectionContext
 
 __all__ = ["PendingResponses"]
 
@@ -49,4 +49,4 @@ class PendingResponses:
 
 def _waiting_for_space(context: ConnectionContext) -> int:
     ends = sum(transaction.is_waiting for transaction in context.waiting_ends)
-    return len(context.parked) + ends
+    return len(context.blocked_sends) + ends

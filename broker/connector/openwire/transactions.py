@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from broker.completion import Completion
+from broker.api.broker import Broker
+from broker.api.completion import Completion
 from broker.connector.openwire.connection_state import ConnectionState, DeferredResponse
-from broker.filter import Broker
 from pyjms.errors import IllegalStateException, JMSException
 from pyjms.wire.openwire.commands import (
     DataArrayResponse,

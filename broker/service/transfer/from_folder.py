@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from broker.api.message import SubscriptionKey
 from broker.service.transfer.message_file import MessageFileWriter
-from broker.store.api import StoredSubscription, SubscriptionKey
+from broker.store.api import StoredSubscription
 from broker.store.kahadb.index import DestinationIndex, IndexEntry, TopicIndex
 from broker.store.kahadb.tools.snapshot import Snapshot
 from pyjms.errors import JMSException

@@ -7,20 +7,19 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, cast
 
-from broker.completion import wait_for
-from broker.context import ConnectionContext
-from broker.region.message import MessageReference
+from broker.api.completion import wait_for
+from broker.api.context import ConnectionContext
+from broker.api.message import MessageReference, SubscriptionKey
 from broker.service.transfer.message_file import BadLine, FileMessage, FileSubscription
-from broker.store.api import SubscriptionKey
 from broker.store.kahadb.adapter import KahaDBPersistenceAdapter
 from broker.store.kahadb.tools.rebuilding import offline_settings
-from broker.transaction.local import LocalTransaction
+from broker.transaction.base import LocalTransaction
 from pyjms._ids import IdGenerator
 from pyjms.jms.destination import Destination
 from pyjms.wire.openwire.commands import ConnectionId, LocalTransactionId
 
 if TYPE_CHECKING:
-    from broker.region.destination import BrokerDestination
+    from broker.api.destination import BrokerDestination
 
 __all__ = ["BATCH", "BATCH_BYTES", "Imported", "import_into_folder", "why_not_importable"]
 

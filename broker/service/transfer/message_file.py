@@ -39,12 +39,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import IO, Final, NamedTuple
 
+from broker.api.message import SubscriptionKey
 from broker.service.transfer.message_fields import (
     decode_destination,
     decode_message,
     encode_message,
 )
-from broker.store.api import StoredSubscription, SubscriptionKey
+from broker.store.api import StoredSubscription
 from pyjms.errors import ConfigurationException, JMSException, MessageFormatException
 from pyjms.jms.destination import Destination
 from pyjms.wire.openwire.commands import ActiveMQMessage

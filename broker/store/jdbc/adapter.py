@@ -9,12 +9,8 @@ from pathlib import Path
 import anyio
 import anyio.to_thread
 
-from broker.store.api import (
-    RecoveredTransaction,
-    StoredMessage,
-    StoreState,
-    SubscriptionKey,
-)
+from broker.api.message import StoredMessage, SubscriptionKey
+from broker.store.api import RecoveredTransaction, StoreState
 from broker.store.jdbc.core import Core
 from broker.store.jdbc.database import Database
 from broker.store.jdbc.loading import Contents, PreparedRow, load

@@ -10,7 +10,7 @@ from collections import Counter, OrderedDict
 from collections.abc import Callable, Sequence
 from typing import Any, Final, Protocol
 
-from broker.completion import Completion
+from broker.api.completion import Completion
 from broker.store.jdbc.audit import MessageAudit
 from broker.store.jdbc.database import Database
 from broker.store.jdbc.numbering import base_of

@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 
 import anyio
 
-from broker.completion import Completion
+from broker.api.completion import Completion
 from broker.store.api import StoreState
 from broker.store.jdbc.adapter import JDBCPersistenceAdapter
 from broker.store.jdbc.codec import decode_operations, encode_operations

@@ -11,7 +11,8 @@ from typing import Any, Final, NamedTuple
 
 from sqlalchemy import Connection
 
-from broker.store.api import StoredSubscription, SubscriptionKey
+from broker.api.message import SubscriptionKey
+from broker.store.api import StoredSubscription
 from broker.store.jdbc.database import Database
 from broker.store.jdbc.execution import JOURNAL_MARK, LAST_BROKER_SEQUENCE_ID, LAST_DESTINATION
 from broker.store.jdbc.numbering import base_of, destination_number, range_end

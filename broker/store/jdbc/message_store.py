@@ -6,9 +6,9 @@ from collections import OrderedDict
 from collections.abc import Callable, Container
 from typing import TYPE_CHECKING, Any, Final
 
-from broker.completion import Completion
-from broker.context import ConnectionContext
-from broker.store.api import Position, StoredMessage
+from broker.api.completion import Completion
+from broker.api.context import ConnectionContext
+from broker.api.message import Position, StoredMessage
 from broker.store.jdbc.core import Core, split_id
 from broker.store.jdbc.operations import AddMessage, RemoveAll, UpdateMessage
 from broker.store.jdbc.overlay import Overlay
@@ -18,7 +18,7 @@ from pyjms.wire.kahadb.frames import decode_message, encode_message
 from pyjms.wire.openwire.commands import MessageId
 
 if TYPE_CHECKING:
-    from broker.region.message import MessageReference
+    from broker.api.message import MessageReference
     from broker.store.jdbc.transactions import JDBCTransactionStore
 
 __all__ = ["JDBCMessageStore"]

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Container
 from typing import TYPE_CHECKING, Any
 
-from broker.completion import Completion
-from broker.context import ConnectionContext
-from broker.store.api import Position, StoredMessage, StoredSubscription, SubscriptionKey
+from broker.api.completion import Completion
+from broker.api.context import ConnectionContext
+from broker.api.message import Position, StoredMessage, SubscriptionKey
+from broker.store.api import StoredSubscription
 from broker.store.jdbc.core import Core
 from broker.store.jdbc.message_store import JDBCMessageStore
 from broker.store.jdbc.operations import (
@@ -20,7 +21,7 @@ from broker.store.jdbc.work import Acknowledgement
 from pyjms.jms.destination import Destination
 
 if TYPE_CHECKING:
-    from broker.region.message import MessageReference
+    from broker.api.message import MessageReference
     from broker.store.jdbc.transactions import JDBCTransactionStore
 
 __all__ = ["JDBCTopicMessageStore", "Subscriber"]

@@ -6,8 +6,9 @@ commit, so that ids rise with the commits. (J8)
 
 from __future__ import annotations
 
-from broker.completion import Completion
-from broker.store.api import Position, RecoveredTransaction
+from broker.api.completion import Completion
+from broker.api.message import Position
+from broker.store.api import RecoveredTransaction
 from broker.store.jdbc.core import Core
 from broker.store.jdbc.work import Addition, Work
 from pyjms.errors import JMSException

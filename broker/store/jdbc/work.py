@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
-from broker.store.api import Position, SubscriptionKey
+from broker.api.message import Position, SubscriptionKey
 from broker.store.jdbc.core import duplicate_id, split_id
 from broker.store.jdbc.operations import (
     AcknowledgeMessage,

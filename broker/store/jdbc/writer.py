@@ -19,7 +19,7 @@ import anyio
 import anyio.to_thread
 from tenacity import AsyncRetrying, retry_if_exception_type, wait_fixed
 
-from broker.completion import Completion
+from broker.api.completion import Completion
 from broker.store.api import StoreState
 from broker.store.jdbc.database import Database, DatabaseUnavailableException
 from broker.store.jdbc.operations import Outcome, Unit

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple, Protocol
 
-from broker.completion import Completion
+from broker.api.completion import Completion
 from broker.store.api import StoreState
 from pyjms.wire.openwire.commands import ActiveMQMessage
 

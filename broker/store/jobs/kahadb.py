@@ -18,7 +18,7 @@ from typing import Final
 import anyio
 from anyio import to_thread
 
-from broker.completion import Completion, wait_for
+from broker.api.completion import Completion, wait_for
 from broker.store.api import StoreState
 from broker.store.file_lock import SharedFileLock
 from broker.store.jobs.api import DEFAULT_SCHEDULER, JobScheduler

@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Callable
 from typing import Final
 
-from broker.completion import Completion
+from broker.api.completion import Completion
 from broker.store.api import StoreState
 from broker.store.jobs.api import DEFAULT_SCHEDULER, JobScheduler
 from broker.store.jobs.index import JobIndex

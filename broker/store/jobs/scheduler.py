@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, Final, Protocol
 
-from broker.completion import Completion
+from broker.api.completion import Completion
 from broker.store.jobs.api import EARLIEST, LATEST, ScheduledJob
 from broker.store.jobs.index import JobEntry, JobIndex
 from pyjms.wire.kahadb.commands import (

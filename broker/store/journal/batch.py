@@ -11,7 +11,7 @@ import zlib
 from bisect import bisect_left
 from typing import Final
 
-from broker.completion import Completion
+from broker.api.completion import Completion
 from pyjms.wire.kahadb.journal import (
     BATCH_CONTROL_HEAD,
     BATCH_CONTROL_SIZE,

@@ -21,7 +21,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
-from broker.completion import Completion
+from broker.api.completion import Completion
 from broker.store.journal.batch import OpenBatch, WriteJob
 from broker.store.journal.settings import DiskSyncStrategy, JournalSettings
 from pyjms._wakeup import Turn

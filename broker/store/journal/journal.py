@@ -47,7 +47,7 @@ from typing import Self
 import anyio
 import anyio.to_thread
 
-from broker.completion import Completion
+from broker.api.completion import Completion
 from broker.store.api import StoreState
 from broker.store.journal.batch import WriteJob
 from broker.store.journal.batch_builder import BatchBuilder, BatchEvents

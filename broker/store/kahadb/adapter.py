@@ -14,7 +14,7 @@ from typing import Final
 
 import anyio.to_thread
 
-from broker.completion import Completion
+from broker.api.completion import Completion
 from broker.store.api import RecoveredTransaction, StoreState
 from broker.store.file_lock import SharedFileLock
 from broker.store.journal.disk import OS_DISK, Disk

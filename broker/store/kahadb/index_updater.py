@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from broker.store.api import Position
+from broker.api.message import Position
 from broker.store.kahadb.index import DestinationIndex, IndexEntry, StoreIndex, TopicIndex
 from broker.store.kahadb.records import MessageMetadata
 from pyjms.wire.kahadb.journal import Location

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from broker.completion import Completion
+from broker.api.completion import Completion
 from broker.store.journal.journal import Journal
 from broker.store.kahadb.index import DestinationIndex, StoreIndex
 from broker.store.kahadb.index_updater import IndexUpdater

@@ -11,8 +11,8 @@ import logging
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from broker.api.text import can_be_written, writable
 from broker.store.kahadb.index.entry import LARGEST_SEQUENCE, split_id
-from broker.texts import can_be_written, writable
 from pyjms.errors import JMSException, RemoteProtocolError
 from pyjms.jms.destination import Destination
 from pyjms.wire.kahadb.codec import decode_command, encode_command
@@ -44,7 +44,7 @@ from pyjms.wire.openwire.primitives import decode_map
 from pyjms.wire.openwire.raw import patch_raw
 
 if TYPE_CHECKING:
-    from broker.region.message import MessageReference
+    from broker.api.message import MessageReference
 
 __all__ = [
     "MessageMetadata",

@@ -8,21 +8,16 @@ from itertools import islice
 from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 
-from broker.completion import Completion
-from broker.context import ConnectionContext
-from broker.store.api import (
-    Position,
-    StoredMessage,
-    StoredSubscription,
-    StoreState,
-    SubscriptionKey,
-)
+from broker.api.completion import Completion
+from broker.api.context import ConnectionContext
+from broker.api.message import Position, StoredMessage, SubscriptionKey
+from broker.store.api import StoredSubscription, StoreState
 from broker.store.memory.transactions import MemoryEntry, MemoryTransactionStore
 from pyjms.jms.destination import Destination
 from pyjms.wire.openwire.commands import MessageId, ProducerId
 
 if TYPE_CHECKING:
-    from broker.region.message import MessageReference
+    from broker.api.message import MessageReference
 
 __all__ = [
     "MemoryMessageStore",

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeAlias
 
-from broker.completion import Completion
-from broker.store.api import Position, RecoveredTransaction, SubscriptionKey
+from broker.api.completion import Completion
+from broker.api.message import Position, SubscriptionKey
+from broker.store.api import RecoveredTransaction
 from pyjms.jms.destination import Destination
 from pyjms.wire.openwire.commands import ActiveMQMessage, MessageId, TransactionId
 

@@ -11,7 +11,7 @@ from typing import Final
 
 from anyio import to_thread
 
-from broker.completion import Completion
+from broker.api.completion import Completion
 from broker.store.journal.disk import Disk
 from broker.store.journal.journal import Journal, StateListener
 from broker.store.journal.settings import JournalSettings

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable
 
-from broker.completion import Completion, all_of, wait_for
+from broker.api.completion import Completion, all_of, wait_for
 from broker.store.api import RecoveredTransaction, TransactionStore
 from broker.store.kahadb.adapter import KahaDBPersistenceAdapter
 from broker.store.kahadb.settings import PurgeRecoveredXATransactionStrategy

@@ -8,22 +8,15 @@ from __future__ import annotations
 from collections.abc import Container
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from broker.completion import Completion
-from broker.context import ConnectionContext
-from broker.store.api import (
-    MessageStore,
-    Position,
-    StoredMessage,
-    StoredSubscription,
-    SubscriptionKey,
-    TopicMessageStore,
-    TransactionStore,
-)
+from broker.api.completion import Completion
+from broker.api.context import ConnectionContext
+from broker.api.message import Position, StoredMessage, SubscriptionKey
+from broker.store.api import MessageStore, StoredSubscription, TopicMessageStore, TransactionStore
 from broker.store.multi.transactions import MultiTransactionStore
 from pyjms.wire.openwire.commands import MessageId
 
 if TYPE_CHECKING:
-    from broker.region.message import MessageReference
+    from broker.api.message import MessageReference
 
 __all__ = ["MultiMessageStore", "MultiTopicMessageStore"]
 

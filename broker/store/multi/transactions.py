@@ -9,15 +9,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol, cast
 
-from broker.completion import Completion, all_of
-from broker.context import ConnectionContext
-from broker.store.api import Position, RecoveredTransaction, TransactionStore
+from broker.api.completion import Completion, all_of
+from broker.api.context import ConnectionContext
+from broker.api.message import Position
+from broker.store.api import RecoveredTransaction, TransactionStore
 from broker.store.multi.decision_log import DecisionLog, as_xa
 from pyjms.jms.destination import Destination
 from pyjms.wire.openwire.commands import MessageId, TransactionId, XATransactionId
 
 if TYPE_CHECKING:
-    from broker.transaction.local import Transaction
+    from broker.api.transaction import Transaction
 
 __all__ = ["MultiTransactionStore"]
 

@@ -17,7 +17,7 @@ from pyjms.wire.openwire.commands import ActiveMQMessage
 from pyjms.wire.openwire.raw import patch_raw
 
 if TYPE_CHECKING:
-    from broker.region.message import MessageReference
+    from broker.api.message import MessageReference
 
 __all__ = ["BlockStore", "Spool", "SpooledMessage"]
 

@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from broker.context import ConnectionContext
-from broker.store.api import StoredSubscription, StoreState, SubscriptionKey
+from broker.api.context import ConnectionContext
+from broker.api.message import SubscriptionKey
+from broker.store.api import StoredSubscription, StoreState
 from broker.store.jobs import KahaDBJobSchedulerStore, MemoryJobSchedulerStore, ScheduledJob
 from pyjms.jms.destination import Queue, Topic
 from pyjms.wire.openwire.commands import ProducerId

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from broker.context import ConnectionContext
-from broker.store.api import Position, StoreState
+from broker.api.context import ConnectionContext
+from broker.api.message import Position
+from broker.store.api import StoreState
 from pyjms.jms.destination import Queue, Topic
 from pyjms.wire.openwire.commands import ConnectionId, LocalTransactionId, ProducerId
 

@@ -10,10 +10,9 @@ from typing import Any
 
 import pytest
 
-from broker.completion import wait_for
-from broker.context import ConnectionContext
-from broker.region.message import MessageReference
-from broker.store.api import SubscriptionKey
+from broker.api.completion import wait_for
+from broker.api.context import ConnectionContext
+from broker.api.message import MessageReference, SubscriptionKey
 from broker.store.journal.settings import JournalSettings
 from broker.store.kahadb.adapter import KahaDBPersistenceAdapter
 from broker.store.kahadb.settings import KahaDBSettings

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from broker.advisory.filter import AdvisoryBroker
-from broker.completion import Completion
-from broker.context import ProducerExchange
-from broker.filter import BrokerFilter
+from broker.api.completion import Completion
+from broker.api.exchange import ProducerExchange
+from broker.api.filter import BrokerFilter
 from broker.policy.entry import PolicyEntry
 from broker.policy.map import PolicyMap
 from broker.policy.pending import ConstantPendingMessageLimitStrategy

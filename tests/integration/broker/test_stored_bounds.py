@@ -12,7 +12,8 @@ from typing import Any
 import anyio
 import pytest
 
-from broker.context import ConnectionContext, ProducerExchange
+from broker.api.context import ConnectionContext
+from broker.api.exchange import ProducerExchange
 from broker.service import BrokerService, IOExceptionHandler
 from broker.store.journal.disk import OS_DISK
 from broker.store.kahadb.adapter import KahaDBPersistenceAdapter

@@ -9,8 +9,9 @@ from typing import Any
 import anyio
 import pytest
 
-from broker.context import ConnectionContext
-from broker.filter import Broker, BrokerFilter
+from broker.api.broker import Broker
+from broker.api.context import ConnectionContext
+from broker.api.filter import BrokerFilter
 from broker.service import BrokerService
 from broker.testing import EmbeddedTestBroker
 from pyjms.client.factory import ConnectionFactory

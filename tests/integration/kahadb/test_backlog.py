@@ -9,11 +9,12 @@ from pathlib import Path
 import anyio
 import pytest
 
-from broker.context import ConnectionContext, ConsumerExchange, ProducerExchange
+from broker.api.context import ConnectionContext
+from broker.api.exchange import ConsumerExchange, ProducerExchange
+from broker.api.subscription import Subscription
 from broker.policy.entry import PolicyEntry
 from broker.policy.map import PolicyMap
 from broker.region.region_broker import RegionBroker
-from broker.region.subscription import Subscription
 from broker.store.kahadb.adapter import KahaDBPersistenceAdapter
 from broker.store.kahadb.settings import KahaDBSettings
 from broker.store.temp import TempStore

@@ -8,7 +8,7 @@ import anyio
 import pytest
 from sqlalchemy import NullPool, create_engine, text
 
-from broker.context import ConnectionContext
+from broker.api.context import ConnectionContext
 from broker.store.api import StoreState
 from broker.store.jdbc.adapter import JDBCPersistenceAdapter
 from broker.store.jdbc.settings import Locker

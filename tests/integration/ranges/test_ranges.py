@@ -5,7 +5,7 @@ from __future__ import annotations
 import anyio
 import pytest
 
-from broker.context import ConnectionContext
+from broker.api.context import ConnectionContext
 from broker.region.queue import Queue as BrokerQueue
 from pyjms.enums import DeliveryMode
 from pyjms.errors import JMSException

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, ReadMaxRows
 
-from broker.context import ConnectionContext
+from broker.api.context import ConnectionContext
 from pyjms.errors import ConfigurationException, IllegalStateException
 from pyjms.jms.destination import Queue
 from pyjms.spark.jms.batch import BrowseReader

@@ -13,12 +13,13 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from broker.completion import Completion
-from broker.context import ConnectionContext, ConsumerExchange, ProducerExchange
-from broker.filter import BrokerFilter
+from broker.api.completion import Completion
+from broker.api.context import ConnectionContext
+from broker.api.exchange import ConsumerExchange, ProducerExchange
+from broker.api.filter import BrokerFilter
+from broker.api.subscription import Subscription
 from broker.ranges.filter import RangesBroker
 from broker.ranges.leases import RANGES
-from broker.region.subscription import Subscription
 from pyjms import _wakeup
 from pyjms.errors import JMSException, JMSSecurityException
 from pyjms.wire.openwire.commands import (

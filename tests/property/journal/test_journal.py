@@ -13,7 +13,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from broker.completion import Completion
+from broker.api.completion import Completion
 from broker.store.api import StoreState
 from broker.store.journal.journal import Journal
 from broker.store.journal.settings import JournalSettings, PreallocationScope

@@ -17,7 +17,7 @@ from hypothesis.stateful import (
     rule,
 )
 
-from broker.store.api import Position
+from broker.api.message import Position
 from broker.store.kahadb.index import IndexCheckpoint, IndexEntry, StoreIndex, TopicIndex
 from pyjms.wire.kahadb.journal import Location
 from pyjms.wire.kahadb.structures import DestinationType, KahaDestination

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import anyio
 import pytest
 
-from broker.completion import Completion
+from broker.api.completion import Completion
 from pyjms.errors import (
     ConnectionFailedException,
     IllegalStateException,
@@ -488,7 +488,7 @@ async def test_a_stopping_connector_waits_for_no_send_that_has_no_room(
     host.recording.answers["send"] = Completion()
     client.transport.request_soon(message(), [].append)
     await anyio.wait_all_tasks_blocked()
-    client.context().parked["somebody"] = None
+    client.context().blocked_sends["somebody"] = None
     with anyio.fail_after(1):
         await connector.stop()
     assert not connector.connections

@@ -8,7 +8,7 @@ from typing import Any
 import anyio
 import pytest
 
-from broker.completion import Completion
+from broker.api.completion import Completion
 from pyjms.errors import JMSException
 from pyjms.jms.destination import Queue
 from pyjms.wire.openwire.commands import (

@@ -14,14 +14,14 @@ ONE, TWO = ProducerId("c1", 1, 1), ProducerId("c1", 2, 1)
 
 
 def send(
-    producer: ProducerId | None, number: int, *, came_in: bool = False, persistent: bool = True
+    producer: ProducerId | None, number: int, *, is_admitted: bool = False, persistent: bool = True
 ) -> Any:
     message = ActiveMQTextMessage(
         producer_id=producer,
         message_id=MessageId(None, producer, number),
         persistent=persistent,
     )
-    return SimpleNamespace(message=message, came_in=came_in)
+    return SimpleNamespace(message=message, is_admitted=is_admitted)
 
 
 def test_an_unstored_send_is_accepted_once() -> None:
@@ -34,7 +34,7 @@ def test_an_unstored_send_is_accepted_once() -> None:
 
 
 @pytest.mark.parametrize(
-    "irrelevant", [send(ONE, 1, came_in=True), send(ONE, 1, persistent=False), send(None, 1)]
+    "irrelevant", [send(ONE, 1, is_admitted=True), send(ONE, 1, persistent=False), send(None, 1)]
 )
 def test_only_sends_that_would_be_taken_for_stored_are_remembered(irrelevant: Any) -> None:
     unstored = UnstoredSends()

@@ -7,7 +7,7 @@ from typing import Any
 import anyio
 import pytest
 
-from broker.completion import Completion
+from broker.api.completion import Completion
 from pyjms.errors import IllegalStateException
 from pyjms.jms.destination import Queue
 from pyjms.wire.openwire.commands import (
@@ -71,7 +71,7 @@ async def test_a_stopping_connector_waits_for_a_commit_that_has_room_by_now(
     client.transport.request_soon(step(1, TransactionType.COMMIT_ONE_PHASE), answers.append)
     await anyio.wait_all_tasks_blocked()
     context = client.context()
-    context.parked["another's"] = None  # no answer is due to a send with a window
+    context.blocked_sends["another's"] = None  # no answer is due to a send with a window
     context.waiting_ends[End(is_waiting=False)] = commit
     async with anyio.create_task_group() as group:
         group.start_soon(connector.stop)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from broker.context import ConnectionContext
+from broker.api.context import ConnectionContext
 from broker.region.clients import ClientIds
 from pyjms.errors import InvalidClientIDException
 from pyjms.wire.openwire.commands import Command, MessageDispatch

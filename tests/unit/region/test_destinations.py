@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from broker.context import ConnectionContext
+from broker.api.context import ConnectionContext
+from broker.api.destination import DestinationFilter
 from broker.policy.entry import PolicyEntry
-from broker.region.destination import DestinationFilter
 from broker.region.region_broker import RegionBroker
 from broker.store.memory import MemoryPersistenceAdapter
 from pyjms.errors import (

@@ -26,15 +26,15 @@ class Disk:
 
 
 async def test_a_look_that_fails_is_not_the_last_one(caplog: pytest.LogCaptureFixture) -> None:
-    disk, came_in = Disk(), list[str]()
+    disk, is_admitted = Disk(), list[str]()
     async with VirtualClock() as clock:
         usage = DiskUsage("Temp Store", 100, disk)
         for name in ("first", "second"):
-            usage.wait(lambda name=name: came_in.append(name))  # type: ignore[misc]
+            usage.wait(lambda name=name: is_admitted.append(name))  # type: ignore[misc]
         disk.errors = [OSError("it went away")]
         await clock.advance(POLLING_TIME + 0.1)
         assert "Nobody can be let in to Temp Store now" in caplog.text
         disk.bytes = 99
         await clock.advance(POLLING_TIME + 0.1)
-        assert came_in == ["first", "second"]
+        assert is_admitted == ["first", "second"]
         await usage.close()

@@ -75,7 +75,7 @@ def test_a_changed_subscription_loses_its_backlog(broker, change):
     sender.send(T, "lost", persistent=True)
     again = subscribe(client, **change)
     assert client.received(again) == []
-    sender.send(again.wanted, "new", persistent=True)
+    sender.send(again.requested, "new", persistent=True)
     assert client.received(again) == ["new"]
     assert sum(t.statistics.consumers for t in broker.region.destinations().values()) == 1
 

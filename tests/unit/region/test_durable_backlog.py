@@ -6,9 +6,10 @@ import logging
 
 import pytest
 
-from broker.completion import Completion
+from broker.api.completion import Completion
+from broker.api.message import SubscriptionKey
 from broker.policy.entry import PolicyEntry
-from broker.store.api import StoredSubscription, SubscriptionKey
+from broker.store.api import StoredSubscription
 from pyjms.errors import JMSException
 from pyjms.jms.destination import Queue, Topic
 from pyjms.wire.openwire.commands import AckType, RemoveSubscriptionInfo

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from broker.completion import Completion
+from broker.api.completion import Completion
 from broker.policy.entry import PolicyEntry
-from broker.transaction.local import LocalTransaction
+from broker.transaction.base import LocalTransaction
 from broker.transaction.xa import XATransaction
 from pyjms.errors import JMSException
 from pyjms.jms.destination import Topic

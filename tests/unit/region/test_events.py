@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from broker.filter import BrokerFilter
+from broker.api.filter import BrokerFilter
 from broker.policy.entry import PolicyEntry
 from broker.policy.pending import ConstantPendingMessageLimitStrategy
 from pyjms.jms.destination import Queue, Topic

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from broker.api.usage import MemoryUsage
 from broker.policy.entry import PolicyEntry
-from broker.region.usage import MAIN_MEMORY_LIMIT, SystemUsage, Usage
+from broker.region.usage import MAIN_MEMORY_LIMIT, SystemUsage
 from pyjms.errors import JMSException, ResourceAllocationException
 from pyjms.jms.destination import Queue, Topic
 
@@ -27,8 +28,8 @@ def test_embedded_defaults():
 
 @pytest.mark.fact("activemq-broker M1", "activemq-broker 2.1/minimumMessageSize")
 def test_the_usage_tree_and_message_sizes(make_broker):
-    main = Usage("main", 100)
-    one, two = Usage("one", 50, main), Usage("two", 0, main)
+    main = MemoryUsage("main", 100)
+    one, two = MemoryUsage("one", 50, main), MemoryUsage("two", 0, main)
     one.increase(50)
     assert (one.is_full, main.is_full, two.is_full) == (True, False, False)
     two.increase(50)
@@ -68,7 +69,8 @@ async def test_fail_at_once_or_after_a_time(clock, make_broker):
     client = broker.client()
     client.send(Q, "1")
     with pytest.raises(
-        ResourceAllocationException, match=r"^Usage Manager Memory Limit reached on queue://Q\."
+        ResourceAllocationException,
+        match=r"^MemoryUsage Manager Memory Limit reached on queue://Q\.",
     ):
         client.send(Q, "2")
     broker = make_broker(PolicyEntry(memory_limit=1000), usage=SystemUsage(1024**3, False, 5))

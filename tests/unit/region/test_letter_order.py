@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from broker.context import ConnectionContext
+from broker.api.context import ConnectionContext
+from broker.api.message import SubscriptionKey
 from broker.policy.dead_letter import IndividualDeadLetterStrategy, SharedDeadLetterStrategy
 from broker.policy.entry import PolicyEntry
-from broker.store.api import SubscriptionKey
 from pyjms.errors import JMSException
 from pyjms.jms.destination import Queue, Topic
 from pyjms.wire.openwire.commands import AckType

@@ -7,7 +7,7 @@ import logging
 import anyio
 import pytest
 
-from broker.completion import wait_for
+from broker.api.completion import wait_for
 from broker.policy.entry import PolicyEntry
 from broker.store.kahadb.adapter import KahaDBPersistenceAdapter
 from pyjms.errors import JMSException

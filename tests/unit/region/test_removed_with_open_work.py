@@ -6,7 +6,7 @@ import logging
 
 import pytest
 
-from broker.completion import wait_for
+from broker.api.completion import wait_for
 from broker.region.recovered import recovered_work
 from broker.store.kahadb.adapter import KahaDBPersistenceAdapter
 from broker.transaction.xa import XATransaction

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from broker.api.transaction import TransactionState
 from broker.policy.entry import PolicyEntry
 from broker.region.usage import SystemUsage
 from broker.store.api import StoreState
-from broker.transaction.local import TransactionState
 from broker.transaction.xa import XATransaction
 from pyjms.errors import (
     JMSException,
@@ -67,7 +67,7 @@ def test_a_commit_waits_for_the_sends_that_wait(tight, caplog):
     answer = case.transaction.commit(one_phase=True)
     assert not answer.done
     assert case.transaction.commit(one_phase=True) is answer
-    assert "is waiting for space, to be committed; not in yet: 2, holding" in caplog.text
+    assert "is waiting for space, to be committed: 2 sends are not admitted yet" in caplog.text
     room = case.make_room()
     next(room)
     assert [parked.done for parked in case.parked] == [True, False]
@@ -147,7 +147,7 @@ def test_a_rollback_ends_the_wait(tight, xa):
     )
     assert all(isinstance(parked.error, JMSException) for parked in case.parked)
     assert (silent.done, silent.error) == (True, None)  # nobody asked
-    assert case.client.context.parked == {}
+    assert case.client.context.blocked_sends == {}
     assert not case.broker.queue(Q).memory.has_waiting
     list(case.make_room())
     assert case.sees([], [])
@@ -159,13 +159,13 @@ def test_a_transaction_that_is_spoiled_waits_no_more(tight):
     answer = case.transaction.commit(one_phase=True)
     case.transaction.set_rollback_only(spoiled)
     assert answer.error.__cause__ is spoiled
-    assert case.client.context.parked == {}
+    assert case.client.context.blocked_sends == {}
     tight.region.remove_destination(case.client.context, Q, 1)
     case = Case(tight)
     case.transaction.set_rollback_only(spoiled)
     with pytest.raises(TransactionRolledBackException, match="marked rollback only"):
         case.transaction.commit(one_phase=True)
-    assert case.client.context.parked == {}
+    assert case.client.context.blocked_sends == {}
 
 
 def test_a_queue_that_is_removed_fails_the_commit(tight):

@@ -6,13 +6,14 @@ import inspect
 
 import pytest
 
+from broker.api.broker import Broker
+from broker.api.completion import Completion
+from broker.api.context import ConnectionContext
+from broker.api.exchange import ProducerExchange
 from broker.chain.composite import CompositeDestinationBroker
 from broker.chain.copies import readdressed
-from broker.chain.stop_guard import StopGuard
+from broker.chain.stop_guard import ErrorBroker, StopGuard
 from broker.chain.user_id import UserIDBroker
-from broker.completion import Completion
-from broker.context import ConnectionContext, ProducerExchange
-from broker.filter import Broker
 from pyjms.errors import IllegalStateException
 from pyjms.jms.destination import Destination, Queue, Topic
 from pyjms.wire.openwire.commands import (
@@ -26,7 +27,7 @@ from pyjms.wire.openwire.commands import (
 from pyjms.wire.openwire.raw import marshal_body, unmarshal_body
 
 
-class Region(Broker):
+class Region(ErrorBroker):
     def __init__(self) -> None:
         self.sent: list[ActiveMQMessage] = []
         self.producers: list[tuple[str, Destination | None]] = []

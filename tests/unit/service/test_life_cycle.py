@@ -5,11 +5,13 @@ from __future__ import annotations
 import anyio
 import pytest
 
-from broker.completion import Completion
+from broker.api.broker import Broker
+from broker.api.completion import Completion
+from broker.api.context import ConnectionContext
+from broker.api.exchange import ProducerExchange
+from broker.api.filter import BrokerFilter
 from broker.connector.base import TransportConnector
 from broker.connector.vm import registry as vm_registry
-from broker.context import ConnectionContext, ProducerExchange
-from broker.filter import Broker, BrokerFilter
 from broker.service import BrokerService
 from broker.testing import EmbeddedTestBroker
 from pyjms import _clock

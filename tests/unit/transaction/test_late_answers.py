@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from broker.completion import Completion
-from broker.context import ConnectionContext, ConsumerExchange, ProducerExchange
-from broker.filter import Broker
+from broker.api.completion import Completion
+from broker.api.context import ConnectionContext
+from broker.api.exchange import ConsumerExchange, ProducerExchange
+from broker.api.transaction import Synchronization, TransactionState
+from broker.chain.stop_guard import ErrorBroker
 from broker.store.api import RecoveredTransaction
 from broker.store.memory import MemoryTransactionStore
 from broker.transaction.filter import TransactionBroker
-from broker.transaction.local import Synchronization, TransactionState
 from broker.transaction.xa import XA_OK
 from pyjms.errors import JMSException, TransactionRolledBackException, XAException
 from pyjms.wire.openwire.commands import (
@@ -57,7 +58,7 @@ class LateStore(MemoryTransactionStore):
         return [RecoveredTransaction(xid, [], []) for xid in self._prepared]
 
 
-class Region(Broker):
+class Region(ErrorBroker):
     """The rest of the chain: each send and acknowledgement is work of its transaction."""
 
     def __init__(self) -> None:

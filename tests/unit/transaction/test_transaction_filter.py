@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from broker.completion import Completion
-from broker.context import ConnectionContext, ConsumerExchange, ProducerExchange
-from broker.filter import Broker
+from broker.api.completion import Completion
+from broker.api.context import ConnectionContext
+from broker.api.exchange import ConsumerExchange, ProducerExchange
+from broker.api.transaction import Synchronization, Transaction
+from broker.chain.stop_guard import ErrorBroker
 from broker.store.memory import MemoryTransactionStore
 from broker.transaction.filter import TransactionBroker
-from broker.transaction.local import Synchronization, Transaction
 from pyjms.errors import JMSException, XAException
 from pyjms.wire.openwire.commands import (
     ActiveMQMessage,
@@ -37,7 +38,7 @@ class Work(Synchronization):
         self.log.append(f"rollback {self.name}")
 
 
-class Region(Broker):
+class Region(ErrorBroker):
     """The rest of the chain: adds work to the transaction of the command in hand."""
 
     def __init__(self) -> None:
@@ -210,4 +211,4 @@ def test_a_rollback_that_fails_does_not_keep_the_connection(
     broker.transaction(ctx, LOCAL).add(Broken())
     broker.remove_connection(ctx, ConnectionInfo(C1), None)
     assert region.gone == [C1]
-    assert "ending a piece of its work failed" in caplog.text
+    assert "one of its synchronizations failed" in caplog.text

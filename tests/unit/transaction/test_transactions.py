@@ -4,14 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from broker.completion import Completion
+from broker.api.completion import Completion
+from broker.api.transaction import Synchronization, Transaction, TransactionState
 from broker.store.memory import MemoryTransactionStore
-from broker.transaction.local import (
-    LocalTransaction,
-    Synchronization,
-    Transaction,
-    TransactionState,
-)
+from broker.transaction.base import LocalTransaction
 from broker.transaction.xa import XA_OK, XA_RDONLY, XATransaction
 from pyjms.errors import JMSException, TransactionRolledBackException, XAException
 from pyjms.wire.openwire.commands import (

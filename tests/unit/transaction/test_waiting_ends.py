@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from broker.completion import Completion
-from broker.context import ConnectionContext, ProducerExchange
-from broker.filter import Broker
+from broker.api.completion import Completion
+from broker.api.context import ConnectionContext
+from broker.api.exchange import ProducerExchange
+from broker.api.transaction import Synchronization
+from broker.chain.stop_guard import ErrorBroker
 from broker.store.memory import MemoryTransactionStore
 from broker.transaction.filter import TransactionBroker
-from broker.transaction.local import Synchronization
 from broker.transaction.xa import XA_RDONLY
 from pyjms.errors import JMSException
 from pyjms.wire.openwire.commands import (
@@ -34,7 +35,7 @@ class Parked:
     def __init__(self) -> None:
         self.was_dropped = False
 
-    def dropped(self) -> None:
+    def transaction_rolled_back(self) -> None:
         self.was_dropped = True
 
 
@@ -50,7 +51,7 @@ class Done(Synchronization):
         self.log.append(f"rollback {self.xid}")
 
 
-class Region(Broker):
+class Region(ErrorBroker):
     """Takes a send into its transaction at once, or lets it wait."""
 
     def __init__(self) -> None:
@@ -86,14 +87,14 @@ class Case:
         self.broker.send(exchange, ActiveMQMessage(transaction_id=xid))
         parked = Parked()
         if waits:
-            self.broker.transaction(self.context, xid).awaits(parked)
+            self.broker.transaction(self.context, xid).add_pending(parked)
         return parked
 
     def commit(self, xid: TransactionId) -> Completion | None:
         return self.broker.commit_transaction(self.context, xid, True)
 
     def come_in(self, xid: TransactionId, parked: Parked) -> None:
-        self.broker.transaction(self.context, xid).came_in(parked)
+        self.broker.transaction(self.context, xid).pending_finished(parked)
 
 
 @pytest.fixture
@@ -134,7 +135,7 @@ def test_one_that_fails_lets_the_next_go_on(case: Case) -> None:
     assert first is not None
     assert second is not None
     cause = JMSException("no room")
-    case.broker.transaction(case.context, ONE).failed(parked, cause)
+    case.broker.transaction(case.context, ONE).pending_failed(parked, cause)
     assert first.error is not None
     assert first.error.__cause__ is cause
     assert (second.done, second.error) == (True, None)
@@ -205,7 +206,7 @@ def test_an_xa_branch_may_vote_when_all_is_in(case: Case) -> None:
 def test_a_branch_whose_only_send_never_comes_in_may_vote_all_the_same(case: Case) -> None:
     case.broker.begin_transaction(case.context, XA)
     expired = Parked()
-    case.broker.transaction(case.context, XA).awaits(expired)
+    case.broker.transaction(case.context, XA).add_pending(expired)
     vote = case.broker.prepare_transaction(case.context, XA)
     assert vote != XA_RDONLY
     case.come_in(XA, expired)

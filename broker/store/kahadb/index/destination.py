@@ -6,7 +6,7 @@ from collections.abc import Container, Iterator
 from collections.abc import Set as AbstractSet
 from typing import Final
 
-from broker.store.api import Position
+from broker.api.message import Position
 from broker.store.kahadb.index.checkpoint import DestinationChanges, Row, SubscriptionChanges
 from broker.store.kahadb.index.context import IndexContext
 from broker.store.kahadb.index.duplicate_ids import DuplicateIds

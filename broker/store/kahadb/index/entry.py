@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from broker.store.api import Position
+from broker.api.message import Position
 from pyjms.wire.kahadb.journal import Location
 
 __all__ = ["LARGEST_SEQUENCE", "NO_SEQUENCE", "IndexEntry", "Producer", "join_id", "split_id"]

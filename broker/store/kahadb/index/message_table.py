@@ -43,7 +43,7 @@ from __future__ import annotations
 import sys
 from typing import Final
 
-from broker.store.api import Position
+from broker.api.message import Position
 from broker.store.kahadb.index.context import IndexContext
 from broker.store.kahadb.index.entry import IndexEntry, Producer
 from broker.store.kahadb.index.memtable import Memtable

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-from broker.store.api import Position
+from broker.api.message import Position
 from broker.store.kahadb.index.checkpoint import IndexCheckpoint
 from broker.store.kahadb.index.context import CheckpointTable, IndexContext
 from broker.store.kahadb.index.database.checks import problems

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterable
 
-from broker.store.api import Position
+from broker.api.message import Position
 from broker.store.kahadb.index.checkpoint import Row, SubscriptionChanges
 from broker.store.kahadb.index.context import IndexContext
 from broker.store.kahadb.index.destination import DestinationIndex

@@ -11,7 +11,7 @@ import logging
 import anyio
 import anyio.to_thread
 
-from broker.completion import wait_for
+from broker.api.completion import wait_for
 from broker.store.kahadb.index import IndexCheckpoint, TopicIndex
 from broker.store.kahadb.message_database import MessageDatabase
 from broker.store.kahadb.recovery.recovery import record_digest

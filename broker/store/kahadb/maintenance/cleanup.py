@@ -11,7 +11,7 @@ import logging
 from collections.abc import Container, Iterable
 from typing import NamedTuple
 
-from broker.completion import wait_for
+from broker.api.completion import wait_for
 from broker.store.kahadb.index import StoreIndex, SubscriptionIndex, TopicIndex
 from broker.store.kahadb.maintenance.ack_compaction import AckCompaction
 from broker.store.kahadb.maintenance.checkpoint import Checkpoint

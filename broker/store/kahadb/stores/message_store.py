@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Container, Sequence
 from typing import TYPE_CHECKING
 
-from broker.completion import Completion
-from broker.context import ConnectionContext
-from broker.store.api import Position, StoredMessage
+from broker.api.completion import Completion
+from broker.api.context import ConnectionContext
+from broker.api.message import Position, StoredMessage
 from broker.store.kahadb.index import DestinationIndex, IndexEntry
 from broker.store.kahadb.message_database import MessageDatabase
 from broker.store.kahadb.records import (
@@ -25,7 +25,7 @@ from pyjms.wire.kahadb.frames import to_kaha_destination
 from pyjms.wire.openwire.commands import MessageId
 
 if TYPE_CHECKING:
-    from broker.region.message import MessageReference
+    from broker.api.message import MessageReference
 
 __all__ = ["KahaDBMessageStore"]
 

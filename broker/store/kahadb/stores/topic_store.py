@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Container
 from typing import TYPE_CHECKING
 
-from broker.completion import Completion
-from broker.context import ConnectionContext
-from broker.store.api import Position, StoredMessage, StoredSubscription, SubscriptionKey
+from broker.api.completion import Completion
+from broker.api.context import ConnectionContext
+from broker.api.message import Position, StoredMessage, SubscriptionKey
+from broker.store.api import StoredSubscription
 from broker.store.kahadb.index import TopicIndex
 from broker.store.kahadb.message_database import MessageDatabase
 from broker.store.kahadb.records import reference_metadata, remove_record
@@ -22,7 +23,7 @@ from pyjms.wire.kahadb.frames import decode_subscription_info, encode_frame, sub
 from pyjms.wire.openwire.commands import SubscriptionInfo
 
 if TYPE_CHECKING:
-    from broker.region.message import MessageReference
+    from broker.api.message import MessageReference
 
 __all__ = ["KahaDBTopicMessageStore"]
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from enum import Enum
 from typing import TYPE_CHECKING, Final
 
-from broker.store.api import Position
+from broker.api.message import Position
 from broker.store.kahadb.index import DestinationIndex, TopicIndex
 from broker.store.kahadb.index_updater import IndexUpdater
 from broker.store.kahadb.records import (
@@ -24,7 +24,7 @@ from pyjms.wire.kahadb.structures import KahaDestination
 from pyjms.wire.openwire.commands import XATransactionId
 
 if TYPE_CHECKING:
-    from broker.region.message import MessageReference
+    from broker.api.message import MessageReference
 
 __all__ = ["OpenTransaction", "Operation", "OperationKind", "apply_operations"]
 

@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from broker.completion import Completion
-from broker.store.api import Position, RecoveredTransaction, StoredMessage, SubscriptionKey
+from broker.api.completion import Completion
+from broker.api.message import Position, StoredMessage, SubscriptionKey
+from broker.store.api import RecoveredTransaction
 from broker.store.kahadb.index import DestinationIndex, TopicIndex
 from broker.store.kahadb.message_database import MessageDatabase
 from broker.store.kahadb.records import destination_field, transaction_field

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from broker.context import ProducerExchange
+from broker.api.exchange import ProducerExchange
 from broker.virtual.composite import CompositeQueue
 from pyjms.errors import IllegalStateException, JMSException
 from pyjms.jms.destination import Queue, Topic

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from broker.completion import Completion
+from broker.api.completion import Completion
 from broker.policy.entry import PolicyEntry
 from broker.policy.map import PolicyMap
 from broker.store.jobs import KahaDBJobSchedulerStore

@@ -120,7 +120,7 @@ def next_scheduler(broker: Any) -> Any:
 
 
 def never() -> Any:
-    from broker.completion import Completion
+    from broker.api.completion import Completion
 
     return Completion()
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from broker.store.api import Position
+from broker.api.message import Position
 from pyjms.wire.kahadb.journal import Location
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from broker.store.api import Position
+from broker.api.message import Position
 from broker.store.kahadb.index import TopicIndex
 
 if TYPE_CHECKING:

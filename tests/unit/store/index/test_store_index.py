@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from broker.store.api import Position
+from broker.api.message import Position
 from broker.store.kahadb.index import IndexCorrupt, StoreIndex
 from pyjms.errors import IllegalStateException
 from pyjms.wire.kahadb.journal import Location

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from broker.context import ConnectionContext
+from broker.api.context import ConnectionContext
 from broker.store.jdbc.audit import MessageAudit
 from pyjms.jms.destination import Queue
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from broker.context import ConnectionContext
+from broker.api.context import ConnectionContext
 from pyjms.testing.clock import VirtualClock
 from pyjms.wire.openwire.commands import ProducerId
 

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from broker.context import ConnectionContext
+from broker.api.context import ConnectionContext
+from broker.api.message import SubscriptionKey
 from broker.region.store_traits import StoreTraits
-from broker.store.api import StoredSubscription, StoreState, SubscriptionKey
+from broker.store.api import StoredSubscription, StoreState
 from broker.store.jdbc.adapter import JDBCPersistenceAdapter
 from broker.store.jdbc.database import (
     Database,

@@ -12,9 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.completion import Completion
-from broker.context import ConnectionContext
-from broker.store.api import StoredSubscription, StoreState, SubscriptionKey
+from broker.api.completion import Completion
+from broker.api.context import ConnectionContext
+from broker.api.message import SubscriptionKey
+from broker.store.api import StoredSubscription, StoreState
 from broker.store.jdbc import operations as ops
 from broker.store.jdbc.codec import _CLASSES, decode_operations, encode_operations
 from broker.store.jdbc.compaction import compact

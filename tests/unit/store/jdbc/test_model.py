@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from broker.context import ConnectionContext
-from broker.store.api import StoredSubscription, SubscriptionKey
+from broker.api.context import ConnectionContext
+from broker.api.message import SubscriptionKey
+from broker.store.api import StoredSubscription
 from broker.store.jdbc.journaled import JournaledJDBCPersistenceAdapter
 from broker.store.jdbc.settings import JDBCSettings, JournalSettingsJDBC
 from pyjms.jms.destination import Topic

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from broker.store.api import SubscriptionKey
+from broker.api.message import SubscriptionKey
 from broker.store.jdbc.database import Database
 from broker.store.jdbc.settings import JDBCSettings
 from pyjms.jms.destination import Queue, Topic

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from broker.store.api import StoredSubscription, SubscriptionKey
+from broker.api.message import SubscriptionKey
+from broker.store.api import StoredSubscription
 from broker.store.jdbc.numbering import base_of
 from pyjms.jms.destination import Topic
 

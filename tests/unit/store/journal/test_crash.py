@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from broker.completion import Completion
+from broker.api.completion import Completion
 from broker.store.journal.journal import Journal
 from broker.store.journal.settings import JournalSettings, PreallocationScope
 from pyjms.wire.kahadb.journal import END_MARKER, Location, encode_batch

@@ -11,7 +11,7 @@ from typing import Any
 import anyio
 import pytest
 
-from broker.completion import Completion
+from broker.api.completion import Completion
 from broker.store.journal.disk import OS_DISK
 from broker.store.journal.journal import Journal
 from broker.store.journal.settings import (

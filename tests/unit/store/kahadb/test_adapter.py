@@ -9,9 +9,10 @@ from typing import Any
 import anyio
 import pytest
 
-from broker.completion import Completion
-from broker.context import ConnectionContext
-from broker.store.api import StoredSubscription, StoreState, SubscriptionKey
+from broker.api.completion import Completion
+from broker.api.context import ConnectionContext
+from broker.api.message import SubscriptionKey
+from broker.store.api import StoredSubscription, StoreState
 from broker.store.kahadb.adapter import KahaDBPersistenceAdapter
 from broker.store.kahadb.recovery.activemq_files import INDEX_FILES
 from broker.store.kahadb.settings import KahaDBSettings, PurgeRecoveredXATransactionStrategy

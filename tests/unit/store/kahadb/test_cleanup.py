@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from broker.context import ConnectionContext
-from broker.store.api import StoredSubscription, SubscriptionKey
+from broker.api.context import ConnectionContext
+from broker.api.message import SubscriptionKey
+from broker.store.api import StoredSubscription
 from broker.store.kahadb.maintenance.ack_compaction import movable_acks
 from pyjms.jms.destination import Queue, Topic
 from pyjms.wire.kahadb.codec import encode_command

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from broker.completion import Completion
-from broker.context import ConnectionContext
+from broker.api.completion import Completion
+from broker.api.context import ConnectionContext
 from pyjms.jms.destination import Queue
 from pyjms.wire.openwire.commands import ConnectionId, LocalTransactionId, XATransactionId
 from tests.kit.simulated_disk import SimulatedDisk

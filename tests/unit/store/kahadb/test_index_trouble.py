@@ -10,8 +10,9 @@ import anyio
 import anyio.to_thread
 import pytest
 
-from broker.context import ConnectionContext
-from broker.store.api import StoredSubscription, StoreState, SubscriptionKey
+from broker.api.context import ConnectionContext
+from broker.api.message import SubscriptionKey
+from broker.store.api import StoredSubscription, StoreState
 from broker.store.kahadb.index import IndexCorrupt
 from broker.store.kahadb.message_database import DIRTY_LIMIT
 from broker.store.kahadb.recovery.activemq_files import OUR_INDEX

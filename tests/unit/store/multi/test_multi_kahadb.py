@@ -13,9 +13,9 @@ import anyio
 import anyio.to_thread
 import pytest
 
-from broker.completion import Completion, wait_for
-from broker.context import ConnectionContext
-from broker.region.message import MessageReference
+from broker.api.completion import Completion, wait_for
+from broker.api.context import ConnectionContext
+from broker.api.message import MessageReference
 from broker.store.api import StoreState
 from broker.store.journal.disk import OS_DISK
 from broker.store.journal.settings import JournalSettings, PreallocationScope

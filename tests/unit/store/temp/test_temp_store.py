@@ -9,8 +9,8 @@ from pathlib import Path
 import anyio
 import pytest
 
-from broker.context import ConnectionContext
-from broker.region.message import MessageReference
+from broker.api.context import ConnectionContext
+from broker.api.message import MessageReference
 from broker.region.region_broker import RegionBroker
 from broker.store.api import StoreState
 from broker.store.memory import MemoryPersistenceAdapter

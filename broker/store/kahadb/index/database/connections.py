@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
-from broker.store.api import Position
+from broker.api.message import Position
 from broker.store.kahadb.index.entry import IndexEntry, Producer, join_id
 from pyjms.errors import JMSException
 

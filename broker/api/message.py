@@ -7,8 +7,9 @@ Properties are decoded when somebody asks, once.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
+from broker.api.completion import Completion
 from pyjms import _clock
 from pyjms.errors import JMSException
 from pyjms.wire.openwire.commands import (
@@ -21,15 +22,36 @@ from pyjms.wire.openwire.primitives import decode_map
 from pyjms.wire.openwire.raw import patch_raw
 
 if TYPE_CHECKING:
-    from broker.completion import Completion
-    from broker.region.destination import BaseDestination, BrokerDestination
-    from broker.region.subscription import Subscription
-    from broker.store.api import Position
+    from broker.api.destination import BrokerDestination, RegionDestination
+    from broker.api.subscription import Subscription
 
-__all__ = ["MessageReference"]
+__all__ = ["MessageReference", "Position", "StoredMessage", "SubscriptionKey"]
 
 _DUPLICATE_ID: Final = "_AMQ_DUPL_ID"
 _DUPLICATE_ID_BYTES: Final = _DUPLICATE_ID.encode()
+
+
+class Position(NamedTuple):
+    """Where a message stands in its destination. Sorts in reading order."""
+
+    level: int
+    """0 where the destination ignores priorities; else 9 minus the priority."""
+    arrival: int
+    """The number of its arrival in this destination, from 1."""
+
+
+class StoredMessage(NamedTuple):
+    """A message as a store returns it."""
+
+    position: Position
+    message: ActiveMQMessage
+
+
+class SubscriptionKey(NamedTuple):
+    """The identity of a durable subscription. (activemq-broker T16)"""
+
+    client_id: str
+    subscription_name: str
 
 
 class MessageReference:
@@ -74,7 +96,7 @@ class MessageReference:
         properties = message.marshalled_properties
         self.message = message
         self.message_id: MessageId = message_id
-        self.destination: BaseDestination = destination.base
+        self.destination: RegionDestination = destination.base
         self.expiration = message.expiration
         self.priority = message.priority
         self.persistent = message.persistent

@@ -1,0 +1,112 @@
+"""Memory accounting: how many bytes are used, how many may be, and who waits for room.
+
+Usages form a tree, broker -> destination. A usage is full when it or any ancestor has reached its
+limit. The last message may exceed a limit; the next one waits. (activemq-broker M1, M2)
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+
+__all__ = ["MemoryUsage"]
+
+
+class MemoryUsage:
+    """An amount of bytes with a limit (0: none) below a parent. Source: ActiveMQ MemoryUsage."""
+
+    __slots__ = ("limit", "name", "parent", "used", "waiters", "waiting_descendants")
+
+    def __init__(self, name: str, limit: int = 0, parent: MemoryUsage | None = None) -> None:
+        self.name = name
+        self.limit = limit
+        self.parent = parent
+        self.used = 0
+        self.waiters: deque[Callable[[], None]] = deque()
+        """Callbacks that wait for room, oldest first; see `wait`."""
+        self.waiting_descendants: dict[MemoryUsage, None] = {}
+        """Kept by the root only: the usages of the tree that have waiters."""
+
+    @property
+    def is_full(self) -> bool:
+        """Whether this usage or one above it has reached its limit."""
+        usage: MemoryUsage | None = self
+        while usage is not None:
+            if usage.limit and usage.used >= usage.limit:
+                return True
+            usage = usage.parent
+        return False
+
+    def is_above(self, percent: int) -> bool:
+        """Whether this usage, or one above it, has reached `percent` of its limit."""
+        usage: MemoryUsage | None = self
+        while usage is not None:
+            if usage.limit and usage.used * 100 >= usage.limit * percent:
+                return True
+            usage = usage.parent
+        return False
+
+    @property
+    def percent(self) -> int:
+        """Percentage of this usage's own limit that is used; 0 without a limit."""
+        return self.used * 100 // self.limit if self.limit else 0
+
+    @property
+    def has_waiting(self) -> bool:
+        """Whether a sender waits for room here."""
+        return bool(self.waiters)
+
+    def increase(self, size: int) -> None:
+        """Add `size` bytes, here and in every ancestor."""
+        usage: MemoryUsage | None = self
+        while usage is not None:
+            usage.used += size
+            usage = usage.parent
+
+    def decrease(self, size: int) -> None:
+        """Subtract `size` bytes, here and in every ancestor, and admit waiters in their order."""
+        usage: MemoryUsage = self
+        usage.used -= size
+        while usage.parent is not None:
+            usage = usage.parent
+            usage.used -= size
+        if usage.waiting_descendants:
+            usage.admit_waiters()
+
+    def wait(self, callback: Callable[[], None]) -> Callable[[], None]:
+        """Call `callback` once there is room; return a function that withdraws the request."""
+        self.waiters.append(callback)
+        self._root().waiting_descendants[self] = None
+
+        def withdraw() -> None:
+            if callback in self.waiters:
+                self.waiters.remove(callback)
+
+        return withdraw
+
+    def close(self) -> None:
+        """Detach from the parent: it no longer counts these bytes, and the waiters are admitted."""
+        parent = self.parent
+        if parent is None:
+            return
+        self._root().waiting_descendants.pop(self, None)
+        self.parent = None
+        waiters, self.waiters = self.waiters, deque()
+        for callback in waiters:
+            callback()
+        parent.decrease(self.used)
+
+    def _root(self) -> MemoryUsage:
+        usage = self
+        while usage.parent is not None:
+            usage = usage.parent
+        return usage
+
+    def admit_waiters(self) -> None:
+        """Call the waiters of each usage below this root that has room again."""
+        for usage in tuple(self.waiting_descendants):
+            waiters = usage.waiters
+            while waiters and not usage.is_full:
+                waiters.popleft()()
+            if not usage.waiters:
+                self.waiting_descendants.pop(usage, None)
