@@ -62,11 +62,25 @@ if TYPE_CHECKING:  # what type checkers read; the tables below are what runs, a 
     from pyjms.listener.backoff import (
         ExponentialBackOff as ExponentialBackOff, FixedBackOff as FixedBackOff,
     )
+    from pyjms.listener.container.task_executor import (
+        SimpleAsyncTaskExecutor as SimpleAsyncTaskExecutor,
+        TaskExecutor as TaskExecutor,
+    )
+    from pyjms.listener.endpoint import (
+        JmsListenerEndpoint as JmsListenerEndpoint,
+        MethodJmsListenerEndpoint as MethodJmsListenerEndpoint,
+        SimpleJmsListenerEndpoint as SimpleJmsListenerEndpoint,
+    )
     from pyjms.listener.factory import (
         DefaultJmsListenerContainerFactory as DefaultJmsListenerContainerFactory,
         SimpleJmsListenerContainerFactory as SimpleJmsListenerContainerFactory,
     )
     from pyjms.listener.registry import JmsListenerEndpointRegistry as JmsListenerEndpointRegistry
+    from pyjms.listener.handler.interceptors import (
+        HandlerInterceptor as HandlerInterceptor,
+        HandlerInvocation as HandlerInvocation,
+        Proceed as Proceed,
+    )
     from pyjms.listener.handler.reply import JmsResponse as JmsResponse
     from pyjms.settings import PyjmsSettings as PyjmsSettings, load_settings as load_settings
     from pyjms.support.converter import (
@@ -117,10 +131,15 @@ SHARED = {
     "pyjms.jms.message": "Message",
     "pyjms.lifecycle": "on_shutdown on_startup",
     "pyjms.listener.backoff": "ExponentialBackOff FixedBackOff",
+    "pyjms.listener.container.task_executor": "SimpleAsyncTaskExecutor TaskExecutor",
+    "pyjms.listener.endpoint": """
+        JmsListenerEndpoint MethodJmsListenerEndpoint SimpleJmsListenerEndpoint
+    """,
     "pyjms.listener.factory": """
         DefaultJmsListenerContainerFactory SimpleJmsListenerContainerFactory
     """,
     "pyjms.listener.registry": "JmsListenerEndpointRegistry",
+    "pyjms.listener.handler.interceptors": "HandlerInterceptor HandlerInvocation Proceed",
     "pyjms.listener.handler.reply": "JmsResponse",
     "pyjms.settings": "PyjmsSettings load_settings",
     "pyjms.support.converter": "DefaultMessageConverter MessageConverter SimpleMessageConverter",

@@ -11,6 +11,14 @@ from pyjms import SHARED
 # isort: off
 if TYPE_CHECKING:  # what type checkers read; the tables are what runs, a test compares them
     from pyjms import (
+        HandlerInterceptor as HandlerInterceptor,
+        HandlerInvocation as HandlerInvocation,
+        JmsListenerEndpoint as JmsListenerEndpoint,
+        MethodJmsListenerEndpoint as MethodJmsListenerEndpoint,
+        Proceed as Proceed,
+        SimpleAsyncTaskExecutor as SimpleAsyncTaskExecutor,
+        SimpleJmsListenerEndpoint as SimpleJmsListenerEndpoint,
+        TaskExecutor as TaskExecutor,
         AcknowledgeMode as AcknowledgeMode, ApplicationContainer as ApplicationContainer,
         BytesMessage as BytesMessage, CacheLevel as CacheLevel,
         ConfigurationException as ConfigurationException,

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import logging
 import sys
-from importlib.metadata import entry_points
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from pyjms.cli.extensions import mount_commands
 from pyjms.cli.pipeline import pipeline_app
 
 if TYPE_CHECKING:
@@ -173,18 +173,11 @@ def _pipeline_problems(target: str, settings: PyjmsSettings) -> list[str]:
     return [*problems, *find_problems(settings, pipelines)]
 
 
-def _mount_commands() -> None:
-    mounted = {info.name for info in app.registered_groups}
-    for entry in entry_points(group="pyjms.cli"):
-        if entry.name not in mounted:
-            app.add_typer(entry.load(), name=entry.name)
-
-
 def main() -> None:
     """Run the command line. Entry point of the script `pyjms`."""
     from pyjms.errors import JMSException
 
-    _mount_commands()
+    mount_commands(app)
     try:
         app()
     except JMSException as error:

@@ -18,19 +18,21 @@ NAMES = """
     ConfigurationException Connection ConnectionClosedException ConnectionFactory
     ConnectionFailedException DefaultJmsListenerContainerFactory DefaultMessageConverter
     DefaultMessageListenerContainer DeliveryMode Destination DestinationDoesNotExistException
-    DestinationResolutionException ExponentialBackOff FixedBackOff Header Headers
-    IllegalStateException InvalidClientIDException InvalidDestinationException
-    InvalidSelectorException JMSException JMSSecurityException JmsApplication
-    JmsListenerEndpointRegistry JmsResponse JmsTemplate JmsTransactionManager
-    ListenerExecutionFailedException LocalProtocolError MapMessage Message MessageConsumer
-    MessageConversionException MessageConverter MessageEOFException MessageFormatException
-    MessageNotReadableException MessageNotWriteableException MessageProducer ObjectMessage Payload
-    PrefetchPolicy ProtocolViolation PyjmsSettings Queue QueueBrowser RedeliveryPolicy
-    RemoteProtocolError ReplyFailureException RequestTimeoutException ResourceAllocationException
-    Session SimpleJmsListenerContainerFactory SimpleMessageConverter SimpleMessageListenerContainer
-    SingleConnectionFactory StreamMessage TemporaryQueue TemporaryTopic TextMessage Topic
-    TransactionInProgressException TransactionRolledBackException UnsupportedOperationException
-    XAException jms_listener load_settings on_shutdown on_startup send_to
+    DestinationResolutionException ExponentialBackOff FixedBackOff HandlerInterceptor
+    HandlerInvocation Header Headers IllegalStateException InvalidClientIDException
+    InvalidDestinationException InvalidSelectorException JMSException JMSSecurityException
+    JmsApplication JmsListenerEndpoint JmsListenerEndpointRegistry JmsResponse JmsTemplate
+    JmsTransactionManager ListenerExecutionFailedException LocalProtocolError MapMessage Message
+    MessageConsumer MessageConversionException MessageConverter MessageEOFException
+    MessageFormatException MessageNotReadableException MessageNotWriteableException
+    MessageProducer MethodJmsListenerEndpoint ObjectMessage Payload PrefetchPolicy Proceed
+    ProtocolViolation PyjmsSettings Queue QueueBrowser RedeliveryPolicy RemoteProtocolError
+    ReplyFailureException RequestTimeoutException ResourceAllocationException Session
+    SimpleAsyncTaskExecutor SimpleJmsListenerContainerFactory SimpleJmsListenerEndpoint
+    SimpleMessageConverter SimpleMessageListenerContainer SingleConnectionFactory StreamMessage
+    TaskExecutor TemporaryQueue TemporaryTopic TextMessage Topic TransactionInProgressException
+    TransactionRolledBackException UnsupportedOperationException XAException jms_listener
+    load_settings on_shutdown on_startup send_to
 """.split()  # noqa: SIM905 - to be read
 
 BOTH = pytest.mark.parametrize("module", [pyjms, pyjms.aio], ids=["pyjms", "pyjms.aio"])

@@ -39,8 +39,12 @@ from pyjms.jms.message import Message
 
 __all__ = ["HandlerInterceptor", "HandlerInvocation", "Proceed", "call_through", "in_order"]
 
-Proceed = Callable[[], Awaitable[Any]]
-"""Runs the rest of the chain and returns the handler's result."""
+
+class Proceed(Protocol):
+    """Runs the rest of the chain and returns the handler's result."""
+
+    def __call__(self) -> Awaitable[Any]:
+        """Call the next interceptor or, innermost, the handler; await the result."""
 
 
 class HandlerInvocation:

@@ -1,0 +1,101 @@
+"""Commands of other distributions: the entry points `pyjms.cli` and `pyjms.cli.<group>`.
+
+An entry point is a function (one command, its docstring is the help) or a `typer.Typer` (a group of
+commands). Group `pyjms.cli` adds it to `pyjms` itself, `pyjms.cli.broker` below `pyjms broker`, and
+so on for every group of commands. One that cannot be loaded stays in the list of commands, says
+why, and fails when it is called; the others work.
+"""
+
+from __future__ import annotations
+
+import inspect
+import logging
+from collections.abc import Callable
+from importlib.metadata import EntryPoint, EntryPoints, entry_points
+from typing import Any, Final, cast
+
+import typer
+
+from pyjms.errors import ConfigurationException
+
+__all__ = ["GROUP", "mount_commands"]
+
+logger = logging.getLogger(__name__)
+
+GROUP: Final = "pyjms.cli"
+
+
+def mount_commands(app: typer.Typer, installed: EntryPoints | None = None) -> None:
+    """Add the commands of `installed` distributions (default: all) to `app` and its groups.
+
+    A name that `app` or another distribution has already is left out, with a warning in the log.
+    """
+    found = cast(EntryPoints, entry_points()) if installed is None else installed
+    _mount(app, GROUP, found)
+
+
+def _mount(app: typer.Typer, group: str, installed: EntryPoints) -> None:
+    owners = dict.fromkeys(_names_of(app), "pyjms")
+    for entry in sorted(installed.select(group=group)):
+        owner = _distribution(entry)
+        if entry.name in owners:
+            if owners[entry.name] != owner:
+                logger.warning(
+                    "Command %r of %s is left out: %s has a command of that name",
+                    entry.name,
+                    owner,
+                    owners[entry.name],
+                )
+            continue
+        owners[entry.name] = owner
+        _add(app, entry)
+    for info in app.registered_groups:
+        if info.name and info.typer_instance is not None:
+            _mount(info.typer_instance, f"{group}.{info.name}", installed)
+
+
+def _add(app: typer.Typer, entry: EntryPoint) -> None:
+    try:
+        command = entry.load()
+    except Exception as error:  # whatever the module of somebody else raises
+        _add_broken(app, entry, f"{type(error).__name__}: {error}")
+        return
+    if isinstance(command, typer.Typer):
+        app.add_typer(command, name=entry.name)
+    elif inspect.isroutine(command):
+        app.command(entry.name)(command)
+    else:
+        kind = type(command).__name__
+        _add_broken(app, entry, f"{entry.value} is a {kind}, not a function or a typer.Typer")
+
+
+def _add_broken(app: typer.Typer, entry: EntryPoint, reason: str) -> None:
+    """Add a command that says why the real one is not there."""
+    problem = f"Command {entry.name!r} of {_distribution(entry)} cannot be loaded: {reason}"
+
+    def fail() -> None:
+        raise ConfigurationException(
+            problem, hint="update or reinstall that distribution, or uninstall it"
+        )
+
+    app.command(
+        entry.name,
+        help=problem,
+        short_help="(cannot be loaded)",
+        context_settings={"ignore_unknown_options": True, "allow_extra_args": True},
+    )(fail)
+
+
+def _distribution(entry: EntryPoint) -> str:
+    found = entry.dist
+    return "an unknown distribution" if found is None else f"{found.name} {found.version}"
+
+
+def _names_of(app: typer.Typer) -> list[str]:
+    commands = [info.name or _command_name(info.callback) for info in app.registered_commands]
+    groups = [info.name for info in app.registered_groups if info.name]
+    return [*commands, *groups]
+
+
+def _command_name(function: Callable[..., Any] | None) -> str:
+    return "" if function is None else function.__name__.lower().replace("_", "-")

@@ -1,0 +1,120 @@
+"""Commands of other distributions: mounted by entry point, and what happens to broken ones."""
+
+from __future__ import annotations
+
+import sys
+import types
+from importlib.metadata import EntryPoint, EntryPoints
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from pyjms.cli.extensions import mount_commands
+from pyjms.errors import ConfigurationException
+
+
+def hello(name: str = "you") -> None:
+    """Say hello."""
+    typer.echo(f"hello {name}")
+
+
+group = typer.Typer(help="A group.")
+
+
+@group.command()
+def one() -> None:
+    """The first."""
+    typer.echo("one")
+
+
+@group.command()
+def two() -> None:
+    """The second."""
+    typer.echo("two")
+
+
+NUMBER = 42
+
+
+def mounted(*entries: tuple[str, str, str]) -> typer.Typer:
+    app = typer.Typer()
+    nested = typer.Typer(help="Nested.")
+    app.add_typer(nested, name="nested")
+
+    @app.callback()
+    def main() -> None: ...
+
+    @app.command()
+    def builtin_command() -> None:
+        """Of pyjms itself."""
+        typer.echo("builtin")
+
+    @nested.callback()
+    def inner() -> None: ...
+
+    found = EntryPoints(EntryPoint(name, value, group) for name, value, group in entries)
+    mount_commands(app, found)
+    return app
+
+
+def run(app: typer.Typer, *arguments: str):
+    return CliRunner().invoke(app, arguments)
+
+
+@pytest.fixture(autouse=True)
+def acme_commands(monkeypatch):
+    module = types.ModuleType("acme_commands")
+    vars(module).update(hello=hello, group=group, NUMBER=NUMBER)
+    monkeypatch.setitem(sys.modules, "acme_commands", module)
+
+
+def test_a_function_is_a_command_and_a_typer_a_group():
+    app = mounted(
+        ("hello", "acme_commands:hello", "pyjms.cli"), ("grp", "acme_commands:group", "pyjms.cli")
+    )
+    assert run(app, "hello", "--name", "me").output == "hello me\n"
+    assert run(app, "grp", "two").output == "two\n"
+    assert "Say hello." in run(app, "--help").output
+
+
+def test_a_group_of_pyjms_takes_commands_too():
+    app = mounted(
+        ("hello", "acme_commands:hello", "pyjms.cli.nested"),
+        ("grp", "acme_commands:group", "pyjms.cli"),
+        ("three", "acme_commands:hello", "pyjms.cli.grp"),
+    )
+    assert run(app, "nested", "hello").output == "hello you\n"
+    assert run(app, "grp", "three").output == "hello you\n"
+    assert run(app, "hello").exit_code == 2
+
+
+@pytest.mark.parametrize(
+    ("value", "reason"),
+    [
+        ("acme_nowhere:hello", "ModuleNotFoundError: No module named 'acme_nowhere'"),
+        ("acme_commands:missing", "AttributeError: .*missing"),
+        ("acme_commands:NUMBER", "acme_commands:NUMBER is a int, not a function or a typer.Typer"),
+    ],
+)
+def test_a_broken_entry_point_says_why_and_leaves_the_others_alone(value, reason):
+    app = mounted(("bad", value, "pyjms.cli"), ("hello", "acme_commands:hello", "pyjms.cli"))
+    assert run(app, "hello").output == "hello you\n"
+    assert "bad" in run(app, "--help").output
+    result = run(app, "bad", "--any", "argument")
+    assert isinstance(result.exception, ConfigurationException)
+    with pytest.raises(
+        ConfigurationException,
+        match=f"Command 'bad' of an unknown distribution cannot be loaded: {reason}",
+    ):
+        raise result.exception
+
+
+def test_the_commands_of_pyjms_are_never_replaced(caplog):
+    app = mounted(
+        ("builtin-command", "acme_commands:hello", "pyjms.cli"),
+        ("nested", "acme_commands:hello", "pyjms.cli"),
+    )
+    assert run(app, "builtin-command").output == "builtin\n"
+    assert len(caplog.messages) == 2
+    assert "is left out: pyjms has a command of that name" in caplog.text

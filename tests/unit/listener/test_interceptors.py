@@ -1,0 +1,256 @@
+"""Interceptors around message listeners and handlers: order, failures, short cuts, context."""
+
+from __future__ import annotations
+
+import threading
+from contextvars import ContextVar
+
+import pytest
+
+from pyjms import (
+    ApplicationContainer,
+    ConfigurationException,
+    HandlerInvocation,
+    JmsApplication,
+    JMSException,
+    ListenerExecutionFailedException,
+    PyjmsSettings,
+    jms_listener,
+    send_to,
+)
+from pyjms.jms.message import Message
+from pyjms.listener.handler.interceptors import call_through, in_order
+from pyjms.testing.app import with_redelivery_delay
+
+SEEN: ContextVar[str] = ContextVar("seen", default="nothing")
+
+
+class Traced:
+    def __init__(self, name, log, order=None):
+        self.name = name
+        self.log = log
+        if order is not None:
+            self.order = order
+
+    async def __call__(self, invocation, proceed):
+        self.log.append(f"{self.name} in")
+        try:
+            return await proceed()
+        finally:
+            self.log.append(f"{self.name} out")
+
+
+async def run(interceptors, handler):
+    invocation = HandlerInvocation(handler, "id", Message(), None)
+    return await call_through(in_order(interceptors), invocation, handler)
+
+
+async def test_the_first_of_the_list_is_the_outermost():
+    log = []
+
+    async def handler():
+        log.append("handler")
+        return 42
+
+    assert await run([Traced("a", log), Traced("b", log)], handler) == 42
+    assert log == ["a in", "b in", "handler", "b out", "a out"]
+
+
+async def test_an_order_moves_an_interceptor_and_equal_ones_keep_their_places():
+    log = []
+
+    async def handler():
+        log.append("handler")
+
+    await run(
+        [Traced("late", log, 5), Traced("x", log), Traced("y", log), Traced("early", log, -1)],
+        handler,
+    )
+    assert log[:5] == ["early in", "x in", "y in", "late in", "handler"]
+
+
+async def test_a_handler_may_be_retried_and_its_errors_seen():
+    attempts = []
+
+    async def retry(invocation, proceed):
+        for _ in range(2):
+            try:
+                return await proceed()
+            except ValueError as error:
+                attempts.append(str(error))
+        return await proceed()
+
+    async def handler():
+        if len(attempts) < 2:
+            raise ValueError(f"attempt {len(attempts)}")
+        return "done"
+
+    assert await run([retry], handler) == "done"
+    assert attempts == ["attempt 0", "attempt 1"]
+
+
+@pytest.mark.parametrize("wrong", [lambda invocation, proceed: None, object()])
+def test_what_cannot_await_the_handler_is_refused_by_name(wrong):
+    with pytest.raises(ConfigurationException, match="is not a coroutine function"):
+        in_order([wrong])
+    with pytest.raises(ConfigurationException, match="async def"):
+        JmsApplication(settings=PyjmsSettings(), interceptors=[wrong])
+
+
+def test_an_invocation_names_handler_listener_and_message():
+    message = Message()
+    message.message_id = "ID:1"
+    text = repr(HandlerInvocation(run, "orders", message, None))
+    assert text == "<HandlerInvocation run of 'orders': ID:1>"
+
+
+# --- containers made by hand
+
+
+async def test_a_container_calls_its_interceptors_with_the_listeners_message(
+    provider, recorder, build, clock
+):
+    calls = []
+
+    async def note(invocation, proceed):
+        calls.append((invocation.listener_id, invocation.message.text, invocation.session))
+        return await proceed()
+
+    container = build(recorder.hear, interceptors=[note], bean_name="by-hand")
+    assert container.interceptors == (note,)
+    provider.send("q", "a")
+    await container.start()
+    await clock.settle()
+    assert recorder.deliveries == ["a#1"]
+    ((listener_id, text, session),) = calls
+    assert (listener_id, text) == ("by-hand", "a")
+    assert session in provider.open_sessions
+
+
+async def test_a_container_s_interceptor_that_returns_has_handled_the_message(
+    provider, recorder, build, clock
+):
+    async def skip(invocation, proceed):
+        return None
+
+    container = build(recorder.hear, interceptors=[skip], session_transacted=True)
+    provider.send("q", "a")
+    await container.start()
+    await clock.settle()
+    assert recorder.deliveries == []
+    assert provider.calls.count("Session.commit") >= 1
+    assert "Session.rollback" not in provider.calls
+    await container.shutdown()
+    assert provider.left("q") == []
+
+
+@pytest.mark.parametrize("listener_kind", ["def", "async def"])
+async def test_what_a_container_s_interceptor_raises_is_the_listener_s_failure(
+    provider, recorder, build, clock, listener_kind
+):
+    failures = iter([RuntimeError("not today")])
+
+    async def fail_once(invocation, proceed):
+        for failure in failures:
+            raise failure
+        return await proceed()
+
+    container = build(
+        recorder.hear if listener_kind == "async def" else recorder.note,
+        interceptors=[fail_once],
+        session_transacted=True,
+        error_handler=recorder.on_error,
+    )
+    provider.send("q", "a")
+    await container.start()
+    await recorder.until(lambda: recorder.deliveries)
+    assert [str(error) for error in recorder.errors] == ["not today"]
+    assert recorder.deliveries == ["a#2*"]
+
+
+# --- applications
+
+
+async def test_interceptors_of_an_application_see_handler_id_and_result(jms_app):
+    seen = []
+
+    async def note(invocation: HandlerInvocation, proceed):
+        result = await proceed()
+        seen.append((invocation.handler, invocation.listener_id, result))
+        return result
+
+    @jms_listener("in", id="answers")
+    @send_to("out")
+    def handle(text: str) -> str:
+        return text.upper()
+
+    await jms_app.start(handle, interceptors=[note])
+    await jms_app.template.convert_and_send("in", "hello")
+    assert await jms_app.template.receive_and_convert("out") == "HELLO"
+    await jms_app.drained("in")
+    assert seen == [(handle, "answers", "HELLO")]
+
+
+async def test_context_and_thread_of_handlers(jms_app):
+    found = {}
+
+    async def set_context(invocation, proceed):
+        SEEN.set(invocation.listener_id)
+        return await proceed()
+
+    @jms_listener("one", id="thread")
+    def in_thread(text: str) -> None:
+        found[SEEN.get()] = threading.current_thread() is threading.main_thread()
+
+    @jms_listener("two", id="loop")
+    async def on_loop(text: str) -> None:
+        found[SEEN.get()] = threading.current_thread() is threading.main_thread()
+
+    await jms_app.start(in_thread, on_loop, interceptors=[set_context])
+    await jms_app.template.convert_and_send("one", "a")
+    await jms_app.template.convert_and_send("two", "a")
+    await jms_app.drained("one")
+    await jms_app.drained("two")
+    assert found == {"thread": False, "loop": True}
+    assert SEEN.get() == "nothing"
+
+
+async def test_a_jms_exception_of_an_interceptor_is_no_broken_connection(jms_app):
+    errors = []
+
+    async def refuse(invocation, proceed):
+        raise JMSException("refused by an interceptor")
+
+    @jms_listener("in", id="refused")
+    async def handle(text: str) -> None:
+        raise AssertionError("not called")
+
+    await jms_app.start(handle, interceptors=[refuse], error_handler=errors.append)
+    await jms_app.template.convert_and_send("in", "a")
+    await jms_app.drained("in")
+    (dead,) = await jms_app.dead_letters()
+    assert "refused by an interceptor" in dead.properties["dlqDeliveryFailureCause"]
+    assert len(errors) == 7
+    assert all(isinstance(error, ListenerExecutionFailedException) for error in errors)
+    assert {error.listener_id for error in errors} == {"refused"}
+    assert len(jms_app.recorder.errors()) == 7
+
+
+async def test_an_error_handler_of_a_factory_is_kept(jms_app):
+    own, general = [], []
+
+    @jms_listener("in")
+    async def handle(text: str) -> None:
+        raise ValueError("wrong")
+
+    url = with_redelivery_delay(jms_app.url, 0)
+    settings = PyjmsSettings().with_broker_url(url)
+    container = ApplicationContainer(settings=settings)
+    container.jms_listener_container_factory().options["error_handler"] = own.append
+    await jms_app.start(
+        handle, settings=settings, container=container, error_handler=general.append
+    )
+    await jms_app.template.convert_and_send("in", "a")
+    await jms_app.drained("in")
+    assert general == []
+    assert len(own) == 7
