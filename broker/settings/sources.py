@@ -15,7 +15,7 @@ from pyjms._yaml import (
     expand,
     overlay_environment,
     read_layers,
-    refuse_misspelt,
+    refuse_misspelt_variables,
     validate,
 )
 
@@ -50,7 +50,9 @@ def load_broker_settings(
     if path is not None:
         names = chosen_profiles(profiles, environment)
         document = read_layers(Path(path), names, all_profiles=profiles is not None)
-    refuse_misspelt(environment, ENVIRONMENT_PREFIX.removesuffix("_"), BrokerSettings, document)
+    refuse_misspelt_variables(
+        environment, ENVIRONMENT_PREFIX.removesuffix("_"), BrokerSettings, document
+    )
     document = overlay_environment(document, environment, ENVIRONMENT_PREFIX)
     return validate(BrokerSettings, expand(document, environment), _translate)
 

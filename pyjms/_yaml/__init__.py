@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from pyjms._yaml.document import Document, Origin, merge
 from pyjms._yaml.durations import Deadline, Duration, ReceiveTimeout
+from pyjms._yaml.environment_check import RESERVED_VARIABLES, refuse_misspelt_variables
 from pyjms._yaml.layers import chosen_profiles, overlay_environment, read_layers
 from pyjms._yaml.placeholders import Placeholders, expand
 from pyjms._yaml.problems import validate
 from pyjms._yaml.reader import parse_yaml, read_yaml
-from pyjms._yaml.variables import OTHER_VARIABLES, refuse_misspelt
 
 __all__ = [
-    "OTHER_VARIABLES",
+    "RESERVED_VARIABLES",
     "Deadline",
     "Document",
     "Duration",
@@ -30,6 +30,6 @@ __all__ = [
     "parse_yaml",
     "read_layers",
     "read_yaml",
-    "refuse_misspelt",
+    "refuse_misspelt_variables",
     "validate",
 ]

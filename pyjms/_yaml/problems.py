@@ -117,7 +117,7 @@ def _keys(model: type[BaseModel], path: Path) -> list[str]:
     level: list[Any] = [model]
     for part in path:
         level = [inner for annotation in level for inner in _inside(annotation, part)]
-    models = [annotation for annotation in level if _is_model(annotation)]
+    models = [annotation for annotation in level if is_model(annotation)]
     return list(
         dict.fromkeys(
             field.alias or key for found in models for key, field in found.model_fields.items()
@@ -127,18 +127,18 @@ def _keys(model: type[BaseModel], path: Path) -> list[str]:
 
 def _inside(annotation: Any, part: str | int) -> list[Any]:
     """Return what may stand under the key or index `part`."""
-    if _is_model(annotation):
+    if is_model(annotation):
         field = annotation.model_fields.get(part)
-        return _members(field.annotation) if field else []
-    return _members(get_args(annotation)[1 if get_origin(annotation) is dict else 0])
+        return models_and_containers(field.annotation) if field else []
+    return models_and_containers(get_args(annotation)[1 if get_origin(annotation) is dict else 0])
 
 
-def _members(annotation: Any) -> list[Any]:
+def models_and_containers(annotation: Any) -> list[Any]:
     """Return the models and containers among an annotation's alternatives."""
-    if _is_model(annotation) or get_origin(annotation) in {dict, list, tuple}:
+    if is_model(annotation) or get_origin(annotation) in {dict, list, tuple}:
         return [annotation]
-    return [member for inner in get_args(annotation) for member in _members(inner)]
+    return [member for inner in get_args(annotation) for member in models_and_containers(inner)]
 
 
-def _is_model(annotation: object) -> bool:
+def is_model(annotation: object) -> bool:
     return isinstance(annotation, type) and issubclass(annotation, BaseModel)

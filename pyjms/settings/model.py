@@ -283,6 +283,10 @@ class PyjmsSettings(BaseSettings):
             placeholders = Placeholders(values, os.environ)
         return placeholders.resolve(text)
 
+    def use_placeholders(self, placeholders: Placeholders) -> None:
+        """Resolve placeholders with those of the files that the settings were read from."""
+        self._placeholders = placeholders
+
     def with_broker_url(self, url: str) -> Self:
         """Return the same settings for another broker."""
         activemq = self.activemq.model_copy(update={"broker_url": url})

@@ -14,7 +14,7 @@ from pyjms._yaml import (
     expand,
     overlay_environment,
     read_layers,
-    refuse_misspelt,
+    refuse_misspelt_variables,
     validate,
 )
 from pyjms.errors import ConfigurationException
@@ -47,8 +47,7 @@ def load_settings(
     Raises:
         ConfigurationException: a file is missing or malformed, a key is unknown or has a
             wrong value, a placeholder cannot be resolved; with file and line. Or a variable
-            begins with PYJMS_, has no `__`, and is none of OTHER_VARIABLES.
-
+            begins with PYJMS_, has no `__`, and is not one of RESERVED_VARIABLES.
     """
     environment = os.environ if environ is None else environ
     path = _find(config, environment)
@@ -59,10 +58,10 @@ def load_settings(
             hint=f"name the file with --config or {CONFIG_VARIABLE}",
         )
     document = read_layers(path, chosen) if path else Document()
-    refuse_misspelt(environment, PREFIX, PyjmsSettings, document)
+    refuse_misspelt_variables(environment, PREFIX, PyjmsSettings, document)
     document = overlay_environment(document, environment, PREFIX, exclude=BROKER_PREFIX)
     settings = validate(PyjmsSettings, expand(document, environment), translate_spring_key)
-    settings._placeholders = Placeholders(document.values, environment)
+    settings.use_placeholders(Placeholders(document.values, environment))
     return settings
 
 

@@ -292,7 +292,6 @@ def test_profiles_and_environment(tmp_path: Path) -> None:
         PYJMS_JMS__LISTENER__MAX_CONCURRENCY="10",
         PYJMS_LISTENERS__ORDERS__AUTO_STARTUP="false",
         PYJMS_BROKER__PERSISTENT="false",
-        PYJMS_ACTIVEMQ_URL="for the tests",
     )
     assert settings.jms.client_id == "environment"
     assert settings.jms.pub_sub_domain is True

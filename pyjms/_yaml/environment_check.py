@@ -1,8 +1,8 @@
-"""Environment variables that look like settings and are none.
+"""Environment variables that look like settings but are not.
 
-A setting's variable has `__` between the parts of its path, which Spring Boot's has not. One
-without would be passed over, and a default hold in silence: so it is refused where it is clear
-what was meant, and warned of else, since others may use names that begin so for their own ends.
+A setting's variable has `__` between the parts of its path, unlike Spring Boot's. One without
+would be ignored, and a default would apply silently: so it is refused where it is clear which
+setting was meant, and otherwise logged as a warning, since other programs may use the prefix too.
 """
 
 from __future__ import annotations
@@ -16,62 +16,54 @@ from typing import Any, Final, NamedTuple, TypeAlias, get_args, get_origin
 from pydantic import BaseModel
 
 from pyjms._yaml.document import Document, Origin
-from pyjms._yaml.problems import _is_model, _members
+from pyjms._yaml.problems import is_model, models_and_containers
 from pyjms.errors import ConfigurationException
 
-__all__ = ["OTHER_VARIABLES", "refuse_misspelt"]
+__all__ = ["RESERVED_VARIABLES", "refuse_misspelt_variables"]
 
 logger = logging.getLogger(__name__)
 
-OTHER_VARIABLES: Final[Mapping[str, str]] = {
+RESERVED_VARIABLES: Final[Mapping[str, str]] = {
     "PYJMS_CONFIG": "the YAML file of an application",
-    "PYJMS_PROFILES": "the profiles, with commas between",
-    "PYJMS_SPARK_DRAIN_FILE": "set for Spark's other processes: where a stop is announced",
+    "PYJMS_PROFILES": "the profiles, separated by commas",
+    "PYJMS_SPARK_DRAIN_FILE": "set for Spark's other processes: the file that announces a stop",
     "PYJMS_SPARK_PASSWORD_*": "set for Spark's other processes: a broker's password",
-    "PYJMS_SHARED": "tests: the folder of recorded behaviour",
-    "PYJMS_ACTIVEMQ_URL": "tests: an ActiveMQ that runs already",
-    "PYJMS_TEST_JAVA": "tests: the Java of Spark",
-    "PYJMS_ROUNDS": "tests: how many rounds the nightly ones make",
-    "PYJMS_CRASH_SEED": "tests: when a broker is killed",
-    "PYJMS_BENCH_*": "benchmarks: what is measured",
-    "PYJMS_BROKER_CMD": "benchmarks: how the broker is started",
-    "PYJMS_BROKER_NP_CMD": "benchmarks: the same, without a store",
 }
-"""What begins so and is no setting; `*` is any text. Here is the only list of them."""
+"""Variables with the prefix that have a meaning but are no settings; `*` matches any text."""
 
-_IS_OTHER: Final = re.compile("|".join(re.escape(n).replace(r"\*", ".*") for n in OTHER_VARIABLES))
+_RESERVED: Final = re.compile(
+    "|".join(re.escape(name).replace(r"\*", ".*") for name in RESERVED_VARIABLES)
+)
 _PLACEHOLDER: Final = re.compile(r"\$\{(\w+)")
 _SERVICE: Final = "_SERVICE_HOST"
-"""Kubernetes sets it, and others, for each service beside a program: `pyjms-broker` is likely."""
+"""Kubernetes sets such variables for each service; one called `pyjms-broker` is likely."""
 _DEEPEST: Final = 8
 _NEAR: Final = 0.65
-"""How much alike a misspelt name and a setting's are."""
+"""The similarity of a misspelt name to that of a setting."""
 
 _Path: TypeAlias = tuple[str | None, ...]
-"""The keys that lead to a setting; None is any, where the names of entries are free."""
+"""The keys that lead to a setting; None stands for any, where entries are named freely."""
 
 
 class _Setting(NamedTuple):
-    """How a setting's variable is spelt, and what is taken for it; groups are free names."""
+    """A setting's variable and a pattern of its misspellings; groups are free names."""
 
     variable: str
     pattern: re.Pattern[str]
 
 
-def refuse_misspelt(
+def refuse_misspelt_variables(
     environ: Mapping[str, str], prefix: str, model: type[BaseModel], document: Document
 ) -> None:
-    """Refuse variables that begin with `prefix`, have no `__`, and are near to a setting's.
+    """Refuse variables that begin with `prefix`, have no `__`, and resemble a setting's variable.
 
-    Those of OTHER_VARIABLES do mean something, and what `${...}` of `document` names, and
-    Kubernetes' service links; what is near to no setting is logged. `prefix` ends with one `_`:
-    `PYJMS_`.
+    RESERVED_VARIABLES, names used in `${...}` of `document` and Kubernetes' service links are left
+    alone; what resembles no setting is logged. `prefix` ends with one `_`: `PYJMS_`.
 
     Raises:
-        ConfigurationException: there are such; a line each, which says what was meant.
-
+        ConfigurationException: there are such variables; one line each, with the correct name.
     """
-    wrong = sorted(_without_meaning(environ, prefix, document))
+    wrong = sorted(_unexplained(environ, prefix, document))
     if not wrong:
         return
     known = sorted(_settings(model, prefix), key=lambda setting: setting.variable.count("{"))
@@ -79,7 +71,7 @@ def refuse_misspelt(
     for name in wrong:
         meant = _meant(name, prefix, known)
         if meant is None:
-            logger.warning("Environment variable %s is no setting: it is passed over", name)
+            logger.warning("Environment variable %s is not a setting: it is ignored", name)
         else:
             problems[name] = f"there is no such setting; did you mean {meant}?"
     if problems:
@@ -90,7 +82,7 @@ def refuse_misspelt(
         )
 
 
-def _without_meaning(environ: Mapping[str, str], prefix: str, document: Document) -> Iterator[str]:
+def _unexplained(environ: Mapping[str, str], prefix: str, document: Document) -> Iterator[str]:
     named = set(_PLACEHOLDER.findall(str(document.values)))
     services = [name.removesuffix(_SERVICE) for name in environ if name.endswith(_SERVICE)]
     links = tuple(f"{service}{end}" for service in services for end in ("_SERVICE_", "_PORT"))
@@ -100,13 +92,13 @@ def _without_meaning(environ: Mapping[str, str], prefix: str, document: Document
             and "__" not in name
             and name not in named
             and not name.startswith(links)
-            and not _IS_OTHER.fullmatch(name)
+            and not _RESERVED.fullmatch(name)
         ):
             yield name
 
 
 def _meant(name: str, prefix: str, known: Iterable[_Setting]) -> str | None:
-    """Return the variable of the setting that a name is for, as it seems; None: of none."""
+    """Return the variable that a name is probably meant to be; None: of no setting."""
     for setting in known:
         if found := setting.pattern.fullmatch(name):
             return setting.variable.format(*found.groups())
@@ -127,17 +119,17 @@ def _settings(model: type[BaseModel], prefix: str) -> Iterator[_Setting]:
 
 
 def _paths(annotation: Any, path: _Path) -> Iterator[_Path]:
-    """Return the ways to what is neither a section nor a list, from `annotation` on."""
-    if _is_model(annotation) and len(path) < _DEEPEST:
+    """Yield the paths from `annotation` to all values that are neither a section nor a list."""
+    if is_model(annotation) and len(path) < _DEEPEST:
         for key, field in annotation.model_fields.items():
             yield from _paths_of_value(field.annotation, (*path, field.alias or key))
 
 
 def _paths_of_value(annotation: Any, path: _Path) -> Iterator[_Path]:
-    if not _is_model(annotation) and get_origin(annotation) not in {dict, list, tuple}:
+    if not is_model(annotation) and get_origin(annotation) not in {dict, list, tuple}:
         yield path
-    for one in _members(annotation):
-        if _is_model(one):
+    for one in models_and_containers(annotation):
+        if is_model(one):
             yield from _paths(one, path)
         elif len(get_args(one)) == 2:
             yield from _paths_of_value(get_args(one)[1], (*path, None))
