@@ -29,6 +29,7 @@ from pyjms.wire.openwire.memo import (
     PRODUCER_ID,
     StructureMemo,
 )
+from pyjms.wire.openwire.message_layout import MIDDLE, MIDDLE_SIZE, TAIL, TAIL_SIZE
 from pyjms.wire.openwire.schema import MESSAGES
 
 __all__ = ["FastReader"]
@@ -39,13 +40,7 @@ _I32: Final = struct.Struct(">i")
 _HEAD: Final = struct.Struct(">i?")
 # type, commandId, responseRequired, correlationId
 _RESPONSE: Final = struct.Struct(">Bi?i")
-# From producerSequenceId to the flag of type; in between flags of strings and nested values.
-_MIDDLE: Final = struct.Struct(">qqBBiB?qbBqB")
-_PERSISTENT: Final = struct.Struct(">?qb")
 _ACK_IDS: Final = struct.Struct(">qq")
-_TIMESTAMP: Final = struct.Struct(">q")
-# From the flag of dataStructure to the end of a message; flags of nullable fields are B.
-_TAIL: Final = struct.Struct(">BB?iBqB??Bqq?")
 
 _LONGEST_PREFIX: Final = 1024  # that is remembered
 
@@ -201,29 +196,34 @@ class FastReader(StructureMemo):
             if ids is None:
                 return None
             producer_id, destination, transaction_id, original_destination, id_producer, at = ids
+        # generated: read the fields of a message
         (
-            sequence,
-            broker_sequence,
-            has_original_transaction,
-            has_group,
+            producer_sequence_id,
+            broker_sequence_id,
+            has_original_transaction_id,
+            has_group_id,
             group_sequence,
-            has_correlation,
+            has_correlation_id,
             persistent,
             expiration,
             priority,
             has_reply_to,
             timestamp,
             has_type,
-        ) = _MIDDLE.unpack_from(frame, at)
+        ) = MIDDLE.unpack_from(frame, at)
         original_transaction_id: Any = None
         group_id: str | None = None
         correlation_id: str | None = None
         reply_to: Any = None
-        kind: str | None = None
+        type_: str | None = None
         if not (
-            has_original_transaction or has_group or has_correlation or has_reply_to or has_type
+            has_original_transaction_id
+            or has_group_id
+            or has_correlation_id
+            or has_reply_to
+            or has_type
         ):
-            at += 43
+            at += MIDDLE_SIZE
         else:
             (
                 original_transaction_id,
@@ -235,7 +235,7 @@ class FastReader(StructureMemo):
                 priority,
                 reply_to,
                 timestamp,
-                kind,
+                type_,
                 at,
             ) = self._headers(frame, at + 16)
         content: bytes | None = None
@@ -244,37 +244,43 @@ class FastReader(StructureMemo):
             content, at = frame[at + 5 : after], after
         else:
             at += 1
-        properties: bytes | None = None
+        marshalled_properties: bytes | None = None
         if frame[at]:
             after = at + 5 + _length(frame, at + 1)
-            properties, at = frame[at + 5 : after], after
+            marshalled_properties, at = frame[at + 5 : after], after
         else:
             at += 1
-        if end - at != 37 or cls is ActiveMQBlobMessage:
+        if end - at != TAIL_SIZE or cls is ActiveMQBlobMessage:
             return None
         (
             has_data_structure,
-            has_target_consumer,
+            has_target_consumer_id,
             compressed,
             redelivery_counter,
             has_broker_path,
             arrival,
-            has_user,
+            has_user_id,
             received_by_df_bridge,
             droppable,
             has_cluster,
             broker_in_time,
             broker_out_time,
-            first_for_consumer,
-        ) = _TAIL.unpack_from(frame, at)
-        if has_data_structure or has_target_consumer or has_broker_path or has_user or has_cluster:
+            jms_xgroup_first_for_consumer,
+        ) = TAIL.unpack_from(frame, at)
+        if (
+            has_data_structure
+            or has_target_consumer_id
+            or has_broker_path
+            or has_user_id
+            or has_cluster
+        ):
             return None
         message = cls(
             producer_id,
             destination,
             transaction_id,
             original_destination,
-            MessageId(None, id_producer, sequence, broker_sequence),
+            MessageId(None, id_producer, producer_sequence_id, broker_sequence_id),
             original_transaction_id,
             group_id,
             group_sequence,
@@ -284,9 +290,9 @@ class FastReader(StructureMemo):
             priority,
             reply_to,
             timestamp,
-            kind,
+            type_,
             content,
-            properties,
+            marshalled_properties,
             None,
             None,
             compressed,
@@ -299,10 +305,11 @@ class FastReader(StructureMemo):
             None,
             broker_in_time,
             broker_out_time,
-            first_for_consumer,
+            jms_xgroup_first_for_consumer,
             command_id,
             response_required,
         )
+        # end generated
         message.raw = frame[start:end]
         return message
 
@@ -346,44 +353,6 @@ class FastReader(StructureMemo):
         if not frame.startswith(MESSAGE_ID, at):
             raise IndexError
         return transaction_id, original_destination, at + 3
-
-    def _headers(
-        self, frame: bytes, at: int
-    ) -> tuple[
-        Any,
-        str | None,
-        int,
-        str | None,
-        bool,
-        int,
-        int,
-        Any,
-        int,
-        str | None,
-        int,
-    ]:
-        """Return the fields from originalTransactionId to type, one by one, and their end."""
-        original_transaction_id, at = self._nullable(frame, at, LOCAL_TRANSACTION_ID)
-        group_id, at = self._string(frame, at)
-        group_sequence: int = _I32.unpack_from(frame, at)[0]
-        correlation_id, at = self._string(frame, at + 4)
-        persistent, expiration, priority = _PERSISTENT.unpack_from(frame, at)
-        reply_to, at = self._nullable_destination(frame, at + 10)
-        timestamp: int = _TIMESTAMP.unpack_from(frame, at)[0]
-        kind, at = self._string(frame, at + 8)
-        return (
-            original_transaction_id,
-            group_id,
-            group_sequence,
-            correlation_id,
-            persistent,
-            expiration,
-            priority,
-            reply_to,
-            timestamp,
-            kind,
-            at,
-        )
 
 
 def _length(frame: bytes, at: int) -> int:

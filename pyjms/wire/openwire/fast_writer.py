@@ -14,13 +14,21 @@ from typing import Final
 from pyjms.errors import LocalProtocolError
 from pyjms.wire.limits import MAX_STRING_SIZE
 from pyjms.wire.openwire.commands import (
-    ActiveMQBlobMessage,
     ActiveMQMessage,
     MessageAck,
     MessageDispatch,
     MessageId,
     ProducerAck,
     Response,
+)
+from pyjms.wire.openwire.message_layout import (
+    GROUP_SEQUENCE,
+    MIDDLE,
+    PERSISTENT_EXPIRATION_PRIORITY,
+    TIMESTAMP,
+    is_plain,
+    is_plain_id,
+    pack_tail,
 )
 from pyjms.wire.openwire.mutf8 import encode_mutf8
 from pyjms.wire.openwire.schema import CURRENT_VERSION, MESSAGES, STRUCTURES, Structure
@@ -35,13 +43,7 @@ _I32: Final = struct.Struct(">i")
 _HEAD: Final = struct.Struct(">Bi?")
 _RESPONSE: Final = struct.Struct(">Bi?i")
 _IDS: Final = struct.Struct(">qq")
-# From producerSequenceId to the flag of type, all nullable fields null.
-_MIDDLE: Final = struct.Struct(">qqBBiB?qbBqB")
-_PERSISTENT: Final = struct.Struct(">?qb")
-_TIMESTAMP: Final = struct.Struct(">q")
 _LENGTH: Final = struct.Struct(">Bi")
-# From dataStructure to the end, all nullable fields null.
-_TAIL: Final = struct.Struct(">BB?iBqB??Bqq?")
 _ACK_END: Final = struct.Struct(">iB")
 
 _NULL: Final = b"\0"
@@ -126,7 +128,7 @@ class FastWriter:
 
     def _ack(self, out: bytearray, ack: MessageAck) -> bool:
         first, last = ack.first_message_id, ack.last_message_id
-        if ack.poison_cause is not None or not (_is_plain_id(first) and _is_plain_id(last)):
+        if ack.poison_cause is not None or not (is_plain_id(first) and is_plain_id(last)):
             return False
         out += _HEAD.pack(ack.TYPE, ack.command_id, ack.response_required)
         if ack.transaction_id is None:
@@ -158,6 +160,7 @@ class FastWriter:
         out += self.nullable(message.transaction_id)
         out += self.nullable(message.original_destination)
         message_id = message.message_id
+        # generated: write the middle of a message
         if (
             message_id is not None
             and message.original_transaction_id is None
@@ -168,7 +171,7 @@ class FastWriter:
         ):
             out += _MESSAGE_ID
             out += self._producer_of(message_id)
-            out += _MIDDLE.pack(
+            out += MIDDLE.pack(
                 message_id.producer_sequence_id,
                 message_id.broker_sequence_id,
                 0,
@@ -183,21 +186,26 @@ class FastWriter:
                 0,
             )
         else:
-            self._middle(out, message)
+            self._headers(out, message)
+        # end generated
         self._bytes(out, message.content)
         self._bytes(out, message.marshalled_properties)
         out += pack_tail(message)
 
-    def _middle(self, out: bytearray, message: ActiveMQMessage) -> None:
+    def _headers(self, out: bytearray, message: ActiveMQMessage) -> None:
         out += self._message_id(message.message_id)
+        # generated: write the headers of a message
         out += self.nullable(message.original_transaction_id)
         out += _string(message.group_id)
-        out += _I32.pack(message.group_sequence)
+        out += GROUP_SEQUENCE.pack(message.group_sequence)
         out += _string(message.correlation_id)
-        out += _PERSISTENT.pack(message.persistent, message.expiration, message.priority)
+        out += PERSISTENT_EXPIRATION_PRIORITY.pack(
+            message.persistent, message.expiration, message.priority
+        )
         out += self.nullable(message.reply_to)
-        out += _TIMESTAMP.pack(message.timestamp)
+        out += TIMESTAMP.pack(message.timestamp)
         out += _string(message.type)
+        # end generated
 
     def _message_id(self, value: MessageId | None) -> bytes:
         if value is None:
@@ -238,42 +246,6 @@ class FastWriter:
                 self._memo.clear()
             self._memo[value] = data
         return data
-
-
-def is_plain(message: ActiveMQMessage) -> bool:
-    """Return whether only fields are set that clients set: the tail has no nullable value."""
-    return (
-        message.data_structure is None
-        and message.target_consumer_id is None
-        and message.broker_path is None
-        and message.user_id is None
-        and message.cluster is None
-        and not isinstance(message, ActiveMQBlobMessage)
-        and _is_plain_id(message.message_id)
-    )
-
-
-def pack_tail(message: ActiveMQMessage) -> bytes:
-    """Return the last 37 bytes of a plain message: from dataStructure on."""
-    return _TAIL.pack(
-        0,
-        0,
-        message.compressed,
-        message.redelivery_counter,
-        0,
-        message.arrival,
-        0,
-        message.received_by_df_bridge,
-        message.droppable,
-        0,
-        message.broker_in_time,
-        message.broker_out_time,
-        message.jms_xgroup_first_for_consumer,
-    )
-
-
-def _is_plain_id(value: MessageId | None) -> bool:
-    return value is None or value.text_view is None
 
 
 def _string(value: str | None) -> bytes:

@@ -10,6 +10,14 @@ import struct
 from typing import Any, Final
 
 from pyjms.wire.openwire.commands import MessageId
+from pyjms.wire.openwire.message_layout import (
+    GROUP_SEQUENCE,
+    GROUP_SEQUENCE_SIZE,
+    PERSISTENT_EXPIRATION_PRIORITY,
+    PERSISTENT_EXPIRATION_PRIORITY_SIZE,
+    TIMESTAMP,
+    TIMESTAMP_SIZE,
+)
 from pyjms.wire.openwire.mutf8 import decode_mutf8
 from pyjms.wire.openwire.reader import LooseReader
 from pyjms.wire.openwire.schema import CURRENT_VERSION, STRUCTURES, Structure
@@ -78,6 +86,42 @@ class StructureMemo:
         if end > len(frame):
             raise IndexError
         return decode_mutf8(frame[at + 3 : end]), end
+
+    # generated: _headers
+    def _headers(
+        self, frame: bytes, at: int
+    ) -> tuple[Any, str | None, int, str | None, bool, int, int, Any, int, str | None, int]:
+        """Read the fields from originalTransactionId to type one by one."""
+        original_transaction_id, at = self._nullable(frame, at, LOCAL_TRANSACTION_ID)
+        group_id, at = self._string(frame, at)
+        (group_sequence,) = GROUP_SEQUENCE.unpack_from(frame, at)
+        at += GROUP_SEQUENCE_SIZE
+        correlation_id, at = self._string(frame, at)
+        (
+            persistent,
+            expiration,
+            priority,
+        ) = PERSISTENT_EXPIRATION_PRIORITY.unpack_from(frame, at)
+        at += PERSISTENT_EXPIRATION_PRIORITY_SIZE
+        reply_to, at = self._nullable_destination(frame, at)
+        (timestamp,) = TIMESTAMP.unpack_from(frame, at)
+        at += TIMESTAMP_SIZE
+        type_, at = self._string(frame, at)
+        return (
+            original_transaction_id,
+            group_id,
+            group_sequence,
+            correlation_id,
+            persistent,
+            expiration,
+            priority,
+            reply_to,
+            timestamp,
+            type_,
+            at,
+        )
+
+    # end generated
 
     def _end(self, frame: bytes, at: int, code: int) -> int:
         """Return where the nested value of type `code` at `at` ends."""

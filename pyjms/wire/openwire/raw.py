@@ -20,7 +20,8 @@ from typing import Final
 from pyjms.errors import LocalProtocolError, RemoteProtocolError
 from pyjms.wire.openwire.commands import ActiveMQMessage
 from pyjms.wire.openwire.fast_reader import FastReader
-from pyjms.wire.openwire.fast_writer import FastWriter, is_plain, pack_tail
+from pyjms.wire.openwire.fast_writer import FastWriter
+from pyjms.wire.openwire.message_layout import TAIL_SIZE, is_plain, pack_tail
 from pyjms.wire.openwire.reader import LooseReader
 from pyjms.wire.openwire.schema import CURRENT_VERSION, MESSAGES
 from pyjms.wire.openwire.writer import LooseWriter
@@ -29,7 +30,6 @@ __all__ = ["marshal_body", "patch_raw", "readdress_raw", "unmarshal_body"]
 
 _U16: Final = struct.Struct(">H")
 _I64: Final = struct.Struct(">q")
-_TAIL_SIZE: Final = 37
 # commandId and responseRequired, which every message begins with.
 _HEAD_SIZE: Final = 5
 _PRODUCER_ID: Final = 123
@@ -109,14 +109,14 @@ def patch_raw(message: ActiveMQMessage, *, is_numbered: bool = False) -> None:
         return
     try:
         if is_numbered:
-            message.raw = raw[:-_TAIL_SIZE] + pack_tail(message)
+            message.raw = raw[:-TAIL_SIZE] + pack_tail(message)
             return
         at = _broker_sequence_offset(raw)
         message.raw = b"".join(
             (
                 raw[:at],
                 _I64.pack(message_id.broker_sequence_id),
-                raw[at + 8 : -_TAIL_SIZE],
+                raw[at + 8 : -TAIL_SIZE],
                 pack_tail(message),
             )
         )

@@ -16,6 +16,7 @@ from pyjms.wire.openwire.commands import (
     Response,
     SessionId,
     XATransactionId,
+    contents,
 )
 from pyjms.wire.openwire.schema import layout_of
 
@@ -71,11 +72,16 @@ def test_ids_are_equal_by_type_and_value():
         assert value not in IDS[:n] + IDS[n + 1 :]
 
 
-def test_commands_are_equal_by_their_fields_but_hash_by_identity():
-    assert Response(1) == Response(1)
-    assert Response(1) != Response(2)
-    assert Response(1) != RemoveInfo()
-    assert len({Response(1), Response(1)}) == 2
+def test_commands_compare_and_hash_by_identity_and_their_contents_by_value():
+    one = Response(1)
+    assert one == one  # noqa: PLR0124 - the point
+    assert one != Response(1)
+    assert len({one, one, Response(1)}) == 2
+    assert contents(Response(1)) == contents(Response(1))
+    assert contents(Response(1)) != contents(Response(2))
+    assert contents(Response(1)) != contents(RemoveInfo())
+    assert contents([Response(1)]) == contents([Response(1)])
+    assert contents(IDS[0]) is IDS[0]
 
 
 def test_passwords_and_bodies_are_not_shown():

@@ -27,6 +27,7 @@ from pyjms.wire.openwire.commands import (
     StackTraceElement,
     Throwable,
     WireFormatInfo,
+    contents,
 )
 from pyjms.wire.openwire.format import OpenWireFormat, WireFormatSettings
 
@@ -90,7 +91,7 @@ def test_the_wire_format_info_is_loose_uncached_and_sized():
 def test_a_conversation_arrives_as_it_was_sent_in_every_form(form):
     sender, receiver = pair(**form)
     data = b"".join(sender.encode(command) for command in conversation())
-    assert receiver.receive_data(data) == conversation()
+    assert contents(receiver.receive_data(data)) == contents(conversation())
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -98,7 +99,7 @@ def test_a_conversation_may_come_byte_by_byte(form):
     sender, receiver = pair(**form)
     data = b"".join(sender.encode(command) for command in conversation())
     received = [c for n in range(len(data)) for c in receiver.receive_data(data[n : n + 1])]
-    assert received == conversation()
+    assert contents(received) == contents(conversation())
 
 
 @pytest.mark.parametrize("version", range(1, 13))
@@ -107,7 +108,7 @@ def test_every_version_carries_messages(version, tight):
     sender, receiver = pair(version=version, tight_encoding_enabled=tight)
     sent = message(content=b"\0\0\0\2hi", correlation_id="c", reply_to=Queue("r"))
     (received,) = receiver.receive_data(sender.encode(sent))
-    assert received == sent
+    assert contents(received) == contents(sent)
 
 
 def test_it_is_a_wire_format():
@@ -123,7 +124,7 @@ def test_the_rest_of_the_portion_is_read_as_negotiated():
     data += b"".join(sender.encode(command) for command in conversation())
     info, *commands = receiver.receive_data(data)
     assert isinstance(info, WireFormatInfo)
-    assert commands == conversation()
+    assert contents(commands) == contents(conversation())
 
 
 def test_without_stack_traces_class_and_message_remain():
@@ -140,7 +141,7 @@ def test_encode_into_appends():
     buffer = bytearray()
     for command in conversation():
         sender.encode_into(buffer, command)
-    assert receiver.receive_data(bytes(buffer)) == conversation()
+    assert contents(receiver.receive_data(bytes(buffer))) == contents(conversation())
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -163,7 +164,7 @@ def test_what_cannot_be_written_leaves_everything_as_it_was(form, wrong):
         sender.encode_into(buffer, wrong)
     assert buffer == b"before"
     data = b"".join(sender.encode(command) for command in conversation())
-    assert receiver.receive_data(data) == conversation()
+    assert contents(receiver.receive_data(data)) == contents(conversation())
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -192,7 +193,7 @@ def test_a_frame_larger_than_agreed_is_not_sent(cache):
         sender.encode(message(content=bytes(3000)))
     assert "maxFrameSize" in caught.value.hint
     (received,) = receiver.receive_data(sender.encode(message(content=bytes(1000))))
-    assert received == message(content=bytes(1000))
+    assert contents(received) == contents(message(content=bytes(1000)))
 
 
 def test_a_larger_frame_is_refused_before_it_is_in():
@@ -208,7 +209,7 @@ def test_without_a_limit_large_frames_are_read():
     sender = OpenWireFormat()
     sender.negotiate(WireFormatInfo(version=12))
     (received,) = receiver.receive_data(sender.encode(message(content=bytes(5000))))
-    assert received == message(content=bytes(5000))
+    assert contents(received) == contents(message(content=bytes(5000)))
 
 
 @pytest.mark.parametrize(
@@ -332,7 +333,7 @@ def test_an_index_of_minus_one_is_not_stored():
     (received,) = receiver.receive_data(
         frame("0c0000000000" + "01ffff" + "01780100016d" + "00" * 8)
     )
-    assert received == RemoveInfo(ConnectionId("m"), 0)
+    assert contents(received) == contents(RemoveInfo(ConnectionId("m"), 0))
     with pytest.raises(RemoteProtocolError, match="never filled"):
         receiver.receive_data(frame("0c0000000000" + "00ffff" + "00" * 8))
 
@@ -376,7 +377,7 @@ def test_a_tight_string_ends_at_32766_bytes():
     """The reference writes no longer ones, and reads their count as a signed number."""
     sender, receiver = pair(tight_encoding_enabled=True)
     sent = message(correlation_id="x" * 32766)
-    assert receiver.receive_data(sender.encode(sent)) == [sent]
+    assert contents(receiver.receive_data(sender.encode(sent))) == contents([sent])
     with pytest.raises(LocalProtocolError, match="32767 bytes"):
         sender.encode(message(correlation_id="x" * 32767))
 
@@ -385,7 +386,7 @@ def test_a_tight_string_ends_at_32766_bytes():
 def test_a_tight_frame_may_have_thousands_of_flags(flags):
     sender, receiver = pair(tight_encoding_enabled=True)
     sent = ConnectionInfo(broker_path=[None] * flags)
-    assert receiver.receive_data(sender.encode(sent)) == [sent]
+    assert contents(receiver.receive_data(sender.encode(sent))) == contents([sent])
 
 
 @pytest.mark.parametrize("version", [1, 10])

@@ -21,6 +21,7 @@ from pyjms.wire.openwire.commands import (
     MessageId,
     ProducerId,
     XATransactionId,
+    contents,
 )
 from pyjms.wire.openwire.format import OpenWireFormat, WireFormatSettings
 from pyjms.wire.openwire.raw import (
@@ -96,7 +97,7 @@ def test_raw_is_the_body_as_it_came_in(sent):
     sender, receiver = pair()
     frame = sender.encode(sent)
     (received,) = receiver.receive_data(frame)
-    assert received == sent
+    assert contents(received) == contents(sent)
     # A nested structure may hold a stack trace, which not every peer takes.
     assert received.raw == (None if sent.data_structure else frame[5:])
 
@@ -104,7 +105,7 @@ def test_raw_is_the_body_as_it_came_in(sent):
 @pytest.mark.parametrize("sent", MESSAGES)
 def test_raw_is_kept_in_dispatches_too(sent):
     received = receive(MessageDispatch(CONSUMER, Queue("a.b"), sent, 3))
-    assert received.message == sent
+    assert contents(received.message) == contents(sent)
     assert received.redelivery_counter == 3
     expected = None if sent.data_structure else marshal_body(copy.copy(sent))
     assert received.message.raw == expected
@@ -123,7 +124,7 @@ def test_raw_is_kept_in_no_other_form(other):
     "other", [{"tight_encoding_enabled": True}, {"cache_enabled": True}, {"version": 11}]
 )
 def test_a_message_with_raw_goes_out_in_every_form(received, other):
-    assert receive(received, **other) == message()
+    assert contents(receive(received, **other)) == contents(message())
 
 
 def test_raw_is_copied_into_frames():
@@ -155,7 +156,7 @@ def test_patched_raw_is_what_marshalling_gives(sent):
     patched = made.raw
     made.raw = None
     assert patched == marshal_body(made)
-    assert unmarshal_body(made.TYPE, patched) == made
+    assert contents(unmarshal_body(made.TYPE, patched)) == contents(made)
 
 
 def test_patching_without_raw_does_nothing():
@@ -176,7 +177,7 @@ def test_patching_refuses_what_is_out_of_range():
 def test_bodies_alone_come_back(sent):
     body = marshal_body(copy.copy(sent))
     back = unmarshal_body(sent.TYPE, body)
-    assert back == sent
+    assert contents(back) == contents(sent)
     assert back.raw == body
 
 
@@ -219,7 +220,7 @@ def test_the_memo_of_ids_is_bounded():
     for n in range(2000):
         sent = ActiveMQBytesMessage(ProducerId(f"c{n}", 1, 1), Queue(f"q{n}" + "x" * (n % 400)))
         sent.message_id = MessageId(None, sent.producer_id, 1)
-        assert receiver.receive_data(sender.encode(sent)) == [sent]
+        assert contents(receiver.receive_data(sender.encode(sent))) == contents([sent])
     for memo in (receiver._fast_reader._memo, sender._fast_writer._memo):  # type: ignore[union-attr]
         assert len(memo) <= 512
 

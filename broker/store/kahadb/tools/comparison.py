@@ -8,6 +8,7 @@ from broker.store.kahadb.index import DestinationIndex, IndexEntry, StoreIndex, 
 from pyjms.wire.kahadb.files import JournalFiles
 from pyjms.wire.kahadb.frames import from_kaha_destination
 from pyjms.wire.kahadb.journal import segment_name
+from pyjms.wire.openwire.commands import contents
 
 __all__ = ["differences", "missing_segments"]
 
@@ -95,7 +96,7 @@ def _subscription_differences(name: str, ours: TopicIndex, theirs: TopicIndex) -
         if one is None or other is None:
             where = "only in the index" if other is None else "not in the index"
             found.append(f"{name}: subscription {key} is {where}")
-        elif one.info != other.info:
+        elif contents(one.info) != contents(other.info):
             found.append(f"{name}: subscription {key} has another description in the index")
         elif _pending(ours, key) != _pending(theirs, key):
             found.append(

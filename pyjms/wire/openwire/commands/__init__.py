@@ -9,6 +9,7 @@ from pyjms.wire.openwire.commands.base import (
     Field,
     StackTraceElement,
     Throwable,
+    contents,
 )
 from pyjms.wire.openwire.commands.connection import (
     BrokerInfo,
@@ -49,12 +50,12 @@ from pyjms.wire.openwire.commands.ids import (
     TransactionId,
     XATransactionId,
 )
-from pyjms.wire.openwire.commands.members import (
-    ConsumerInfo,
-    DestinationInfo,
-    ProducerInfo,
-    RemoveInfo,
-    RemoveSubscriptionInfo,
+from pyjms.wire.openwire.commands.journal import (
+    JournalQueueAck,
+    JournalTopicAck,
+    JournalTrace,
+    JournalTransaction,
+    SubscriptionInfo,
 )
 from pyjms.wire.openwire.commands.messages import (
     ActiveMQBlobMessage,
@@ -65,15 +66,14 @@ from pyjms.wire.openwire.commands.messages import (
     ActiveMQStreamMessage,
     ActiveMQTextMessage,
 )
-from pyjms.wire.openwire.commands.rare import (
-    BrokerSubscriptionInfo,
-    DiscoveryEvent,
-    JournalQueueAck,
-    JournalTopicAck,
-    JournalTrace,
-    JournalTransaction,
+from pyjms.wire.openwire.commands.network import BrokerSubscriptionInfo, DiscoveryEvent
+from pyjms.wire.openwire.commands.resources import (
+    ConsumerInfo,
+    DestinationInfo,
     NetworkBridgeFilter,
-    SubscriptionInfo,
+    ProducerInfo,
+    RemoveInfo,
+    RemoveSubscriptionInfo,
 )
 from pyjms.wire.openwire.commands.responses import (
     DataArrayResponse,
@@ -147,6 +147,7 @@ __all__ = [
     "TransactionType",
     "WireFormatInfo",
     "XATransactionId",
+    "contents",
 ]
 
 TYPES: dict[int, type[DataStructure]] = {

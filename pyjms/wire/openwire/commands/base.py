@@ -1,8 +1,13 @@
-"""What every data structure on the wire has: a type code and a layout.
+"""The base of all data structures on the wire: a type code and a layout.
 
-A class lists its own fields once, in wire order, as `LAYOUT`; the marshallers walk it.
-Constructors take a class's own fields in that order; `command_id` and
-`response_required` come last. Fields are plain attributes in snake_case.
+A class lists its fields, in wire order, as `LAYOUT`; the marshallers walk it. `__slots__`,
+`LAYOUT` and the constructor are generated from tools/openwire/commands.yaml. Constructors
+take a class's fields in wire order, then `command_id` and `response_required`. Fields are
+plain attributes in snake_case.
+
+Identifiers compare and hash by value. Every other structure is mutable and compares by
+identity, so that it can be a dict key or a member of a set; `contents` gives what two of
+them are compared by.
 """
 
 from __future__ import annotations
@@ -26,8 +31,10 @@ __all__ = [
     "Command",
     "DataStructure",
     "Field",
+    "Identifier",
     "StackTraceElement",
     "Throwable",
+    "contents",
 ]
 
 BOOLEAN: Final = 0
@@ -45,15 +52,20 @@ THROWABLE: Final = 11
 
 
 class Field(NamedTuple):
-    """One field: its attribute, its wire type, the lowest version that has it."""
+    """A field: its attribute, its kind on the wire, the first version that has it.
+
+    `of` names the class of the structures that a nested, cached or array field may hold; "any"
+    is any class.
+    """
 
     name: str
     kind: int
     since: int
+    of: str = ""
 
 
 class DataStructure:
-    """Anything with a type code."""
+    """Anything with a type code. Compares by identity, unless it is an identifier."""
 
     __slots__ = ()
     TYPE: ClassVar[int] = 0
@@ -61,25 +73,23 @@ class DataStructure:
     MARSHALL_AWARE: ClassVar[bool] = False
     OLDER_LAYOUTS: ClassVar[dict[int, tuple[Field, ...]]] = {}
 
-    def __eq__(self, other: object) -> bool:
-        if type(self) is not type(other):
-            return NotImplemented
-        return all(getattr(self, f.name) == getattr(other, f.name) for f in self.LAYOUT)
-
-    def __hash__(self) -> int:
-        return id(self)
-
     def __repr__(self) -> str:
-        shown = (
+        fields = (
             f"{f.name}={getattr(self, f.name)!r}"
             for f in self.LAYOUT
             if f.name not in ("content", "marshalled_properties", "password")
         )
-        return f"{type(self).__name__}({', '.join(shown)})"
+        return f"{type(self).__name__}({', '.join(fields)})"
+
+
+class Identifier(DataStructure):
+    """An id: compares and hashes by value, and does not change."""
+
+    __slots__ = ()
 
 
 class Command(DataStructure):
-    """A data structure that travels as a frame of its own."""
+    """A data structure that is sent as a frame of its own."""
 
     __slots__ = ("command_id", "response_required")
     command_id: int
@@ -87,7 +97,7 @@ class Command(DataStructure):
 
 
 class BaseCommand(Command):
-    """A command with an id that may ask for a response."""
+    """A command with an id, which may require a response."""
 
     __slots__ = ()
     LAYOUT: ClassVar[tuple[Field, ...]] = (
@@ -98,6 +108,19 @@ class BaseCommand(Command):
     def __init__(self, command_id: int = 0, response_required: bool = False) -> None:
         self.command_id = command_id
         self.response_required = response_required
+
+
+def contents(value: object) -> object:
+    """Return what `value` holds in a form that compares by value: type, then all fields.
+
+    Nested structures and lists are converted likewise; identifiers and anything else compare by
+    value already and are returned as they are. For tests and diagnosis; it is slow.
+    """
+    if isinstance(value, list):
+        return [contents(item) for item in value]
+    if not isinstance(value, DataStructure) or isinstance(value, Identifier):
+        return value
+    return (type(value).__name__, {f.name: contents(getattr(value, f.name)) for f in value.LAYOUT})
 
 
 class StackTraceElement(NamedTuple):

@@ -29,6 +29,7 @@ __all__ = [
 class BrokerInfo(BaseCommand):
     """Who the broker is; also how a network bridge introduces itself."""
 
+    # generated: BrokerInfo
     __slots__ = (
         "broker_id",
         "broker_name",
@@ -46,9 +47,9 @@ class BrokerInfo(BaseCommand):
     TYPE: ClassVar[int] = 2
     LAYOUT: ClassVar[tuple[Field, ...]] = (
         *BaseCommand.LAYOUT,
-        Field("broker_id", CACHED, 1),
+        Field("broker_id", CACHED, 1, "BrokerId"),
         Field("broker_url", STRING, 1),
-        Field("peer_broker_infos", ARRAY, 1),
+        Field("peer_broker_infos", ARRAY, 1, "BrokerInfo"),
         Field("broker_name", STRING, 1),
         Field("slave_broker", BOOLEAN, 1),
         Field("master_broker", BOOLEAN, 1),
@@ -92,10 +93,13 @@ class BrokerInfo(BaseCommand):
         self.broker_upload_url = broker_upload_url
         self.network_properties = network_properties
 
+    # end generated
+
 
 class ConnectionInfo(BaseCommand):
     """Opens a connection: its ids and credentials."""
 
+    # generated: ConnectionInfo
     __slots__ = (
         "broker_master_connector",
         "broker_path",
@@ -112,11 +116,11 @@ class ConnectionInfo(BaseCommand):
     TYPE: ClassVar[int] = 3
     LAYOUT: ClassVar[tuple[Field, ...]] = (
         *BaseCommand.LAYOUT,
-        Field("connection_id", CACHED, 1),
+        Field("connection_id", CACHED, 1, "ConnectionId"),
         Field("client_id", STRING, 1),
         Field("password", STRING, 1),
         Field("user_name", STRING, 1),
-        Field("broker_path", ARRAY, 1),
+        Field("broker_path", ARRAY, 1, "BrokerId"),
         Field("broker_master_connector", BOOLEAN, 1),
         Field("manageable", BOOLEAN, 1),
         Field("client_master", BOOLEAN, 2),
@@ -155,15 +159,18 @@ class ConnectionInfo(BaseCommand):
         self.failover_reconnect = failover_reconnect
         self.client_ip = client_ip
 
+    # end generated
+
 
 class SessionInfo(BaseCommand):
     """Opens a session."""
 
+    # generated: SessionInfo
     __slots__ = ("session_id",)
     TYPE: ClassVar[int] = 4
     LAYOUT: ClassVar[tuple[Field, ...]] = (
         *BaseCommand.LAYOUT,
-        Field("session_id", CACHED, 1),
+        Field("session_id", CACHED, 1, "SessionId"),
     )
 
     def __init__(
@@ -175,3 +182,5 @@ class SessionInfo(BaseCommand):
         self.command_id = command_id
         self.response_required = response_required
         self.session_id = session_id
+
+    # end generated

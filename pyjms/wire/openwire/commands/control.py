@@ -43,6 +43,7 @@ __all__ = [
 class WireFormatInfo(Command):
     """The first frame of each side: version and wished settings."""
 
+    # generated: WireFormatInfo
     __slots__ = (
         "magic",
         "marshalled_properties",
@@ -66,24 +67,31 @@ class WireFormatInfo(Command):
         self.version = version
         self.marshalled_properties = marshalled_properties
 
+    # end generated
+
 
 class KeepAliveInfo(BaseCommand):
     """A sign of life."""
 
+    # generated: KeepAliveInfo
     __slots__ = ()
     TYPE: ClassVar[int] = 10
+    # end generated
 
 
 class ShutdownInfo(BaseCommand):
     """The sender is about to close."""
 
+    # generated: ShutdownInfo
     __slots__ = ()
     TYPE: ClassVar[int] = 11
+    # end generated
 
 
 class ControlCommand(BaseCommand):
     """A command by name; unused by clients."""
 
+    # generated: ControlCommand
     __slots__ = ("command",)
     TYPE: ClassVar[int] = 14
     LAYOUT: ClassVar[tuple[Field, ...]] = (
@@ -101,17 +109,22 @@ class ControlCommand(BaseCommand):
         self.response_required = response_required
         self.command = command
 
+    # end generated
+
 
 class FlushCommand(BaseCommand):
     """Asks for buffers to be flushed; unused by clients."""
 
+    # generated: FlushCommand
     __slots__ = ()
     TYPE: ClassVar[int] = 15
+    # end generated
 
 
 class ConnectionError(BaseCommand):  # noqa: A001 - the wire's name
     """An error nobody waits for."""
 
+    # generated: ConnectionError
     __slots__ = (
         "connection_id",
         "exception",
@@ -120,7 +133,7 @@ class ConnectionError(BaseCommand):  # noqa: A001 - the wire's name
     LAYOUT: ClassVar[tuple[Field, ...]] = (
         *BaseCommand.LAYOUT,
         Field("exception", THROWABLE, 1),
-        Field("connection_id", NESTED, 1),
+        Field("connection_id", NESTED, 1, "ConnectionId"),
     )
 
     def __init__(
@@ -135,10 +148,13 @@ class ConnectionError(BaseCommand):  # noqa: A001 - the wire's name
         self.exception = exception
         self.connection_id = connection_id
 
+    # end generated
+
 
 class ConsumerControl(BaseCommand):
     """Changes a consumer while it lives: prefetch, close."""
 
+    # generated: ConsumerControl
     __slots__ = (
         "close",
         "consumer_id",
@@ -151,9 +167,9 @@ class ConsumerControl(BaseCommand):
     TYPE: ClassVar[int] = 17
     LAYOUT: ClassVar[tuple[Field, ...]] = (
         *BaseCommand.LAYOUT,
-        Field("destination", NESTED, 6),
+        Field("destination", NESTED, 6, "Destination"),
         Field("close", BOOLEAN, 1),
-        Field("consumer_id", NESTED, 1),
+        Field("consumer_id", NESTED, 1, "ConsumerId"),
         Field("prefetch", INT, 1),
         Field("flush", BOOLEAN, 2),
         Field("start", BOOLEAN, 2),
@@ -182,10 +198,13 @@ class ConsumerControl(BaseCommand):
         self.start = start
         self.stop = stop
 
+    # end generated
+
 
 class ConnectionControl(BaseCommand):
     """Cluster news for a client, or its request to close or resume."""
 
+    # generated: ConnectionControl
     __slots__ = (
         "close",
         "connected_brokers",
@@ -237,10 +256,13 @@ class ConnectionControl(BaseCommand):
         self.rebalance_connection = rebalance_connection
         self.token = token
 
+    # end generated
+
 
 class ProducerAck(BaseCommand):
     """Opens a producer's window by size bytes."""
 
+    # generated: ProducerAck
     __slots__ = (
         "producer_id",
         "size",
@@ -248,7 +270,7 @@ class ProducerAck(BaseCommand):
     TYPE: ClassVar[int] = 19
     LAYOUT: ClassVar[tuple[Field, ...]] = (
         *BaseCommand.LAYOUT,
-        Field("producer_id", NESTED, 3),
+        Field("producer_id", NESTED, 3, "ProducerId"),
         Field("size", INT, 3),
     )
 
@@ -264,10 +286,13 @@ class ProducerAck(BaseCommand):
         self.producer_id = producer_id
         self.size = size
 
+    # end generated
+
 
 class PartialCommand(Command):
     """One datagram's part of a command."""
 
+    # generated: PartialCommand
     __slots__ = (
         "command_id",
         "data",
@@ -286,17 +311,22 @@ class PartialCommand(Command):
         self.command_id = command_id
         self.data = data
 
+    # end generated
+
 
 class LastPartialCommand(PartialCommand):
     """The last part of a command."""
 
+    # generated: LastPartialCommand
     __slots__ = ()
     TYPE: ClassVar[int] = 61
+    # end generated
 
 
 class ReplayCommand(BaseCommand):
     """Asks for datagrams again."""
 
+    # generated: ReplayCommand
     __slots__ = (
         "first_nak_number",
         "last_nak_number",
@@ -319,3 +349,5 @@ class ReplayCommand(BaseCommand):
         self.response_required = response_required
         self.first_nak_number = first_nak_number
         self.last_nak_number = last_nak_number
+
+    # end generated

@@ -65,6 +65,7 @@ class TransactionType(IntEnum):
 class MessagePull(BaseCommand):
     """Asks for one message without prefetch; timeout in ms, 0 for ever, -1 not at all."""
 
+    # generated: MessagePull
     __slots__ = (
         "consumer_id",
         "correlation_id",
@@ -75,11 +76,11 @@ class MessagePull(BaseCommand):
     TYPE: ClassVar[int] = 20
     LAYOUT: ClassVar[tuple[Field, ...]] = (
         *BaseCommand.LAYOUT,
-        Field("consumer_id", CACHED, 2),
-        Field("destination", CACHED, 2),
+        Field("consumer_id", CACHED, 2, "ConsumerId"),
+        Field("destination", CACHED, 2, "Destination"),
         Field("timeout", LONG, 2),
         Field("correlation_id", STRING, 3),
-        Field("message_id", NESTED, 3),
+        Field("message_id", NESTED, 3, "MessageId"),
     )
 
     def __init__(
@@ -100,6 +101,8 @@ class MessagePull(BaseCommand):
         self.correlation_id = correlation_id
         self.message_id = message_id
 
+    # end generated
+
 
 class MessageDispatch(BaseCommand):
     """A message for a consumer; without one, the end of a browse or of a pull.
@@ -107,6 +110,7 @@ class MessageDispatch(BaseCommand):
     `rollback_cause` stays with the client: why its listener failed (as in ActiveMQ).
     """
 
+    # generated: MessageDispatch
     __slots__ = (
         "consumer_id",
         "destination",
@@ -117,9 +121,9 @@ class MessageDispatch(BaseCommand):
     TYPE: ClassVar[int] = 21
     LAYOUT: ClassVar[tuple[Field, ...]] = (
         *BaseCommand.LAYOUT,
-        Field("consumer_id", CACHED, 1),
-        Field("destination", CACHED, 1),
-        Field("message", NESTED, 1),
+        Field("consumer_id", CACHED, 1, "ConsumerId"),
+        Field("destination", CACHED, 1, "Destination"),
+        Field("message", NESTED, 1, "ActiveMQMessage"),
         Field("redelivery_counter", INT, 1),
     )
 
@@ -140,10 +144,13 @@ class MessageDispatch(BaseCommand):
         self.redelivery_counter = redelivery_counter
         self.rollback_cause: BaseException | None = None
 
+    # end generated
+
 
 class MessageAck(BaseCommand):
     """What became of the messages first to last; see ENUMS AckType."""
 
+    # generated: MessageAck
     __slots__ = (
         "ack_type",
         "consumer_id",
@@ -157,12 +164,12 @@ class MessageAck(BaseCommand):
     TYPE: ClassVar[int] = 22
     LAYOUT: ClassVar[tuple[Field, ...]] = (
         *BaseCommand.LAYOUT,
-        Field("destination", CACHED, 1),
-        Field("transaction_id", CACHED, 1),
-        Field("consumer_id", CACHED, 1),
+        Field("destination", CACHED, 1, "Destination"),
+        Field("transaction_id", CACHED, 1, "TransactionId"),
+        Field("consumer_id", CACHED, 1, "ConsumerId"),
         Field("ack_type", BYTE, 1),
-        Field("first_message_id", NESTED, 1),
-        Field("last_message_id", NESTED, 1),
+        Field("first_message_id", NESTED, 1, "MessageId"),
+        Field("last_message_id", NESTED, 1, "MessageId"),
         Field("message_count", INT, 1),
         Field("poison_cause", THROWABLE, 7),
     )
@@ -191,10 +198,13 @@ class MessageAck(BaseCommand):
         self.message_count = message_count
         self.poison_cause = poison_cause
 
+    # end generated
+
 
 class MessageDispatchNotification(BaseCommand):
     """Tells a standby which consumer got a message."""
 
+    # generated: MessageDispatchNotification
     __slots__ = (
         "consumer_id",
         "delivery_sequence_id",
@@ -204,10 +214,10 @@ class MessageDispatchNotification(BaseCommand):
     TYPE: ClassVar[int] = 90
     LAYOUT: ClassVar[tuple[Field, ...]] = (
         *BaseCommand.LAYOUT,
-        Field("consumer_id", CACHED, 1),
-        Field("destination", CACHED, 1),
+        Field("consumer_id", CACHED, 1, "ConsumerId"),
+        Field("destination", CACHED, 1, "Destination"),
         Field("delivery_sequence_id", LONG, 1),
-        Field("message_id", NESTED, 1),
+        Field("message_id", NESTED, 1, "MessageId"),
     )
 
     def __init__(
@@ -226,10 +236,13 @@ class MessageDispatchNotification(BaseCommand):
         self.delivery_sequence_id = delivery_sequence_id
         self.message_id = message_id
 
+    # end generated
+
 
 class TransactionInfo(BaseCommand):
     """A step of a transaction; see TransactionType."""
 
+    # generated: TransactionInfo
     __slots__ = (
         "connection_id",
         "transaction_id",
@@ -238,8 +251,8 @@ class TransactionInfo(BaseCommand):
     TYPE: ClassVar[int] = 7
     LAYOUT: ClassVar[tuple[Field, ...]] = (
         *BaseCommand.LAYOUT,
-        Field("connection_id", CACHED, 1),
-        Field("transaction_id", CACHED, 1),
+        Field("connection_id", CACHED, 1, "ConnectionId"),
+        Field("transaction_id", CACHED, 1, "TransactionId"),
         Field("type", BYTE, 1),
     )
 
@@ -256,3 +269,5 @@ class TransactionInfo(BaseCommand):
         self.connection_id = connection_id
         self.transaction_id = transaction_id
         self.type = type
+
+    # end generated

@@ -14,8 +14,8 @@ from pyjms.wire.openwire.commands.base import (
     INT,
     LONG,
     STRING,
-    DataStructure,
     Field,
+    Identifier,
 )
 
 __all__ = [
@@ -31,51 +31,86 @@ __all__ = [
 ]
 
 
-class _NameId(DataStructure):
-    __slots__ = ("_hash", "value")
+class BrokerId(Identifier):
+    """A broker."""
+
+    # generated: BrokerId
+    __slots__ = (
+        "_hash",
+        "value",
+    )
+    TYPE: ClassVar[int] = 124
     LAYOUT: ClassVar[tuple[Field, ...]] = (Field("value", STRING, 1),)
 
-    def __init__(self, value: str | None = None) -> None:
+    def __init__(
+        self,
+        value: str | None = None,
+    ) -> None:
         self.value = value
-        self._hash = hash((self.TYPE, value))
+        self._hash = hash((124, value))
 
     def __eq__(self, other: object) -> bool:
-        return self is other or (
-            isinstance(other, _NameId) and self.TYPE == other.TYPE and self.value == other.value
-        )
+        return self is other or (isinstance(other, BrokerId) and self.value == other.value)
 
     def __hash__(self) -> int:
         return self._hash
+
+    # end generated
 
     def __str__(self) -> str:
         return self.value or ""
 
 
-class BrokerId(_NameId):
-    """A broker."""
-
-    __slots__ = ()
-    TYPE: ClassVar[int] = 124
-
-
-class ConnectionId(_NameId):
+class ConnectionId(Identifier):
     """A connection: `ID:host-port-millis-n:1`."""
 
-    __slots__ = ()
+    # generated: ConnectionId
+    __slots__ = (
+        "_hash",
+        "value",
+    )
     TYPE: ClassVar[int] = 120
+    LAYOUT: ClassVar[tuple[Field, ...]] = (Field("value", STRING, 1),)
+
+    def __init__(
+        self,
+        value: str | None = None,
+    ) -> None:
+        self.value = value
+        self._hash = hash((120, value))
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or (isinstance(other, ConnectionId) and self.value == other.value)
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    # end generated
+
+    def __str__(self) -> str:
+        return self.value or ""
 
 
-class SessionId(DataStructure):
+class SessionId(Identifier):
     """A session of a connection, from 1; -1 is the one that needs no SessionInfo."""
 
-    __slots__ = ("_hash", "connection_id", "value")
+    # generated: SessionId
+    __slots__ = (
+        "_hash",
+        "connection_id",
+        "value",
+    )
     TYPE: ClassVar[int] = 121
     LAYOUT: ClassVar[tuple[Field, ...]] = (
         Field("connection_id", STRING, 1),
         Field("value", LONG, 1),
     )
 
-    def __init__(self, connection_id: str | None = None, value: int = 0) -> None:
+    def __init__(
+        self,
+        connection_id: str | None = None,
+        value: int = 0,
+    ) -> None:
         self.connection_id = connection_id
         self.value = value
         self._hash = hash((121, connection_id, value))
@@ -90,14 +125,22 @@ class SessionId(DataStructure):
     def __hash__(self) -> int:
         return self._hash
 
+    # end generated
+
     def __str__(self) -> str:
         return f"{self.connection_id}:{self.value}"
 
 
-class ConsumerId(DataStructure):
+class ConsumerId(Identifier):
     """A consumer of a session."""
 
-    __slots__ = ("_hash", "connection_id", "session_id", "value")
+    # generated: ConsumerId
+    __slots__ = (
+        "_hash",
+        "connection_id",
+        "session_id",
+        "value",
+    )
     TYPE: ClassVar[int] = 122
     LAYOUT: ClassVar[tuple[Field, ...]] = (
         Field("connection_id", STRING, 1),
@@ -106,7 +149,10 @@ class ConsumerId(DataStructure):
     )
 
     def __init__(
-        self, connection_id: str | None = None, session_id: int = 0, value: int = 0
+        self,
+        connection_id: str | None = None,
+        session_id: int = 0,
+        value: int = 0,
     ) -> None:
         self.connection_id = connection_id
         self.session_id = session_id
@@ -124,14 +170,22 @@ class ConsumerId(DataStructure):
     def __hash__(self) -> int:
         return self._hash
 
+    # end generated
+
     def __str__(self) -> str:
         return f"{self.connection_id}:{self.session_id}:{self.value}"
 
 
-class ProducerId(DataStructure):
+class ProducerId(Identifier):
     """A producer of a session."""
 
-    __slots__ = ("_hash", "connection_id", "session_id", "value")
+    # generated: ProducerId
+    __slots__ = (
+        "_hash",
+        "connection_id",
+        "session_id",
+        "value",
+    )
     TYPE: ClassVar[int] = 123
     LAYOUT: ClassVar[tuple[Field, ...]] = (
         Field("connection_id", STRING, 1),
@@ -140,7 +194,10 @@ class ProducerId(DataStructure):
     )
 
     def __init__(
-        self, connection_id: str | None = None, value: int = 0, session_id: int = 0
+        self,
+        connection_id: str | None = None,
+        value: int = 0,
+        session_id: int = 0,
     ) -> None:
         self.connection_id = connection_id
         self.value = value
@@ -158,13 +215,16 @@ class ProducerId(DataStructure):
     def __hash__(self) -> int:
         return self._hash
 
+    # end generated
+
     def __str__(self) -> str:
         return f"{self.connection_id}:{self.session_id}:{self.value}"
 
 
-class MessageId(DataStructure):
+class MessageId(Identifier):
     """A message: its producer and that producer's sequence number, from 1."""
 
+    # generated: MessageId
     __slots__ = (
         "_hash",
         "broker_sequence_id",
@@ -175,7 +235,7 @@ class MessageId(DataStructure):
     TYPE: ClassVar[int] = 110
     LAYOUT: ClassVar[tuple[Field, ...]] = (
         Field("text_view", STRING, 10),
-        Field("producer_id", CACHED, 1),
+        Field("producer_id", CACHED, 1, "ProducerId"),
         Field("producer_sequence_id", LONG, 1),
         Field("broker_sequence_id", LONG, 1),
     )
@@ -203,13 +263,15 @@ class MessageId(DataStructure):
     def __hash__(self) -> int:
         return self._hash
 
+    # end generated
+
     def __str__(self) -> str:
         if self.text_view is not None:
             return self.text_view if self.text_view.startswith("ID:") else f"ID:{self.text_view}"
         return f"{self.producer_id}:{self.producer_sequence_id}"
 
 
-class TransactionId(DataStructure):
+class TransactionId(Identifier):
     """A local or an XA transaction."""
 
     __slots__ = ()
@@ -218,14 +280,23 @@ class TransactionId(DataStructure):
 class LocalTransactionId(TransactionId):
     """A transaction of one connection, from 1."""
 
-    __slots__ = ("_hash", "connection_id", "value")
+    # generated: LocalTransactionId
+    __slots__ = (
+        "_hash",
+        "connection_id",
+        "value",
+    )
     TYPE: ClassVar[int] = 111
     LAYOUT: ClassVar[tuple[Field, ...]] = (
         Field("value", LONG, 1),
-        Field("connection_id", CACHED, 1),
+        Field("connection_id", CACHED, 1, "ConnectionId"),
     )
 
-    def __init__(self, value: int = 0, connection_id: ConnectionId | None = None) -> None:
+    def __init__(
+        self,
+        value: int = 0,
+        connection_id: ConnectionId | None = None,
+    ) -> None:
         self.value = value
         self.connection_id = connection_id
         self._hash = hash((111, value, connection_id))
@@ -233,12 +304,14 @@ class LocalTransactionId(TransactionId):
     def __eq__(self, other: object) -> bool:
         return self is other or (
             isinstance(other, LocalTransactionId)
-            and self.value == other.value
             and self.connection_id == other.connection_id
+            and self.value == other.value
         )
 
     def __hash__(self) -> int:
         return self._hash
+
+    # end generated
 
     def __str__(self) -> str:
         return f"TX:{self.connection_id}:{self.value}"
@@ -247,7 +320,13 @@ class LocalTransactionId(TransactionId):
 class XATransactionId(TransactionId):
     """A branch of a distributed transaction."""
 
-    __slots__ = ("_hash", "branch_qualifier", "format_id", "global_transaction_id")
+    # generated: XATransactionId
+    __slots__ = (
+        "_hash",
+        "branch_qualifier",
+        "format_id",
+        "global_transaction_id",
+    )
     TYPE: ClassVar[int] = 112
     LAYOUT: ClassVar[tuple[Field, ...]] = (
         Field("format_id", INT, 1),
@@ -269,13 +348,15 @@ class XATransactionId(TransactionId):
     def __eq__(self, other: object) -> bool:
         return self is other or (
             isinstance(other, XATransactionId)
-            and self.format_id == other.format_id
-            and self.global_transaction_id == other.global_transaction_id
             and self.branch_qualifier == other.branch_qualifier
+            and self.global_transaction_id == other.global_transaction_id
+            and self.format_id == other.format_id
         )
 
     def __hash__(self) -> int:
         return self._hash
+
+    # end generated
 
     def __str__(self) -> str:
         gtrid = _signed_hex(self.global_transaction_id)

@@ -45,6 +45,7 @@ class ActiveMQMessage(BaseCommand):
     and type), kept so that the broker stores and dispatches the bytes it was given.
     """
 
+    # generated: ActiveMQMessage
     __slots__ = (
         "arrival",
         "broker_in_time",
@@ -82,33 +83,33 @@ class ActiveMQMessage(BaseCommand):
     MARSHALL_AWARE: ClassVar[bool] = True
     LAYOUT: ClassVar[tuple[Field, ...]] = (
         *BaseCommand.LAYOUT,
-        Field("producer_id", CACHED, 1),
-        Field("destination", CACHED, 1),
-        Field("transaction_id", CACHED, 1),
-        Field("original_destination", CACHED, 1),
-        Field("message_id", NESTED, 1),
-        Field("original_transaction_id", CACHED, 1),
+        Field("producer_id", CACHED, 1, "ProducerId"),
+        Field("destination", CACHED, 1, "Destination"),
+        Field("transaction_id", CACHED, 1, "TransactionId"),
+        Field("original_destination", CACHED, 1, "Destination"),
+        Field("message_id", NESTED, 1, "MessageId"),
+        Field("original_transaction_id", CACHED, 1, "TransactionId"),
         Field("group_id", STRING, 1),
         Field("group_sequence", INT, 1),
         Field("correlation_id", STRING, 1),
         Field("persistent", BOOLEAN, 1),
         Field("expiration", LONG, 1),
         Field("priority", BYTE, 1),
-        Field("reply_to", NESTED, 1),
+        Field("reply_to", NESTED, 1, "Destination"),
         Field("timestamp", LONG, 1),
         Field("type", STRING, 1),
         Field("content", BYTES, 1),
         Field("marshalled_properties", BYTES, 1),
-        Field("data_structure", NESTED, 1),
-        Field("target_consumer_id", CACHED, 1),
+        Field("data_structure", NESTED, 1, "any"),
+        Field("target_consumer_id", CACHED, 1, "ConsumerId"),
         Field("compressed", BOOLEAN, 1),
         Field("redelivery_counter", INT, 1),
-        Field("broker_path", ARRAY, 1),
+        Field("broker_path", ARRAY, 1, "BrokerId"),
         Field("arrival", LONG, 1),
         Field("user_id", STRING, 1),
         Field("received_by_df_bridge", BOOLEAN, 1),
         Field("droppable", BOOLEAN, 2),
-        Field("cluster", ARRAY, 3),
+        Field("cluster", ARRAY, 3, "BrokerId"),
         Field("broker_in_time", LONG, 3),
         Field("broker_out_time", LONG, 3),
         Field("jms_xgroup_first_for_consumer", BOOLEAN, 10),
@@ -183,45 +184,58 @@ class ActiveMQMessage(BaseCommand):
         self.jms_xgroup_first_for_consumer = jms_xgroup_first_for_consumer
         self.raw: bytes | None = None
 
+    # end generated
+
 
 class ActiveMQBytesMessage(ActiveMQMessage):
     """A message of raw bytes."""
 
+    # generated: ActiveMQBytesMessage
     __slots__ = ()
     TYPE: ClassVar[int] = 24
+    # end generated
 
 
 class ActiveMQMapMessage(ActiveMQMessage):
     """A message of names and typed values."""
 
+    # generated: ActiveMQMapMessage
     __slots__ = ()
     TYPE: ClassVar[int] = 25
+    # end generated
 
 
 class ActiveMQObjectMessage(ActiveMQMessage):
     """A message with a serialized Java object, opaque here."""
 
+    # generated: ActiveMQObjectMessage
     __slots__ = ()
     TYPE: ClassVar[int] = 26
+    # end generated
 
 
 class ActiveMQStreamMessage(ActiveMQMessage):
     """A message of typed values in a row."""
 
+    # generated: ActiveMQStreamMessage
     __slots__ = ()
     TYPE: ClassVar[int] = 27
+    # end generated
 
 
 class ActiveMQTextMessage(ActiveMQMessage):
     """A message of text."""
 
+    # generated: ActiveMQTextMessage
     __slots__ = ()
     TYPE: ClassVar[int] = 28
+    # end generated
 
 
 class ActiveMQBlobMessage(ActiveMQMessage):
     """A message that names a large body elsewhere."""
 
+    # generated: ActiveMQBlobMessage
     __slots__ = (
         "deleted_by_broker",
         "mime_type",
@@ -245,3 +259,5 @@ class ActiveMQBlobMessage(ActiveMQMessage):
         self.remote_blob_url = remote_blob_url
         self.mime_type = mime_type
         self.deleted_by_broker = deleted_by_broker
+
+    # end generated

@@ -28,6 +28,7 @@ __all__ = [
 class Response(BaseCommand):
     """Done."""
 
+    # generated: Response
     __slots__ = ("correlation_id",)
     TYPE: ClassVar[int] = 30
     LAYOUT: ClassVar[tuple[Field, ...]] = (
@@ -45,10 +46,13 @@ class Response(BaseCommand):
         self.response_required = response_required
         self.correlation_id = correlation_id
 
+    # end generated
+
 
 class ExceptionResponse(Response):
     """Failed, and why."""
 
+    # generated: ExceptionResponse
     __slots__ = ("exception",)
     TYPE: ClassVar[int] = 31
     LAYOUT: ClassVar[tuple[Field, ...]] = (
@@ -60,52 +64,73 @@ class ExceptionResponse(Response):
         self,
         correlation_id: int = 0,
         exception: Throwable | None = None,
+        command_id: int = 0,
+        response_required: bool = False,
     ) -> None:
-        super().__init__(correlation_id)
+        self.command_id = command_id
+        self.response_required = response_required
+        self.correlation_id = correlation_id
         self.exception = exception
+
+    # end generated
 
 
 class DataResponse(Response):
     """Done; one value."""
 
+    # generated: DataResponse
     __slots__ = ("data",)
     TYPE: ClassVar[int] = 32
     LAYOUT: ClassVar[tuple[Field, ...]] = (
         *Response.LAYOUT,
-        Field("data", NESTED, 1),
+        Field("data", NESTED, 1, "any"),
     )
 
     def __init__(
         self,
         correlation_id: int = 0,
         data: DataStructure | Destination | None = None,
+        command_id: int = 0,
+        response_required: bool = False,
     ) -> None:
-        super().__init__(correlation_id)
+        self.command_id = command_id
+        self.response_required = response_required
+        self.correlation_id = correlation_id
         self.data = data
+
+    # end generated
 
 
 class DataArrayResponse(Response):
     """Done; several values."""
 
+    # generated: DataArrayResponse
     __slots__ = ("data",)
     TYPE: ClassVar[int] = 33
     LAYOUT: ClassVar[tuple[Field, ...]] = (
         *Response.LAYOUT,
-        Field("data", ARRAY, 1),
+        Field("data", ARRAY, 1, "any"),
     )
 
     def __init__(
         self,
         correlation_id: int = 0,
         data: list[DataStructure | Destination | None] | None = None,
+        command_id: int = 0,
+        response_required: bool = False,
     ) -> None:
-        super().__init__(correlation_id)
+        self.command_id = command_id
+        self.response_required = response_required
+        self.correlation_id = correlation_id
         self.data = data
+
+    # end generated
 
 
 class IntegerResponse(Response):
     """Done; a number."""
 
+    # generated: IntegerResponse
     __slots__ = ("result",)
     TYPE: ClassVar[int] = 34
     LAYOUT: ClassVar[tuple[Field, ...]] = (
@@ -117,6 +142,12 @@ class IntegerResponse(Response):
         self,
         correlation_id: int = 0,
         result: int = 0,
+        command_id: int = 0,
+        response_required: bool = False,
     ) -> None:
-        super().__init__(correlation_id)
+        self.command_id = command_id
+        self.response_required = response_required
+        self.correlation_id = correlation_id
         self.result = result
+
+    # end generated

@@ -1,4 +1,4 @@
-"""Commands: what a connection adds and removes: consumers, producers, destinations."""
+"""Commands that add and remove the resources of a connection."""
 
 from __future__ import annotations
 
@@ -28,15 +28,53 @@ from pyjms.wire.openwire.commands.ids import (
 __all__ = [
     "ConsumerInfo",
     "DestinationInfo",
+    "NetworkBridgeFilter",
     "ProducerInfo",
     "RemoveInfo",
     "RemoveSubscriptionInfo",
 ]
 
 
+class NetworkBridgeFilter(DataStructure):
+    """What a bridge lets pass."""
+
+    # generated: NetworkBridgeFilter
+    __slots__ = (
+        "consumer_ttl",
+        "message_ttl",
+        "network_broker_id",
+    )
+    TYPE: ClassVar[int] = 91
+    LAYOUT: ClassVar[tuple[Field, ...]] = (
+        Field("network_broker_id", CACHED, 1, "BrokerId"),
+        Field("message_ttl", INT, 10),
+        Field("consumer_ttl", INT, 10),
+    )
+    OLDER_LAYOUTS: ClassVar[dict[int, tuple[Field, ...]]] = dict.fromkeys(
+        range(1, 10),
+        (
+            Field("message_ttl", INT, 1),
+            Field("network_broker_id", CACHED, 1, "BrokerId"),
+        ),
+    )
+
+    def __init__(
+        self,
+        network_broker_id: BrokerId | None = None,
+        message_ttl: int = 0,
+        consumer_ttl: int = 0,
+    ) -> None:
+        self.network_broker_id = network_broker_id
+        self.message_ttl = message_ttl
+        self.consumer_ttl = consumer_ttl
+
+    # end generated
+
+
 class ConsumerInfo(BaseCommand):
     """Opens a consumer: where, what and how much at a time."""
 
+    # generated: ConsumerInfo
     __slots__ = (
         "additional_predicate",
         "broker_path",
@@ -61,9 +99,9 @@ class ConsumerInfo(BaseCommand):
     TYPE: ClassVar[int] = 5
     LAYOUT: ClassVar[tuple[Field, ...]] = (
         *BaseCommand.LAYOUT,
-        Field("consumer_id", CACHED, 1),
+        Field("consumer_id", CACHED, 1, "ConsumerId"),
         Field("browser", BOOLEAN, 1),
-        Field("destination", CACHED, 1),
+        Field("destination", CACHED, 1, "Destination"),
         Field("prefetch_size", INT, 1),
         Field("maximum_pending_message_limit", INT, 1),
         Field("dispatch_async", BOOLEAN, 1),
@@ -74,12 +112,12 @@ class ConsumerInfo(BaseCommand):
         Field("exclusive", BOOLEAN, 1),
         Field("retroactive", BOOLEAN, 1),
         Field("priority", BYTE, 1),
-        Field("broker_path", ARRAY, 1),
-        Field("additional_predicate", NESTED, 1),
+        Field("broker_path", ARRAY, 1, "BrokerId"),
+        Field("additional_predicate", NESTED, 1, "NetworkBridgeFilter"),
         Field("network_subscription", BOOLEAN, 1),
         Field("optimized_acknowledge", BOOLEAN, 1),
         Field("no_range_acks", BOOLEAN, 1),
-        Field("network_consumer_path", ARRAY, 4),
+        Field("network_consumer_path", ARRAY, 4, "ConsumerId"),
     )
 
     def __init__(
@@ -98,7 +136,7 @@ class ConsumerInfo(BaseCommand):
         retroactive: bool = False,
         priority: int = 0,
         broker_path: list[BrokerId | None] | None = None,
-        additional_predicate: DataStructure | None = None,
+        additional_predicate: NetworkBridgeFilter | None = None,
         network_subscription: bool = False,
         optimized_acknowledge: bool = False,
         no_range_acks: bool = False,
@@ -128,10 +166,13 @@ class ConsumerInfo(BaseCommand):
         self.no_range_acks = no_range_acks
         self.network_consumer_path = network_consumer_path
 
+    # end generated
+
 
 class ProducerInfo(BaseCommand):
     """Opens a producer; without a destination it is anonymous."""
 
+    # generated: ProducerInfo
     __slots__ = (
         "broker_path",
         "destination",
@@ -142,9 +183,9 @@ class ProducerInfo(BaseCommand):
     TYPE: ClassVar[int] = 6
     LAYOUT: ClassVar[tuple[Field, ...]] = (
         *BaseCommand.LAYOUT,
-        Field("producer_id", CACHED, 1),
-        Field("destination", CACHED, 1),
-        Field("broker_path", ARRAY, 1),
+        Field("producer_id", CACHED, 1, "ProducerId"),
+        Field("destination", CACHED, 1, "Destination"),
+        Field("broker_path", ARRAY, 1, "BrokerId"),
         Field("dispatch_async", BOOLEAN, 2),
         Field("window_size", INT, 3),
     )
@@ -167,10 +208,13 @@ class ProducerInfo(BaseCommand):
         self.dispatch_async = dispatch_async
         self.window_size = window_size
 
+    # end generated
+
 
 class DestinationInfo(BaseCommand):
     """Adds (operation_type 0) or removes (1) a destination."""
 
+    # generated: DestinationInfo
     __slots__ = (
         "broker_path",
         "connection_id",
@@ -181,11 +225,11 @@ class DestinationInfo(BaseCommand):
     TYPE: ClassVar[int] = 8
     LAYOUT: ClassVar[tuple[Field, ...]] = (
         *BaseCommand.LAYOUT,
-        Field("connection_id", CACHED, 1),
-        Field("destination", CACHED, 1),
+        Field("connection_id", CACHED, 1, "ConnectionId"),
+        Field("destination", CACHED, 1, "Destination"),
         Field("operation_type", BYTE, 1),
         Field("timeout", LONG, 1),
-        Field("broker_path", ARRAY, 1),
+        Field("broker_path", ARRAY, 1, "BrokerId"),
     )
 
     def __init__(
@@ -206,10 +250,13 @@ class DestinationInfo(BaseCommand):
         self.timeout = timeout
         self.broker_path = broker_path
 
+    # end generated
+
 
 class RemoveInfo(BaseCommand):
     """Removes the connection, session, consumer or producer named by object_id."""
 
+    # generated: RemoveInfo
     __slots__ = (
         "last_delivered_sequence_id",
         "object_id",
@@ -217,7 +264,7 @@ class RemoveInfo(BaseCommand):
     TYPE: ClassVar[int] = 12
     LAYOUT: ClassVar[tuple[Field, ...]] = (
         *BaseCommand.LAYOUT,
-        Field("object_id", CACHED, 1),
+        Field("object_id", CACHED, 1, "any"),
         Field("last_delivered_sequence_id", LONG, 5),
     )
 
@@ -233,10 +280,13 @@ class RemoveInfo(BaseCommand):
         self.object_id = object_id
         self.last_delivered_sequence_id = last_delivered_sequence_id
 
+    # end generated
+
 
 class RemoveSubscriptionInfo(BaseCommand):
     """Ends a durable subscription."""
 
+    # generated: RemoveSubscriptionInfo
     __slots__ = (
         "client_id",
         "connection_id",
@@ -245,7 +295,7 @@ class RemoveSubscriptionInfo(BaseCommand):
     TYPE: ClassVar[int] = 9
     LAYOUT: ClassVar[tuple[Field, ...]] = (
         *BaseCommand.LAYOUT,
-        Field("connection_id", CACHED, 1),
+        Field("connection_id", CACHED, 1, "ConnectionId"),
         Field("subscription_name", STRING, 1),
         Field("client_id", STRING, 1),
     )
@@ -263,3 +313,5 @@ class RemoveSubscriptionInfo(BaseCommand):
         self.connection_id = connection_id
         self.subscription_name = subscription_name
         self.client_id = client_id
+
+    # end generated

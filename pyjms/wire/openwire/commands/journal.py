@@ -1,4 +1,4 @@
-"""Commands: journal records, discovery and what brokers tell each other."""
+"""Records of ActiveMQ's older journals, and the durable subscription of its stores."""
 
 from __future__ import annotations
 
@@ -6,63 +6,31 @@ from typing import ClassVar
 
 from pyjms.jms.destination import Destination
 from pyjms.wire.openwire.commands.base import (
-    ARRAY,
     BOOLEAN,
     BYTE,
     CACHED,
-    INT,
     LONG,
     NESTED,
     STRING,
-    BaseCommand,
     DataStructure,
     Field,
 )
 from pyjms.wire.openwire.commands.delivery import MessageAck
-from pyjms.wire.openwire.commands.ids import (
-    BrokerId,
-    MessageId,
-    TransactionId,
-)
-from pyjms.wire.openwire.commands.members import ConsumerInfo
+from pyjms.wire.openwire.commands.ids import MessageId, TransactionId
 
 __all__ = [
-    "BrokerSubscriptionInfo",
-    "DiscoveryEvent",
     "JournalQueueAck",
     "JournalTopicAck",
     "JournalTrace",
     "JournalTransaction",
-    "NetworkBridgeFilter",
     "SubscriptionInfo",
 ]
-
-
-class DiscoveryEvent(DataStructure):
-    """A broker seen by a discovery agent."""
-
-    __slots__ = (
-        "broker_name",
-        "service_name",
-    )
-    TYPE: ClassVar[int] = 40
-    LAYOUT: ClassVar[tuple[Field, ...]] = (
-        Field("service_name", STRING, 1),
-        Field("broker_name", STRING, 1),
-    )
-
-    def __init__(
-        self,
-        service_name: str | None = None,
-        broker_name: str | None = None,
-    ) -> None:
-        self.service_name = service_name
-        self.broker_name = broker_name
 
 
 class JournalTopicAck(DataStructure):
     """Journal: a topic acknowledgement."""
 
+    # generated: JournalTopicAck
     __slots__ = (
         "client_id",
         "destination",
@@ -73,12 +41,12 @@ class JournalTopicAck(DataStructure):
     )
     TYPE: ClassVar[int] = 50
     LAYOUT: ClassVar[tuple[Field, ...]] = (
-        Field("destination", NESTED, 1),
-        Field("message_id", NESTED, 1),
+        Field("destination", NESTED, 1, "Destination"),
+        Field("message_id", NESTED, 1, "MessageId"),
         Field("message_sequence_id", LONG, 1),
         Field("subscription_name", STRING, 1),
         Field("client_id", STRING, 1),
-        Field("transaction_id", NESTED, 1),
+        Field("transaction_id", NESTED, 1, "TransactionId"),
     )
 
     def __init__(
@@ -97,18 +65,21 @@ class JournalTopicAck(DataStructure):
         self.client_id = client_id
         self.transaction_id = transaction_id
 
+    # end generated
+
 
 class JournalQueueAck(DataStructure):
     """Journal: a queue acknowledgement."""
 
+    # generated: JournalQueueAck
     __slots__ = (
         "destination",
         "message_ack",
     )
     TYPE: ClassVar[int] = 52
     LAYOUT: ClassVar[tuple[Field, ...]] = (
-        Field("destination", NESTED, 1),
-        Field("message_ack", NESTED, 1),
+        Field("destination", NESTED, 1, "Destination"),
+        Field("message_ack", NESTED, 1, "MessageAck"),
     )
 
     def __init__(
@@ -119,10 +90,13 @@ class JournalQueueAck(DataStructure):
         self.destination = destination
         self.message_ack = message_ack
 
+    # end generated
+
 
 class JournalTrace(DataStructure):
     """Journal: a line of text."""
 
+    # generated: JournalTrace
     __slots__ = ("message",)
     TYPE: ClassVar[int] = 53
     LAYOUT: ClassVar[tuple[Field, ...]] = (Field("message", STRING, 1),)
@@ -133,10 +107,13 @@ class JournalTrace(DataStructure):
     ) -> None:
         self.message = message
 
+    # end generated
+
 
 class JournalTransaction(DataStructure):
     """Journal: a transaction's step."""
 
+    # generated: JournalTransaction
     __slots__ = (
         "transaction_id",
         "type",
@@ -144,7 +121,7 @@ class JournalTransaction(DataStructure):
     )
     TYPE: ClassVar[int] = 54
     LAYOUT: ClassVar[tuple[Field, ...]] = (
-        Field("transaction_id", NESTED, 1),
+        Field("transaction_id", NESTED, 1, "TransactionId"),
         Field("type", BYTE, 1),
         Field("was_prepared", BOOLEAN, 1),
     )
@@ -159,10 +136,13 @@ class JournalTransaction(DataStructure):
         self.type = type
         self.was_prepared = was_prepared
 
+    # end generated
+
 
 class SubscriptionInfo(DataStructure):
     """A durable subscription."""
 
+    # generated: SubscriptionInfo
     __slots__ = (
         "client_id",
         "destination",
@@ -174,10 +154,10 @@ class SubscriptionInfo(DataStructure):
     TYPE: ClassVar[int] = 55
     LAYOUT: ClassVar[tuple[Field, ...]] = (
         Field("client_id", STRING, 1),
-        Field("destination", CACHED, 1),
+        Field("destination", CACHED, 1, "Destination"),
         Field("selector", STRING, 1),
         Field("subscription_name", STRING, 1),
-        Field("subscribed_destination", NESTED, 3),
+        Field("subscribed_destination", NESTED, 3, "Destination"),
         Field("no_local", BOOLEAN, 11),
     )
 
@@ -197,63 +177,4 @@ class SubscriptionInfo(DataStructure):
         self.subscribed_destination = subscribed_destination
         self.no_local = no_local
 
-
-class NetworkBridgeFilter(DataStructure):
-    """What a bridge lets pass."""
-
-    __slots__ = (
-        "consumer_ttl",
-        "message_ttl",
-        "network_broker_id",
-    )
-    TYPE: ClassVar[int] = 91
-    LAYOUT: ClassVar[tuple[Field, ...]] = (
-        Field("network_broker_id", CACHED, 1),
-        Field("message_ttl", INT, 10),
-        Field("consumer_ttl", INT, 10),
-    )
-    OLDER_LAYOUTS: ClassVar[dict[int, tuple[Field, ...]]] = dict.fromkeys(
-        range(1, 10),
-        (Field("message_ttl", INT, 1), Field("network_broker_id", CACHED, 1)),
-    )
-
-    def __init__(
-        self,
-        network_broker_id: BrokerId | None = None,
-        message_ttl: int = 0,
-        consumer_ttl: int = 0,
-    ) -> None:
-        self.network_broker_id = network_broker_id
-        self.message_ttl = message_ttl
-        self.consumer_ttl = consumer_ttl
-
-
-class BrokerSubscriptionInfo(BaseCommand):
-    """The durable subscriptions of a broker, for its bridges."""
-
-    __slots__ = (
-        "broker_id",
-        "broker_name",
-        "subscription_infos",
-    )
-    TYPE: ClassVar[int] = 92
-    LAYOUT: ClassVar[tuple[Field, ...]] = (
-        *BaseCommand.LAYOUT,
-        Field("broker_id", NESTED, 12),
-        Field("broker_name", STRING, 12),
-        Field("subscription_infos", ARRAY, 12),
-    )
-
-    def __init__(
-        self,
-        broker_id: BrokerId | None = None,
-        broker_name: str | None = None,
-        subscription_infos: list[ConsumerInfo | None] | None = None,
-        command_id: int = 0,
-        response_required: bool = False,
-    ) -> None:
-        self.command_id = command_id
-        self.response_required = response_required
-        self.broker_id = broker_id
-        self.broker_name = broker_name
-        self.subscription_infos = subscription_infos
+    # end generated

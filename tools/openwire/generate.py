@@ -1,0 +1,417 @@
+"""Write the field lists of pyjms/wire/openwire from commands.yaml.
+
+Run: python tools/openwire/generate.py [--check]
+
+Each list lies between the lines `# generated: NAME` and `# end generated` of a module; all
+else in the module is written by hand. `--check` writes nothing and exits with 1 when a
+module differs from what would be written.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import re
+import struct
+import subprocess
+import sys
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+__all__ = ["TARGETS", "Structure", "load", "render"]
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parents[1]
+OPENWIRE = ROOT / "pyjms" / "wire" / "openwire"
+TARGETS = (
+    *sorted((OPENWIRE / "commands").glob("*.py")),
+    OPENWIRE / "fast_reader.py",
+    OPENWIRE / "fast_writer.py",
+    OPENWIRE / "memo.py",
+    OPENWIRE / "message_layout.py",
+)
+_REGION = re.compile(
+    r"^(?P<indent> *)# generated: (?P<name>.+)\n(?:.*\n)*?(?P=indent)# end generated\n",
+    re.MULTILINE,
+)
+_PYTHON = {
+    "boolean": "bool",
+    "byte": "int",
+    "short": "int",
+    "int": "int",
+    "long": "int",
+    "string": "str | None",
+    "bytes": "bytes | None",
+    "magic": "bytes",
+    "throwable": "Throwable | None",
+}
+_DEFAULTS = {"bool": "False", "int": "0"}
+_SHADOWING = {"type", "exit"}  # names of builtins that the wire uses
+# How fixed-size fields look in a struct format; a nullable one is its flag.
+_FORMATS = {"boolean": "?", "byte": "b", "short": "h", "int": "i", "long": "q"}
+
+
+@dataclass(frozen=True)
+class Field:
+    """One field of a structure."""
+
+    name: str
+    kind: str
+    of: str
+    since: int
+    default: str
+
+    @classmethod
+    def parse(cls, name: str, text: str) -> Field:
+        head, *rest = (part.strip() for part in text.split(","))
+        kind, _, of = head.partition(" ")
+        options = dict(part.split(" ", 1) for part in rest)
+        python = _PYTHON.get(kind, "")
+        default = options.get("default") or _DEFAULTS.get(python, "None")
+        ast.literal_eval(default)
+        return cls(name, kind, of, int(options.get("since", 1)), default.replace("'", '"'))
+
+    @property
+    def annotation(self) -> str:
+        if self.kind in _PYTHON:
+            return _PYTHON[self.kind]
+        held = "DataStructure | Destination" if self.of == "any" else self.of
+        return f"list[{held} | None] | None" if self.kind == "array" else f"{held} | None"
+
+    @property
+    def parameter(self) -> str:
+        noqa = "  # noqa: A002 - the wire's name" if self.name in _SHADOWING else ""
+        return f"{self.name}: {self.annotation} = {self.default},{noqa}"
+
+    @property
+    def layout(self) -> str:
+        of = f', "{self.of}"' if self.of else ""
+        return f'Field("{self.name}", {self.kind.upper()}, {self.since}{of}),'
+
+    @property
+    def nullable(self) -> bool:
+        return self.kind not in _FORMATS
+
+    @property
+    def format(self) -> str:
+        return _FORMATS.get(self.kind, "B")
+
+
+@dataclass(frozen=True)
+class Structure:
+    """One data structure, as commands.yaml has it."""
+
+    name: str
+    code: int
+    base: str
+    fields: tuple[Field, ...]
+    marshall_aware: bool = False
+    identity: tuple[str, ...] = ()
+    older: dict[int, list[str]] = field(default_factory=dict)
+    local: dict[str, str] = field(default_factory=dict)
+    constructor: str = ""
+
+    @classmethod
+    def parse(cls, name: str, entry: dict[str, Any]) -> Structure:
+        fields = tuple(Field.parse(n, text) for n, text in entry.pop("fields", {}).items())
+        base = entry.pop("base", "BaseCommand")
+        identity = tuple(entry.pop("identity", ()))
+        return cls(name, base=base, fields=fields, identity=identity, **entry)
+
+
+def load() -> dict[str, Structure]:
+    """Return the structures of commands.yaml by name."""
+    entries = yaml.safe_load((HERE / "commands.yaml").read_text(encoding="utf-8"))
+    return {name: Structure.parse(name, entry) for name, entry in entries.items()}
+
+
+def render(path: Path, structures: dict[str, Structure]) -> str:
+    """Return the module at `path` with its generated regions written again, formatted."""
+
+    def region(match: re.Match[str]) -> str:
+        indent, name = match["indent"], match["name"]
+        lines = [f"# generated: {name}", *_region(name, structures), "# end generated"]
+        return "".join(f"{indent}{line}\n" if line else "\n" for line in lines)
+
+    text = _REGION.sub(region, path.read_text(encoding="utf-8"))
+    ruff = [sys.executable, "-m", "ruff", "format", "--stdin-filename", str(path), "-"]
+    return subprocess.run(ruff, input=text, capture_output=True, text=True, check=True).stdout
+
+
+def _region(name: str, structures: dict[str, Structure]) -> Iterable[str]:
+    if name in structures:
+        return _class_body(structures[name], structures)
+    return _HOT[name](_message(structures))
+
+
+def _class_body(structure: Structure, structures: dict[str, Structure]) -> Iterable[str]:
+    fields = structure.fields
+    is_id = bool(structure.identity)
+    slots = sorted([f.name for f in fields] + list(structure.local) + ["_hash"] * is_id)
+    yield f"__slots__ = ({''.join(f'{slot!r}, ' for slot in slots)})"
+    yield f"TYPE: ClassVar[int] = {structure.code}"
+    if structure.marshall_aware:
+        yield "MARSHALL_AWARE: ClassVar[bool] = True"
+    if fields:
+        yield "LAYOUT: ClassVar[tuple[Field, ...]] = ("
+        if structure.base in {"BaseCommand", *structures}:
+            yield f"    *{structure.base}.LAYOUT,"
+        yield from (f"    {f.layout}" for f in fields)
+        yield ")"
+    for version, names in structure.older.items():
+        older = {f.name: replace(f, since=1) for f in fields}
+        yield "OLDER_LAYOUTS: ClassVar[dict[int, tuple[Field, ...]]] = dict.fromkeys("
+        yield f"    range(1, {version + 1}),"
+        yield "    ("
+        yield from (f"        {older[n].layout}" for n in names)
+        yield "    ),"
+        yield ")"
+    if fields:
+        yield from _constructor(structure, structures)
+    if is_id:
+        yield from _identity(structure)
+
+
+def _constructor(structure: Structure, structures: dict[str, Structure]) -> Iterable[str]:
+    yield ""
+    yield "def __init__("
+    yield "    self,"
+    inherited = ()
+    if structure.base in structures and structure.constructor != "own":
+        inherited = structures[structure.base].fields
+    own = (*inherited, *structure.fields)
+    yield from (f"    {f.parameter}" for f in own)
+    is_command = structure.base not in {"Command", "DataStructure", "Identifier", "TransactionId"}
+    if is_command and structure.constructor != "own":
+        yield "    command_id: int = 0,"
+        yield "    response_required: bool = False,"
+    yield ") -> None:"
+    if structure.constructor == "own":
+        yield "    super().__init__()"
+        own = structure.fields
+    elif is_command:
+        yield "    self.command_id = command_id"
+        yield "    self.response_required = response_required"
+    yield from (f"    self.{f.name} = {f.name}" for f in own)
+    yield from (f"    self.{name}: {kind} | None = None" for name, kind in structure.local.items())
+    if structure.identity:
+        first = next(f for f in structure.fields if f.name == structure.identity[0])
+        # an id that begins with another id has a type code in its hash already
+        parts = ([] if first.of else [str(structure.code)]) + list(structure.identity)
+        yield f"    self._hash = hash(({', '.join(parts)}))"
+
+
+def _identity(structure: Structure) -> Iterable[str]:
+    yield ""
+    yield "def __eq__(self, other: object) -> bool:"
+    yield "    return self is other or ("
+    yield f"        isinstance(other, {structure.name})"
+    # numbers first: they differ most often, and cheapest
+    yield from (f"        and self.{n} == other.{n}" for n in reversed(structure.identity))
+    yield "    )"
+    yield ""
+    yield "def __hash__(self) -> int:"
+    yield "    return self._hash"
+
+
+@dataclass(frozen=True)
+class Message:
+    """The fields of a message as the hot codec groups them; their order is the wire's."""
+
+    all: tuple[Field, ...]
+    middle: tuple[Field, ...]
+    """From messageId's own numbers to type."""
+    tail: tuple[Field, ...]
+    """From dataStructure on."""
+
+    @property
+    def headers(self) -> tuple[Field, ...]:
+        """The fields of the middle that are the message's own."""
+        return self.middle[2:]
+
+
+def _message(structures: dict[str, Structure]) -> Message:
+    fields = structures["ActiveMQMessage"].fields
+    names = [f.name for f in fields]
+    after_id, content, tail = (
+        names.index(n) for n in ("original_transaction_id", "content", "data_structure")
+    )
+    ids = structures["MessageId"].fields[2:]
+    return Message(fields, (*ids, *fields[after_id:content]), fields[tail:])
+
+
+def _layouts(message: Message) -> Iterable[str]:
+    middle = "".join(f.format for f in message.middle)
+    tail = "".join(f.format for f in message.tail)
+    yield "# producerSequenceId to type, nullable fields as their flags"
+    yield f'MIDDLE: Final = struct.Struct(">{middle}")'
+    yield f"MIDDLE_SIZE: Final = {struct.calcsize('>' + middle)}"
+    yield "# dataStructure to the end, likewise"
+    yield f'TAIL: Final = struct.Struct(">{tail}")'
+    yield f"TAIL_SIZE: Final = {struct.calcsize('>' + tail)}"
+    yield "# fields of fixed size between originalTransactionId and type"
+    for run in _runs(message.headers):
+        if not run[0].nullable:
+            form = "".join(f.format for f in run)
+            yield f'{_run_name(run)}: Final = struct.Struct(">{form}")'
+            yield f"{_run_name(run)}_SIZE: Final = {struct.calcsize('>' + form)}"
+
+
+def _pack_tail(message: Message) -> Iterable[str]:
+    yield "return TAIL.pack("
+    yield from ("    0," if f.nullable else f"    message.{f.name}," for f in message.tail)
+    yield ")"
+
+
+def _is_plain(message: Message) -> Iterable[str]:
+    conditions = [f"message.{f.name} is None" for f in message.tail if f.nullable]
+    yield f"return ({' and '.join([*conditions, _PLAIN])})"
+
+
+_PLAIN = "not isinstance(message, ActiveMQBlobMessage) and is_plain_id(message.message_id)"
+
+
+def _variable(f: Field) -> str:
+    return f"{f.name}_" if f.name in _SHADOWING else f.name
+
+
+def _flag(f: Field) -> str:
+    return f"has_{f.name}" if f.nullable else _variable(f)
+
+
+def _read_fields(message: Message) -> Iterable[str]:
+    headers = message.headers
+    yield "("
+    yield from (f"    {_flag(f)}," for f in message.middle)
+    yield ") = MIDDLE.unpack_from(frame, at)"
+    yield from (f"{_variable(f)}: {_local(f)} = None" for f in headers if f.nullable)
+    yield f"if not ({' or '.join(_flag(f) for f in headers if f.nullable)}):"
+    yield "    at += MIDDLE_SIZE"
+    yield "else:"
+    yield "    ("
+    yield from (f"        {_variable(f)}," for f in headers)
+    yield "        at,"
+    yield "    ) = self._headers(frame, at + 16)"
+    for name in ("content", "marshalled_properties"):
+        yield f"{name}: bytes | None = None"
+        yield "if frame[at]:"
+        yield "    after = at + 5 + _length(frame, at + 1)"
+        yield f"    {name}, at = frame[at + 5 : after], after"
+        yield "else:"
+        yield "    at += 1"
+    yield "if end - at != TAIL_SIZE or cls is ActiveMQBlobMessage:"
+    yield "    return None"
+    yield "("
+    yield from (f"    {_flag(f)}," for f in message.tail)
+    yield ") = TAIL.unpack_from(frame, at)"
+    yield f"if {' or '.join(_flag(f) for f in message.tail if f.nullable)}:"
+    yield "    return None"
+    yield "message = cls("
+    nullable_tail = {f.name for f in message.tail if f.nullable}
+    message_id = "MessageId(None, id_producer, producer_sequence_id, broker_sequence_id)"
+    for f in message.all:
+        value = message_id if f.name == "message_id" else _variable(f)
+        yield f"    {'None' if f.name in nullable_tail else value},"
+    yield "    command_id,"
+    yield "    response_required,"
+    yield ")"
+
+
+def _local(f: Field) -> str:
+    return f.annotation if f.kind in _PYTHON else "Any"
+
+
+def _runs(fields: Iterable[Field]) -> list[list[Field]]:
+    """Return the fields in runs: each nullable one alone, neighbours of fixed size together."""
+    runs: list[list[Field]] = []
+    for f in fields:
+        if runs and not f.nullable and not runs[-1][-1].nullable:
+            runs[-1].append(f)
+        else:
+            runs.append([f])
+    return runs
+
+
+def _run_name(run: list[Field]) -> str:
+    return "_".join(f.name for f in run).upper()
+
+
+def _read_headers(message: Message) -> Iterable[str]:
+    names = "".join(f"{_variable(f)}, " for f in message.headers)
+    yield "def _headers("
+    yield "    self, frame: bytes, at: int"
+    yield f") -> tuple[{''.join(f'{_local(f)}, ' for f in message.headers)}int]:"
+    yield '    """Read the fields from originalTransactionId to type one by one."""'
+    for run in _runs(message.headers):
+        if not run[0].nullable:
+            variables = "".join(f"{_variable(f)}, " for f in run)
+            yield f"    ({variables}) = {_run_name(run)}.unpack_from(frame, at)"
+            yield f"    at += {_run_name(run)}_SIZE"
+        elif run[0].of == "Destination":
+            yield f"    {_variable(run[0])}, at = self._nullable_destination(frame, at)"
+        elif run[0].of == "TransactionId":
+            yield f"    {_variable(run[0])}, at = self._nullable(frame, at, LOCAL_TRANSACTION_ID)"
+        else:
+            yield f"    {_variable(run[0])}, at = self._string(frame, at)"
+    yield f"    return ({names}at)"
+
+
+def _write_middle(message: Message) -> Iterable[str]:
+    conditions = [f"message.{f.name} is None" for f in message.headers if f.nullable]
+    yield f"if (message_id is not None and {' and '.join(conditions)}):"
+    yield "    out += _MESSAGE_ID"
+    yield "    out += self._producer_of(message_id)"
+    yield "    out += MIDDLE.pack("
+    yield from (f"        message_id.{f.name}," for f in message.middle[:2])
+    values = ("0" if f.nullable else f"message.{f.name}" for f in message.headers)
+    yield from (f"        {value}," for value in values)
+    yield "    )"
+    yield "else:"
+    yield "    self._headers(out, message)"
+
+
+def _write_headers(message: Message) -> Iterable[str]:
+    for run in _runs(message.headers):
+        if not run[0].nullable:
+            values = ", ".join(f"message.{f.name}" for f in run)
+            yield f"out += {_run_name(run)}.pack({values})"
+        elif run[0].kind == "string":
+            yield f"out += _string(message.{run[0].name})"
+        else:
+            yield f"out += self.nullable(message.{run[0].name})"
+
+
+_HOT: dict[str, Callable[[Message], Iterable[str]]] = {
+    "structs of a message": _layouts,
+    "pack_tail": _pack_tail,
+    "is_plain": _is_plain,
+    "read the fields of a message": _read_fields,
+    "_headers": _read_headers,
+    "write the middle of a message": _write_middle,
+    "write the headers of a message": _write_headers,
+}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--check", action="store_true", help="write nothing, report differences")
+    arguments = parser.parse_args()
+    structures = load()
+    stale = []
+    for path in TARGETS:
+        text = render(path, structures)
+        if text != path.read_text(encoding="utf-8"):
+            stale.append(path)
+            if not arguments.check:
+                path.write_text(text, encoding="utf-8")
+    for path in stale:
+        print(f"{path.relative_to(ROOT)}: {'is stale' if arguments.check else 'written'}")
+    return int(bool(stale) and arguments.check)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
