@@ -1,1 +1,1 @@
-"""Connection factories around connection factories, and the JMS transaction manager."""
+"""Connection factories that wrap other connection factories, and the JMS transaction manager."""

@@ -1,14 +1,19 @@
-"""The session of a CachingConnectionFactory: a handle on a session that is used again."""
+"""Handles on cached sessions, producers and consumers: closing a handle keeps its target open.
+
+A `CachedSession` is one use of a session, from `create_session` to `close`. Closing it closes its
+handles on producers and consumers, rolls back what a transaction has left open, closes durable
+subscribers and returns the session to the cache. A session that cannot be cleaned up is closed.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from collections.abc import Awaitable, Callable
+from typing import NamedTuple, TypeVar
 
 import anyio
 
-from pyjms.connection.cached_members import CachedConsumer, CachedProducer
 from pyjms.connection.delegating import DelegatingSession
-from pyjms.enums import AcknowledgeMode
+from pyjms.enums import AcknowledgeMode, DeliveryMode
 from pyjms.errors import IllegalStateException
 from pyjms.jms.api import (
     Closeable,
@@ -20,11 +25,139 @@ from pyjms.jms.api import (
     Session,
 )
 from pyjms.jms.destination import Destination, Queue, Topic
+from pyjms.jms.message import Message
 
-if TYPE_CHECKING:
-    from pyjms.connection.caching import CachingConnectionFactory
+__all__ = ["CachedConsumer", "CachedProducer", "CachedSession", "SessionEntry"]
 
-__all__ = ["CachedSession", "SessionEntry"]
+
+class CachedProducer(MessageProducer):
+    """A producer with its own quality of service; `close` restores the hints of the target."""
+
+    def __init__(
+        self,
+        target: MessageProducer,
+        touch: Callable[[], None],
+        forget: Callable[[Closeable], None],
+    ) -> None:
+        self._target = target
+        self._touch = touch
+        self._forget = forget
+        self._closed = False
+        self._hints = (target.disable_message_id, target.disable_message_timestamp)
+        self.delivery_mode: DeliveryMode = target.delivery_mode
+        self.priority: int = target.priority
+        self.time_to_live: float = target.time_to_live
+
+    @property
+    def destination(self) -> Destination | None:
+        """The destination of the target."""
+        return self._target.destination
+
+    @property
+    def disable_message_id(self) -> bool:
+        """The hint of the target."""
+        return self._target.disable_message_id
+
+    @disable_message_id.setter
+    def disable_message_id(self, disable: bool) -> None:
+        self._target.disable_message_id = disable
+
+    @property
+    def disable_message_timestamp(self) -> bool:
+        """The hint of the target."""
+        return self._target.disable_message_timestamp
+
+    @disable_message_timestamp.setter
+    def disable_message_timestamp(self, disable: bool) -> None:
+        self._target.disable_message_timestamp = disable
+
+    async def send(
+        self,
+        message: Message,
+        *,
+        destination: Destination | None = None,
+        delivery_mode: DeliveryMode | None = None,
+        priority: int | None = None,
+        time_to_live: float | None = None,
+    ) -> None:
+        """Send through the target, by default with the settings of this handle."""
+        if self._closed:
+            raise IllegalStateException("The producer is closed")
+        self._touch()
+        await self._target.send(
+            message,
+            destination=destination,
+            delivery_mode=self.delivery_mode if delivery_mode is None else delivery_mode,
+            priority=self.priority if priority is None else priority,
+            time_to_live=self.time_to_live if time_to_live is None else time_to_live,
+        )
+
+    async def close(self) -> None:
+        """Restore the hints; the target stays open."""
+        if not self._closed:
+            self._closed = True
+            self._forget(self)
+            self._target.disable_message_id, self._target.disable_message_timestamp = self._hints
+
+
+class CachedConsumer(MessageConsumer):
+    """A consumer that stays open; `close` removes a listener set through this handle."""
+
+    def __init__(
+        self,
+        target: MessageConsumer,
+        touch: Callable[[], None],
+        forget: Callable[[Closeable], None],
+    ) -> None:
+        self._target = target
+        self._touch = touch
+        self._forget = forget
+        self._closed = False
+        self._listening = False
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether this handle or its target is closed."""
+        return self._closed or self._target.is_closed
+
+    @property
+    def destination(self) -> Destination:
+        """The destination of the target."""
+        return self._consumer().destination
+
+    @property
+    def message_selector(self) -> str | None:
+        """The selector, None for all messages."""
+        return self._consumer().message_selector
+
+    @property
+    def message_listener(self) -> MessageListener | None:
+        """The listener."""
+        return self._consumer().message_listener
+
+    async def set_message_listener(self, listener: MessageListener | None) -> None:
+        """Set the listener, until this handle is closed."""
+        await self._consumer().set_message_listener(listener)
+        self._listening = listener is not None
+
+    async def receive(self, timeout: float | None = None) -> Message | None:
+        """Wait for the next message and return it, or None when `timeout` seconds pass."""
+        consumer = self._consumer()
+        self._touch()
+        return await consumer.receive(timeout)
+
+    async def close(self) -> None:
+        """Remove the listener; the target stays open and keeps its prefetched messages."""
+        if not self._closed:
+            self._closed = True
+            self._forget(self)
+            if self._listening:
+                await self._target.set_message_listener(None)
+
+    def _consumer(self) -> MessageConsumer:
+        if self._closed:
+            raise IllegalStateException("The consumer is closed")
+        return self._target
 
 
 _Handle = TypeVar("_Handle", CachedProducer, CachedConsumer)
@@ -38,7 +171,7 @@ class _ConsumerKey(NamedTuple):
 
 
 class SessionEntry:
-    """A physical session with what was created on it and is kept."""
+    """A physical session, with the producers and consumers that are kept on it."""
 
     __slots__ = ("connection", "consumers", "mode", "producers", "session", "uncommitted")
 
@@ -53,7 +186,7 @@ class SessionEntry:
         self.uncommitted = False
 
     async def close(self) -> None:
-        """Close the session and all that was kept with it."""
+        """Close the session and everything kept on it."""
         for producer in self.producers.values():
             await producer.close()
         for consumer in self.consumers.values():
@@ -64,15 +197,20 @@ class SessionEntry:
 
 
 class CachedSession(DelegatingSession):
-    """One use of a cached session, from `create_session` to `close`.
+    """One use of a cached session; after `close` every call raises IllegalStateException."""
 
-    Closing rolls back what a transaction has left open, closes durable subscribers and
-    gives the session back. After that the handle is dead; the session may live on with
-    another.
-    """
-
-    def __init__(self, factory: CachingConnectionFactory, entry: SessionEntry) -> None:
-        self._factory = factory
+    def __init__(
+        self,
+        entry: SessionEntry,
+        release: Callable[[SessionEntry], Awaitable[None]],
+        *,
+        cache_producers: bool,
+        cache_consumers: bool,
+    ) -> None:
+        """Use the session of `entry`, which `release` gets back on close."""
+        self._release = release
+        self._cache_producers = cache_producers
+        self._cache_consumers = cache_consumers
         self._entry: SessionEntry | None = entry
         self._handles: set[Closeable] = set()
         self._listening = False
@@ -81,37 +219,37 @@ class CachedSession(DelegatingSession):
         return f"<cached {self._entry.session!r}>" if self._entry else "<closed cached session>"
 
     async def create_producer(self, destination: Destination | None = None) -> MessageProducer:
-        """Take the producer that was made for this destination before, or make one."""
+        """Reuse the producer of this destination, or create one."""
         entry = self._touched()
-        if not self._factory.cache_producers or _is_temporary(destination):
+        if not self._cache_producers or _is_temporary(destination):
             return await entry.session.create_producer(destination)
         producer = entry.producers.get(destination)
         if producer is None:
             producer = await entry.session.create_producer(destination)
             entry.producers[destination] = producer
-        return self._handed(CachedProducer(producer, self._touch, self._handles.discard))
+        return self._add_handle(CachedProducer(producer, self._touch, self._handles.discard))
 
     async def create_consumer(
         self, destination: Destination, selector: str | None = None, *, no_local: bool = False
     ) -> MessageConsumer:
-        """Take the consumer that was made for the same before, or make one."""
+        """Reuse the consumer with these arguments, or create one."""
         entry = self._touched()
-        if not self._factory.cache_consumers or _is_temporary(destination):
+        if not self._cache_consumers or _is_temporary(destination):
             return await entry.session.create_consumer(destination, selector, no_local=no_local)
         key = _ConsumerKey(destination, selector or None, no_local, None)
         target = entry.consumers.get(key)
         if target is None:
             target = await entry.session.create_consumer(destination, selector, no_local=no_local)
             entry.consumers[key] = target
-        return self._handed(CachedConsumer(target, self._touch, self._handles.discard))
+        return self._add_handle(CachedConsumer(target, self._touch, self._handles.discard))
 
     async def create_durable_subscriber(
         self, topic: Topic, name: str, selector: str | None = None, *, no_local: bool = False
     ) -> MessageConsumer:
-        """Take the subscriber that this session made before, or make one; it ends with `close`."""
+        """Reuse the subscriber of this session, or create one; `close` of the session closes it."""
         entry = self._touched()
         session = entry.session
-        if not self._factory.cache_consumers:
+        if not self._cache_consumers:
             return await session.create_durable_subscriber(topic, name, selector, no_local=no_local)
         key = _ConsumerKey(topic, selector or None, no_local, name)
         target = entry.consumers.get(key)
@@ -120,29 +258,29 @@ class CachedSession(DelegatingSession):
                 topic, name, selector, no_local=no_local
             )
             entry.consumers[key] = target
-        return self._handed(CachedConsumer(target, self._touch, self._handles.discard))
+        return self._add_handle(CachedConsumer(target, self._touch, self._handles.discard))
 
     async def create_browser(self, queue: Queue, selector: str | None = None) -> QueueBrowser:
-        """Make a browser; these are not kept."""
+        """Create a browser; browsers are not cached."""
         return await self._touched().session.create_browser(queue, selector)
 
     async def set_message_listener(self, listener: MessageListener | None) -> None:
-        """Set the session's listener; it is taken away when this handle closes."""
+        """Set the session's listener; `close` removes it."""
         await self._touched().session.set_message_listener(listener)
         self._listening = listener is not None
 
     async def commit(self) -> None:
-        """Commit; nothing is left open then."""
+        """Commit; nothing is left to roll back then."""
         await self._target().commit()
         self._settled()
 
     async def rollback(self) -> None:
-        """Roll back; nothing is left open then."""
+        """Roll back; nothing is left to roll back then."""
         await self._target().rollback()
         self._settled()
 
     async def close(self) -> None:
-        """Give the session back, as the class says; a session that cannot be cleaned is closed."""
+        """Clean the session up and return it to the cache; close it if that fails."""
         entry, self._entry = self._entry, None
         if entry is None:
             return
@@ -152,7 +290,7 @@ class CachedSession(DelegatingSession):
             with anyio.CancelScope(shield=True):
                 await entry.close()
             raise
-        await self._factory._take_back(entry)
+        await self._release(entry)
 
     async def _clean(self, entry: SessionEntry) -> None:
         for handle in list(self._handles):
@@ -171,7 +309,7 @@ class CachedSession(DelegatingSession):
         return self._entry.session
 
     def _touched(self) -> SessionEntry:
-        """Return the entry, and note that there is something to roll back."""
+        """Return the entry, and remember that there may be something to roll back."""
         if self._entry is None:
             raise IllegalStateException("The session is closed")
         self._entry.uncommitted = True
@@ -184,7 +322,7 @@ class CachedSession(DelegatingSession):
         if self._entry is not None:
             self._entry.uncommitted = False
 
-    def _handed(self, handle: _Handle) -> _Handle:
+    def _add_handle(self, handle: _Handle) -> _Handle:
         self._handles.add(handle)
         return handle
 

@@ -1,4 +1,4 @@
-"""One connection, and sessions, producers and consumers that are used again. (spring-jms 3.2)"""
+"""A shared connection whose sessions, producers and consumers are reused. (spring-jms 3.2)"""
 
 from __future__ import annotations
 
@@ -14,13 +14,27 @@ __all__ = ["CachingConnectionFactory"]
 
 
 class CachingConnectionFactory(SingleConnectionFactory):
-    """A SingleConnectionFactory whose sessions go back to a cache when they are closed.
+    """A SingleConnectionFactory that also caches sessions. Spring: CachingConnectionFactory.
 
-    Up to `session_cache_size` idle sessions for each acknowledge mode (transacted is one of
-    its own) are kept, with their producers and consumers; more are opened on demand and
-    closed for good when they come back to a full cache. A cached consumer goes on to fetch
-    messages that nobody listens for: use `cache_consumers=False` with templates that
-    receive, and no caching factory below listener containers that scale.
+    Up to `session_cache_size` idle sessions are kept for each acknowledge mode (transacted is a
+    mode of its own), with their producers and consumers. More are created on demand, and closed
+    when they are returned to a full cache. Tasks of one loop may share the factory.
+
+    A cached consumer keeps prefetching messages although nobody receives them: use
+    `cache_consumers=False` with templates that receive, and do not use a caching factory for
+    listener containers that scale.
+
+    Args:
+        target_connection_factory: opens the connection.
+        session_cache_size: idle sessions to keep for each acknowledge mode; at least 1.
+        cache_producers: whether sessions keep their producers.
+        cache_consumers: whether sessions keep their consumers.
+        client_id: set on the connection when it is opened.
+        exception_listener: called with the exceptions that the connection reports.
+        reconnect_on_exception: open another connection after one has reported an exception.
+
+    Raises:
+        ValueError: `session_cache_size` is below 1.
     """
 
     def __init__(
@@ -41,7 +55,7 @@ class CachingConnectionFactory(SingleConnectionFactory):
             reconnect_on_exception=reconnect_on_exception,
         )
         if session_cache_size < 1:
-            raise ValueError("session_cache_size must be 1 or higher")
+            raise ValueError(f"session_cache_size must be 1 or higher, not {session_cache_size}")
         self.session_cache_size = session_cache_size
         self.cache_producers = cache_producers
         self.cache_consumers = cache_consumers
@@ -55,14 +69,22 @@ class CachingConnectionFactory(SingleConnectionFactory):
         while idle:
             entry = idle.popleft()
             if entry.connection is connection:
-                return CachedSession(self, entry)
+                return self._handle(entry)
         session = await connection.create_session(transacted, acknowledge_mode)
-        return CachedSession(self, SessionEntry(session, connection, mode))
+        return self._handle(SessionEntry(session, connection, mode))
 
-    async def _take_back(self, entry: SessionEntry) -> None:
-        """Keep an idle session, or close it where there is no room or the connection is gone."""
+    def _handle(self, entry: SessionEntry) -> CachedSession:
+        return CachedSession(
+            entry,
+            self._release,
+            cache_producers=self.cache_producers,
+            cache_consumers=self.cache_consumers,
+        )
+
+    async def _release(self, entry: SessionEntry) -> None:
+        """Keep an idle session; close it if the cache is full or the connection was replaced."""
         idle = self._idle.setdefault(entry.mode, deque())
-        if entry.connection is self._connection and len(idle) < self.session_cache_size:
+        if entry.connection is self._sharing.connection and len(idle) < self.session_cache_size:
             idle.append(entry)
         else:
             await entry.close()

@@ -1,4 +1,4 @@
-"""A factory that always connects as the same user, or as the current task's. (spring-jms 3.3)"""
+"""A factory that connects with fixed credentials, or those of the current task. (spring-jms 3.3)"""
 
 from __future__ import annotations
 
@@ -12,10 +12,15 @@ __all__ = ["UserCredentialsConnectionFactoryAdapter"]
 
 
 class UserCredentialsConnectionFactoryAdapter(ConnectionFactory):
-    """Adds a user name and password to `create_connection()`.
+    """Adds a user name and password to `create_connection()`. Spring: the class of this name.
 
-    Without a user name it asks the target for its own credentials. Explicit credentials
-    pass through; those of the current task come before the adapter's.
+    Explicit credentials are passed through; then come those of the current task, then the
+    adapter's. Without any the target uses its own. Tasks of one loop may share it.
+
+    Args:
+        target: opens the connections.
+        user_name: the user, if neither the call nor the task names one.
+        password: that user's password.
     """
 
     def __init__(
@@ -33,7 +38,7 @@ class UserCredentialsConnectionFactoryAdapter(ConnectionFactory):
 
     @contextmanager
     def credentials(self, user_name: str | None, password: str | None) -> Iterator[None]:
-        """Use these credentials in the block, in this task and those it starts.
+        """Use these credentials within the block, in this task and in tasks that it starts.
 
         Spring: setCredentialsForCurrentThread and removeCredentialsFromCurrentThread.
         """
@@ -46,7 +51,7 @@ class UserCredentialsConnectionFactoryAdapter(ConnectionFactory):
     async def create_connection(
         self, user_name: str | None = None, password: str | None = None
     ) -> Connection:
-        """Connect, as the class says.
+        """Open a connection with the credentials that apply; see the class.
 
         Raises:
             JMSSecurityException: the broker refuses the credentials.

@@ -1,4 +1,4 @@
-"""A session that passes everything on; the caching session changes what it must."""
+"""A session that delegates every call; the base of the cached session."""
 
 from __future__ import annotations
 
@@ -20,25 +20,25 @@ __all__ = ["DelegatingSession"]
 
 
 class DelegatingSession(Session):
-    """Passes every call on to `_target()`, which may refuse."""
+    """Delegates every call to `_target()`, which may raise."""
 
     @abstractmethod
     def _target(self) -> Session:
-        """Return the session that does the work."""
+        """Return the session to delegate to."""
 
     @property
     def transacted(self) -> bool:
-        """As the target."""
+        """That of the target."""
         return self._target().transacted
 
     @property
     def acknowledge_mode(self) -> AcknowledgeMode:
-        """As the target."""
+        """That of the target."""
         return self._target().acknowledge_mode
 
     @property
     def message_listener(self) -> MessageListener | None:
-        """As the target."""
+        """That of the target."""
         return self._target().message_listener
 
     async def set_message_listener(self, listener: MessageListener | None) -> None:

@@ -1,38 +1,128 @@
-"""One connection for everybody. (spring-jms 3.1)"""
+"""One physical connection shared by all callers. (spring-jms 3.1)
+
+    SingleConnectionFactory --creates--> SharedConnection (one per caller, a handle)
+              |                                |
+              +---------- ConnectionSharing <--+
+                                |
+                        the physical connection
+
+`ConnectionSharing` holds the physical connection: opened when first needed, given up when it
+fails or is reset, opened again by the next use. Handles never hold it, so they survive its
+replacement. It counts the handles that are started; the connection runs while there is one.
+"""
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Awaitable, Callable
+from functools import partial
 from types import TracebackType
 from typing import Self
 
 import anyio
 
 from pyjms._wakeup import BackgroundTask, spawn
-from pyjms.connection.shared import SharedConnection
 from pyjms.core.closing import quietly
 from pyjms.enums import AcknowledgeMode
-from pyjms.errors import IllegalStateException, JMSException
+from pyjms.errors import ConnectionClosedException, IllegalStateException, JMSException
 from pyjms.jms.api import Connection, ConnectionFactory, ExceptionListener, Session
+from pyjms.jms.metadata import ConnectionMetaData
 
-__all__ = ["SingleConnectionFactory"]
+__all__ = ["ConnectionSharing", "SharedConnection", "SingleConnectionFactory"]
 
 logger = logging.getLogger(__name__)
 
 
-class SingleConnectionFactory(ConnectionFactory):
-    """Hands out one connection, made when it is first asked for; closing it closes nothing.
+class ConnectionSharing:
+    """The physical connection behind the handles of one factory."""
 
-    What is handed out is equal to everything else the factory hands out. Starting and
-    stopping are counted: the connection runs while one of its users wants it to. `destroy()`
-    (or leaving `async with factory:`) closes it for good; the next use makes a new one.
+    def __init__(
+        self,
+        open_connection: Callable[[bool], Awaitable[Connection]],
+        close_connection: Callable[[Connection, bool], Awaitable[None]],
+    ) -> None:
+        """Take the functions that open and close it; both are told whether it is to be started."""
+        self._open_connection = open_connection
+        self._close_connection = close_connection
+        self._opening = anyio.Lock()
+        self._started_handles = 0
+        self._is_started = False
+        self._closing: set[BackgroundTask] = set()
+        self.connection: Connection | None = None
+        """None until the first use, and after it failed or was reset."""
+        self.exception_listeners: list[ExceptionListener] = []
+        """Those of the handles."""
+
+    async def current(self) -> Connection:
+        """Return the physical connection; open it if there is none."""
+        connection = self.connection
+        if connection is None:
+            async with self._opening:
+                connection = self.connection
+                if connection is None:
+                    connection = await self._open_connection(self._started_handles > 0)
+                    self._is_started = self._started_handles > 0
+                    self.connection = connection
+                    logger.debug("Established the shared connection %r", connection)
+        return connection
+
+    async def start_handle(self) -> None:
+        """Count one more started handle; start the connection if it is the first."""
+        connection = await self.current()
+        if not self._is_started:
+            await connection.start()
+            self._is_started = True
+        self._started_handles += 1
+
+    async def stop_handle(self) -> None:
+        """Count one started handle less; stop the connection if it was the last."""
+        self._started_handles -= 1
+        connection = self.connection
+        if self._started_handles == 0 and connection is not None and self._is_started:
+            self._is_started = False
+            await connection.stop()
+
+    async def reset(self) -> None:
+        """Close the connection; the next use opens another one."""
+        async with self._opening:
+            connection, started = self._give_up()
+        if connection is not None:
+            await self._close_connection(connection, started)
+
+    def give_up_soon(self, connection: Connection) -> bool:
+        """Close `connection` in the background if it is the current one; return whether it is."""
+        if connection is not self.connection:
+            return False
+        _, started = self._give_up()
+        task = spawn(self._close_connection, connection, started, name="close a failed connection")
+        self._closing = {t for t in self._closing if not t.done} | {task}
+        return True
+
+    async def wait_closed(self) -> None:
+        """Wait until every connection given up has been closed."""
+        for task in list(self._closing):
+            await task.wait()
+
+    def _give_up(self) -> tuple[Connection | None, bool]:
+        connection, started = self.connection, self._is_started
+        self.connection, self._is_started = None, False
+        return connection, started
+
+
+class SingleConnectionFactory(ConnectionFactory):
+    """Shares one connection among all callers. Spring: SingleConnectionFactory.
+
+    The connection is opened when it is first needed. `create_connection` returns handles on it,
+    equal to each other; closing a handle does not close the connection. The connection is started
+    while at least one handle is. `destroy()`, or leaving `async with factory:`, closes it; the
+    next use opens another one. Tasks of one loop may share the factory.
 
     Args:
-        target_connection_factory: makes the connection.
-        client_id: set on it when it is made.
-        exception_listener: hears of its trouble.
-        reconnect_on_exception: give the connection up when it reports an exception; the
-            next use makes a new one. Only then may users set exception listeners.
+        target_connection_factory: opens the connection.
+        client_id: set on the connection when it is opened.
+        exception_listener: called with the exceptions that the connection reports.
+        reconnect_on_exception: close the connection when it reports an exception, so that the
+            next use opens another one. Only then may handles have exception listeners.
     """
 
     def __init__(
@@ -47,57 +137,49 @@ class SingleConnectionFactory(ConnectionFactory):
         self.client_id = client_id
         self.exception_listener = exception_listener
         self.reconnect_on_exception = reconnect_on_exception
-        self._connection: Connection | None = None
-        self._opening = anyio.Lock()
-        self._started_count = 0
-        self._started = False
-        self._listeners: list[ExceptionListener] = []
-        self._closing: set[BackgroundTask] = set()
+        self._sharing = ConnectionSharing(self._open, self._close_physically)
 
     @property
     def is_running(self) -> bool:
-        """Whether there is a connection."""
-        return self._connection is not None
+        """Whether there is an open connection."""
+        return self._sharing.connection is not None
 
     async def create_connection(
         self, user_name: str | None = None, password: str | None = None
     ) -> Connection:
-        """Return the shared connection.
+        """Return a handle on the shared connection; opens it if there is none.
 
         Raises:
-            IllegalStateException: credentials are given: there is one connection for all.
+            IllegalStateException: credentials are given, but the connection is shared.
+            JMSException: the connection could not be opened.
         """
         if user_name is not None or password is not None:
             raise IllegalStateException(
                 f"{type(self).__name__} does not support custom username and password",
                 hint="set them on the target factory",
             )
-        await self._current()
-        return SharedConnection(self)
+        await self._sharing.current()
+        return SharedConnection(self, self._sharing, self._open_session)
 
     async def start(self) -> None:
-        """Connect now; a failure is only logged, the first use tries again."""
+        """Open the connection now; a failure is only logged, as the first use tries again."""
         try:
-            await self._current()
+            await self._sharing.current()
         except JMSException as error:
             logger.info("Could not connect eagerly: %s", error)
 
     async def stop(self) -> None:
-        """Close the connection; the next use makes a new one."""
+        """Close the connection; the next use opens another one."""
         await self.reset_connection()
 
     async def reset_connection(self) -> None:
-        """Close the connection (stopped first if it runs); the next use makes a new one."""
-        async with self._opening:
-            connection, started = self._give_up()
-        if connection is not None:
-            await self._close_physically(connection, started)
+        """Close the connection, stopped first if it is started; the next use opens another one."""
+        await self._sharing.reset()
 
     async def destroy(self) -> None:
-        """Close the connection and wait until everything given up earlier is closed, too."""
+        """Close the connection, and wait until every connection given up earlier is closed."""
         await self.reset_connection()
-        for task in list(self._closing):
-            await task.wait()
+        await self._sharing.wait_closed()
 
     async def __aenter__(self) -> Self:
         return self
@@ -111,60 +193,25 @@ class SingleConnectionFactory(ConnectionFactory):
         with anyio.CancelScope(shield=True):
             await self.destroy()
 
-    async def _current(self) -> Connection:
-        """Return the physical connection, made if need be."""
-        connection = self._connection
-        if connection is None:
-            async with self._opening:
-                connection = self._connection
-                if connection is None:
-                    connection = await self._open()
-        return connection
-
-    async def _open(self) -> Connection:
+    async def _open(self, start: bool) -> Connection:
         connection = await self.target_connection_factory.create_connection()
         try:
             if self.client_id is not None:
                 await connection.set_client_id(self.client_id)
             if self.reconnect_on_exception or self.exception_listener is not None:
-                connection.exception_listener = _Reporter(self, connection)
-            if self._started_count > 0:
+                connection.exception_listener = partial(self._on_exception, connection)
+            if start:
                 await connection.start()
         except BaseException:
             await quietly(connection.close, "close a connection that could not be prepared")
             raise
-        self._started = self._started_count > 0
-        self._connection = connection
-        logger.debug("Established the shared connection %r", connection)
         return connection
 
     async def _open_session(
         self, connection: Connection, transacted: bool, acknowledge_mode: AcknowledgeMode | int
     ) -> Session:
-        """Make a session of the physical connection; caching factories do more."""
+        """Create a session of the physical connection; a caching factory may reuse one."""
         return await connection.create_session(transacted, acknowledge_mode)
-
-    async def _start_one(self) -> None:
-        """One more user wants the connection to run."""
-        connection = await self._current()
-        if not self._started:
-            await connection.start()
-            self._started = True
-        self._started_count += 1
-
-    async def _stop_one(self) -> None:
-        """One user fewer does."""
-        self._started_count -= 1
-        connection = self._connection
-        if self._started_count == 0 and connection is not None and self._started:
-            self._started = False
-            await connection.stop()
-
-    def _give_up(self) -> tuple[Connection | None, bool]:
-        """Forget the connection; the caller closes it."""
-        connection, started = self._connection, self._started
-        self._connection, self._started = None, False
-        return connection, started
 
     async def _close_physically(self, connection: Connection, started: bool) -> None:
         async def close() -> None:
@@ -176,28 +223,133 @@ class SingleConnectionFactory(ConnectionFactory):
 
         await quietly(close, "close the shared connection")
 
-    def _report(self, connection: Connection, error: JMSException) -> None:
-        """Hear an exception of `connection`; called on its loop."""
-        if self.reconnect_on_exception and connection is self._connection:
+    def _on_exception(self, connection: Connection, error: JMSException) -> None:
+        """Handle an exception that `connection` reports; called on its loop."""
+        if self.reconnect_on_exception and self._sharing.give_up_soon(connection):
             logger.info(
                 "Encountered a JMSException - resetting the underlying JMS Connection: %s", error
             )
-            _, started = self._give_up()
-            task = spawn(
-                self._close_physically, connection, started, name="close a failed connection"
-            )
-            self._closing = {t for t in self._closing if not t.done} | {task}
-        for listener in [self.exception_listener, *self._listeners]:
+        for listener in [self.exception_listener, *self._sharing.exception_listeners]:
             if listener is not None:
                 listener(error)
 
 
-class _Reporter:
-    """The physical connection's exception listener; it knows whose it is."""
+class SharedConnection(Connection):
+    """A handle on the shared connection, equal to all other handles of its factory.
 
-    def __init__(self, factory: SingleConnectionFactory, connection: Connection) -> None:
-        self._factory = factory
-        self._connection = connection
+    Calls go to the connection that is current at the time, opened if there is none.
+    """
 
-    def __call__(self, error: JMSException) -> None:
-        self._factory._report(self._connection, error)
+    def __init__(
+        self,
+        factory: SingleConnectionFactory,
+        sharing: ConnectionSharing,
+        open_session: Callable[[Connection, bool, AcknowledgeMode | int], Awaitable[Session]],
+    ) -> None:
+        self.factory = factory
+        self._sharing = sharing
+        self._open_session = open_session
+        self._listener: ExceptionListener | None = None
+        self._started = False
+        self._closed = False
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, SharedConnection) and self.factory is other.factory
+
+    def __hash__(self) -> int:
+        return hash(self.factory)
+
+    def __repr__(self) -> str:
+        return f"<shared {self._sharing.connection!r}>"
+
+    @property
+    def client_id(self) -> str | None:
+        """The connection's client id; the factory's while there is no connection."""
+        connection = self._sharing.connection
+        return self.factory.client_id if connection is None else connection.client_id
+
+    async def set_client_id(self, client_id: str) -> None:
+        """Accept the client id that the connection has already.
+
+        Raises:
+            IllegalStateException: it is a different one.
+        """
+        self._check_open()
+        if client_id != self.client_id:
+            raise IllegalStateException(
+                "set_client_id is not supported on a shared connection",
+                hint="set the property 'client_id' on the factory",
+            )
+
+    @property
+    def exception_listener(self) -> ExceptionListener | None:
+        """The exception listener of this handle."""
+        return self._listener
+
+    @exception_listener.setter
+    def exception_listener(self, listener: ExceptionListener | None) -> None:
+        """Set the listener of this handle, beside those of others.
+
+        Raises:
+            IllegalStateException: the factory's `reconnect_on_exception` is off.
+        """
+        self._check_open()
+        if not self.factory.reconnect_on_exception:
+            raise IllegalStateException(
+                "exception_listener is not supported on a shared connection",
+                hint="set the property 'exception_listener' on the factory, or turn on its "
+                "'reconnect_on_exception', which allows any number of listeners",
+            )
+        self._drop_listener()
+        self._listener = listener
+        if listener is not None:
+            self._sharing.exception_listeners.append(listener)
+
+    @property
+    def metadata(self) -> ConnectionMetaData:
+        """The connection's metadata; the provider's defaults while there is no connection."""
+        connection = self._sharing.connection
+        return ConnectionMetaData() if connection is None else connection.metadata
+
+    async def create_session(
+        self,
+        transacted: bool = False,
+        acknowledge_mode: AcknowledgeMode | int = AcknowledgeMode.AUTO,
+    ) -> Session:
+        """Create a session, or reuse a cached one."""
+        self._check_open()
+        connection = await self._sharing.current()
+        return await self._open_session(connection, transacted, acknowledge_mode)
+
+    async def start(self) -> None:
+        """Keep the connection started until this handle is stopped or closed."""
+        self._check_open()
+        if not self._started:
+            await self._sharing.start_handle()
+            self._started = True
+
+    async def stop(self) -> None:
+        """No longer need the connection started; other handles may."""
+        self._check_open()
+        await self._stop_own()
+
+    async def close(self) -> None:
+        """Undo this handle's start and exception listener; the connection stays open."""
+        if not self._closed:
+            self._closed = True
+            self._drop_listener()
+            await self._stop_own()
+
+    async def _stop_own(self) -> None:
+        if self._started:
+            self._started = False
+            await self._sharing.stop_handle()
+
+    def _drop_listener(self) -> None:
+        if self._listener is not None:
+            self._sharing.exception_listeners.remove(self._listener)
+            self._listener = None
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise ConnectionClosedException

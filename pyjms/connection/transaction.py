@@ -30,7 +30,20 @@ __all__ = ["JmsTransactionManager", "Propagation", "TransactionScope", "Transact
 
 
 class Propagation(Enum):
-    """What to do about a transaction that runs already. Spring: TransactionDefinition."""
+    """How a block relates to a transaction that is already active. Spring: TransactionDefinition.
+
+    ==============  ==========================  ===========================
+    propagation     no transaction is active    one is active
+    ==============  ==========================  ===========================
+    REQUIRED        begins one                  joins it
+    REQUIRES_NEW    begins one                  suspends it, begins another
+    SUPPORTS        runs without                joins it
+    NOT_SUPPORTED   runs without                suspends it, runs without
+    MANDATORY       IllegalStateException       joins it
+    NEVER           runs without                IllegalStateException
+    NESTED          begins one                  UnsupportedOperationException
+    ==============  ==========================  ===========================
+    """
 
     REQUIRED = "required"
     REQUIRES_NEW = "requires_new"
@@ -41,7 +54,7 @@ class Propagation(Enum):
     NESTED = "nested"
 
 
-class _Way(Enum):
+class _Action(Enum):
     BEGIN = 1
     JOIN = 2
     WITHOUT = 3
@@ -49,20 +62,20 @@ class _Way(Enum):
     UNSUPPORTED = 5
 
 
-# Where no transaction runs, and where one does.
-_WAYS: Final[dict[Propagation, tuple[_Way, _Way]]] = {
-    Propagation.REQUIRED: (_Way.BEGIN, _Way.JOIN),
-    Propagation.REQUIRES_NEW: (_Way.BEGIN, _Way.BEGIN),
-    Propagation.SUPPORTS: (_Way.WITHOUT, _Way.JOIN),
-    Propagation.NOT_SUPPORTED: (_Way.WITHOUT, _Way.WITHOUT),
-    Propagation.MANDATORY: (_Way.REFUSE, _Way.JOIN),
-    Propagation.NEVER: (_Way.WITHOUT, _Way.REFUSE),
-    Propagation.NESTED: (_Way.BEGIN, _Way.UNSUPPORTED),
+# While no transaction is active, and while one is.
+_ACTIONS: Final[dict[Propagation, tuple[_Action, _Action]]] = {
+    Propagation.REQUIRED: (_Action.BEGIN, _Action.JOIN),
+    Propagation.REQUIRES_NEW: (_Action.BEGIN, _Action.BEGIN),
+    Propagation.SUPPORTS: (_Action.WITHOUT, _Action.JOIN),
+    Propagation.NOT_SUPPORTED: (_Action.WITHOUT, _Action.WITHOUT),
+    Propagation.MANDATORY: (_Action.REFUSE, _Action.JOIN),
+    Propagation.NEVER: (_Action.WITHOUT, _Action.REFUSE),
+    Propagation.NESTED: (_Action.BEGIN, _Action.UNSUPPORTED),
 }
 
 
 class TransactionStatus:
-    """What a block may ask of the transaction that it runs in."""
+    """The transaction of a block, as the block sees it. Spring: TransactionStatus."""
 
     def __init__(self, name: str | None, resource: BoundResource | None, *, new: bool) -> None:
         self.name = name
@@ -73,8 +86,13 @@ class TransactionStatus:
 
     @property
     def has_transaction(self) -> bool:
-        """Whether there is a transaction at all."""
+        """Whether the block runs in a transaction."""
         return self._resource is not None
+
+    @property
+    def local_rollback_only(self) -> bool:
+        """Whether `set_rollback_only` was called in this block."""
+        return self._rollback_only
 
     @property
     def rollback_only(self) -> bool:
@@ -85,7 +103,8 @@ class TransactionStatus:
     def set_rollback_only(self) -> None:
         """Have the transaction rolled back at its end, without an error.
 
-        In a block that joined an outer transaction, the outer one ends in an error then.
+        In a block that joined an outer transaction, leaving the outer block then raises
+        TransactionRolledBackException.
         """
         self._rollback_only = True
         if not self.is_new_transaction and self._resource is not None:
@@ -93,13 +112,15 @@ class TransactionStatus:
 
 
 class JmsTransactionManager:
-    """Runs blocks in transactions of one connection factory's sessions.
+    """Runs blocks in local transactions of a connection factory. Spring: JmsTransactionManager.
+
+    Tasks of one loop may share it: a transaction belongs to the task that entered the block.
 
     Args:
-        connection_factory: templates and containers join by having the same object.
-        default_timeout: seconds that a transaction may take if it says nothing; None: any.
-            JMS itself is not interrupted: the next receive of a template fails, and the
-            transaction is rolled back.
+        connection_factory: templates and containers with the same object join.
+        default_timeout: seconds that a transaction may take unless it has its own timeout;
+            None: no limit. Calls in progress are not interrupted: the next receive of a
+            template fails, and the transaction is rolled back.
     """
 
     def __init__(
@@ -115,10 +136,15 @@ class JmsTransactionManager:
         *,
         propagation: Propagation = Propagation.REQUIRED,
     ) -> TransactionScope:
-        """Return the block: `async with manager.transaction() as status:`.
+        """Return a transactional block: `async with manager.transaction() as status:`.
 
-        It commits at its end and rolls back when it raises (or is cancelled), or when
-        `status.set_rollback_only()` was called. `name` is for messages, `timeout` seconds.
+        It commits at its end. It rolls back when it raises, is cancelled, or has called
+        `status.set_rollback_only()`.
+
+        Args:
+            name: appears in `status.name`.
+            timeout: seconds; None: the manager's default.
+            propagation: how the block relates to an active transaction.
 
         Raises (on entering):
             IllegalStateException: MANDATORY without a transaction, NEVER with one.
@@ -126,14 +152,14 @@ class JmsTransactionManager:
             JMSException: no session could be opened.
 
         Raises (on leaving):
-            TransactionRolledBackException: an inner block had asked for a rollback, time was
-                up, or the broker could not commit.
+            TransactionRolledBackException: an inner block asked for a rollback, the transaction
+                timed out, or the broker could not commit.
         """
         return TransactionScope(self, name, timeout, propagation)
 
 
 class TransactionScope:
-    """One block in a transaction; enter it once."""
+    """A transactional block; enter it once."""
 
     def __init__(
         self,
@@ -151,28 +177,28 @@ class TransactionScope:
         self._status: TransactionStatus | None = None
 
     async def __aenter__(self) -> TransactionStatus:
-        """Begin, join or step out of the transaction, as the propagation has it."""
+        """Begin, join or suspend a transaction, according to the propagation."""
         existing = bound(self._manager.connection_factory)
         if existing is not None and not _is_transaction(existing):
             existing = None
-        way = _WAYS[self._propagation][existing is not None]
-        if way is _Way.REFUSE:
+        action = _ACTIONS[self._propagation][existing is not None]
+        if action is _Action.REFUSE:
             found = "an existing" if existing is not None else "no existing"
             raise IllegalStateException(
                 f"There is {found} transaction, but propagation is {self._propagation.name}"
             )
-        if way is _Way.UNSUPPORTED:
+        if action is _Action.UNSUPPORTED:
             raise UnsupportedOperationException(
                 "JMS transactions cannot be nested", hint="use REQUIRES_NEW, or REQUIRED to join"
             )
-        if way is _Way.BEGIN:
+        if action is _Action.BEGIN:
             self._resource = await self._begin()
             self._bind(self._resource)
-        elif way is _Way.JOIN:
+        elif action is _Action.JOIN:
             self._resource = existing
         elif existing is not None:
-            self._bind(None)  # suspended: the block must not see it
-        self._status = TransactionStatus(self._name, self._resource, new=way is _Way.BEGIN)
+            self._bind(None)  # suspended: invisible to the block
+        self._status = TransactionStatus(self._name, self._resource, new=action is _Action.BEGIN)
         return self._status
 
     async def __aexit__(
@@ -181,7 +207,7 @@ class TransactionScope:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """End what was begun; mark what was joined."""
+        """End the transaction if this block began it; else mark it for rollback on an error."""
         status, resource = self._status, self._resource
         assert status is not None
         if self._binding is not None:
@@ -217,13 +243,13 @@ class TransactionScope:
 async def _end(
     resource: BoundResource, status: TransactionStatus, error: BaseException | None
 ) -> None:
-    """Commit, or roll back; say so where nobody else does."""
+    """Commit or roll back; raise if an outer block did not expect the rollback."""
     if error is None and not status.rollback_only:
         await resource.session.commit()
         return
     with anyio.CancelScope(shield=True):
         await resource.session.rollback()
-    if error is None and resource.rollback_only and not status._rollback_only:
+    if error is None and resource.rollback_only and not status.local_rollback_only:
         raise TransactionRolledBackException(
             "Transaction rolled back because it has been marked as rollback-only",
             hint="an inner block failed, or the transaction timed out",
@@ -231,5 +257,5 @@ async def _end(
 
 
 def _is_transaction(resource: BoundResource) -> bool:
-    """Whether somebody will commit this session: a manager, or a transacted container."""
+    """Whether a manager or a transacted container is going to commit this session."""
     return resource.transactional or resource.session.transacted

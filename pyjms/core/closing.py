@@ -1,4 +1,4 @@
-"""Using what must be closed, whatever happens, without hiding what happened."""
+"""Closing resources on every path, without hiding why a block failed."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from typing import TypeVar
 
 import anyio
 
-from pyjms.errors import JMSException
 from pyjms.jms.api import Closeable
 
 __all__ = ["call", "close_quietly", "quietly", "using"]
@@ -21,10 +20,10 @@ _T = TypeVar("_T")
 
 
 async def using(resource: _R, use: Callable[[_R], Awaitable[_T]]) -> _T:
-    """Return `await use(resource)` and close the resource.
+    """Return `await use(resource)`, then close the resource.
 
-    A failure of `use`, or its cancellation, comes out as it is; the closing then runs
-    shielded, and its own failure goes to the DEBUG log.
+    If `use` fails or is cancelled, its exception propagates; closing then runs shielded from
+    cancellation, and an error of its own is only logged at DEBUG.
     """
     try:
         result = await use(resource)
@@ -35,18 +34,23 @@ async def using(resource: _R, use: Callable[[_R], Awaitable[_T]]) -> _T:
     return result
 
 
-async def close_quietly(resource: Closeable) -> None:
-    """Close, even while cancelled; a failure goes to the DEBUG log."""
-    await quietly(resource.close, f"close {resource!r}")
+async def close_quietly(*resources: Closeable | None) -> None:
+    """Close resources in this order, even while cancelled; errors are logged at DEBUG.
+
+    None stands for a resource that was never opened.
+    """
+    for resource in resources:
+        if resource is not None:
+            await quietly(resource.close, f"close {resource!r}")
 
 
-async def quietly(action: Callable[[], Awaitable[object]], what: str) -> None:
-    """Do `action`, even while cancelled; a failure goes to the DEBUG log as `what`."""
+async def quietly(action: Callable[[], Awaitable[object]], description: str) -> None:
+    """Await `action()`, even while cancelled; an error is logged at DEBUG with `description`."""
     with anyio.CancelScope(shield=True):
         try:
             await action()
-        except JMSException as error:
-            logger.debug("Could not %s: %s", what, error)
+        except Exception as error:
+            logger.debug("Could not %s: %s", description, error)
 
 
 async def call(function: Callable[..., Awaitable[_T] | _T], *args: object) -> _T:

@@ -27,6 +27,7 @@ from collections.abc import Awaitable, Callable
 
 import anyio
 
+from pyjms.core.closing import close_quietly
 from pyjms.core.resources import BoundResource, bind, bound
 from pyjms.enums import AcknowledgeMode
 from pyjms.errors import (
@@ -48,7 +49,7 @@ from pyjms.listener.container.failures import (
     is_infrastructure_failure,
 )
 from pyjms.listener.container.properties import ContainerProperties
-from pyjms.listener.container.resources import ResourceFactory, close_all_quietly
+from pyjms.listener.container.resources import ResourceFactory
 from pyjms.listener.container.state import LifeCycle
 from pyjms.listener.handler.interceptors import HandlerInvocation, call_through
 from pyjms.listener.handler.message_listener import ListenerCall
@@ -161,7 +162,7 @@ class ListenerExecution:
             if session.transacted and self.locally_transacted(session):
                 await _unless_in_progress(session.commit)
         finally:
-            await close_all_quietly(session, connection)
+            await close_quietly(session, connection)
 
     def locally_transacted(self, session: Session) -> bool:
         """Whether this container, and no external transaction, ends the session's transactions."""

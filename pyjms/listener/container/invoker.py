@@ -34,6 +34,7 @@ from collections.abc import Awaitable, Callable
 import anyio
 from anyio.lowlevel import checkpoint
 
+from pyjms.core.closing import close_quietly
 from pyjms.enums import CacheLevel
 from pyjms.jms.api import MessageConsumer, Session
 from pyjms.listener.container.default_properties import DefaultContainerProperties
@@ -42,7 +43,6 @@ from pyjms.listener.container.recovery import FailureRecord, Recovery
 from pyjms.listener.container.resources import (
     ContainerConnection,
     ResourceFactory,
-    close_all_quietly,
 )
 from pyjms.listener.container.scaling import InvokerPool
 from pyjms.listener.container.state import LifeCycle
@@ -134,7 +134,7 @@ class AsyncMessageListenerInvoker:
         """Close the consumer and the session, if it keeps any."""
         consumer, session = self.consumer, self.session
         self.consumer = self.session = None
-        await close_all_quietly(consumer, session)
+        await close_quietly(consumer, session)
 
     async def handle(self, execute: Callable[[], Awaitable[None]]) -> None:
         """Run the handling of a message that has just been received, outside of the wait.

@@ -11,6 +11,7 @@ from typing import Protocol
 
 import anyio
 
+from pyjms.core.closing import close_quietly
 from pyjms.core.resources import BoundResource, bind, bound
 from pyjms.errors import JMSException
 from pyjms.jms.api import Connection, MessageConsumer, Session
@@ -21,7 +22,6 @@ from pyjms.listener.container.failures import is_infrastructure_failure
 from pyjms.listener.container.resources import (
     ContainerConnection,
     ResourceFactory,
-    close_all_quietly,
 )
 from pyjms.listener.container.transaction import TransactionManager, TransactionStatus
 from pyjms.listener.workers import Worker
@@ -130,7 +130,7 @@ class ReceiveCycle:
                     await (session.commit() if outcome.committed else session.rollback())
         finally:
             invoker.waiting = False
-            await close_all_quietly(session, owned)
+            await close_quietly(session, owned)
 
     async def _uncached(self, invoker: ReceivingInvoker, status: TransactionStatus | None) -> bool:
         """Receive with a connection, session and consumer created as far as none is kept."""
@@ -157,7 +157,7 @@ class ReceiveCycle:
             )
         finally:
             invoker.waiting = False
-            await close_all_quietly(consumer, own_session, owned)
+            await close_quietly(consumer, own_session, owned)
 
     async def _obtain_connection(self) -> tuple[Connection | None, Connection]:
         """Return the connection to close afterwards, if any, and the one to use."""
@@ -167,7 +167,7 @@ class ReceiveCycle:
         try:
             await connection.start()
         except BaseException:
-            await close_all_quietly(connection)
+            await close_quietly(connection)
             raise
         return connection, connection
 

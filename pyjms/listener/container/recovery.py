@@ -41,6 +41,7 @@ import anyio
 from tenacity import AsyncRetrying, RetryCallState
 
 from pyjms import _clock
+from pyjms.core.closing import close_quietly
 from pyjms.enums import CacheLevel
 from pyjms.jms.api import Connection, MessageConsumer, Session
 from pyjms.listener.backoff import BackOffExecution, stop_after_back_off, wait_back_off
@@ -50,7 +51,6 @@ from pyjms.listener.container.resources import (
     ContainerConnection,
     ResourceFactory,
     SharedConnectionNotInitializedError,
-    close_all_quietly,
 )
 from pyjms.listener.container.state import LifeCycle, StartOutcome
 
@@ -202,7 +202,7 @@ class Recovery:
             session = await self._resources.create_session(connection)
             consumer = await self._resources.create_consumer(session)
         finally:
-            await close_all_quietly(consumer, session, owned)
+            await close_quietly(consumer, session, owned)
         logger.debug("Successfully refreshed JMS Connection")
 
     def _report(self, error: Exception) -> None:

@@ -5,10 +5,9 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
-import anyio
-
+from pyjms.core.closing import close_quietly
 from pyjms.errors import IllegalStateException, InvalidDestinationException
-from pyjms.jms.api import Closeable, Connection, MessageConsumer, Session
+from pyjms.jms.api import Connection, MessageConsumer, Session
 from pyjms.jms.destination import Destination, Topic
 from pyjms.listener.container.properties import ContainerProperties
 
@@ -16,7 +15,6 @@ __all__ = [
     "ContainerConnection",
     "ResourceFactory",
     "SharedConnectionNotInitializedError",
-    "close_all_quietly",
 ]
 
 logger = logging.getLogger(__name__)
@@ -70,7 +68,7 @@ class ContainerConnection:
             JMSException: it cannot be opened; there is no connection then.
         """
         old, self._connection = self._connection, None
-        await close_all_quietly(old)
+        await close_quietly(old)
         connection = await self._open()
         self._connection = connection
         if self._started:
@@ -98,7 +96,7 @@ class ContainerConnection:
     async def release(self) -> None:
         """Close the connection, if there is one."""
         connection, self._connection = self._connection, None
-        await close_all_quietly(connection)
+        await close_quietly(connection)
 
     async def _open(self) -> Connection:
         properties = self._properties
@@ -109,7 +107,7 @@ class ContainerConnection:
             if self._prepare is not None:
                 self._prepare(connection)
         except BaseException:
-            await close_all_quietly(connection)
+            await close_quietly(connection)
             raise
         return connection
 
@@ -174,15 +172,3 @@ class ResourceFactory:
         return properties.destination_resolver.resolve_destination_name(
             session, properties.destination_name, properties.pub_sub_domain
         )
-
-
-async def close_all_quietly(*resources: Closeable | None) -> None:
-    """Close the resources in order, even when cancelled; failures are logged at DEBUG level."""
-    with anyio.CancelScope(shield=True):
-        for resource in resources:
-            if resource is None:
-                continue
-            try:
-                await resource.close()
-            except Exception as error:
-                logger.debug("Could not close %s: %s", type(resource).__name__, error)

@@ -14,6 +14,7 @@ import anyio
 
 from pyjms import _clock
 from pyjms._wakeup import BackgroundTask, spawn
+from pyjms.core.closing import close_quietly
 from pyjms.errors import JMSException
 from pyjms.jms.api import Connection, ConnectionFactory, MessageConsumer, Session
 from pyjms.jms.message import Message
@@ -24,7 +25,6 @@ from pyjms.listener.container.properties import ContainerOptions, one_or_more, p
 from pyjms.listener.container.resources import (
     ContainerConnection,
     ResourceFactory,
-    close_all_quietly,
 )
 from pyjms.listener.container.state import ContainerEvent
 from pyjms.listener.container.task_executor import AsyncTaskExecutor
@@ -218,7 +218,7 @@ class SimpleMessageListenerContainer(AbstractMessageListenerContainer):
     async def _drop_consumers(self) -> None:
         consumers, self._consumers = self._consumers, []
         for consumer, session, worker in consumers:
-            await close_all_quietly(consumer, session)
+            await close_quietly(consumer, session)
             worker.close()
 
     def _message_listener(
