@@ -1,30 +1,31 @@
-"""Which connection and session the current task works with, by connection factory.
+"""The connection and session bound to the current task, by connection factory.
 
-A listener container binds the session of the message that it delivers, a transaction
-manager the one of its transaction; a template with the same factory object uses it
-instead of its own. A factory that only shares or caches another's connections
-(`target_connection_factory`) counts as the same. Bindings follow the task (contextvars):
-a task started inside one shares it, and must not use it at the same time.
-(spring-jms 1.9, 4.1, 7.1)
+A listener container binds the session of the message that it delivers, a transaction manager that
+of its transaction; a template with the same factory object uses it instead of one of its own. A
+factory that only shares or caches the connections of another (`target_connection_factory`) counts
+as the same. Bindings follow the task (context variables): a task started within one inherits
+them, and must not use the session at the same time. (spring-jms 1.9, 4.1, 7.1)
 """
 
 from __future__ import annotations
 
-from contextvars import ContextVar, Token
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import Context, ContextVar, Token
 from types import TracebackType
 
 from pyjms import _clock
 from pyjms.errors import TransactionRolledBackException
 from pyjms.jms.api import Connection, ConnectionFactory, Session
 
-__all__ = ["BoundResource", "bind", "bound", "unbound"]
+__all__ = ["BoundResource", "bind", "bindings_of", "bound", "unbound"]
 
 
 class BoundResource:
-    """A connection and a session that somebody else opened and will close.
+    """A connection and a session that were opened by another component, which closes them.
 
-    `transactional`: that somebody also commits. `rollback_only` asks it to roll back
-    instead. `deadline` is in seconds of `_clock.now()`; None: none.
+    `transactional` says that it also commits; `rollback_only` asks it to roll back instead.
+    `deadline` is in seconds of `_clock.now()`; None: there is none.
     """
 
     __slots__ = ("connection", "deadline", "rollback_only", "session", "transactional")
@@ -44,7 +45,7 @@ class BoundResource:
         self.rollback_only = False
 
     def remaining(self) -> float | None:
-        """Return the seconds until the deadline, None without one.
+        """Return the seconds until the deadline; None without one.
 
         Raises:
             TransactionRolledBackException: it has passed; the transaction can only roll back.
@@ -55,7 +56,7 @@ class BoundResource:
         if left <= 0:
             self.rollback_only = True
             raise TransactionRolledBackException(
-                "Transaction timed out", hint="it will be rolled back; give it a longer timeout"
+                "Transaction timed out", hint="it will be rolled back; use a longer timeout"
             )
         return left
 
@@ -67,7 +68,7 @@ _bindings: ContextVar[_Bindings] = ContextVar("pyjms_bound_resources", default=_
 
 
 def bound(factory: ConnectionFactory) -> BoundResource | None:
-    """Return what is bound here to this factory object or to the one that it wraps."""
+    """Return what is bound to this factory object, or to the one that it wraps."""
     bindings = _bindings.get()
     if not bindings:
         return None
@@ -81,7 +82,7 @@ def bound(factory: ConnectionFactory) -> BoundResource | None:
 
 
 class bind:  # noqa: N801 - used as a function: `with bind(factory, resource):`
-    """Bind `resource` to `factory` for a block; an inner binding hides an outer one."""
+    """Bind `resource` to `factory` within a block; an inner binding hides an outer one."""
 
     __slots__ = ("_factory", "_resource", "_token")
 
@@ -107,5 +108,15 @@ class bind:  # noqa: N801 - used as a function: `with bind(factory, resource):`
 
 
 def unbound(factory: ConnectionFactory) -> bind:
-    """Hide what is bound to `factory` for a block."""
+    """Hide what is bound to `factory` within a block."""
     return bind(factory, None)
+
+
+@contextmanager
+def bindings_of(context: Context) -> Iterator[None]:
+    """Use the bindings of another context within a block."""
+    token = _bindings.set(context[_bindings])
+    try:
+        yield
+    finally:
+        _bindings.reset(token)

@@ -85,7 +85,7 @@ class Worker:
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self._loop = LoopHandle()
+        self.loop = LoopHandle()
         self._calls: SimpleQueue[_Call | None] = SimpleQueue()
         self._thread: threading.Thread | None = None
         self._ended = anyio.Event()
@@ -99,7 +99,7 @@ class Worker:
         if self._thread is None:
             self._thread = threading.Thread(target=self._work, name=self.name, daemon=True)
             self._thread.start()
-        call = _Call(function, args, self._loop)
+        call = _Call(function, args, self.loop)
         self.busy = True
         _in_flight.add(call)
         self._calls.put(call)
@@ -116,10 +116,10 @@ class Worker:
         """
 
         def call(argument: A) -> T:
-            if self._loop.is_current():
+            if self.loop.is_current():
                 return function(argument)
             answer: SimpleQueue[Future[T]] = SimpleQueue()
-            self._loop.call_soon(lambda: answer.put(_attempt(function, argument)))
+            self.loop.call_soon(lambda: answer.put(_attempt(function, argument)))
             return answer.get().result()
 
         return call
@@ -147,7 +147,7 @@ class Worker:
 
     def _tell(self, function: Callable[[], object]) -> bool:
         try:
-            self._loop.call_soon(function)
+            self.loop.call_soon(function)
         except RuntimeError:
             logger.debug("The loop of worker %s has ended before its handler", self.name)
             return False

@@ -1,1 +1,1 @@
-"""The blocking face: the coroutine core, called from threads."""
+"""The blocking API: the coroutine core, called from threads."""

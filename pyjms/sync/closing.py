@@ -1,7 +1,7 @@
 """Blocking objects that are closed, and the threads of the listeners set on them.
 
-A thread is known to its consumer, session and connection; whichever of them is closed
-first ends it.
+The thread of a listener is registered with its consumer, session and connection; whichever of
+them is closed first ends it.
 """
 
 from __future__ import annotations
@@ -17,56 +17,65 @@ from pyjms.listener.workers import Worker
 from pyjms.sync.facade import Facade
 from pyjms.sync.portal import call_on_loop
 
-__all__ = ["BlockingListener", "CloseableFace"]
+__all__ = ["BlockingListener", "CloseableFacade", "ListenerThreads"]
 
 C = TypeVar("C", bound=api.Closeable)
 
 BlockingListener = Callable[[Message], object]
-"""A function that is called with each message, in a thread, so that it may block."""
+"""A function that is called with each message, in a thread of its own, so that it may block."""
 
 
-class CloseableFace(Facade[C], Generic[C]):
-    """A blocking object with `close`; `with` closes it."""
+class ListenerThreads:
+    """The listener threads of one object and of those that it created."""
 
-    _owner: CloseableFace[Any] | None
-    _threads: set[Worker]
+    def __init__(self, parent: ListenerThreads | None) -> None:
+        self._parent = parent
+        self._workers: set[Worker] = set()
 
-    @classmethod
-    def of(
-        cls, core: Any, loop: LoopHandle | None = None, owner: Facade[Any] | None = None
-    ) -> Self:
-        """The blocking face of `core`, which `owner` made."""
-        face = super().of(core, loop)
-        face._owner = owner if isinstance(owner, CloseableFace) else None
-        face._threads = set()
-        return face
+    def add(self, worker: Worker) -> None:
+        """Register a thread, here and with the parents."""
+        self._workers.add(worker)
+        if self._parent is not None:
+            self._parent.add(worker)
+
+    def remove(self, workers: set[Worker]) -> None:
+        """Unregister threads, here and with the parents."""
+        self._workers -= workers
+        if self._parent is not None:
+            self._parent.remove(workers)
 
     def close(self) -> None:
-        """Give everything back. Closing twice is fine."""
-        try:
-            call_on_loop(self._loop, self.core.close)
-        finally:
-            self._end_threads()
-
-    def _listen(self, target: api.MessageConsumer | api.Session, listener: Any) -> None:
-        self._end_threads()
-        if listener is None:
-            call_on_loop(self._loop, target.set_message_listener, None)
-            return
-        worker = call_on_loop(self._loop, _listen_in_a_thread, target, listener)
-        face: CloseableFace[Any] | None = self
-        while face is not None:
-            face._threads.add(worker)
-            face = face._owner
-
-    def _end_threads(self) -> None:
-        threads = tuple(self._threads)
-        face: CloseableFace[Any] | None = self
-        while face is not None:
-            face._threads.difference_update(threads)
-            face = face._owner
-        for worker in threads:
+        """End all threads registered here."""
+        workers = set(self._workers)
+        self.remove(workers)
+        for worker in workers:
             worker.close()
+
+
+class CloseableFacade(Facade[C], Generic[C]):
+    """A blocking object with `close`; `with` closes it."""
+
+    threads: ListenerThreads
+
+    def attach(self, core: Any, loop: LoopHandle, owner: Facade[Any] | None) -> None:
+        """Set what the object stands for, and register its threads with those of the owner."""
+        super().attach(core, loop, owner)
+        parent = owner.threads if isinstance(owner, CloseableFacade) else None
+        self.threads = ListenerThreads(parent)
+
+    def close(self) -> None:
+        """Close it and end its listener threads. Blocks; closing twice is fine."""
+        try:
+            call_on_loop(self.loop, self.core.close)
+        finally:
+            self.threads.close()
+
+    def _set_listener(self, target: api.MessageConsumer | api.Session, listener: Any) -> None:
+        self.threads.close()
+        if listener is None:
+            call_on_loop(self.loop, target.set_message_listener, None)
+        else:
+            self.threads.add(call_on_loop(self.loop, _listen_in_thread, target, listener))
 
     def __enter__(self) -> Self:
         return self
@@ -80,7 +89,7 @@ class CloseableFace(Facade[C], Generic[C]):
         self.close()
 
 
-async def _listen_in_a_thread(
+async def _listen_in_thread(
     target: api.MessageConsumer | api.Session, listener: BlockingListener
 ) -> Worker:
     worker = Worker(f"pyjms listener of {target!r}")

@@ -8,7 +8,7 @@ from pyjms.client.factory import ConnectionFactory as CoreConnectionFactory
 from pyjms.enums import AcknowledgeMode
 from pyjms.jms import api
 from pyjms.jms.metadata import ConnectionMetaData
-from pyjms.sync.closing import CloseableFace
+from pyjms.sync.closing import CloseableFacade
 from pyjms.sync.facade import Facade, blocking, blocking_as
 from pyjms.sync.portal import call_on_loop, current_loop
 from pyjms.sync.session import Session
@@ -16,8 +16,12 @@ from pyjms.sync.session import Session
 __all__ = ["Connection", "ConnectionFactory"]
 
 
-class Connection(CloseableFace[api.Connection]):
-    """A client's line to the broker; stopped until `start`. Close it, or use `with`."""
+class Connection(CloseableFacade[api.Connection]):
+    """A blocking connection. JMS: Connection; `pyjms.aio.Connection` has it as coroutines.
+
+    It is stopped until `start`: consumers receive nothing. Threads may share it. Close it, or
+    use it as a context manager; that closes everything created on it.
+    """
 
     set_client_id = blocking(api.Connection.set_client_id)
     start = blocking(api.Connection.start)
@@ -28,13 +32,22 @@ class Connection(CloseableFace[api.Connection]):
         transacted: bool = False,
         acknowledge_mode: AcknowledgeMode | int = AcknowledgeMode.AUTO,
     ) -> Session:
-        """Make a session. See `pyjms.aio` for what the arguments promise."""
-        core = call_on_loop(self._loop, self.core.create_session, transacted, acknowledge_mode)
-        return Session.of(core, self._loop, self)
+        """Create a session. Blocks.
+
+        Args:
+            transacted: work is done in local transactions, ended by `commit` or `rollback`.
+            acknowledge_mode: when messages count as consumed, if not transacted.
+
+        Raises:
+            JMSException: the mode is none of AUTO, CLIENT, DUPS_OK and INDIVIDUAL.
+            ConnectionClosedException: the connection is closed.
+        """
+        core = call_on_loop(self.loop, self.core.create_session, transacted, acknowledge_mode)
+        return Session.of(core, self.loop, self)
 
     @property
     def client_id(self) -> str | None:
-        """The id that durable subscriptions belong to."""
+        """The client id, which owns durable subscriptions; None until it is set or generated."""
         return self.core.client_id
 
     @property
@@ -44,7 +57,7 @@ class Connection(CloseableFace[api.Connection]):
 
     @property
     def exception_listener(self) -> api.ExceptionListener | None:
-        """Hears of a broken connection; called on the loop's thread, must not block."""
+        """Called with the connection's failure, in the thread of the loop: it must not block."""
         return self.core.exception_listener
 
     @exception_listener.setter
@@ -53,13 +66,21 @@ class Connection(CloseableFace[api.Connection]):
 
 
 class ConnectionFactory(Facade[CoreConnectionFactory]):
-    """Makes blocking connections to the broker at `url`; takes the options of `pyjms.aio`'s.
+    """Creates blocking connections to the broker of a URL. ActiveMQ: ActiveMQConnectionFactory.
 
-    `ConnectionFactory()` is `tcp://localhost:61616`, or what AMQ_HOST and AMQ_PORT say.
+    Threads may share it.
+
+    Args:
+        url: the broker's URL with options, such as `tcp://host:61616?jms.sendTimeout=500`; None:
+            `tcp://localhost:61616`, unless AMQ_HOST and AMQ_PORT are set.
+        user_name: the user of connections that name none.
+        password: that user's password.
+        options: the options of `pyjms.aio.ConnectionFactory`; durations in seconds. They
+            override those of the URL.
 
     Raises:
-        ValueError: the URL cannot be read, or has an option that does not exist.
-
+        ConfigurationException: the URL is malformed, or an option of it unknown.
+        TypeError: a keyword is no option.
     """
 
     def __init__(
@@ -71,6 +92,6 @@ class ConnectionFactory(Facade[CoreConnectionFactory]):
         **options: Any,
     ) -> None:
         self.core = CoreConnectionFactory(url, user_name=user_name, password=password, **options)
-        self._loop = current_loop()
+        self.loop = current_loop()
 
     create_connection = blocking_as(lambda: Connection, CoreConnectionFactory.create_connection)

@@ -1,6 +1,6 @@
-"""Blocking faces of the listener containers: handlers run in threads, control blocks.
+"""Listener containers of the blocking API: handlers run in threads, control blocks.
 
-The containers themselves live on the loop of their connection factory.
+The containers themselves run on the loop of their connection factory.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from typing import Any, Self
 from pyjms.listener.container.base import AbstractMessageListenerContainer
 from pyjms.listener.container.default import DefaultMessageListenerContainer as CoreDefault
 from pyjms.listener.container.simple import SimpleMessageListenerContainer as CoreSimple
-from pyjms.sync.facade import Facade, blocking, core_of
-from pyjms.sync.portal import call_on_loop, current_loop
+from pyjms.sync.facade import Facade, blocking, core_of, loop_of
+from pyjms.sync.portal import call_on_loop
 
 __all__ = ["DefaultMessageListenerContainer", "SimpleMessageListenerContainer"]
 
@@ -22,12 +22,12 @@ class _Container(Facade[AbstractMessageListenerContainer]):
 
     def __init__(self, connection_factory: Any, **options: Any) -> None:
         """Take the options of the container of the same name in `pyjms.aio`."""
-        self._loop = getattr(connection_factory, "_loop", None) or current_loop()
+        self.loop = loop_of(connection_factory)
 
         async def make() -> AbstractMessageListenerContainer:
             return self.KIND(core_of(connection_factory), **options)
 
-        self.core = call_on_loop(self._loop, make)
+        self.core = call_on_loop(self.loop, make)
 
     initialize = blocking(AbstractMessageListenerContainer.initialize)
     start = blocking(AbstractMessageListenerContainer.start)

@@ -12,7 +12,7 @@ from pyjms._wakeup import LoopHandle
 from pyjms.errors import IllegalStateException
 from pyjms.sync.portal import call_on_loop, current_loop
 
-__all__ = ["Facade", "blocking", "blocking_as", "core_of"]
+__all__ = ["Facade", "blocking", "blocking_as", "core_of", "loop_of"]
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
@@ -22,43 +22,47 @@ F = TypeVar("F", bound="Facade[Any]")
 
 
 class Facade(Generic[T_co]):
-    """A blocking object: the coroutine object `core` and the loop it lives on.
+    """A blocking object: the coroutine object `core`, and the loop to which that belongs.
 
-    Any thread may call it, within the rules of the object itself (a session is used by
-    one thread at a time); the loop's own thread may not.
+    Any thread may call it, within the rules of the object itself (a session is used by one
+    thread at a time), except the thread of the loop.
     """
 
     core: T_co
-    _loop: LoopHandle
+    loop: LoopHandle
 
     @classmethod
     def of(
         cls, core: Any, loop: LoopHandle | None = None, owner: Facade[Any] | None = None
     ) -> Self:
-        """The blocking face of `core`, which `owner` made.
+        """Return the blocking object for `core`, which was created by that of `owner`.
 
-        It lives on `loop`; the default is told at `pyjms.sync.portal.current_loop`.
+        It uses `loop`; None: see `pyjms.sync.portal.current_loop`.
         """
+        facade = cls.__new__(cls)
+        facade.attach(core, loop or current_loop(), owner)
+        return facade
+
+    def attach(self, core: Any, loop: LoopHandle, owner: Facade[Any] | None) -> None:
+        """Set what the object stands for; subclasses add their own state."""
         del owner
-        face = cls.__new__(cls)
-        face.core = core
-        face._loop = loop or current_loop()
-        return face
+        self.core = core
+        self.loop = loop
 
     def __repr__(self) -> str:
         return f"<blocking {self.core!r}>"
 
 
 def core_of(factory: Any) -> Any:
-    """The coroutine object behind a face; anything else as it is.
+    """Return the coroutine object behind a blocking one; anything else as it is.
 
     Raises:
-        IllegalStateException: it has no face, and this is a loop: a blocking call would wait for
-            what its own loop has to do.
+        IllegalStateException: it is a coroutine object, and the caller runs on a loop: a
+            blocking call would wait for what its own loop has to do.
     """
     if isinstance(factory, Facade):
         return factory.core
-    if _runs_a_loop():
+    if _is_on_a_loop():
         raise IllegalStateException(
             f"{type(factory).__name__} is one of pyjms.aio, and a blocking call on its loop would "
             "never end",
@@ -67,7 +71,12 @@ def core_of(factory: Any) -> Any:
     return factory
 
 
-def _runs_a_loop() -> bool:
+def loop_of(factory: Any) -> LoopHandle:
+    """Return the loop of a blocking object; for anything else the current one."""
+    return factory.loop if isinstance(factory, Facade) else current_loop()
+
+
+def _is_on_a_loop() -> bool:
     try:
         sniffio.current_async_library()
     except sniffio.AsyncLibraryNotFoundError:
@@ -78,27 +87,27 @@ def _runs_a_loop() -> bool:
 def blocking(
     function: Callable[Concatenate[T, P], Coroutine[Any, Any, R]],
 ) -> Callable[Concatenate[Facade[T], P], R]:
-    """The blocking method of a coroutine method: same name, arguments and result."""
+    """Return the blocking method for a coroutine method: same name, arguments and result."""
 
     def call(self: Facade[T], /, *args: P.args, **kwargs: P.kwargs) -> R:
-        # through the object, so that a subclass's or wrapper's method is the one that runs
+        # through the object, so that the method of a subclass or wrapper is the one called
         method = getattr(self.core, function.__name__)
-        made: R = call_on_loop(self._loop, functools.partial(method, *args, **kwargs))
-        return made
+        result: R = call_on_loop(self.loop, functools.partial(method, *args, **kwargs))
+        return result
 
     return _like(function, call)
 
 
 def blocking_as(
-    face: Callable[[], type[F]],
+    facade: Callable[[], type[F]],
     function: Callable[Concatenate[T, P], Coroutine[Any, Any, Any]],
 ) -> Callable[Concatenate[Facade[T], P], F]:
-    """As `blocking`, for a method whose result has a blocking face, too."""
+    """Do as `blocking`, for a method whose result is wrapped in a blocking object, too."""
 
     def call(self: Facade[T], /, *args: P.args, **kwargs: P.kwargs) -> F:
         method = getattr(self.core, function.__name__)
-        made = call_on_loop(self._loop, functools.partial(method, *args, **kwargs))
-        return face().of(made, self._loop, self)
+        core = call_on_loop(self.loop, functools.partial(method, *args, **kwargs))
+        return facade().of(core, self.loop, self)
 
     return _like(function, call)
 

@@ -1,4 +1,4 @@
-"""Blocking faces of the connection factories that keep connections, and of transactions."""
+"""Wrapping connection factories and the transaction manager of the blocking API."""
 
 from __future__ import annotations
 
@@ -14,18 +14,21 @@ from pyjms.connection.transaction import JmsTransactionManager as CoreManager
 from pyjms.connection.transaction import Propagation, TransactionStatus
 from pyjms.core import resources
 from pyjms.sync.connection import Connection
-from pyjms.sync.facade import Facade, blocking, blocking_as, core_of
-from pyjms.sync.portal import call_on_loop, current_loop
+from pyjms.sync.facade import Facade, blocking, blocking_as, core_of, loop_of
+from pyjms.sync.portal import call_on_loop
 
 __all__ = ["CachingConnectionFactory", "JmsTransactionManager", "SingleConnectionFactory"]
 
 
 class SingleConnectionFactory(Facade[CoreSingle]):
-    """One connection, shared by all who ask. Takes the options of `pyjms.aio`'s."""
+    """Shares one connection among all callers. Spring: the class of this name.
+
+    Threads may share it. Takes the options of `pyjms.aio.SingleConnectionFactory`.
+    """
 
     def __init__(self, target: Any, **options: Any) -> None:
         self.core = CoreSingle(core_of(target), **options)
-        self._loop = getattr(target, "_loop", None) or current_loop()
+        self.loop = loop_of(target)
 
     create_connection = blocking_as(lambda: Connection, CoreSingle.create_connection)
     destroy = blocking(CoreSingle.destroy)
@@ -33,11 +36,14 @@ class SingleConnectionFactory(Facade[CoreSingle]):
 
 
 class CachingConnectionFactory(Facade[CoreCaching]):
-    """One connection with cached sessions and producers. Takes the options of `pyjms.aio`'s."""
+    """Shares one connection, and caches sessions, producers and consumers. Spring: same name.
+
+    Threads may share it. Takes the options of `pyjms.aio.CachingConnectionFactory`.
+    """
 
     def __init__(self, target: Any, **options: Any) -> None:
         self.core = CoreCaching(core_of(target), **options)
-        self._loop = getattr(target, "_loop", None) or current_loop()
+        self.loop = loop_of(target)
 
     create_connection = blocking_as(lambda: Connection, CoreCaching.create_connection)
     destroy = blocking(CoreCaching.destroy)
@@ -45,11 +51,19 @@ class CachingConnectionFactory(Facade[CoreCaching]):
 
 
 class JmsTransactionManager(Facade[CoreManager]):
-    """Runs blocks in local JMS transactions: `with manager.transaction():`."""
+    """Runs blocks in local transactions: `with manager.transaction():`. Spring: same name.
+
+    Threads may share it: a transaction belongs to the thread that entered the block.
+
+    Args:
+        connection_factory: templates with the same factory object join.
+        default_timeout: seconds that a transaction may take unless it has its own timeout;
+            None: no limit.
+    """
 
     def __init__(self, connection_factory: Any, *, default_timeout: float | None = None) -> None:
         self.core = CoreManager(core_of(connection_factory), default_timeout=default_timeout)
-        self._loop = getattr(connection_factory, "_loop", None) or current_loop()
+        self.loop = loop_of(connection_factory)
 
     @contextmanager
     def transaction(
@@ -59,23 +73,30 @@ class JmsTransactionManager(Facade[CoreManager]):
         *,
         propagation: Propagation = Propagation.REQUIRED,
     ) -> Iterator[TransactionStatus]:
-        """Commit at the end of the block, roll back when it raises.
+        """Commit at the end of the block; roll back when it raises. Blocks at both ends.
 
-        Templates with the same connection factory join, in this thread. Raises what
-        `pyjms.aio.JmsTransactionManager.transaction` raises.
+        Templates with the same connection factory join, in this thread.
+
+        Args:
+            name: appears in `status.name`.
+            timeout: seconds; None: the manager's default.
+            propagation: how the block relates to an active transaction.
+
+        Raises:
+            IllegalStateException: MANDATORY without a transaction, NEVER with one.
+            UnsupportedOperationException: NESTED in a transaction.
+            TransactionRolledBackException: an inner block asked for a rollback, the transaction
+                timed out, or the broker could not commit.
         """
         scope = self.core.transaction(name, timeout, propagation=propagation)
-        context = copy_context()  # the scope's own: it is entered and left there
-        status = call_on_loop(self._loop, scope.__aenter__, context=context)
-        bindings = resources._bindings
-        token = bindings.set(context[bindings])
+        context = copy_context()  # the scope is entered and left in one context
+        status = call_on_loop(self.loop, scope.__aenter__, context=context)
         try:
-            yield status
+            with resources.bindings_of(context):
+                yield status
         except BaseException as error:
             leave = partial(scope.__aexit__, type(error), error, error.__traceback__)
-            call_on_loop(self._loop, leave, context=context)
+            call_on_loop(self.loop, leave, context=context)
             raise
         else:
-            call_on_loop(self._loop, scope.__aexit__, None, None, None, context=context)
-        finally:
-            bindings.reset(token)
+            call_on_loop(self.loop, scope.__aexit__, None, None, None, context=context)

@@ -1,10 +1,32 @@
-"""From a thread to a loop and back: blocking calls of coroutines.
+"""The blocking portal: coroutines called from threads, and the loop on which they run.
 
-Scripts share one loop in a daemon thread, started with the first call. In a handler's
-thread the application's own loop is used. A blocked call can be interrupted (Ctrl-C):
-the coroutine is cancelled, and what it had got at that very moment is kept for the next
-call. After a fork the child starts a loop of its own; objects made before belong to the
-parent.
+There is one implementation, the coroutine core; a blocking call runs a coroutine of it on a loop
+and waits for the result in the calling thread.
+
+Which loop. An object belongs to the loop on which it was created. Scripts and threads share one
+loop, in a daemon thread that the first call starts. In the thread of a listener container's
+handler it is the application's own loop, so that a template there sees the handler's transaction.
+
+One call, step by step:
+
+    thread                                   loop
+    --------------------------------------   ----------------------------------------------
+    copies its context variables
+    call_soon(begin), waits on a Future  ->  starts a task with those context variables
+                                             runs the coroutine
+    returns or raises the outcome        <-  sets the Future
+
+Invariants:
+- Called on the loop itself a blocking call would never end, so it raises.
+- Context variables set by the caller (a bound transaction) are visible to the coroutine. The
+  coroutine's own changes are not, unless the caller passes a context and reads it afterwards.
+- A wait can be interrupted (Ctrl-C). Then the coroutine is cancelled. If it had completed at that
+  very moment, its result goes to `keep`, so that a received message is returned by the next
+  receive instead of being lost.
+- After a fork the child starts a loop of its own, as the thread exists in the parent only. Objects
+  created before belong to the parent.
+
+anyio's BlockingPortal does not serve here: it has no way to keep the result of an interrupted call.
 """
 
 from __future__ import annotations
@@ -30,7 +52,7 @@ R = TypeVar("R")
 
 
 class _LoopThread:
-    """A loop in a thread of its own, for as long as the process lives."""
+    """A loop in its own thread, which lives as long as the process."""
 
     def __init__(self) -> None:
         self._ready: Future[LoopHandle] = Future()
@@ -64,7 +86,7 @@ _shared: _LoopThread | None = None
 
 
 def shared_loop() -> LoopHandle:
-    """The loop that all scripts and threads of this process share; started when first asked for."""
+    """Return the loop that all threads of this process share; the first call starts it."""
     global _shared
     with _lock:
         if _shared is None:
@@ -75,7 +97,7 @@ def shared_loop() -> LoopHandle:
 
 def _forget_after_fork() -> None:
     global _shared, _lock
-    _shared = None  # its thread exists in the parent only
+    _shared = None  # its thread exists only in the parent
     _lock = threading.Lock()
 
 
@@ -84,9 +106,9 @@ if hasattr(os, "register_at_fork"):
 
 
 def current_loop() -> LoopHandle:
-    """The loop for new objects: in a handler its application's, else the shared one."""
+    """Return the loop for new objects: in a handler the application's, else the shared one."""
     worker = current_worker.get()
-    return worker._loop if worker is not None else shared_loop()
+    return worker.loop if worker is not None else shared_loop()
 
 
 def call_on_loop(
@@ -96,54 +118,57 @@ def call_on_loop(
     keep: Callable[[R], object] | None = None,
     context: Context | None = None,
 ) -> R:
-    """Run `function(*args)` on `loop` and return what it returns. Blocks.
+    """Run `function(*args)` on `loop` and return its result. Blocks.
 
-    When the wait is interrupted, the coroutine is cancelled; had it just ended all the
-    same, `keep` is called with its result, so that nothing gets lost.
+    Args:
+        loop: the loop to run it on.
+        function: a coroutine function.
+        args: its arguments.
+        keep: called with the result if the wait was interrupted when there was one already.
+        context: the context variables of the coroutine; None: a copy of the caller's.
 
     Raises:
         IllegalStateException: called on that loop itself, where blocking would never end.
-
     """
     if loop.is_current():
         raise IllegalStateException(
             "A blocking call on the loop that has to do the work would never end",
             hint="use the coroutines of pyjms.aio here",
         )
-    answer: Future[R] = Future()
+    outcome: Future[R] = Future()
     tasks: list[BackgroundTask] = []
     context = loop.adopt(context or copy_context())
 
     async def run() -> None:
         try:
-            answer.set_result(await function(*args))
+            outcome.set_result(await function(*args))
         except Exception as error:
-            answer.set_exception(error)
+            outcome.set_exception(error)
         finally:
-            if not answer.done():
-                answer.cancel()
+            if not outcome.done():
+                outcome.cancel()
 
     def begin() -> None:
         tasks.append(spawn(run, name="pyjms blocking call", context=context))
 
     loop.call_soon(begin)
     try:
-        return answer.result()
+        return outcome.result()
     except BaseException:
-        if not answer.done():
-            loop.call_soon(partial(_give_up, tasks, answer, keep))
+        if not outcome.done():
+            loop.call_soon(partial(_abandon, tasks, outcome, keep))
         raise
 
 
-def _give_up(
-    tasks: list[BackgroundTask], answer: Future[R], keep: Callable[[R], object] | None
+def _abandon(
+    tasks: list[BackgroundTask], outcome: Future[R], keep: Callable[[R], object] | None
 ) -> None:
     for task in tasks:
         task.cancel()
     if keep is not None:
-        answer.add_done_callback(partial(_keep_result, keep))
+        outcome.add_done_callback(partial(_keep_result, keep))
 
 
-def _keep_result(keep: Callable[[R], object], answer: Future[R]) -> None:
-    if not answer.cancelled() and answer.exception() is None:
-        keep(answer.result())
+def _keep_result(keep: Callable[[R], object], outcome: Future[R]) -> None:
+    if not outcome.cancelled() and outcome.exception() is None:
+        keep(outcome.result())

@@ -1,15 +1,15 @@
-"""Blocking session, producer, consumer and browser.
+"""Session, producer, consumer and browser of the blocking API.
 
-Listeners set here are plain functions; they run in a thread of their own, one a session,
-so that they may block. `receive` that is interrupted (Ctrl-C) loses no message: what
-came at that very moment is what the next `receive` returns.
+Listeners set here are plain functions, called in a thread of their own, so that they may block.
+A `receive` that is interrupted (Ctrl-C) loses no message: one that arrived at that very moment is
+returned by the next `receive`.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
-from typing import Any, Self
+from typing import Any
 
 from pyjms._wakeup import LoopHandle
 from pyjms.enums import AcknowledgeMode, DeliveryMode
@@ -17,26 +17,26 @@ from pyjms.jms import api
 from pyjms.jms.bodies import BytesMessage, MapMessage, ObjectMessage, StreamMessage, TextMessage
 from pyjms.jms.destination import Destination, Queue, Topic
 from pyjms.jms.message import Message
-from pyjms.sync.closing import BlockingListener, CloseableFace
+from pyjms.sync.closing import BlockingListener, CloseableFacade
 from pyjms.sync.facade import Facade, blocking, blocking_as
 from pyjms.sync.portal import call_on_loop
 
 __all__ = ["MessageConsumer", "MessageProducer", "QueueBrowser", "Session"]
 
 
-class MessageProducer(CloseableFace[api.MessageProducer]):
-    """Sends messages; the attributes are what `send` uses unless told otherwise."""
+class MessageProducer(CloseableFacade[api.MessageProducer]):
+    """Sends messages; its attributes are the defaults of `send`. JMS: MessageProducer."""
 
     send = blocking(api.MessageProducer.send)
 
     @property
     def destination(self) -> Destination | None:
-        """Where this producer sends; None: wherever each send says."""
+        """The destination; None: each send names one."""
         return self.core.destination
 
     @property
     def delivery_mode(self) -> DeliveryMode:
-        """PERSISTENT unless set."""
+        """The default delivery mode; PERSISTENT unless set."""
         return self.core.delivery_mode
 
     @delivery_mode.setter
@@ -45,7 +45,7 @@ class MessageProducer(CloseableFace[api.MessageProducer]):
 
     @property
     def priority(self) -> int:
-        """0 to 9; 4 unless set."""
+        """The default priority, 0 to 9; 4 unless set."""
         return self.core.priority
 
     @priority.setter
@@ -54,7 +54,7 @@ class MessageProducer(CloseableFace[api.MessageProducer]):
 
     @property
     def time_to_live(self) -> float:
-        """Seconds; 0 is for ever."""
+        """The default time to live in seconds; 0: messages never expire."""
         return self.core.time_to_live
 
     @time_to_live.setter
@@ -63,7 +63,7 @@ class MessageProducer(CloseableFace[api.MessageProducer]):
 
     @property
     def disable_message_id(self) -> bool:
-        """A hint that ids are not needed."""
+        """A hint that message ids are not needed."""
         return self.core.disable_message_id
 
     @disable_message_id.setter
@@ -72,7 +72,7 @@ class MessageProducer(CloseableFace[api.MessageProducer]):
 
     @property
     def disable_message_timestamp(self) -> bool:
-        """Whether messages go without a timestamp."""
+        """Whether messages are sent without a timestamp."""
         return self.core.disable_message_timestamp
 
     @disable_message_timestamp.setter
@@ -80,79 +80,82 @@ class MessageProducer(CloseableFace[api.MessageProducer]):
         self.core.disable_message_timestamp = value
 
 
-class MessageConsumer(CloseableFace[api.MessageConsumer]):
-    """Receives messages."""
+class MessageConsumer(CloseableFacade[api.MessageConsumer]):
+    """Receives messages. For one thread at a time. JMS: MessageConsumer."""
 
-    _kept: deque[Message | None]
+    _interrupted: deque[Message | None]
 
-    @classmethod
-    def of(
-        cls, core: Any, loop: LoopHandle | None = None, owner: Facade[Any] | None = None
-    ) -> Self:
-        face = super().of(core, loop, owner)
-        face._kept = deque()
-        return face
+    def attach(self, core: Any, loop: LoopHandle, owner: Facade[Any] | None) -> None:
+        """Set what the object stands for."""
+        super().attach(core, loop, owner)
+        self._interrupted = deque()
 
     @property
     def destination(self) -> Destination:
-        """What it listens to."""
+        """The destination that messages are received from."""
         return self.core.destination
 
     @property
     def message_selector(self) -> str | None:
-        """The selector, or None."""
+        """The selector; None for all messages."""
         return self.core.message_selector
 
     def receive(self, timeout: float | None = None) -> Message | None:
-        """Wait for the next message and return it, or None when `timeout` seconds pass.
+        """Wait for the next message and return it, or None when `timeout` seconds pass. Blocks.
+
+        Interrupting the wait (Ctrl-C) loses no message. JMS: MessageConsumer.receive(timeout),
+        where 0 means for ever; here None does, and 0 is receiveNoWait().
 
         Raises:
             IllegalStateException: the consumer is closed, or the session has a listener.
-
+            ConnectionFailedException: the connection has failed.
         """
-        while self._kept:
-            if (kept := self._kept.popleft()) is not None:
-                return kept
-        return call_on_loop(self._loop, self.core.receive, timeout, keep=self._kept.append)
+        while self._interrupted:
+            if (message := self._interrupted.popleft()) is not None:
+                return message
+        return call_on_loop(self.loop, self.core.receive, timeout, keep=self._interrupted.append)
 
     def receive_no_wait(self) -> Message | None:
-        """Return a message that is there already, or None."""
+        """Return a message that has arrived already, or None."""
         return self.receive(0)
 
     def set_message_listener(self, listener: BlockingListener | None) -> None:
-        """Have `listener` called with each message, in a thread that ends with the consumer."""
-        self._listen(self.core, listener)
+        """Have `listener` called with each message, in a thread; None: stop calling it."""
+        self._set_listener(self.core, listener)
 
     def __iter__(self) -> Iterator[Message]:
-        """Receive for ever; ends when the consumer is closed."""
+        """Receive messages until the consumer is closed."""
         while (message := self.receive()) is not None:
             yield message
 
 
-class QueueBrowser(CloseableFace[api.QueueBrowser]):
-    """Looks at the messages of a queue and leaves them there: `for m in browser`."""
+class QueueBrowser(CloseableFacade[api.QueueBrowser]):
+    """Iterates over the messages of a queue, which stay there. JMS: QueueBrowser."""
 
     @property
     def queue(self) -> Queue:
-        """What it looks at."""
+        """The queue that is browsed."""
         return self.core.queue
 
     @property
     def message_selector(self) -> str | None:
-        """The selector, or None."""
+        """The selector; None for all messages."""
         return self.core.message_selector
 
     def __iter__(self) -> Iterator[Message]:
         messages = aiter(self.core)
         while True:
-            message = call_on_loop(self._loop, _next_or_none, messages)
+            message = call_on_loop(self.loop, _next_or_none, messages)
             if message is None:
                 return
             yield message
 
 
-class Session(CloseableFace[api.Session]):
-    """One unit of order, acknowledgement and transaction; for one thread at a time."""
+class Session(CloseableFacade[api.Session]):
+    """A unit of order, acknowledgement and transaction. JMS: Session.
+
+    For one thread at a time, except `close`.
+    """
 
     create_producer = blocking_as(lambda: MessageProducer, api.Session.create_producer)
     create_consumer = blocking_as(lambda: MessageConsumer, api.Session.create_consumer)
@@ -170,49 +173,49 @@ class Session(CloseableFace[api.Session]):
 
     @property
     def transacted(self) -> bool:
-        """Whether work waits for `commit`."""
+        """Whether work is done in transactions, ended by `commit` or `rollback`."""
         return self.core.transacted
 
     @property
     def acknowledge_mode(self) -> AcknowledgeMode:
-        """When received messages count as done."""
+        """When messages count as consumed."""
         return self.core.acknowledge_mode
 
     def create_queue(self, name: str) -> Queue:
-        """A handle; nothing is asked of the broker."""
+        """Return a handle; does not involve the broker."""
         return self.core.create_queue(name)
 
     def create_topic(self, name: str) -> Topic:
-        """A handle; nothing is asked of the broker."""
+        """Return a handle; does not involve the broker."""
         return self.core.create_topic(name)
 
     def create_message(self) -> Message:
-        """A message without a body."""
+        """Return a message without a body."""
         return self.core.create_message()
 
     def create_text_message(self, text: str | None = None) -> TextMessage:
-        """A message of text."""
+        """Return a message with a text."""
         return self.core.create_text_message(text)
 
     def create_bytes_message(self, data: bytes | None = None) -> BytesMessage:
-        """A message of bytes."""
+        """Return a message with bytes."""
         return self.core.create_bytes_message(data)
 
     def create_map_message(self) -> MapMessage:
-        """A message of names and values."""
+        """Return a message with named values."""
         return self.core.create_map_message()
 
     def create_stream_message(self) -> StreamMessage:
-        """A message of values in a row."""
+        """Return a message with a sequence of values."""
         return self.core.create_stream_message()
 
     def create_object_message(self, data: bytes | None = None) -> ObjectMessage:
-        """A message with an object that Java has serialized."""
+        """Return a message with a serialized Java object, given as bytes."""
         return self.core.create_object_message(data)
 
     def set_message_listener(self, listener: BlockingListener | None) -> None:
-        """Have `listener` called with each message of the session, in a thread of its own."""
-        self._listen(self.core, listener)
+        """Set the listener of the session, to be called in a thread; None: remove it."""
+        self._set_listener(self.core, listener)
 
 
 async def _next_or_none(messages: Any) -> Message | None:

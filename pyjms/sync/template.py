@@ -1,7 +1,7 @@
-"""The blocking JmsTemplate.
+"""The JmsTemplate of the blocking API.
 
-Message creators and post processors run on the loop: they build messages and must not
-block. Callbacks that are given a session run in the caller's thread, with blocking objects.
+Message creators and post processors run on the loop: they build messages and must not block.
+Callbacks that receive a session run in the caller's thread, with blocking objects.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from pyjms.core.template import JmsTemplate as CoreTemplate
 from pyjms.errors import DestinationResolutionException
 from pyjms.jms.destination import Destination, Queue
 from pyjms.sync.connection import Connection
-from pyjms.sync.facade import Facade, blocking, core_of
-from pyjms.sync.portal import call_on_loop, current_loop
+from pyjms.sync.facade import Facade, blocking, core_of, loop_of
+from pyjms.sync.portal import call_on_loop
 from pyjms.sync.session import MessageProducer, QueueBrowser, Session
 
 __all__ = ["JmsTemplate"]
@@ -25,15 +25,16 @@ R = TypeVar("R")
 
 
 class JmsTemplate(Facade[CoreTemplate]):
-    """Sends and receives; each call blocks. Takes the options of `pyjms.aio.JmsTemplate`.
+    """Sends and receives without managing connections and sessions. Spring: JmsTemplate.
 
-    Share it freely among threads once it is set up. In a handler's thread it works on the
-    application's own loop, and within the handler's transaction.
+    Every call blocks. Threads may share it once it is configured. In a handler's thread it uses
+    the application's loop, and takes part in the handler's transaction. Takes the options of
+    `pyjms.aio.JmsTemplate`; durations are seconds.
     """
 
     def __init__(self, connection_factory: Any, **options: Unpack[TemplateOptions]) -> None:
         self.core = CoreTemplate(core_of(connection_factory), **options)
-        self._loop = getattr(connection_factory, "_loop", None) or current_loop()
+        self.loop = loop_of(connection_factory)
 
     send = blocking(CoreTemplate.send)
     convert_and_send = blocking(CoreTemplate.convert_and_send)
@@ -44,19 +45,23 @@ class JmsTemplate(Facade[CoreTemplate]):
     send_and_receive = blocking(CoreTemplate.send_and_receive)
 
     def execute(self, action: Callable[[Session], R], *, start_connection: bool = False) -> R:
-        """Return what `action(session)` returns, called in this thread.
+        """Return the result of `action(session)`, called in this thread.
 
-        In a transaction or a handler the session is the one bound there, else a new one.
+        Within a transaction or a handler it is the session bound there, otherwise a new one.
+
+        Args:
+            action: a function of a blocking session.
+            start_connection: start the connection first, for actions that receive.
         """
         core = self.core
         resource = resources.bound(core.connection_factory)
         if resource is not None:
             if start_connection:
-                call_on_loop(self._loop, resource.connection.start)
-            return action(Session.of(resource.session, self._loop))
-        opened = call_on_loop(self._loop, core.connection_factory.create_connection)
+                call_on_loop(self.loop, resource.connection.start)
+            return action(Session.of(resource.session, self.loop))
+        opened = call_on_loop(self.loop, core.connection_factory.create_connection)
         with (
-            Connection.of(opened, self._loop) as connection,
+            Connection.of(opened, self.loop) as connection,
             connection.create_session(
                 core.session_transacted, core.session_acknowledge_mode
             ) as session,
@@ -70,7 +75,10 @@ class JmsTemplate(Facade[CoreTemplate]):
         destination: Destination | str | None,
         action: Callable[[Session, MessageProducer], R],
     ) -> R:
-        """Return what `action(session, producer)` returns, called in this thread."""
+        """Return the result of `action(session, producer)`, called in this thread.
+
+        Without a destination and a default the producer is unbound.
+        """
 
         def run(session: Session) -> R:
             target = self.core.resolve_or_none(session.core, destination)
@@ -84,7 +92,11 @@ class JmsTemplate(Facade[CoreTemplate]):
         destination: Destination | str | None,
         action: Callable[[Session, QueueBrowser], R],
     ) -> R:
-        """Return what `action(session, browser)` returns; the messages stay in the queue."""
+        """Return the result of `action(session, browser)`; the messages stay in the queue.
+
+        Raises:
+            DestinationResolutionException: the destination is not a queue.
+        """
         return self.browse_selected(destination, None, action)
 
     def browse_selected(
@@ -96,8 +108,7 @@ class JmsTemplate(Facade[CoreTemplate]):
         """Browse the messages that `selector` matches.
 
         Raises:
-            DestinationResolutionException: the destination is no queue.
-
+            DestinationResolutionException: the destination is not a queue.
         """
 
         def run(session: Session) -> R:

@@ -29,9 +29,8 @@ There is one class per rule, chosen once per consumer by `choose_ledger`:
 A DELIVERED acknowledgement settles nothing. It extends the prefetch window, because otherwise a
 consumer that acknowledges late, or a transaction larger than the prefetch, would stall.
 
-The alternatives, a single class with a mode switch as in ActiveMQ, and acknowledgements decided
-by the session, were given up: the first put a chain of conditions on the path of every message,
-the second cost one more call. (activemq-broker A3 to A8, openwire-encoding 12)
+The rule is fixed for the life of a consumer, so it is a class and not, as in ActiveMQ, a chain of
+conditions on the mode that every message passes. (activemq-broker A3 to A8, openwire-encoding 12)
 """
 
 from __future__ import annotations

@@ -112,7 +112,7 @@ def test_acknowledge_works_from_any_thread(connection) -> None:
     target = session.create_queue("ack")
     session.create_producer(target).send(session.create_text_message("x"))
     message = session.create_consumer(target).receive(5)
-    thread = threading.Thread(target=call_on_loop, args=(connection._loop, message.acknowledge))
+    thread = threading.Thread(target=call_on_loop, args=(connection.loop, message.acknowledge))
     thread.start()
     thread.join(10)
     session.close()
