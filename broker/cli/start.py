@@ -110,7 +110,8 @@ def make_service(
     if data is not None:
         service.persistent = True
         service.data_directory = data
-        name = service.persistence.directory_name
+        persistence = service.persistence
+        name = None if persistence is None else persistence.directory_name
         service.store_directory = None if name is None else data / name.lower()
     if openwire is not None or not service.connectors:
         service.connectors.clear()
@@ -154,7 +155,7 @@ async def serve(service: BrokerService) -> None:
 def _say_what_runs(service: BrokerService) -> None:
     for connector in service.connectors:
         print(f"{connector.name} accepts connections at {connector.connect_uri}", flush=True)
-    directory = service.store_keeper.directory
+    directory = service.stores.directory
     where = "in memory only" if directory is None else f"in {directory}"
     print(f"broker {service.broker_name} keeps its messages {where}", flush=True)
 

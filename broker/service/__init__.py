@@ -7,12 +7,12 @@ the brokers that do not run yet.
 from __future__ import annotations
 
 from broker.connector.vm import registry, vm_transport
-from broker.service.attributes import check_options
+from broker.service.configuration import BrokerPlugin
 from broker.service.embedded import create_for_vm
-from broker.service.io_errors import IOExceptionHandler
-from broker.service.links import BrokerPlugin
 from broker.service.persistence import PersistenceFactory
 from broker.service.service import BrokerService
+from broker.service.store_failures import IOExceptionHandler
+from broker.service.uri import check_options
 from pyjms.transport import registry as transports
 
 __all__ = [

@@ -1,13 +1,12 @@
-"""The broker that `vm://name` makes when nobody has started one. (ActiveMQ B14)"""
+"""The broker that `vm://name` creates when none of that name runs. (activemq-broker B14)"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
-from broker.service.attributes import keywords_from
 from broker.service.service import BrokerService
-from broker.service.uri import read_broker_uri
+from broker.service.uri import keywords_from, read_broker_uri
 from pyjms.transport.uri import TransportURI
 
 __all__ = ["create_for_vm"]
@@ -16,21 +15,20 @@ __all__ = ["create_for_vm"]
 async def create_for_vm(
     name: str, options: Mapping[str, str], broker_config: str | None
 ) -> BrokerService:
-    """Make and start the broker `name`, from a broker URI (brokerConfig) or by itself.
+    """Create and start the broker `name`; `broker_config` is a broker URI that describes it.
 
-    `options` are the URL's `broker.<attribute>`; they win over the URI's.
+    `options` are the URL's `broker.<attribute>`; they override the broker URI's.
 
     Raises:
         ConfigurationException: an option or the URI is wrong.
         JMSException: the broker cannot start.
-
     """
     keywords: dict[str, Any] = {"broker_name": name}
     connectors: tuple[TransportURI, ...] = ()
     if broker_config is not None:
-        wanted = read_broker_uri(broker_config)
-        keywords.update(wanted.keywords)
-        connectors = wanted.connectors
+        described = read_broker_uri(broker_config)
+        keywords.update(described.keywords)
+        connectors = described.connectors
     keywords.update(keywords_from(options))
     service = BrokerService(**keywords)
     for connector in connectors:

@@ -1,6 +1,6 @@
-"""Which store a broker has, and where it lies.
+"""Which store a broker has, and where it is kept.
 
-Stores are imported when one is made: a broker in memory needs none of them.
+Stores are imported when one is created: a broker in memory needs none of them.
 """
 
 from __future__ import annotations
@@ -10,36 +10,31 @@ from typing import Protocol
 
 from broker.store.api import PersistenceAdapter
 
-__all__ = [
-    "DEFAULT_DATA_DIRECTORY",
-    "KahaDBPersistenceFactory",
-    "PersistenceFactory",
-]
-
-DEFAULT_DATA_DIRECTORY = Path("activemq-data")
+__all__ = ["KahaDBPersistenceFactory", "PersistenceFactory"]
 
 
 class PersistenceFactory(Protocol):
-    """Makes a broker's store, a new one at each start."""
+    """Creates a broker's store, a new one at each start."""
 
     @property
     def directory_name(self) -> str | None:
-        """What its directory is called in the broker's; None where nothing lies on a disk."""
+        """The name of its directory in the broker's; None for a store without files."""
 
     def create(self, directory: Path, broker_name: str) -> PersistenceAdapter:
-        """Make the store that lies in `directory`, closed; the name tells brokers apart.
+        """Create the store in `directory`, closed; the name distinguishes brokers that share it.
 
         Raises:
-            ConfigurationException: what was set makes no sense, or an extra is not installed.
+            ConfigurationException: the settings contradict each other, or an extra is missing.
         """
 
 
 class KahaDBPersistenceFactory:
-    """Makes a KahaDB store with its defaults."""
+    """Creates a KahaDB store with its defaults."""
 
     directory_name: str | None = "KahaDB"
 
     def create(self, directory: Path, broker_name: str) -> PersistenceAdapter:
+        """Create the store in `directory`, closed."""
         from broker.store.kahadb.adapter import KahaDBPersistenceAdapter  # noqa: PLC0415 - see above
         from broker.store.kahadb.settings import KahaDBSettings  # noqa: PLC0415
 

@@ -1,20 +1,20 @@
 """BrokerService: one broker, embedded or as a server.
 
-Make it, name its connectors, `async with` it. It belongs to the loop that started it.
-Attributes are ActiveMQ's with ActiveMQ's defaults, in snake_case. (ActiveMQ 1.1 to 1.3)
+Create it, add connectors, `async with` it. It belongs to the event loop that started it. Attributes
+are ActiveMQ's with ActiveMQ's defaults, in snake_case. (activemq-broker 1.1-1.3)
 """
 
 from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Sequence
-from pathlib import Path
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self
 
 import anyio
 
+from broker.advisory.messages import AdvisoryProducer
 from broker.api.broker import Broker
 from broker.api.context import ConnectionContext
 from broker.connector.base import TransportConnector, stop_all
@@ -22,150 +22,75 @@ from broker.connector.connection_registry import ConnectionRegistry
 from broker.connector.registry import create_connector
 from broker.connector.vm import registry as vm_registry
 from broker.policy.map import PolicyMap
-from broker.region import usage
 from broker.region.region_broker import RegionBroker
-from broker.service.configured import ServiceConfiguration
-from broker.service.io_errors import IOExceptionHandler
-from broker.service.links import BrokerPlugin, chain_around, virtual_destinations_of
-from broker.service.persistence import (
-    DEFAULT_DATA_DIRECTORY,
-    KahaDBPersistenceFactory,
-    PersistenceFactory,
-)
-from broker.service.store_keeper import StoreKeeper
+from broker.region.usage import SystemUsage
+from broker.service.configuration import BrokerConfiguration, ServiceConfiguration
+from broker.service.filter_chain import build_filter_chain, virtual_destinations_of
+from broker.service.persistence import KahaDBPersistenceFactory
+from broker.service.store_failures import IOExceptionHandler, StoreMonitor
+from broker.service.stores import BrokerStores
 from broker.service.uri import read_broker_uri
-from broker.store.api import PersistenceAdapter
-from broker.virtual.interceptor import VirtualDestination, VirtualDestinationInterceptor
+from broker.virtual.interceptor import VirtualDestinationInterceptor
 from pyjms import _clock
 from pyjms._ids import IdGenerator
+from pyjms._wakeup import BackgroundTask, spawn
 from pyjms.errors import IllegalStateException
-from pyjms.jms.destination import Destination
 from pyjms.transport.uri import TransportURI
 from pyjms.wire.openwire.commands import BrokerId, ProducerId
 
-__all__ = ["BrokerPlugin", "BrokerService"]
+__all__ = ["BrokerService"]
 
 logger = logging.getLogger(__name__)
 
-_NO_NAME_CHARACTER = re.compile(r"[^a-zA-Z0-9._:-]")
+_FORBIDDEN_IN_NAMES = re.compile(r"[^a-zA-Z0-9._:-]")
 
 
-class BrokerService:
+@dataclass(kw_only=True, eq=False, repr=False)
+class BrokerService(BrokerConfiguration):
     """A broker with its connectors, started and stopped as one.
 
     Args:
-        broker_name: unique in the process; characters outside `[a-zA-Z0-9._:-]` become `_`.
-        persistent: whether messages outlive the process, in a store on the disk.
-        data_directory: where brokers keep what they keep, each in a folder of its name.
-        store_directory: where this one's store lies; None: in its folder, such as
-            `activemq-data/localhost/KahaDB`.
-        persistence: makes the store; None: KahaDB with its defaults.
+        broker_name: see `broker.service.attributes` for this one and all attributes that
+            config/broker.yaml has, too.
+        store_directory: directory of this broker's store; by default in its subdirectory of
+            `data_directory`, such as `activemq-data/localhost/KahaDB`.
+        persistence: creates the store; KahaDB with its defaults by default.
         persistence_adapter: a store of your own instead; `persistent` does not matter then.
-        delete_all_messages_on_startup: begin with an empty store.
-        io_exception_handler: what an error of the store leads to.
-        advisory_support: tell clients of connections, destinations, consumers and producers;
-            Java clients send to no temporary destination without it.
-        anonymous_producer_advisory_support: tell of producers without a destination, too.
-        use_virtual_topics: have `VirtualTopic.>` feed the queues `Consumer.*.VirtualTopic.>`.
-        virtual_destinations: instead of that one; the default is gone then (V8).
-        use_mirrored_queues: send what comes to a queue to `VirtualTopic.Mirror.<queue>` first.
-        use_temp_mirrored_queues: temporary queues as well.
-        populate_jmsx_user_id: stamp each message with the login name of its sender.
-        allow_temp_auto_creation_on_send: make an unknown temporary destination at send.
-        rollback_only_on_async_exception: a oneway command that fails in a transaction makes
-            its commit fail.
-        memory_limit: bytes of messages held in all; senders wait above it.
-        store_limit: bytes on the disk; senders of persistent messages wait above it; 0: none.
-        temp_limit: the same for other messages that memory has no room for.
-        job_scheduler_limit: the same for messages with orders.
-        send_fail_if_no_space: let them fail instead of wait.
-        send_fail_if_no_space_after_timeout: seconds to wait before they fail; 0: for ever.
-        restart_allowed: whether `start` may follow `stop`.
-        maximum_destinations: how many there may be; temporary ones and advisories' count.
-        scheduler_support: keep messages with `AMQ_SCHEDULED_DELAY` and the like until their time.
-        max_scheduler_repeat_allowed: the highest `AMQ_SCHEDULED_REPEAT`.
-        scheduler_directory: where these lie, of master and slave the same; None: in its folder.
-        policies: what destinations do, by name; plugins: filters of your own.
-        destinations: made at start.
+        io_exception_handler: what happens when the store fails.
+        virtual_destinations: instead of the virtual topics `VirtualTopic.>`, which are gone then.
+            (activemq-broker V8)
+        policies: how destinations behave, by name.
+        plugins: filters of your own; the last one is the outermost.
+        destinations: created at start.
     """
 
-    def __init__(
-        self,
-        broker_name: str = "localhost",
-        *,
-        persistent: bool = True,
-        data_directory: Path | str = DEFAULT_DATA_DIRECTORY,
-        store_directory: Path | str | None = None,
-        persistence: PersistenceFactory | None = None,
-        persistence_adapter: PersistenceAdapter | None = None,
-        delete_all_messages_on_startup: bool = False,
-        io_exception_handler: IOExceptionHandler | None = None,
-        advisory_support: bool = True,
-        anonymous_producer_advisory_support: bool = False,
-        use_virtual_topics: bool = True,
-        virtual_destinations: Sequence[VirtualDestination] | None = None,
-        use_mirrored_queues: bool = False,
-        use_temp_mirrored_queues: bool = True,
-        populate_jmsx_user_id: bool = False,
-        allow_temp_auto_creation_on_send: bool = False,
-        maximum_destinations: int = usage.MAXIMUM_DESTINATIONS,
-        scheduler_support: bool = False,
-        max_scheduler_repeat_allowed: int = 1000,
-        scheduler_directory: Path | str | None = None,
-        rollback_only_on_async_exception: bool = True,
-        memory_limit: int = usage.MAIN_MEMORY_LIMIT,
-        store_limit: int = usage.STORE_LIMIT,
-        temp_limit: int = usage.TEMP_LIMIT,
-        job_scheduler_limit: int = usage.JOB_SCHEDULER_LIMIT,
-        send_fail_if_no_space: bool = False,
-        send_fail_if_no_space_after_timeout: float = 0,
-        restart_allowed: bool = True,
-        policies: PolicyMap | None = None,
-        plugins: Sequence[BrokerPlugin] = (),
-        destinations: Sequence[Destination] = (),
-    ) -> None:
-        self.broker_name = broker_name
-        self.persistent = persistent
-        self.data_directory = Path(data_directory)
-        self.store_directory = None if store_directory is None else Path(store_directory)
-        self.persistence: PersistenceFactory = persistence or KahaDBPersistenceFactory()
-        self.delete_all_messages_on_startup = delete_all_messages_on_startup
-        self.io_exception_handler = io_exception_handler or IOExceptionHandler()
-        self.advisory_support = advisory_support
-        self.anonymous_producer_advisory_support = anonymous_producer_advisory_support
-        self.use_virtual_topics = use_virtual_topics
-        self.virtual_destinations = virtual_destinations
-        self.use_mirrored_queues = use_mirrored_queues
-        self.use_temp_mirrored_queues = use_temp_mirrored_queues
-        self.populate_jmsx_user_id = populate_jmsx_user_id
-        self.allow_temp_auto_creation_on_send = allow_temp_auto_creation_on_send
-        self.maximum_destinations = maximum_destinations
-        self.scheduler_support = scheduler_support
-        self.max_scheduler_repeat_allowed = max_scheduler_repeat_allowed
-        self.scheduler_directory = (
-            None if scheduler_directory is None else Path(scheduler_directory)
-        )
-        self.rollback_only_on_async_exception = rollback_only_on_async_exception
-        self.restart_allowed = restart_allowed
+    def __post_init__(self) -> None:
+        self.persistence = self.persistence or KahaDBPersistenceFactory()
+        self.io_exception_handler = self.io_exception_handler or IOExceptionHandler()
+        self.policies = self.policies or PolicyMap()
+        self.plugins = tuple(self.plugins)
+        self.destinations = tuple(self.destinations)
         self.restart_requested = False
-        """Whether whoever runs it should start it again: it lost its store's lock. (H2)"""
-        self.policies = policies or PolicyMap()
-        self.plugins = tuple(plugins)
-        self.destinations = tuple(destinations)
-        self.system_usage = usage.SystemUsage(
-            memory_limit,
-            send_fail_if_no_space,
-            send_fail_if_no_space_after_timeout,
-            store_limit=store_limit,
-            temp_limit=temp_limit,
-            job_scheduler_limit=job_scheduler_limit,
+        """Whether the caller should start the broker again: it lost its store's lock.
+
+        (activemq-persistence H2)
+        """
+        self.system_usage = SystemUsage(
+            self.memory_limit,
+            self.send_fail_if_no_space,
+            self.send_fail_if_no_space_after_timeout,
+            store_limit=self.store_limit,
+            temp_limit=self.temp_limit,
+            job_scheduler_limit=self.job_scheduler_limit,
         )
         self.broker_id = BrokerId(IdGenerator().generate())
         self.connections = ConnectionRegistry()
         self.connectors: list[TransportConnector] = []
+        self.stores = BrokerStores(self, self.system_usage)
         self._broker: Broker | None = None
         self._region: RegionBroker | None = None
-        self.store_keeper = StoreKeeper(self, persistence_adapter)
+        self._monitor: StoreMonitor | None = None
+        self._stop_without_lock: BackgroundTask | None = None
         self._started_before = False
         self._opening: anyio.CancelScope | None = None
         self._stopped: anyio.Event | None = None
@@ -173,24 +98,24 @@ class BrokerService:
 
     @classmethod
     def from_uri(cls, uri: str) -> BrokerService:
-        """Make the broker that `broker:(tcp://h:p,...)/name?persistent=false` describes.
+        """Create the broker that `broker:(tcp://h:p,...)/name?persistent=false` describes.
 
         Raises:
-            ConfigurationException: the URI cannot be read, or asks for what is not built.
+            ConfigurationException: the URI cannot be read, or asks for what is not supported.
         """
-        wanted = read_broker_uri(uri)
-        keywords: dict[str, Any] = dict(wanted.keywords)
+        described = read_broker_uri(uri)
+        keywords: dict[str, Any] = dict(described.keywords)
         service = cls(**keywords)
-        for connector in wanted.connectors:
+        for connector in described.connectors:
             service.add_connector(connector)
         return service
 
     @classmethod
     def from_settings(cls, settings: ServiceConfiguration) -> BrokerService:
-        """Make the broker that a configuration file describes (`broker.settings`).
+        """Create the broker that a configuration file describes (`broker.settings`).
 
         Raises:
-            ConfigurationException: nothing serves a connector's scheme.
+            ConfigurationException: no connector is known for a URI's scheme.
         """
         service = cls(**settings.keywords())
         for connector in settings.connectors:
@@ -198,18 +123,18 @@ class BrokerService:
             made.allow_link_stealing = connector.allow_link_stealing
         return service
 
-    @property
+    @property  # type: ignore[misc]  # dataclasses allow a property for a field, mypy does not
     def broker_name(self) -> str:
-        """The name, with `_` for what names may not have. Set it before the start."""
+        """The name, with `_` for characters that names may not have. Set it before the start."""
         return self._broker_name
 
     @broker_name.setter
     def broker_name(self, name: str) -> None:
-        self._broker_name = _NO_NAME_CHARACTER.sub("_", name)
+        self._broker_name = _FORBIDDEN_IN_NAMES.sub("_", name)
 
     @property
     def broker(self) -> Broker:
-        """The outermost link of the filter chain.
+        """The outermost filter of the filter chain.
 
         Raises:
             IllegalStateException: the broker has not been started.
@@ -220,7 +145,7 @@ class BrokerService:
 
     @property
     def region_broker(self) -> RegionBroker:
-        """The end of the chain, for statistics and for tests.
+        """The inner end of the filter chain, for statistics and for tests.
 
         Raises:
             IllegalStateException: the broker has not been started.
@@ -231,42 +156,46 @@ class BrokerService:
 
     @property
     def store_failed(self) -> bool:
-        """Whether the store can promise nothing more. (K24)"""
-        return self.store_keeper.failed
+        """Whether the store can no longer promise anything. (activemq-persistence K24)"""
+        return self.stores.failed
 
     def last_producer_sequence_id(self, producer_id: ProducerId) -> int:
-        """Return the highest sequence number stored of a producer, -1 if unknown. (T27)"""
-        return self.store_keeper.store.last_producer_sequence_id(producer_id)
+        """Return the highest stored sequence number of a producer, -1 if it is unknown.
+
+        (activemq-broker T27)
+        """
+        return self.stores.store.last_producer_sequence_id(producer_id)
 
     @property
     def slave(self) -> bool:
-        """Whether the broker waits for another one's lock on the store (H3, H4)."""
-        return self.store_keeper.is_slave
+        """Whether the broker waits for another one's lock. (activemq-persistence H3, H4)"""
+        return self.stores.is_slave
 
     @property
     def started(self) -> bool:
-        """Whether the broker takes connections."""
+        """Whether the broker accepts connections."""
         return self._stopped is not None and not self._stopped.is_set() and self._opening is None
 
     @property
     def vm_uri(self) -> str:
-        """Where clients of this process connect to."""
+        """The URI that clients in this process connect to."""
         return f"vm://{self.broker_name}"
 
     @property
     def connect_uri(self) -> str:
-        """Where clients connect to: the first connector, else `vm://`."""
+        """The URI that clients connect to: the first connector's, or `vm://` without one."""
         return self.connectors[0].connect_uri if self.connectors else self.vm_uri
 
     def add_connector(
         self, uri: str | TransportURI, *, name: str | None = None
     ) -> TransportConnector:
-        """Add a door, such as `tcp://127.0.0.1:61616`, port 0 for any free one.
+        """Add a connector, such as `tcp://127.0.0.1:61616`; port 0 is any free one.
 
-        It opens at `start`. On a broker that runs already, `await connector.start()`.
+        It is started with the broker. On a running broker, `await connector.start()`.
 
         Raises:
-            ConfigurationException: the URI cannot be read, or nothing serves its scheme.
+            ConfigurationException: the URI cannot be read, or no connector is known for
+                its scheme.
         """
         parsed = TransportURI.parse(uri) if isinstance(uri, str) else uri
         connector = create_connector(self, parsed, name)
@@ -274,10 +203,11 @@ class BrokerService:
         return connector
 
     async def start(self) -> None:
-        """Open the broker: store, regions, destinations, then the connectors (B7).
+        """Open the store, the regions, the destinations, then the connectors.
 
-        Waits while another broker has the store's lock; nothing is open meanwhile, and `stop`
-        ends the wait (H3, H4). A second call is ignored. A failure stops everything and is raised.
+        Waits while another broker has the store's lock; no connector is open meanwhile, and `stop`
+        ends the wait. A second call is ignored. A failure stops everything and is raised.
+        (activemq-broker B7, activemq-persistence H3, H4)
 
         Raises:
             ConfigurationException: an option of the store or of a connector is wrong.
@@ -309,10 +239,10 @@ class BrokerService:
             raise
 
     async def stop(self, timeout: float | None = 10) -> None:
-        """Close connectors, then regions and store (B9). Idempotent; not cancellable.
+        """Close the connectors, then the regions and the stores. Idempotent; not cancellable.
 
-        Connections get `timeout` seconds in all to take what is queued for them. A start that
-        is still going on is given up.
+        Connections have `timeout` seconds in total to read what is queued for them, None for no
+        limit. A start that is still in progress is cancelled. (activemq-broker B9)
         """
         stopped = self._stopped
         if stopped is None or stopped.is_set():
@@ -332,7 +262,7 @@ class BrokerService:
         logger.info("Broker %s stopped", self.broker_name)
 
     async def wait_until_stopped(self) -> None:
-        """Wait for the end of the broker, whoever stops it; at once if it does not run."""
+        """Wait until the broker has stopped, for whatever reason; at once if it is not running."""
         if self._stopped is not None:
             await self._stopped.wait()
 
@@ -349,23 +279,25 @@ class BrokerService:
         await self.stop()
 
     async def _open(self) -> None:
-        store = await self.store_keeper.open()
+        self._monitor = StoreMonitor(self, self.io_exception_handler or IOExceptionHandler())
+        store = await self.stores.open(self._monitor.on_state, self._lock_lost)
         self._region = region = RegionBroker(
             store,
-            self.policies,
+            self.policies or PolicyMap(),
             self.broker_name,
             system_usage=self.system_usage,
             allow_temp_auto_creation_on_send=self.allow_temp_auto_creation_on_send,
             maximum_destinations=self.maximum_destinations,
-            temp_store=self.store_keeper.temp_store,
+            temp_store=self.stores.temp_store,
         )
         virtual = virtual_destinations_of(self)
         if virtual:
             region.destination_interceptor = VirtualDestinationInterceptor(region, virtual)
-        self._broker = broker = chain_around(region, self)
+        advisories = AdvisoryProducer(self.broker_name, self.broker_id, lambda: self.connect_uri)
+        self._broker = broker = build_filter_chain(region, self, self.stores, advisories)
         region.root = broker
         await broker.start()
-        self.store_keeper.say_what_is_stored(region)
+        self.stores.log_contents(region)
         context = ConnectionContext()
         context.is_broker = True
         for destination in self.destinations:
@@ -376,10 +308,18 @@ class BrokerService:
             logger.info("Connector %s started: %s", connector.name, connector.connect_uri)
         logger.info("Broker %s started, at %s", self.broker_name, self.connect_uri)
 
+    def _lock_lost(self) -> None:
+        name = self.broker_name
+        logger.error("Broker %s stops: another broker has taken over its store", name)
+        if self._stop_without_lock is None or self._stop_without_lock.done:
+            self.restart_requested = self.restart_allowed
+            self._stop_without_lock = spawn(self.stop, name=f"broker {name} stop without its lock")
+
     async def _close(self, timeout: float | None) -> None:
         try:
             with _clock.timeout(timeout) as scope:
-                await self.store_keeper.leave_connectors_alone()
+                if self._monitor is not None:
+                    await self._monitor.close()
                 await stop_all(self.connectors)
                 await vm_registry.unregister(self.broker_name, self)
             if scope.cancelled_caught:
@@ -395,4 +335,4 @@ class BrokerService:
             if self._broker is not None:
                 await self._broker.stop()
         finally:
-            await self.store_keeper.close()
+            await self.stores.close()

@@ -60,7 +60,7 @@ class Scheduling:
 
     @property
     def jobs(self) -> list[Any]:
-        store = self.service.store_keeper.job_store
+        store = self.service.stores.job_store
         assert store is not None
         return list(store.scheduler().jobs())
 

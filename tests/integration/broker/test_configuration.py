@@ -66,16 +66,16 @@ def test_options_of_the_command_line_win(path: Path, tmp_path: Path) -> None:
     lasting = tmp_path / "lasting.yaml"
     lasting.write_text("broker_name: kept\npersistence: {type: kahadb, directory: there}\n")
     service = make_service(lasting, None, ephemeral=False, openwire=None, name=None)
-    assert service.store_keeper.directory == Path("there")
+    assert service.stores.directory == Path("there")
     service = make_service(lasting, tmp_path, ephemeral=False, openwire=None, name=None)
-    assert service.store_keeper.directory == tmp_path / "kahadb"
+    assert service.stores.directory == tmp_path / "kahadb"
     with pytest.raises(ConfigurationException, match="--data contradicts persistent: false"):
         make_service(path, tmp_path, ephemeral=False, openwire=None, name=None)
     service = make_service(lasting, None, ephemeral=True, openwire=None, name=None)
     assert not service.persistent
-    assert service.store_keeper.directory is None
+    assert service.stores.directory is None
     service = make_service(None, None, ephemeral=False, openwire=None, name="b")
-    assert service.store_keeper.directory == Path("activemq-data/b/KahaDB")
+    assert service.stores.directory == Path("activemq-data/b/KahaDB")
     with pytest.raises(ConfigurationException, match="contradict"):
         make_service(None, tmp_path, ephemeral=True, openwire=None, name=None)
 

@@ -86,7 +86,7 @@ async def client_of(raw_client: Any, service: BrokerService) -> Any:
 
 def news_of(service: BrokerService, wanted: StoreState) -> anyio.Event:
     """An event that is set when the store is in that state."""
-    store, reached = service.store_keeper.store, anyio.Event()
+    store, reached = service.stores.store, anyio.Event()
     told = store.on_state
     assert told is not None
 
@@ -131,10 +131,8 @@ async def test_a_full_disk_is_waited_for(
         assert answered == ["during"]
         await client.send(Q, "after")
         await client.close()
-    assert (
-        "the store takes nothing at the moment: [Errno 28] No space left on device" in caplog.text
-    )
-    assert "Broker troubled: the store goes on" in caplog.text
+    assert "the store is suspended: [Errno 28] No space left on device" in caplog.text
+    assert "Broker troubled: the store works again" in caplog.text
     async with EmbeddedTestBroker(service_on()) as broker:
         assert broker.queue_statistics("q").messages == 3
 
@@ -161,7 +159,7 @@ async def test_a_broken_disk_stops_the_broker_and_nothing_more_is_answered(
         await client.transaction(TransactionType.COMMIT_ONE_PHASE, local)
     await service.wait_until_stopped()
     assert service.store_failed
-    assert "Broker troubled stops: its store failed: Cannot write the journal" in caplog.text
+    assert "Broker troubled stops because its store failed: Cannot write the journal" in caplog.text
     assert str(error) in caplog.text
     await client.cut()
     async with EmbeddedTestBroker(service_on()) as broker:

@@ -102,7 +102,7 @@ async def test_the_spool_is_in_the_brokers_folder_and_empty_at_the_start(
             message = client.text(producer, Q, f"{number:05}" + "x" * 40_000)
             message.persistent = False
             await client.request(message)
-        temp = service.store_keeper.temp_store
+        temp = service.stores.temp_store
         assert temp is not None
         await temp.settled()
         assert list(spool.iterdir()) != []

@@ -85,5 +85,5 @@ def test_a_delay_is_kept_by_the_broker(broker):
     for _ in range(2):
         send_rows(options, rows, _maker(options, "q:0:0"))
     assert broker.texts("OUT") == ["now"]
-    [job] = broker.service.store_keeper.job_store.scheduler().jobs()
+    [job] = broker.service.stores.job_store.scheduler().jobs()
     assert job.delay == 3_600_000

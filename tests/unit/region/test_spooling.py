@@ -398,7 +398,7 @@ async def test_a_part_of_the_store_has_a_limit_of_its_own(clock, make_broker, pa
     assert not suspended.done
     part.size = 1000
     paged.change(StoreState.RUNNING)
-    assert not suspended.done  # the store goes on, its part is full
+    assert not suspended.done  # the store works again, its part is full
     part.size = 0
     await clock.advance(1)
     assert suspended.done

@@ -116,10 +116,10 @@ async def test_the_store_is_open_before_the_connectors_and_closed_after_them() -
     store = Store()
     service, door = with_door(store)
     with pytest.raises(IllegalStateException, match="has not been started"):
-        _ = service.store_keeper.store
+        _ = service.stores.store
     async with service:
         assert store.calls == ["start", "open"]
-        assert service.store_keeper.store is store
+        assert service.stores.store is store
         assert door.calls == ["open"]
         assert not service.store_failed
     assert store.calls == ["start", "open", "stop"]
@@ -185,7 +185,7 @@ async def test_all_messages_may_be_deleted_first(caplog: pytest.LogCaptureFixtur
     service = BrokerService("empty", persistence_adapter=store, delete_all_messages_on_startup=True)
     async with service:
         assert store.calls == ["delete", "start", "open"]
-    assert "Broker empty begins with an empty store" in caplog.messages
+    assert "Broker empty starts with an empty store" in caplog.messages
 
 
 async def test_a_store_that_fails_stops_the_broker(caplog: pytest.LogCaptureFixture) -> None:
@@ -198,7 +198,7 @@ async def test_a_store_that_fails_stops_the_broker(caplog: pytest.LogCaptureFixt
     await service.wait_until_stopped()
     assert door.calls == ["open", "close"]
     assert store.calls == ["start", "open", "stop"]
-    assert "Broker stored stops: its store failed: the disk is gone" in caplog.text
+    assert "Broker stored stops because its store failed: the disk is gone" in caplog.text
 
 
 async def test_the_process_may_end_with_a_failed_store() -> None:
@@ -240,7 +240,7 @@ async def test_a_lost_lock_stops_the_broker(caplog: pytest.LogCaptureFixture, ba
         store.on_lock_lost()
     await service.wait_until_stopped()
     assert store.calls == ["start", "open", "stop"]
-    assert "Broker stored stops: another broker has taken its store" in caplog.messages
+    assert "Broker stored stops: another broker has taken over its store" in caplog.messages
 
 
 async def test_a_long_replay_is_followed_in_the_log(
@@ -259,8 +259,8 @@ async def test_a_long_replay_is_followed_in_the_log(
         store.on_progress(6000, "db-2.log:9")
         store.unlocked.set()
     await service.stop()
-    said = [text for text in caplog.messages if "reads its journal" in text]
-    assert said == ["Broker stored reads its journal: 4000 records, at db-2.log:8"]
+    said = [text for text in caplog.messages if "replays its journal" in text]
+    assert said == ["Broker stored replays its journal: 4000 records, at db-2.log:8"]
 
 
 async def test_the_broker_may_go_on_without_its_store(caplog: pytest.LogCaptureFixture) -> None:
@@ -270,7 +270,7 @@ async def test_the_broker_may_go_on_without_its_store(caplog: pytest.LogCaptureF
         store.becomes(StoreState.FAILED, OSError("the disk is gone"))
         await anyio.lowlevel.checkpoint()
         assert service.started
-    assert "the store failed and the broker goes on: the disk is gone" in caplog.text
+    assert "the store failed, the broker keeps running without it: the disk is gone" in caplog.text
 
 
 async def test_a_full_disk_is_told_and_its_end(caplog: pytest.LogCaptureFixture) -> None:
@@ -282,9 +282,9 @@ async def test_a_full_disk_is_told_and_its_end(caplog: pytest.LogCaptureFixture)
         store.becomes(StoreState.SUSPENDED, OSError(28, "No space left on device"))
         store.becomes(StoreState.RUNNING)
         assert door.calls == ["open"]
-    assert "the store takes nothing at the moment" in caplog.text
+    assert "the store is suspended" in caplog.text
     assert "No space left on device" in caplog.text
-    assert "Broker stored: the store goes on" in caplog.messages
+    assert "Broker stored: the store works again" in caplog.messages
 
 
 async def test_clients_may_be_sent_away_while_the_disk_is_full() -> None:
@@ -320,7 +320,7 @@ async def test_connectors_that_cannot_be_opened_again_are_tried_until_they_are(
         assert door.calls == ["open", "close"]
         await clock.advance(1.1)
         assert door.calls == ["open", "close", "open"]
-        assert caplog.text.count("connectors not opened, tried again: the port is taken") == 2
+        assert caplog.text.count("connectors could not be opened, retrying: the port is taken") == 2
 
 
 async def test_stuck_connections_of_all_connectors_share_the_time(
@@ -336,12 +336,12 @@ async def test_stuck_connections_of_all_connectors_share_the_time(
 
 
 def test_where_a_store_lies() -> None:
-    assert BrokerService("b").store_keeper.directory == Path("activemq-data/b/KahaDB")
+    assert BrokerService("b").stores.directory == Path("activemq-data/b/KahaDB")
     there = BrokerService("b", data_directory="data")
-    assert there.store_keeper.directory == Path("data/b/KahaDB")
-    assert BrokerService("b", store_directory="x").store_keeper.directory == Path("x")
-    assert BrokerService("b", persistent=False).store_keeper.directory is None
-    assert BrokerService("b", persistence_adapter=Store()).store_keeper.directory is None
+    assert there.stores.directory == Path("data/b/KahaDB")
+    assert BrokerService("b", store_directory="x").stores.directory == Path("x")
+    assert BrokerService("b", persistent=False).stores.directory is None
+    assert BrokerService("b", persistence_adapter=Store()).stores.directory is None
 
 
 async def test_a_factory_makes_a_new_store_at_each_start(tmp_path: Path) -> None:
@@ -357,7 +357,7 @@ async def test_a_factory_makes_a_new_store_at_each_start(tmp_path: Path) -> None
     service = BrokerService("b", data_directory=tmp_path, persistence=Factory())
     for _ in range(2):
         async with service:
-            assert service.store_keeper.store is made[-1][2]
+            assert service.stores.store is made[-1][2]
     assert [(directory, name) for directory, name, _ in made] == [
         (tmp_path / "b" / "shelf", "b")
     ] * 2

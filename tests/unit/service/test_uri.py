@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from broker.service import BrokerService
-from broker.service.attributes import ATTRIBUTES, keywords_from
+from broker.service.uri import keywords_from, known_options
 from pyjms.errors import ConfigurationException
 
 
@@ -48,7 +48,7 @@ def test_other_uris_make_no_broker() -> None:
 def test_options_without_a_meaning_are_named_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO")
     assert keywords_from({"useJmx": "true"}) == {}
-    assert "useJmx has no meaning here" in caplog.text
+    assert "useJmx has no effect here" in caplog.text
 
 
 def test_values_are_read_by_type() -> None:
@@ -70,7 +70,7 @@ def test_values_are_read_by_type() -> None:
 
 def test_every_uri_attribute_is_an_argument_of_the_service() -> None:
     parameters = inspect.signature(BrokerService).parameters
-    assert {keyword for keyword, _ in ATTRIBUTES.values()} <= set(parameters)
+    assert {keyword for keyword, _ in known_options().values()} <= set(parameters)
 
 
 def test_names_lose_what_names_may_not_have() -> None:

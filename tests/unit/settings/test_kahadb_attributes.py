@@ -85,7 +85,7 @@ def test_every_attribute_has_activemqs_default(name: str) -> None:
 @pytest.mark.fact("activemq-persistence K0")
 def test_the_directory_is_in_the_brokers(tmp_path: Path) -> None:
     service = BrokerService("b", data_directory=tmp_path, persistence=KahaDBPersistenceSettings())
-    assert service.store_keeper.directory == tmp_path / "b" / "KahaDB"
+    assert service.stores.directory == tmp_path / "b" / "KahaDB"
     assert BrokerService().data_directory == Path("activemq-data")
 
 

@@ -117,16 +117,16 @@ async def test_each_store_has_a_folder_in_the_brokers(
     tmp_path: Path, persistence: str, folder: str
 ) -> None:
     service = of(tmp_path, persistence)
-    assert service.store_keeper.directory == tmp_path / folder
+    assert service.stores.directory == tmp_path / folder
     async with service:
         assert (tmp_path / folder).is_dir()
 
 
 async def test_a_store_in_memory_leaves_nothing(tmp_path: Path) -> None:
     service = of(tmp_path, "{type: memory}")
-    assert service.store_keeper.directory is None
+    assert service.stores.directory is None
     async with service:
-        assert isinstance(service.store_keeper.store, MemoryPersistenceAdapter)
+        assert isinstance(service.stores.store, MemoryPersistenceAdapter)
     assert not (tmp_path / "localhost").exists()
 
 

@@ -24,7 +24,7 @@ def policy(name: str, **settings: Any) -> dict[str, PolicyMap]:
 
 
 def scheduler(broker: Any) -> JobScheduler:
-    store = broker.service.store_keeper.job_store
+    store = broker.service.stores.job_store
     return store.scheduler()  # type: ignore[no-any-return]
 
 

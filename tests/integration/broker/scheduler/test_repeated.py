@@ -81,7 +81,7 @@ async def test_a_delivery_that_ends_while_the_broker_stops_is_noted(
 async def test_a_tick_begins_one_job_however_often_it_is_repeated(broker: Any) -> None:
     await broker.order(cron="0 * * * *", delay=1000, period=30 * 60_000, repeat=1)
     [parent] = broker.jobs
-    jobs = broker.service.store_keeper.job_store.scheduler()
+    jobs = broker.service.stores.job_store.scheduler()
     await broker.receive((parent.next_time - _clock.time_ms()) / 1000 + 0.5, "other")
     children = [job for job in broker.jobs if job.job_id != parent.job_id]
     assert [job.job_id for job in children] == [f"{parent.job_id}:0"]

@@ -82,7 +82,7 @@ async def test_an_empty_store_has_no_jobs(make_broker: Any, tmp_path: Path) -> N
     async with BrokerService(
         name, data_directory=tmp_path, scheduler_support=True, delete_all_messages_on_startup=True
     ) as service:
-        assert list(service.store_keeper.job_store.scheduler().jobs()) == []  # type: ignore[union-attr]
+        assert list(service.stores.job_store.scheduler().jobs()) == []  # type: ignore[union-attr]
     await broker.start()
 
 

@@ -31,14 +31,14 @@ async def test_jobs_outlive_a_broker_whose_own_store_was_given(
         name, data_directory=tmp_path, persistence_adapter=store(), scheduler_support=True
     )
     async with again:
-        jobs = again.store_keeper.job_store
+        jobs = again.stores.job_store
         assert jobs is not None
         assert len(jobs.scheduler()) == 1
 
 
 async def test_jobs_are_in_memory_with_messages_in_memory(make_broker: Any) -> None:
     broker = await make_broker(persistent=True, persistence_adapter=MemoryPersistenceAdapter())
-    assert isinstance(broker.service.store_keeper.job_store, MemoryJobSchedulerStore)
+    assert isinstance(broker.service.stores.job_store, MemoryJobSchedulerStore)
 
 
 async def test_a_slave_with_its_own_data_directory_has_its_masters_jobs(
@@ -55,7 +55,7 @@ async def test_a_slave_with_its_own_data_directory_has_its_masters_jobs(
         scheduler_support=True,
     )
     async with slave:
-        jobs = slave.store_keeper.job_store
+        jobs = slave.stores.job_store
         assert jobs is not None
         assert len(jobs.scheduler()) == 1
 

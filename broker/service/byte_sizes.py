@@ -1,0 +1,30 @@
+"""Sizes in configuration files: bytes, or with a unit, as in `64mb`."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Final, TypeAlias
+
+from pydantic import BeforeValidator, WithJsonSchema
+
+__all__ = ["Bytes"]
+
+_FACTORS: Final = {"": 1, "b": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
+_SIZE: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*(b|([kmgt])b?)?", re.IGNORECASE)
+
+
+def _read_size(value: object) -> int:
+    match = _SIZE.fullmatch(str(value).strip())
+    if match is None or isinstance(value, bool):
+        raise ValueError(f"{str(value)!r} is not a size; write bytes, or for instance 64mb or 1gb")
+    return int(float(match[1]) * _FACTORS[(match[3] or "").lower()])
+
+
+Bytes: TypeAlias = Annotated[
+    int,
+    BeforeValidator(_read_size),
+    WithJsonSchema(
+        {"anyOf": [{"type": "integer", "minimum": 0}, {"type": "string", "pattern": "^[0-9]"}]}
+    ),
+]
+"""A number of bytes; written as such, or with kb, mb, gb (of 1024)."""
