@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import re
 from dataclasses import dataclass
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
@@ -65,6 +66,11 @@ class BrokerService(BrokerConfiguration):
     """
 
     def __post_init__(self) -> None:
+        self.data_directory = Path(self.data_directory)
+        if self.store_directory is not None:
+            self.store_directory = Path(self.store_directory)
+        if self.scheduler_directory is not None:
+            self.scheduler_directory = Path(self.scheduler_directory)
         self.persistence = self.persistence or KahaDBPersistenceFactory()
         self.io_exception_handler = self.io_exception_handler or IOExceptionHandler()
         self.policies = self.policies or PolicyMap()
