@@ -1,12 +1,17 @@
-# Each target sets up what it needs in .venv; Python 3.11 or newer and the package index are enough.
+# Every target prepares what it needs in .venv. Required: Python 3.11 or newer and a package index.
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN := .venv/bin
-# Processes that share the tests out; 0 runs them all in one process.
+
+# Processes that share the tests out (0: no sharing). Each has its own ports and folders, and one
+# of them runs all tests with Spark (tests/kit/parallel.py).
 WORKERS ?= auto
 PYTEST := $(BIN)/python -m pytest
 PARALLEL := -n $(WORKERS) --dist loadgroup
 
-.PHONY: run test check bench docs compiled nightly venv
+# Tests that need servers which `make test` does without: see the markers in pyproject.toml.
+SERVERS := activemq or postgresql or maven
+
+.PHONY: run test servers check bench docs compiled nightly venv
 
 venv: .venv/.ready
 .venv/.ready: pyproject.toml examples/requirements.txt
@@ -21,7 +26,10 @@ run: venv
 	$(BIN)/python -m examples.board
 
 test: venv
-	$(PYTEST) $(PARALLEL) -m "not nightly and not activemq and not postgresql and not maven"
+	$(PYTEST) $(PARALLEL) -m "not nightly and not ($(SERVERS))"
+
+servers: venv
+	$(PYTEST) $(PARALLEL) -m "not nightly and ($(SERVERS))"
 
 check: venv
 	$(BIN)/ruff check . && $(BIN)/ruff format --check .
@@ -36,7 +44,7 @@ compiled: venv
 	$(BIN)/python -m benchmarks.compiled
 
 nightly: venv
-	$(PYTEST) -m "nightly or not (activemq or postgresql or maven)" --timeout 600
+	$(PYTEST) -m "nightly or not ($(SERVERS))" --timeout 600
 
 docs: venv
 	$(BIN)/pyjms config schema --output docs/application.schema.json

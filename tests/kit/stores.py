@@ -134,9 +134,20 @@ class Opened:
         return [m.message.type for m in store.next_subscription_messages(key, after, limit)]
 
 
-@pytest.fixture(
-    params=[pytest.param(factory, marks=factory.marks, id=factory.name) for factory in FACTORIES]
-)
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Run a test with all stores, or with those that the fixtures it asks for are about."""
+    names = metafunc.fixturenames
+    if "factory" in names:
+        factories = [
+            pytest.param(factory, marks=factory.marks, id=factory.name)
+            for factory in FACTORIES
+            if ("kept" not in names or factory.persistent)
+            and ("volatile" not in names or not factory.persistent)
+        ]
+        metafunc.parametrize("factory", factories, indirect=True)
+
+
+@pytest.fixture
 def factory(request: pytest.FixtureRequest) -> StoreFactory:
     found: StoreFactory = request.param
     reason = found.skip_reason()
@@ -156,7 +167,11 @@ async def opened(factory: StoreFactory, tmp_path: Path) -> AsyncIterator[Opened]
 
 @pytest.fixture
 async def kept(opened: Opened) -> Opened:
-    """A started store that survives a restart."""
-    if not opened.persistent:
-        pytest.skip("nothing survives a restart")
+    """A started store of each kind that survives a restart."""
+    return opened
+
+
+@pytest.fixture
+async def volatile(opened: Opened) -> Opened:
+    """A started store of each kind that does not survive a restart."""
     return opened

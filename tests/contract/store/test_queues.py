@@ -186,12 +186,10 @@ async def test_what_survives_a_restart(kept: Any) -> None:
     assert kept.texts(kept.queue()) == ["1", "3"]
 
 
-async def test_nothing_survives_in_memory(opened: Any) -> None:
-    if opened.persistent:
-        pytest.skip("it does")
-    await opened.send(opened.queue(), 1)
-    await opened.restart()
-    assert opened.texts(opened.queue()) == []
+async def test_nothing_survives_in_memory(volatile: Any) -> None:
+    await volatile.send(volatile.queue(), 1)
+    await volatile.restart()
+    assert volatile.texts(volatile.queue()) == []
 
 
 async def test_numbers_go_on_and_are_never_used_twice(opened: Any) -> None:

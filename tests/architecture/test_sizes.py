@@ -1,0 +1,55 @@
+"""Sizes of modules, packages and functions."""
+
+from __future__ import annotations
+
+import statistics
+
+import pytest
+
+from tests.kit.source_tree import FILES, functions, modules_by_package, relative
+
+MODULE_LIMIT = 500
+MODULE_GUIDELINE = 400
+MODULES_OVER_GUIDELINE = 3
+"""How many modules may be longer than the guideline; never raise it."""
+MODULE_MEDIAN = 150
+
+PACKAGE_LIMIT = 15
+LARGER_PACKAGES = {
+    "broker.region": 34,
+    "broker.store.jdbc": 24,
+    "pyjms.listener.container": 16,
+    "pyjms.spark.pipeline": 30,
+}
+"""Packages that still have more modules, and how many at most; only ever made shorter."""
+
+FUNCTION_P90 = 35
+FUNCTION_LIMIT = 90
+LONGER_FUNCTIONS = {"pyjms/wire/openwire/fast_reader.py:_message": 121}
+"""Functions that are one straight run of generated or unrolled steps."""
+
+
+def test_modules_are_short() -> None:
+    sizes = {relative(p): len(p.read_text(encoding="utf-8").splitlines()) for p in FILES}
+    assert {name: size for name, size in sizes.items() if size > MODULE_LIMIT} == {}
+    long = {name: size for name, size in sizes.items() if size > MODULE_GUIDELINE}
+    assert len(long) <= MODULES_OVER_GUIDELINE, long
+    assert statistics.median(size for size in sizes.values() if size > 3) <= MODULE_MEDIAN
+
+
+@pytest.mark.parametrize("package", sorted(modules_by_package()))
+def test_packages_are_small(package: str) -> None:
+    modules = modules_by_package()[package]
+    assert len(modules) <= LARGER_PACKAGES.get(package, PACKAGE_LIMIT), sorted(modules)
+
+
+def test_functions_are_short() -> None:
+    sizes = {
+        f"{relative(path)}:{node.name}": (node.end_lineno or 0) - node.lineno + 1
+        for path in FILES
+        for node in functions(path)
+    }
+    assert statistics.quantiles(sizes.values(), n=10)[-1] <= FUNCTION_P90
+    long = {name: size for name, size in sizes.items() if size > FUNCTION_LIMIT}
+    assert long.keys() <= LONGER_FUNCTIONS.keys()
+    assert all(size <= LONGER_FUNCTIONS[name] for name, size in long.items())

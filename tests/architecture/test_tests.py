@@ -1,0 +1,76 @@
+"""The tests themselves: nothing outside the repository, and no skip that hides a failure."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.kit.source_tree import FILES, ROOT, relative, tree
+
+SOURCES = sorted(p for top in ("tests", "benchmarks") for p in (ROOT / top).rglob("*.py"))
+OPTIONAL_PACKAGES = {"pyspark", "psycopg"}
+ABSENT = re.compile(
+    r"apt-get install|pip install"  # a server or an optional package, and where to get it
+    r"|win32|POSIX|pseudo-terminals"  # what a platform does not have
+    r"|^reason$|^command$"  # a variable with a text as above, from tests/kit
+)
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=relative)
+def test_nothing_outside_the_repository_is_read(path: Path) -> None:
+    text = path.read_text(encoding="utf-8")
+    depth = len(path.relative_to(ROOT).parts)
+    above = [int(n) for n in re.findall(r"\.parents\[(\d+)\]", text) if int(n) >= depth]
+    assert above == [], "parents[n] is above the repository's root"
+
+
+def skips(path: Path) -> Iterator[tuple[int, str]]:
+    """Give line and reason of each `pytest.skip`, `skipif` and `importorskip`."""
+    for node in ast.walk(tree(path)):
+        if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
+            continue
+        if node.func.attr == "skip" and node.args:
+            yield node.lineno, _text(node.args[0])
+        elif node.func.attr == "skipif":
+            yield node.lineno, " ".join(map(_text, [*node.args, *(k.value for k in node.keywords)]))
+        elif node.func.attr == "importorskip":
+            name = _text(node.args[0]).partition(".")[0]
+            yield node.lineno, "pip install" if name in OPTIONAL_PACKAGES else name
+
+
+def _text(node: ast.expr) -> str:
+    if isinstance(node, ast.Constant):
+        return str(node.value)
+    return ast.unparse(node)
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=relative)
+def test_a_skip_names_an_absent_server_or_package(path: Path) -> None:
+    assert [skip for skip in skips(path) if not ABSENT.search(skip[1])] == []
+
+
+def test_production_code_knows_nothing_of_the_tests_variables() -> None:
+    variables = {
+        name
+        for path in SOURCES
+        for name in re.findall(r"environ(?:\.get)?[\[(]\"(TEST_\w+)", path.read_text("utf-8"))
+    }
+    assert variables
+    found = {
+        (relative(path), node.value)
+        for path in FILES
+        for node in ast.walk(tree(path))
+        if isinstance(node, ast.Constant) and node.value in variables
+    }
+    assert found == set()
+
+
+def test_files_named_in_the_projects_settings_exist() -> None:
+    text = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    named = re.findall(r"tests/[\w/]+\.py", text)
+    assert named
+    assert [name for name in named if not (ROOT / name).is_file()] == []
