@@ -25,7 +25,7 @@ LARGER_PACKAGES = {
 
 FUNCTION_P90 = 35
 FUNCTION_LIMIT = 90
-LONGER_FUNCTIONS = {"pyjms/wire/openwire/fast_reader.py:_message": 121}
+LONGER_FUNCTIONS = {"pyjms/wire/openwire/fast_reader.py:_message": 140}
 """Functions that are one straight run of generated or unrolled steps."""
 
 
@@ -50,6 +50,5 @@ def test_functions_are_short() -> None:
         for node in functions(path)
     }
     assert statistics.quantiles(sizes.values(), n=10)[-1] <= FUNCTION_P90
-    long = {name: size for name, size in sizes.items() if size > FUNCTION_LIMIT}
-    assert long.keys() <= LONGER_FUNCTIONS.keys()
-    assert all(size <= LONGER_FUNCTIONS[name] for name, size in long.items())
+    limits = {name: LONGER_FUNCTIONS.get(name, FUNCTION_LIMIT) for name in sizes}
+    assert {name: size for name, size in sizes.items() if size > limits[name]} == {}
