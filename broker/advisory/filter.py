@@ -19,10 +19,10 @@ from broker.advisory.messages import AdvisoryProducer
 from broker.api.broker import Broker
 from broker.api.completion import Completion
 from broker.api.context import ConnectionContext
+from broker.api.copying import copy_command, copy_for_destination
 from broker.api.filter import BrokerFilter
-from broker.chain.copies import copied, readdressed
 from broker.policy.wildcard import matches
-from broker.region.topic_subscription import TopicSubscription
+from broker.region.topic.subscription import TopicSubscription
 from pyjms.errors import JMSException
 from pyjms.jms.destination import Destination, Topic
 from pyjms.wire.openwire.commands import (
@@ -80,7 +80,7 @@ class AdvisoryBroker(BrokerFilter):
     def add_connection(self, context: ConnectionContext, info: ConnectionInfo) -> None:
         self.next.add_connection(context, info)
         if info.connection_id is not None:
-            shown = copied(info)
+            shown = copy_command(info)
             shown.password = ""
             self._connections[info.connection_id] = shown
             self._tell(Topic(topics.CONNECTION), shown)
@@ -132,7 +132,7 @@ class AdvisoryBroker(BrokerFilter):
         info = self._destinations.pop(destination, None)
         if info is None:
             return
-        removal = copied(info)
+        removal = copy_command(info)
         removal.operation_type = _REMOVED
         self._tell(topics.destination_topic(destination), removal)
         for topic in topics.topics_about(destination):
@@ -289,7 +289,7 @@ class AdvisoryBroker(BrokerFilter):
             return
         topic = topic_for(destination)
         if self._audience.hears(topic):
-            shown = readdressed(message, destination, message.original_destination)
+            shown = copy_for_destination(message, destination, message.original_destination)
             shown.content = shown.raw = None
             self._send(topic, shown, None, properties)
 

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 from broker.api.completion import Completion, all_of
 from broker.api.context import ConnectionContext
+from broker.api.copying import copy_command, copy_for_destination
 from broker.api.exchange import ProducerExchange
 from broker.api.filter import BrokerFilter
-from broker.chain.copies import copied, readdressed
 from pyjms.errors import InvalidDestinationException
 from pyjms.jms.destination import Destination
 from pyjms.wire.openwire.commands import ActiveMQMessage, ConsumerInfo, ProducerInfo
@@ -46,7 +46,7 @@ class CompositeDestinationBroker(BrokerFilter):
         if destination is None or not destination.is_composite:
             return self.next.send(exchange, message)
         first, *others = _members(destination)
-        copies = [readdressed(message, member, destination) for member in others]
+        copies = [copy_for_destination(message, member, destination) for member in others]
         message.destination = first
         message.original_destination = destination
         message.raw = None
@@ -81,6 +81,6 @@ def _members(destination: Destination) -> tuple[Destination, ...]:
 
 
 def _on(info: ProducerInfo, destination: Destination) -> ProducerInfo:
-    part = copied(info)
+    part = copy_command(info)
     part.destination = destination
     return part

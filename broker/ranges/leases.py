@@ -11,7 +11,7 @@ from broker.api.context import ConnectionContext
 from broker.ranges.marks import MARKS, Marks
 from broker.ranges.protocol import RangesError
 from broker.ranges.queue_reading import QueueReading
-from broker.region.queue import Queue
+from broker.region.queue.queue import Queue
 from broker.region.region_broker import RegionBroker
 from pyjms import _clock
 from pyjms.errors import JMSException
@@ -164,7 +164,7 @@ class Leases:
         if queue.reader is not None and not isinstance(queue.reader, QueueReading):
             raise RangesError("bad_request", f"{destination} is read by the broker itself")
         if queue.reader is None:
-            volatile = region.store_traits.is_volatile
+            volatile = region.store_capabilities.is_volatile
             epoch = next(self._epochs) if volatile else queue.store.epoch
             queue.reader = QueueReading(queue, queue.store, self._marks, epoch)
         return queue.reader

@@ -18,7 +18,7 @@ from broker.api.completion import Completion, wait_for
 from broker.api.exchange import ProducerExchange
 from broker.api.message import MessageReference
 from broker.ranges.protocol import Answers
-from broker.region.queue import Queue
+from broker.region.queue.queue import Queue
 from broker.region.region_broker import RegionBroker
 from pyjms.errors import JMSException
 from pyjms.jms.destination import Destination
@@ -52,7 +52,7 @@ class Marks:
         self._known: dict[str, Mark] = {}
         self._ids: dict[str, MessageId] = {}
         self._turns: dict[str, anyio.Lock] = {}
-        self._lasts = not region.store_traits.is_volatile
+        self._lasts = not region.store_capabilities.is_volatile
 
     def load(self) -> dict[str, Mark]:
         """Read what is there from before the start."""

@@ -16,7 +16,7 @@ from broker.api.message import Position, StoredMessage
 from broker.ranges.marks import Mark, Marks
 from broker.ranges.protocol import RangesError
 from broker.ranges.reading import first_arrival, messages_between
-from broker.region.queue import Queue
+from broker.region.queue.queue import Queue
 from broker.store.api import MessageStore
 from pyjms import _clock
 
@@ -47,7 +47,7 @@ class QueueReading:
         self._store = store
         self._marks = marks
         self._epoch = epoch
-        self._is_volatile = queue.broker.store_traits.is_volatile
+        self._is_volatile = queue.broker.store_capabilities.is_volatile
         self._prioritized = queue.policy.prioritized_messages
         self._was_paused = False
         self._holder: object = None

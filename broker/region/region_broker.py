@@ -19,16 +19,16 @@ from broker.api.exchange import ConsumerExchange, ProducerExchange
 from broker.api.message import MessageReference
 from broker.api.subscription import Subscription
 from broker.policy.map import PolicyMap
-from broker.region.clients import ClientIds
-from broker.region.dead_letters import send_to_dead_letter_queue
-from broker.region.expiry import ExpiryScanner
-from broker.region.factory import make_destination
-from broker.region.flow_control import abort_blocked_sends
-from broker.region.registry import DestinationRegistry
-from broker.region.store_traits import StoreTraits
-from broker.region.subscription import LAST_DELIVERED_UNKNOWN
-from broker.region.subscriptions import Subscriptions
-from broker.region.usage import MAXIMUM_DESTINATIONS, SystemUsage
+from broker.region.client_ids import ClientIds
+from broker.region.dead_letter.dead_letters import send_to_dead_letter_queue
+from broker.region.destination_factory import make_destination
+from broker.region.destination_table import DestinationTable
+from broker.region.expiry_scanner import ExpiryScanner
+from broker.region.flow.flow_control import abort_blocked_sends
+from broker.region.flow.system_usage import MAXIMUM_DESTINATIONS, SystemUsage
+from broker.region.store_capabilities import StoreCapabilities
+from broker.region.subscription.base import LAST_DELIVERED_UNKNOWN
+from broker.region.subscription_registry import SubscriptionRegistry
 from broker.store.api import PersistenceAdapter, StoreState
 from pyjms import _clock
 from pyjms.errors import (
@@ -83,7 +83,7 @@ class RegionBroker(Broker):
         What either says of its state is heard, and whoever was told of it before is told still.
         """
         self.store = store
-        self.store_traits = StoreTraits.of(store)
+        self.store_capabilities = StoreCapabilities.of(store)
         self.temp_store = temp_store
         self.policy_map = policy_map or PolicyMap()
         self.broker_name = broker_name
@@ -98,8 +98,8 @@ class RegionBroker(Broker):
         """The broker's own context: its messages never wait for space."""
         self.context.is_broker = True
         self.context.producer_flow_control = False
-        self._registry = DestinationRegistry(maximum_destinations)
-        self._subscriptions = Subscriptions(self)
+        self._table = DestinationTable(maximum_destinations)
+        self.subscriptions = SubscriptionRegistry(self, self.policy_map, self._table)
         self._clients = ClientIds(broker_name)
         self._expiry = ExpiryScanner(lambda: store.state is StoreState.RUNNING)
         self._sequence = 0
@@ -110,18 +110,18 @@ class RegionBroker(Broker):
         self._sequence = self.store.last_broker_sequence_id
         for destination in self.store.destinations():
             self.root.add_destination(self.context, destination)
-        for destination in self._registry.all():
+        for destination in self._table.all():
             if destination.is_topic and not destination.is_temporary:
                 for stored in self.store.topic_message_store(destination).subscriptions():
-                    self._subscriptions.recover(stored)
+                    self.subscriptions.recover(stored)
         self._expiry.start()
 
     async def stop(self) -> None:
         """Stop dispatching and all background tasks. Idempotent."""
         await self._expiry.stop()
-        for destination in self._registry.all().values():
+        for destination in self._table.all().values():
             destination.stop()
-        self._subscriptions.close()
+        self.subscriptions.close()
         await self.system_usage.close()
 
     # connections, sessions, producers
@@ -153,21 +153,21 @@ class RegionBroker(Broker):
         self._entrance(context, destination).statistics.producers += 1
 
     def remove_producer(self, context: ConnectionContext, info: ProducerInfo) -> None:
-        destination = None if info.destination is None else self._registry.get(info.destination)
+        destination = None if info.destination is None else self._table.get(info.destination)
         if destination is not None:
             destination.statistics.producers -= 1
 
     # destinations
     def destinations(self) -> dict[Destination, BrokerDestination]:
-        return dict(self._registry.all())
+        return dict(self._table.all())
 
     def destinations_matching(self, wanted: Destination) -> tuple[BrokerDestination, ...]:
         """Return the existing destinations that a name, pattern or composite means."""
-        return self._registry.matching(wanted)
+        return self._table.matching(wanted)
 
     def queues_matching(self, pattern: Destination) -> tuple[BrokerDestination, ...]:
         """Return the existing queues that match; remembered, so fit to ask for each message."""
-        return self._registry.matching(pattern)
+        return self._table.matching(pattern)
 
     def region_destination(self, destination: Destination) -> RegionDestination:
         """Return the destination itself, inside all filters; create it if it does not exist."""
@@ -194,7 +194,7 @@ class RegionBroker(Broker):
             ResourceAllocationException: the broker's is; its own destinations still come in.
             InvalidDestinationException: its name is longer than any store could keep.
         """
-        entrance = self._registry.entrance(destination)
+        entrance = self._table.entrance(destination)
         if entrance is not None:
             return entrance
         if (
@@ -206,17 +206,17 @@ class RegionBroker(Broker):
                 destination.qualified_name, hint=f"The destination {destination} does not exist."
             )
         if not context.is_broker:
-            self._registry.check(destination)
+            self._table.check(destination)
         return self._create(context, destination)
 
     def _create(self, context: ConnectionContext, destination: Destination) -> BrokerDestination:
-        made = make_destination(self, destination)
+        made = make_destination(self, self.policy_map, self._table.all(), destination)
         entrance: BrokerDestination = made
         if self.destination_interceptor is not None:
             entrance = self.destination_interceptor(made)
-        self._registry.add(made, entrance)
+        self._table.add(made, entrance)
         self._expiry.add(made)
-        for subscription in self._subscriptions.wanting(destination):
+        for subscription in self.subscriptions.wanting(destination):
             try:
                 entrance.add_subscription(context, subscription)
             except JMSException as error:  # the others, and the destination, can do without it
@@ -235,7 +235,7 @@ class RegionBroker(Broker):
         Raises:
             JMSException: it still has a subscription (D9), or such messages.
         """
-        found = self._registry.get(destination)
+        found = self._table.get(destination)
         if found is None:
             return
         consumers = found.consumers
@@ -249,20 +249,20 @@ class RegionBroker(Broker):
                 "prepared or being committed",
                 hint="end the prepared ones, or try again",
             )
-        entrance = self._registry.entrance(destination) or found
+        entrance = self._table.entrance(destination) or found
         found.disposed = True
         for subscription in consumers:
             entrance.remove_subscription(context, subscription, LAST_DELIVERED_UNKNOWN)
         self._expiry.remove(found)
         entrance.dispose(context)
-        self._registry.remove(destination)
+        self._table.remove(destination)
         self.store.remove_message_store(destination)
 
     def _entrance(self, context: ConnectionContext, destination: Destination) -> BrokerDestination:
-        entrance = self._registry.entrance(destination)
+        entrance = self._table.entrance(destination)
         if entrance is None:
             self.root.add_destination(context, destination, self.allow_temp_auto_creation_on_send)
-            entrance = self._registry.entrance(destination)
+            entrance = self._table.entrance(destination)
             if entrance is None:
                 raise InvalidDestinationException(f"{destination} was not created")
         return entrance
@@ -274,17 +274,17 @@ class RegionBroker(Broker):
             raise InvalidDestinationException("A consumer must have a destination")
         if not destination.is_pattern and not destination.is_composite:
             self._entrance(context, destination)
-        return self._subscriptions.add(context, info)
+        return self.subscriptions.add(context, info)
 
     def remove_consumer(
         self, context: ConnectionContext, info: ConsumerInfo, last_delivered_sequence_id: int
     ) -> None:
-        self._subscriptions.remove(context, info, last_delivered_sequence_id)
+        self.subscriptions.remove(context, info, last_delivered_sequence_id)
 
     def remove_subscription(
         self, context: ConnectionContext, info: RemoveSubscriptionInfo
     ) -> Completion | None:
-        return self._subscriptions.unsubscribe(context, info)
+        return self.subscriptions.unsubscribe(context, info)
 
     # messages
     def send(self, exchange: ProducerExchange, message: ActiveMQMessage) -> Completion | None:
@@ -313,7 +313,7 @@ class RegionBroker(Broker):
     def acknowledge(self, exchange: ConsumerExchange, ack: MessageAck) -> Completion | None:
         subscription = exchange.subscription
         if subscription is None:
-            subscription = self._subscriptions.get(ack.consumer_id)
+            subscription = self.subscriptions.get(ack.consumer_id)
             if subscription is None:
                 if exchange.context.transaction is not None:
                     logger.warning(
@@ -323,14 +323,14 @@ class RegionBroker(Broker):
         return subscription.acknowledge(exchange.context, ack)
 
     def message_pull(self, context: ConnectionContext, pull: MessagePull) -> None:
-        subscription = self._subscriptions.get(pull.consumer_id)
+        subscription = self.subscriptions.get(pull.consumer_id)
         if subscription is not None:
             subscription.pull(pull)
 
     def process_consumer_control(
         self, exchange: ConsumerExchange, control: ConsumerControl
     ) -> None:
-        subscription = exchange.subscription or self._subscriptions.get(control.consumer_id)
+        subscription = exchange.subscription or self.subscriptions.get(control.consumer_id)
         if subscription is not None and not control.close:
             subscription.set_prefetch(control.prefetch)
 
@@ -376,7 +376,7 @@ class RegionBroker(Broker):
 
     def mark_dead_letter_queue(self, destination: Destination) -> None:
         """Note that dead letters go to this destination (L6)."""
-        found = self._registry.get(destination)
+        found = self._table.get(destination)
         if found is not None:
             found.is_dead_letter_queue = True
 

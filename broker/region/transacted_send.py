@@ -11,7 +11,7 @@ from broker.api.transaction import Synchronization, Transaction
 if TYPE_CHECKING:
     from broker.api.destination import RegionDestination
     from broker.api.message import MessageReference
-    from broker.region.region_broker import RegionBroker
+    from broker.region.services import RegionServices
 
 __all__ = ["OpenSend", "TransactedSend"]
 
@@ -26,7 +26,7 @@ class OpenSend(Synchronization):
     __slots__ = ("_kept", "_region", "reference", "transaction")
 
     def __init__(
-        self, region: RegionBroker, transaction: Transaction, reference: MessageReference
+        self, region: RegionServices, transaction: Transaction, reference: MessageReference
     ) -> None:
         self._region = region
         self.transaction = transaction
@@ -66,7 +66,7 @@ class TransactedSend(OpenSend):
 
     def __init__(
         self,
-        region: RegionBroker,
+        region: RegionServices,
         transaction: Transaction,
         reference: MessageReference,
         committed: Callable[[MessageReference], None],

@@ -6,9 +6,9 @@ import itertools
 from collections.abc import Sequence
 from typing import Final
 
-from broker.chain.copies import copied
+from broker.api.copying import copy_command
 from broker.policy.dead_letter import DEFAULT_DEAD_LETTER_QUEUE
-from broker.region.dead_letters import FAILURE_CAUSE
+from broker.region.dead_letter.dead_letters import FAILURE_CAUSE
 from broker.scheduler.aside import DUPLICATE_ID
 from broker.scheduler.orders import ORDERS, properties_of
 from broker.store.jobs.api import ScheduledJob
@@ -82,7 +82,7 @@ class Deliveries:
         for name in without:
             properties.pop(name, None)
         properties |= {AMQ_SCHEDULED_ID: job.job_id, **more}
-        copy = copied(message)
+        copy = copy_command(message)
         copy.marshalled_properties = encode_map(properties)
         copy.raw = None
         return copy

@@ -5,10 +5,10 @@ from __future__ import annotations
 from broker.api.broker import Broker
 from broker.api.completion import Completion
 from broker.api.context import ConnectionContext
+from broker.api.copying import copy_for_destination
 from broker.api.exchange import ProducerExchange
 from broker.api.filter import BrokerFilter
-from broker.chain.copies import readdressed
-from broker.region.disk_usage import DiskUsage
+from broker.region.flow.disk_usage import DiskUsage
 from broker.region.region_broker import RegionBroker
 from broker.scheduler.addresses import SCHEDULED, check_intake, check_target
 from broker.scheduler.aside import put_aside
@@ -85,6 +85,6 @@ class SchedulerBroker(BrokerFilter):
             return self.next.send(exchange, message)
         check_target(to)
         part = ProducerExchange(context, exchange.info)
-        copy = readdressed(message, SCHEDULED, to)
+        copy = copy_for_destination(message, SCHEDULED, to)
         put_aside(copy, to)
         return self.next.send(part, copy)

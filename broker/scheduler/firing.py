@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 import anyio
 
 from broker.api.completion import Completion
-from broker.region.disk_usage import DiskUsage
+from broker.region.flow.disk_usage import DiskUsage
 from broker.scheduler.deliveries import Deliveries
 from broker.scheduler.lanes import Lanes
 from broker.scheduler.orders import Order

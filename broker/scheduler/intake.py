@@ -15,12 +15,12 @@ from typing import Final
 
 from broker.api.broker import Broker
 from broker.api.completion import Completion
+from broker.api.copying import copy_for_destination
 from broker.api.exchange import ProducerExchange
 from broker.api.message import MessageReference
-from broker.chain.copies import readdressed
-from broker.region.dead_letters import FAILURE_CAUSE
-from broker.region.disk_usage import DiskUsage
-from broker.region.queue import Queue
+from broker.region.dead_letter.dead_letters import FAILURE_CAUSE
+from broker.region.flow.disk_usage import DiskUsage
+from broker.region.queue.queue import Queue
 from broker.region.region_broker import RegionBroker
 from broker.scheduler.addresses import SCHEDULED, check_target
 from broker.scheduler.aside import as_sent
@@ -115,7 +115,7 @@ class Intake:
             order = read_order(message, _ANY_NUMBER)
             if order is None:
                 raise _NoJob("It orders nothing")
-            copy = readdressed(message, target, None)
+            copy = copy_for_destination(message, target, None)
             copy.transaction_id = None
             copy.raw = None
             as_sent(copy, target)
@@ -155,7 +155,9 @@ class Intake:
         """Send what can be no job away. It stays until its dead letter is safe."""
         logger.error("Message %s goes to the dead letters: %s", reference.message_id, error)
         message = reference.message
-        letter = readdressed(message, DEAD_LETTERS, message.original_destination or SCHEDULED)
+        letter = copy_for_destination(
+            message, DEAD_LETTERS, message.original_destination or SCHEDULED
+        )
         letter.marshalled_properties = encode_map(
             {**_readable_properties(message), FAILURE_CAUSE: str(error)}
         )

@@ -9,7 +9,7 @@ from broker.api.broker import Broker
 from broker.api.completion import Completion, wait_for
 from broker.api.context import ConnectionContext
 from broker.api.exchange import ProducerExchange
-from broker.region.flow_control import abort_blocked_sends
+from broker.region.flow.flow_control import abort_blocked_sends
 from broker.scheduler.addresses import check_target
 from broker.scheduler.deliveries import Deliveries
 from broker.scheduler.orders import number_of, properties_of

@@ -6,7 +6,7 @@ from broker.api.broker import Broker
 from broker.api.completion import Completion
 from broker.api.context import ConnectionContext
 from broker.api.exchange import ProducerExchange
-from broker.region.flow_control import abort_blocked_sends
+from broker.region.flow.flow_control import abort_blocked_sends
 from broker.region.region_broker import RegionBroker
 from broker.scheduler.addresses import check_target
 from pyjms.errors import DestinationDoesNotExistException, InvalidDestinationException

@@ -17,8 +17,6 @@ from pathlib import Path
 from types import NoneType
 from typing import Annotated, Any, Final, get_args, get_type_hints
 
-from broker.region import usage
-
 __all__ = [
     "DEFAULT_DATA_DIRECTORY",
     "Attribute",

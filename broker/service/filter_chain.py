@@ -11,7 +11,7 @@ from broker.chain.composite import CompositeDestinationBroker
 from broker.chain.stop_guard import StopGuard
 from broker.chain.user_id import UserIDBroker
 from broker.ranges.filter import RangesBroker
-from broker.region.recovered import recovered_work
+from broker.region.recovered_transactions import recovered_work
 from broker.region.region_broker import RegionBroker
 from broker.service.configuration import BrokerConfiguration
 from broker.service.stores import BrokerStores

@@ -23,8 +23,8 @@ from broker.connector.connection_registry import ConnectionRegistry
 from broker.connector.registry import create_connector
 from broker.connector.vm import registry as vm_registry
 from broker.policy.map import PolicyMap
+from broker.region.flow.system_usage import SystemUsage
 from broker.region.region_broker import RegionBroker
-from broker.region.usage import SystemUsage
 from broker.service.configuration import BrokerConfiguration, ServiceConfiguration
 from broker.service.filter_chain import build_filter_chain, virtual_destinations_of
 from broker.service.persistence import KahaDBPersistenceFactory

@@ -12,9 +12,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol, runtime_checkable
 
+from broker.region.flow.system_usage import SystemUsage
 from broker.region.region_broker import RegionBroker
-from broker.region.store_traits import StoreTraits
-from broker.region.usage import SystemUsage
+from broker.region.store_capabilities import StoreCapabilities
 from broker.service.configuration import BrokerConfiguration
 from broker.store.api import PersistenceAdapter, StoreState
 from broker.store.memory import MemoryPersistenceAdapter
@@ -143,7 +143,7 @@ class BrokerStores:
         if directory is not None:
             await self._open_temp_store()
         if config.scheduler_support:
-            await self._open_job_store(StoreTraits.of(store).is_volatile, on_state)
+            await self._open_job_store(StoreCapabilities.of(store).is_volatile, on_state)
         return store
 
     async def _open_temp_store(self) -> None:

@@ -7,10 +7,10 @@ from functools import cached_property
 from typing import ClassVar
 
 from broker.api.completion import Completion, all_of
+from broker.api.copying import copy_for_destination
 from broker.api.destination import BrokerDestination, DestinationFilter
 from broker.api.exchange import ProducerExchange
 from broker.api.message import MessageReference
-from broker.chain.copies import readdressed
 from broker.policy.wildcard import matches
 from broker.virtual.interceptor import Routes, VirtualDestination
 from pyjms.jms.destination import Destination, Queue, Topic
@@ -84,7 +84,9 @@ class _CompositeFilter(DestinationFilter):
         settings = self._settings
         places = self._places_for(message)
         answers = [
-            self._routes.forward(exchange, readdressed(message, place, message.destination))
+            self._routes.forward(
+                exchange, copy_for_destination(message, place, message.destination)
+            )
             for place in places
         ]
         if (not places) if settings.send_when_not_matched else (not settings.forward_only):

@@ -7,9 +7,9 @@ from typing import Final
 
 from broker.api.completion import Completion, all_of
 from broker.api.context import ConnectionContext
+from broker.api.copying import copy_for_destination
 from broker.api.destination import BrokerDestination, DestinationFilter
 from broker.api.exchange import ProducerExchange
-from broker.chain.copies import readdressed
 from broker.virtual.interceptor import Routes, VirtualDestination
 from pyjms.jms.destination import Topic
 from pyjms.wire.openwire.commands import ActiveMQMessage
@@ -46,7 +46,7 @@ class _MirroredFilter(DestinationFilter):
         self._routes = routes
 
     def send(self, exchange: ProducerExchange, message: ActiveMQMessage) -> Completion | None:
-        copy = readdressed(message, self._mirror, message.original_destination)
+        copy = copy_for_destination(message, self._mirror, message.original_destination)
         return all_of([self._routes.forward(exchange, copy), self.next.send(exchange, message)])
 
     def dispose(self, context: ConnectionContext) -> None:

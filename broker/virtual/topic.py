@@ -10,10 +10,10 @@ from dataclasses import dataclass
 
 from broker.advisory.topics import is_advisory_topic
 from broker.api.completion import Completion, all_of
+from broker.api.copying import copy_for_destination
 from broker.api.destination import BrokerDestination, DestinationFilter
 from broker.api.exchange import ProducerExchange
 from broker.api.message import MessageReference
-from broker.chain.copies import readdressed
 from broker.policy.wildcard import matches
 from broker.store.api import StoreState
 from broker.virtual.interceptor import Routes, VirtualDestination
@@ -77,9 +77,9 @@ class _VirtualTopicFilter(DestinationFilter):
     ) -> Completion | None:
         settings = self._settings
         if settings.set_original_destination:
-            copy = readdressed(message, queue.destination, message.destination)
+            copy = copy_for_destination(message, queue.destination, message.destination)
         else:
-            copy = readdressed(message, self.destination, message.original_destination)
+            copy = copy_for_destination(message, self.destination, message.original_destination)
         if settings.selector_aware and not _is_wanted(copy, queue):
             return None
         if not settings.drop_on_resource_limit:

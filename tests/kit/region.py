@@ -14,10 +14,10 @@ from broker.api.exchange import ConsumerExchange, ProducerExchange
 from broker.api.subscription import Subscription
 from broker.policy.entry import PolicyEntry
 from broker.policy.map import PolicyMap
-from broker.region.queue import Queue as BrokerQueue
+from broker.region.flow.system_usage import SystemUsage
+from broker.region.queue.queue import Queue as BrokerQueue
 from broker.region.region_broker import RegionBroker
-from broker.region.topic import Topic as BrokerTopic
-from broker.region.usage import SystemUsage
+from broker.region.topic.topic import Topic as BrokerTopic
 from broker.store.api import StoreState
 from broker.store.memory import (
     MemoryMessageStore,

@@ -6,7 +6,7 @@ import anyio
 import pytest
 
 from broker.api.context import ConnectionContext
-from broker.region.queue import Queue as BrokerQueue
+from broker.region.queue.queue import Queue as BrokerQueue
 from pyjms.enums import DeliveryMode
 from pyjms.errors import JMSException
 from pyjms.jms.bodies import TextMessage

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from broker.api.context import ConnectionContext
-from broker.region.clients import ClientIds
+from broker.region.client_ids import ClientIds
 from pyjms.errors import InvalidClientIDException
 from pyjms.wire.openwire.commands import Command, MessageDispatch
 

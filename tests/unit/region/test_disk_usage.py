@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from broker.region.disk_usage import POLLING_TIME, DiskUsage
+from broker.region.flow.disk_usage import POLLING_TIME, DiskUsage
 from broker.store.api import StoreState
 from pyjms.testing.clock import VirtualClock
 

@@ -165,7 +165,7 @@ async def test_stored_messages_expire_for_offline_subscriptions_only(clock, brok
     await clock.advance(2)
     broker.topic(T).expire_messages()
     offline = {
-        s.key.subscription_name: s for s in broker.region._subscriptions.durable_subscriptions()
+        s.key.subscription_name: s for s in broker.region.subscriptions.durable_subscriptions()
     }
     assert offline["offline"].pending_count == 1
     assert active.pending_count == 1

@@ -89,15 +89,15 @@ def test_after_a_restart(make_broker, paged):
     sender = before.client("sender")
     send(sender, 1, 30, T)
     send(sender, 31, 60, U)
-    before.region._subscriptions.close()
+    before.region.subscriptions.close()
 
     broker = make_broker(PolicyEntry(max_page_size=5), store=paged)
     for destination in paged.destinations():
         broker.region.add_destination(broker.region.context, destination)
     for stored in paged.topic_message_store(U).subscriptions():
-        broker.region._subscriptions.recover(stored)
-        broker.region._subscriptions.recover(stored)
-    (found,) = broker.region._subscriptions.durable_subscriptions()
+        broker.region.subscriptions.recover(stored)
+        broker.region.subscriptions.recover(stored)
+    (found,) = broker.region.subscriptions.durable_subscriptions()
     assert (found.key, found.is_active, found.pending_count) == (KEY, False, 59)
     client = broker.client("me")
     later = broker.client("later")
@@ -118,7 +118,7 @@ async def test_a_broker_that_starts_has_its_subscriptions(make_broker, paged):
     paged.topic_message_store(T).add_subscription(StoredSubscription(KEY, T, "a = 1", True), False)
     broker = make_broker(store=paged)
     await broker.region.start()
-    (found,) = broker.region._subscriptions.durable_subscriptions()
+    (found,) = broker.region.subscriptions.durable_subscriptions()
     assert found.stored == StoredSubscription(KEY, T, "a = 1", True)
     assert broker.topic(T).consumers == [found]
     await broker.region.stop()
@@ -281,10 +281,10 @@ def test_what_a_prepared_transaction_has_acknowledged(make_broker, paged, commit
     broker = make_broker(store=paged)
     topic = broker.topic(T)
     store = topic.store
-    broker.region._subscriptions.recover(store.lookup_subscription(KEY))
+    broker.region.subscriptions.recover(store.lookup_subscription(KEY))
     stored = store.next_subscription_messages(KEY, None, 5)[1]
     entry = store._entries[stored.message.message_id]
-    entry.is_shown = False
+    entry.is_visible = False
     hidden = topic.hide(stored, KEY)
     client = broker.client("me")
     consumer = subscribe(client)

@@ -6,7 +6,7 @@ import pytest
 
 from broker.api.usage import MemoryUsage
 from broker.policy.entry import PolicyEntry
-from broker.region.usage import MAIN_MEMORY_LIMIT, SystemUsage
+from broker.region.flow.system_usage import MAIN_MEMORY_LIMIT, SystemUsage
 from pyjms.errors import JMSException, ResourceAllocationException
 from pyjms.jms.destination import Queue, Topic
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from broker.policy.entry import PolicyEntry
-from broker.region.groups import (
+from broker.region.queue.message_groups import (
     BucketMessageGroupMap,
     CachedMessageGroupMap,
     SimpleMessageGroupMap,

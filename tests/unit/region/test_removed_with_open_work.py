@@ -7,7 +7,7 @@ import logging
 import pytest
 
 from broker.api.completion import wait_for
-from broker.region.recovered import recovered_work
+from broker.region.recovered_transactions import recovered_work
 from broker.store.kahadb.adapter import KahaDBPersistenceAdapter
 from broker.transaction.xa import XATransaction
 from pyjms.errors import JMSException, TransactionRolledBackException

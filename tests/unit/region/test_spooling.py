@@ -6,7 +6,7 @@ import anyio
 import pytest
 
 from broker.policy.entry import PolicyEntry
-from broker.region.usage import SystemUsage
+from broker.region.flow.system_usage import SystemUsage
 from broker.store.api import StoreState
 from broker.store.temp import TempStore
 from pyjms.errors import ResourceAllocationException

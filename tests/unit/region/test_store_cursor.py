@@ -10,7 +10,7 @@ import pytest
 from broker.api.completion import Completion
 from broker.api.message import Position
 from broker.policy.entry import PolicyEntry
-from broker.region.usage import SystemUsage
+from broker.region.flow.system_usage import SystemUsage
 from pyjms.errors import JMSException
 from pyjms.jms.destination import Queue
 from pyjms.wire.openwire.commands import AckType

@@ -6,7 +6,7 @@ import pytest
 
 from broker.api.transaction import TransactionState
 from broker.policy.entry import PolicyEntry
-from broker.region.usage import SystemUsage
+from broker.region.flow.system_usage import SystemUsage
 from broker.store.api import StoreState
 from broker.transaction.xa import XATransaction
 from pyjms.errors import (

@@ -9,9 +9,9 @@ import pytest
 from broker.api.broker import Broker
 from broker.api.completion import Completion
 from broker.api.context import ConnectionContext
+from broker.api.copying import copy_for_destination
 from broker.api.exchange import ProducerExchange
 from broker.chain.composite import CompositeDestinationBroker
-from broker.chain.copies import readdressed
 from broker.chain.stop_guard import ErrorBroker, StopGuard
 from broker.chain.user_id import UserIDBroker
 from pyjms.errors import IllegalStateException
@@ -173,7 +173,7 @@ def test_a_composite_send_is_done_when_all_its_parts_are() -> None:
 def test_a_copy_has_every_field_of_its_class() -> None:
     blob = ActiveMQBlobMessage("http://x", "text/plain", deleted_by_broker=True)
     blob.correlation_id = "7"
-    copy = readdressed(blob, Queue("q"), None)
+    copy = copy_for_destination(blob, Queue("q"), None)
     assert isinstance(copy, ActiveMQBlobMessage)
     assert (copy.remote_blob_url, copy.mime_type, copy.deleted_by_broker) == (
         "http://x", "text/plain", True,

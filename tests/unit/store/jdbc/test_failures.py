@@ -9,7 +9,7 @@ import pytest
 
 from broker.api.context import ConnectionContext
 from broker.api.message import SubscriptionKey
-from broker.region.store_traits import StoreTraits
+from broker.region.store_capabilities import StoreCapabilities
 from broker.store.api import StoredSubscription, StoreState
 from broker.store.jdbc.adapter import JDBCPersistenceAdapter
 from broker.store.jdbc.database import (
@@ -309,4 +309,4 @@ def test_a_batch_whose_commit_got_no_answer_is_not_done_twice(tmp_path):
 
 
 def test_a_letter_is_safe_before_its_message_goes() -> None:
-    assert StoreTraits.of(JDBCPersistenceAdapter(Path())).has_several_journals
+    assert StoreCapabilities.of(JDBCPersistenceAdapter(Path())).has_several_journals

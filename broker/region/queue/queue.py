@@ -12,25 +12,25 @@ from typing import TYPE_CHECKING
 
 from broker.api.completion import Completion
 from broker.api.context import ConnectionContext
+from broker.api.copying import copy_command
 from broker.api.message import MessageReference, StoredMessage, SubscriptionKey
 from broker.api.subscription import Subscription
 from broker.policy.audit import MessageAudit
 from broker.policy.entry import PolicyEntry
-from broker.region.arrival_line import arrival_line
-from broker.region.copies import copied
-from broker.region.destination import BaseDestination
-from broker.region.dispatch import QueueDispatcher
-from broker.region.queue_contents import QueueContents
-from broker.region.queue_expiry import expire_what_is_over
-from broker.region.queue_reader import QueueReader
-from broker.region.queue_subscription import QueueSubscription
+from broker.region.arrival_order import arrival_line
+from broker.region.base_destination import BaseDestination
+from broker.region.queue.contents import QueueContents
+from broker.region.queue.dispatcher import QueueDispatcher
+from broker.region.queue.expiry import expire_what_is_over
+from broker.region.queue.reader import QueueReader
+from broker.region.queue.subscription import QueueSubscription
 from broker.region.transacted_send import TransactedSend
 from broker.store.api import MessageStore
 from pyjms.jms.destination import Destination
 from pyjms.wire.openwire.commands import MessageId
 
 if TYPE_CHECKING:
-    from broker.region.region_broker import RegionBroker
+    from broker.region.services import RegionServices
 
 __all__ = ["Queue"]
 
@@ -40,7 +40,7 @@ class Queue(BaseDestination):
 
     def __init__(
         self,
-        broker: RegionBroker,
+        broker: RegionServices,
         destination: Destination,
         policy: PolicyEntry,
         store: MessageStore | None,
@@ -48,7 +48,7 @@ class Queue(BaseDestination):
         """Make a queue with what `store` has; None keeps nothing (temporary queues)."""
         super().__init__(broker, destination, policy)
         self.store = store
-        traits = broker.store_traits
+        traits = broker.store_capabilities
         self._is_paged = store is not None and not traits.is_volatile
         self.contents = QueueContents(self, store if self._is_paged else None, broker.temp_store)
         self.references = self.contents.references
@@ -197,7 +197,7 @@ class Queue(BaseDestination):
             return None
         if reference.position is None or reference.redelivery_counter:
             return None
-        marked = copied(reference.message)
+        marked = copy_command(reference.message)
         marked.redelivery_counter = 1
         return self.store.update_message(self.reference_to(marked, reference.position))
 

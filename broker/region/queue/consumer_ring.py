@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from broker.api.subscription import Subscription
-    from broker.region.queue_subscription import QueueSubscription
+    from broker.region.queue.subscription import QueueSubscription
 
 __all__ = ["Candidate", "ConsumerRing"]
 

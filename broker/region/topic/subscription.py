@@ -15,12 +15,12 @@ from broker.api.transaction import Synchronization, Transaction
 from broker.cursor.memory import FifoPendingList
 from broker.policy.audit import MessageAudit
 from broker.policy.entry import PolicyEntry
-from broker.region.subscription import AbstractSubscription
+from broker.region.subscription.base import AbstractSubscription
 from pyjms.errors import JMSException
 from pyjms.wire.openwire.commands import AckType, ConsumerInfo, MessageAck, Throwable
 
 if TYPE_CHECKING:
-    from broker.region.region_broker import RegionBroker
+    from broker.region.services import RegionServices
 
 __all__ = ["TopicSubscription"]
 
@@ -34,7 +34,7 @@ class TopicSubscription(AbstractSubscription):
 
     def __init__(
         self,
-        broker: RegionBroker,
+        broker: RegionServices,
         context: ConnectionContext,
         info: ConsumerInfo,
         policy: PolicyEntry,

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from broker.api.message import MessageReference
-    from broker.region.queue import Queue
+    from broker.region.queue.queue import Queue
 
 __all__ = ["expire_what_is_over"]
 

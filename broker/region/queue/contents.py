@@ -17,12 +17,12 @@ from broker.cursor.memory import pending_list
 from broker.cursor.sources import MemorySource, MessageSource, SpoolSource
 from broker.cursor.spilling import PrioritizedSpillingCursor, SpillingCursor
 from broker.cursor.store_source import PrioritizedStoreSource, StoreSource
-from broker.region.letter_order import Departures
+from broker.region.dead_letter.ordering import Departures
 from broker.store.api import MessageStore
 from pyjms.wire.openwire.commands import MessageId
 
 if TYPE_CHECKING:
-    from broker.region.queue import Queue
+    from broker.region.queue.queue import Queue
     from broker.store.temp import SpooledMessage, TempStore
 
 __all__ = ["QueueContents"]

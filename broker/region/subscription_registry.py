@@ -14,31 +14,36 @@ from broker.api.message import SubscriptionKey
 from broker.api.subscription import Subscription
 from broker.api.text import can_be_written
 from broker.policy.entry import PolicyEntry
-from broker.region.browser import QueueBrowserSubscription
-from broker.region.destination import ADVISORY_PREFIX
-from broker.region.durable_subscription import DurableTopicSubscription
-from broker.region.queue_subscription import QueueSubscription
-from broker.region.registry import SubscriptionIndex
-from broker.region.subscription import LAST_DELIVERED_UNKNOWN, LAST_DELIVERED_UNSET
-from broker.region.topic_subscription import TopicSubscription
+from broker.policy.map import PolicyMap
+from broker.region.base_destination import ADVISORY_PREFIX
+from broker.region.destination_table import DestinationTable, SubscriptionIndex
+from broker.region.queue.browser import QueueBrowserSubscription
+from broker.region.queue.subscription import QueueSubscription
+from broker.region.subscription.base import LAST_DELIVERED_UNKNOWN, LAST_DELIVERED_UNSET
+from broker.region.topic.durable_subscription import DurableTopicSubscription
+from broker.region.topic.subscription import TopicSubscription
 from broker.store.api import StoredSubscription
 from pyjms.errors import InvalidDestinationException, JMSException
 from pyjms.jms.destination import Destination
 from pyjms.wire.openwire.commands import ConsumerId, ConsumerInfo, RemoveSubscriptionInfo
 
 if TYPE_CHECKING:
-    from broker.region.region_broker import RegionBroker
+    from broker.region.services import RegionServices
 
-__all__ = ["Subscriptions"]
+__all__ = ["SubscriptionRegistry"]
 
 logger = logging.getLogger(__name__)
 
 
-class Subscriptions:
+class SubscriptionRegistry:
     """All subscriptions of a broker."""
 
-    def __init__(self, broker: RegionBroker) -> None:
+    def __init__(
+        self, broker: RegionServices, policy_map: PolicyMap, destinations: DestinationTable
+    ) -> None:
         self._broker = broker
+        self._policy_map = policy_map
+        self._table = destinations
         self._by_consumer: dict[ConsumerId | None, Subscription] = {}
         self._durables: dict[SubscriptionKey, DurableTopicSubscription] = {}
         self._index = SubscriptionIndex()
@@ -81,7 +86,7 @@ class Subscriptions:
         try:
             matching = [
                 entrance
-                for entrance in self._broker.destinations_matching(destination)
+                for entrance in self._table.matching(destination)
                 if entrance.destination.is_topic == destination.is_topic
             ]
             for entrance in matching:
@@ -96,7 +101,7 @@ class Subscriptions:
     def _make(
         self, context: ConnectionContext, info: ConsumerInfo, destination: Destination
     ) -> Subscription:
-        policy = self._broker.policy_map.entry_for(destination)
+        policy = self._policy_map.entry_for(destination)
         asked = info.prefetch_size
         if destination.is_topic:
             prefetch = policy.topic_prefetch_for(asked)
@@ -124,7 +129,7 @@ class Subscriptions:
         self, context: ConnectionContext, subscription: Subscription, last_delivered: int
     ) -> None:
         for destination in tuple(subscription.destinations):
-            for entrance in self._broker.destinations_matching(destination.destination):
+            for entrance in self._table.matching(destination.destination):
                 entrance.remove_subscription(context, subscription, last_delivered)
         subscription.close()
 
@@ -138,7 +143,7 @@ class Subscriptions:
                 f"Cannot create a durable subscription for {destination}: "
                 "temporary and advisory topics have none"
             )
-        policy = self._broker.policy_map.entry_for(destination)
+        policy = self._policy_map.entry_for(destination)
         prefetch = policy.durable_prefetch_for(info.prefetch_size)
         subscription = self._durables.get(key)
         if (
@@ -166,7 +171,7 @@ class Subscriptions:
         self._durables[key] = subscription
         self._index.add(subscription)
         try:
-            for entrance in self._broker.destinations_matching(subscription.requested):
+            for entrance in self._table.matching(subscription.requested):
                 entrance.add_subscription(context, subscription)
         except Exception:
             self._forget_durable(context, subscription)
@@ -184,7 +189,7 @@ class Subscriptions:
             client_id=stored.key.client_id,
             subscription_name=stored.key.subscription_name,
         )
-        policy = self._broker.policy_map.entry_for(stored.destination)
+        policy = self._policy_map.entry_for(stored.destination)
         prefetch = policy.durable_prefetch_for(info.prefetch_size)
         self._make_durable(self._broker.context, info, policy, prefetch, stored.key)
 

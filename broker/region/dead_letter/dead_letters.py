@@ -6,10 +6,10 @@ import logging
 from typing import TYPE_CHECKING, Final
 
 from broker.api.completion import Completion, all_of
+from broker.api.copying import copy_command
 from broker.api.exchange import ProducerExchange
 from broker.api.message import MessageReference
 from broker.api.subscription import Subscription
-from broker.region.copies import copied
 from pyjms import _clock
 from pyjms.errors import JMSException
 from pyjms.jms.destination import Destination
@@ -19,7 +19,7 @@ from pyjms.wire.openwire.primitives import encode_map
 
 if TYPE_CHECKING:
     from broker.api.dead_letter import DeadLetterStrategy
-    from broker.region.region_broker import RegionBroker
+    from broker.region.services import RegionServices
 
 __all__ = ["FAILURE_CAUSE", "dead_letter", "send_to_dead_letter_queue", "throwable_text"]
 
@@ -31,7 +31,7 @@ ORIGINAL_DELIVERY_MODE: Final = "originalDeliveryMode"
 
 
 def send_to_dead_letter_queue(
-    broker: RegionBroker,
+    broker: RegionServices,
     reference: MessageReference,
     subscription: Subscription | None,
     cause: Throwable | None,
@@ -50,7 +50,7 @@ def send_to_dead_letter_queue(
         return False
     try:
         letter = dead_letter(reference, target, cause, strategy.expiration)
-        letter.response_required = broker.store_traits.has_several_journals
+        letter.response_required = broker.store_capabilities.has_several_journals
         stored = broker.root.send(ProducerExchange(broker.context), letter)
     except Exception:
         strategy.rollback(reference)
@@ -86,7 +86,7 @@ def dead_letter(
         properties[ORIGINAL_DELIVERY_MODE] = "NON_PERSISTENT"
     if cause is not None:
         properties[FAILURE_CAUSE] = throwable_text(cause)
-    letter = copied(message)
+    letter = copy_command(message)
     letter.message_id = MessageId(
         message_id.text_view, message_id.producer_id, message_id.producer_sequence_id
     )

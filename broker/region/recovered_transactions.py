@@ -12,7 +12,7 @@ from pyjms.jms.destination import Destination
 from pyjms.wire.openwire.commands import ActiveMQMessage
 
 if TYPE_CHECKING:
-    from broker.region.region_broker import RegionBroker
+    from broker.region.services import RegionServices
 
 __all__ = ["recovered_work"]
 
@@ -20,7 +20,7 @@ logger = logging.getLogger(__name__)
 
 
 def recovered_work(
-    region: RegionBroker, transaction: RecoveredTransaction
+    region: RegionServices, transaction: RecoveredTransaction
 ) -> list[Synchronization]:
     """Return the work: sends appear at the commit, acknowledged messages again at a rollback."""
     sends = [_Send(region, destination, message) for destination, message in transaction.added]
@@ -35,7 +35,7 @@ class _Send(Synchronization):
     __slots__ = ("_message", "_store", "_there")
 
     def __init__(
-        self, region: RegionBroker, destination: Destination, message: ActiveMQMessage
+        self, region: RegionServices, destination: Destination, message: ActiveMQMessage
     ) -> None:
         self._there = region.region_destination(destination)
         self._there.decided_sends += 1
@@ -62,7 +62,7 @@ class _Acknowledgement(Synchronization):
 
     def __init__(
         self,
-        region: RegionBroker,
+        region: RegionServices,
         destination: Destination,
         key: SubscriptionKey | None,
         stored: StoredMessage,

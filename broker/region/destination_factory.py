@@ -2,23 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import TYPE_CHECKING
 
 from broker.api.text import can_be_written
+from broker.policy.map import PolicyMap
 from broker.policy.wildcard import matches
-from broker.region.destination import ADVISORY_PREFIX, BaseDestination
-from broker.region.queue import Queue
-from broker.region.topic import Topic
+from broker.region.base_destination import ADVISORY_PREFIX, BaseDestination
+from broker.region.queue.queue import Queue
+from broker.region.topic.topic import Topic
 from pyjms.errors import IllegalStateException, InvalidDestinationException
 from pyjms.jms.destination import Destination
 
 if TYPE_CHECKING:
-    from broker.region.region_broker import RegionBroker
+    from broker.region.services import RegionServices
 
 __all__ = ["make_destination"]
 
 
-def make_destination(broker: RegionBroker, destination: Destination) -> BaseDestination:
+def make_destination(
+    broker: RegionServices,
+    policy_map: PolicyMap,
+    existing_destinations: Collection[Destination],
+    destination: Destination,
+) -> BaseDestination:
     """Make a queue or a topic with what its store has from before.
 
     Raises:
@@ -27,11 +34,11 @@ def make_destination(broker: RegionBroker, destination: Destination) -> BaseDest
     """
     if not can_be_written(destination.physical_name):
         raise InvalidDestinationException(f"{destination!r} cannot be written as UTF-8")
-    policy = broker.policy_map.entry_for(destination)
+    policy = policy_map.entry_for(destination)
     is_advisory = destination.physical_name.startswith(ADVISORY_PREFIX)
     target = policy.target
     if policy.max_destinations >= 0 and not is_advisory:
-        existing = sum(target is None or matches(target, d) for d in broker.destinations())
+        existing = sum(target is None or matches(target, d) for d in existing_destinations)
         if existing >= policy.max_destinations:
             raise IllegalStateException(
                 "The maxmimum number of destinations allowed "

@@ -9,19 +9,19 @@ from __future__ import annotations
 from broker.api.destination import BrokerDestination
 from broker.api.subscription import Subscription
 from broker.policy.wildcard import LONGEST_REMEMBERED, matches
-from broker.region.destination import BaseDestination
-from broker.region.usage import MAXIMUM_DESTINATIONS
+from broker.region.base_destination import BaseDestination
+from broker.region.flow.system_usage import MAXIMUM_DESTINATIONS
 from pyjms.errors import InvalidDestinationException, ResourceAllocationException
 from pyjms.jms.destination import Destination
 
-__all__ = ["DestinationRegistry", "SubscriptionIndex"]
+__all__ = ["DestinationTable", "SubscriptionIndex"]
 
 LONGEST_NAME = 8192
 """Characters; a composite is not one destination."""
 _CACHED_MATCHES = 4096
 
 
-class DestinationRegistry:
+class DestinationTable:
     """Destinations by name, each with its entrance: itself, or the filters around it."""
 
     def __init__(self, maximum: int = MAXIMUM_DESTINATIONS) -> None:

@@ -15,13 +15,13 @@ from broker.api.exchange import ProducerExchange
 from broker.api.message import MessageReference
 from broker.api.transaction import Transaction
 from broker.api.usage import MemoryUsage
-from broker.region.disk_usage import DiskUsage
-from broker.region.usage import SystemUsage
+from broker.region.flow.disk_usage import DiskUsage
+from broker.region.flow.system_usage import SystemUsage
 from pyjms import _clock, _wakeup
 from pyjms.errors import JMSException, ResourceAllocationException
 
 if TYPE_CHECKING:
-    from broker.region.destination import BaseDestination
+    from broker.region.base_destination import BaseDestination
 
 __all__ = ["FlowControl", "FlowControlledSend", "abort_blocked_sends"]
 

@@ -16,7 +16,7 @@ from broker.api.context import ConnectionContext
 from broker.api.message import MessageReference
 from broker.api.transaction import Synchronization
 from broker.policy.entry import PolicyEntry
-from broker.region.subscription import (
+from broker.region.subscription.base import (
     LAST_DELIVERED_UNKNOWN,
     LAST_DELIVERED_UNSET,
     AbstractSubscription,
@@ -31,7 +31,7 @@ from pyjms.wire.openwire.commands import (
 )
 
 if TYPE_CHECKING:
-    from broker.region.region_broker import RegionBroker
+    from broker.region.services import RegionServices
 
 __all__ = ["PrefetchSubscription"]
 
@@ -41,7 +41,7 @@ class PrefetchSubscription(AbstractSubscription):
 
     def __init__(
         self,
-        broker: RegionBroker,
+        broker: RegionServices,
         context: ConnectionContext,
         info: ConsumerInfo,
         policy: PolicyEntry,

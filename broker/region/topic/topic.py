@@ -14,16 +14,16 @@ from broker.api.message import MessageReference, StoredMessage, SubscriptionKey
 from broker.api.subscription import Subscription
 from broker.api.transaction import Transaction
 from broker.policy.entry import PolicyEntry
-from broker.region.arrival_line import arrival_line
-from broker.region.destination import BaseDestination
-from broker.region.durable_subscription import DurableTopicSubscription
-from broker.region.topic_subscription import TopicSubscription
+from broker.region.arrival_order import arrival_line
+from broker.region.base_destination import BaseDestination
+from broker.region.topic.durable_subscription import DurableTopicSubscription
+from broker.region.topic.subscription import TopicSubscription
 from broker.region.transacted_send import OpenSend
 from broker.store.api import TopicMessageStore
 from pyjms.jms.destination import Destination
 
 if TYPE_CHECKING:
-    from broker.region.region_broker import RegionBroker
+    from broker.region.services import RegionServices
 
 __all__ = ["Topic"]
 
@@ -35,7 +35,7 @@ class Topic(BaseDestination):
 
     def __init__(
         self,
-        broker: RegionBroker,
+        broker: RegionServices,
         destination: Destination,
         policy: PolicyEntry,
         store: TopicMessageStore | None,
@@ -47,7 +47,7 @@ class Topic(BaseDestination):
         """
         super().__init__(broker, destination, policy)
         self.store = store
-        traits = broker.store_traits
+        traits = broker.store_capabilities
         self._is_concurrent = traits.concurrent_store_and_dispatch_topics
         self._line, self._wait_in_line = arrival_line(self._publish_held, self._refused)
         self._subscribers: _Subscribers = []
@@ -232,7 +232,7 @@ class Topic(BaseDestination):
     def _count_durable(self, change: int) -> None:
         """Count durable subscriptions: with one, messages need room in the stores (M3, T6)."""
         self._durables += change
-        is_kept = self.store is not None and not self.broker.store_traits.is_volatile
+        is_kept = self.store is not None and not self.broker.store_capabilities.is_volatile
         self.needs_disk = is_kept and self._durables > 0
 
     def messages(self) -> Iterator[MessageReference]:

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 
 from broker.store.api import PersistenceAdapter
 
-__all__ = ["StoreTraits"]
+__all__ = ["StoreCapabilities"]
 
 
 @dataclass(frozen=True)
-class StoreTraits:
+class StoreCapabilities:
     """Names are ActiveMQ's in snake_case; adapters have them as attributes where they differ."""
 
     is_volatile: bool = False
@@ -25,7 +25,7 @@ class StoreTraits:
     without it."""
 
     @staticmethod
-    def of(adapter: PersistenceAdapter) -> StoreTraits:
+    def of(adapter: PersistenceAdapter) -> StoreCapabilities:
         """Return the traits of a store."""
-        names = StoreTraits.__dataclass_fields__
-        return StoreTraits(**{n: bool(getattr(adapter, n, False)) for n in names})
+        names = StoreCapabilities.__dataclass_fields__
+        return StoreCapabilities(**{n: bool(getattr(adapter, n, False)) for n in names})

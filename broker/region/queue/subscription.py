@@ -8,14 +8,14 @@ from broker.api.completion import Completion
 from broker.api.context import ConnectionContext
 from broker.api.message import MessageReference
 from broker.policy.entry import PolicyEntry
-from broker.region.marked_sends import MarkedSends
-from broker.region.prefetch_subscription import PrefetchSubscription
-from broker.region.ring import Candidate
+from broker.region.queue.consumer_ring import Candidate
+from broker.region.subscription.prefetch import PrefetchSubscription
+from broker.region.subscription.redelivery_marking import MarkedSends
 from pyjms.wire.openwire.commands import ConsumerInfo
 
 if TYPE_CHECKING:
-    from broker.region.queue import Queue
-    from broker.region.region_broker import RegionBroker
+    from broker.region.queue.queue import Queue
+    from broker.region.services import RegionServices
 
 __all__ = ["QueueSubscription"]
 
@@ -25,7 +25,7 @@ class QueueSubscription(PrefetchSubscription):
 
     def __init__(
         self,
-        broker: RegionBroker,
+        broker: RegionServices,
         context: ConnectionContext,
         info: ConsumerInfo,
         policy: PolicyEntry,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from pyjms import _clock, _wakeup
 
 if TYPE_CHECKING:
-    from broker.region.destination import BaseDestination
+    from broker.region.base_destination import BaseDestination
 
 __all__ = ["ExpiryScanner"]
 

@@ -15,14 +15,14 @@ from broker.cursor.memory import pending_list
 from broker.cursor.sources import MemorySource, MessageSource, SpoolSource
 from broker.cursor.spilling import PrioritizedSpillingCursor, SpillingCursor
 from broker.cursor.store_source import PrioritizedStoreSource, StoreSource
-from broker.region.letter_order import Departures
+from broker.region.dead_letter.ordering import Departures
 from broker.store.api import TopicMessageStore
 
 if TYPE_CHECKING:
     from broker.api.destination import RegionDestination
     from broker.policy.entry import PolicyEntry
-    from broker.region.region_broker import RegionBroker
-    from broker.region.topic import Topic
+    from broker.region.services import RegionServices
+    from broker.region.topic.topic import Topic
     from broker.store.temp import SpooledMessage
 
 __all__ = ["SubscriptionBacklog"]
@@ -32,7 +32,7 @@ class _Part:
     """The messages of one topic."""
 
     def __init__(
-        self, topic: Topic, key: SubscriptionKey, broker: RegionBroker, prioritized: bool
+        self, topic: Topic, key: SubscriptionKey, broker: RegionServices, prioritized: bool
     ) -> None:
         self.topic = topic
         self.departures = Departures(None)
@@ -95,7 +95,7 @@ class _Part:
 class SubscriptionBacklog:
     """The waiting messages of one durable subscription, and those that it has in flight."""
 
-    def __init__(self, key: SubscriptionKey, broker: RegionBroker, policy: PolicyEntry) -> None:
+    def __init__(self, key: SubscriptionKey, broker: RegionServices, policy: PolicyEntry) -> None:
         self._key = key
         self._broker = broker
         self._prioritized = policy.prioritized_messages
@@ -110,7 +110,9 @@ class SubscriptionBacklog:
             self._page_size,
         )
         self.pending = (
-            pending_list(self._prioritized) if broker.store_traits.is_volatile else self._cursor
+            pending_list(self._prioritized)
+            if broker.store_capabilities.is_volatile
+            else self._cursor
         )
         """Those that wait."""
 
@@ -124,7 +126,7 @@ class SubscriptionBacklog:
         """Take a topic in, with what its store has for the subscription from before."""
         prioritized = topic.policy.prioritized_messages
         part = self._parts[topic] = _Part(topic, self._key, self._broker, prioritized)
-        if self._broker.store_traits.is_volatile:
+        if self._broker.store_capabilities.is_volatile:
             return
         store = topic.store
         if store is not None:
@@ -138,7 +140,7 @@ class SubscriptionBacklog:
             self.pending.remove(reference)
             self.let_go(reference)
         part = self._parts.pop(topic, None)
-        if part is None or self._broker.store_traits.is_volatile:
+        if part is None or self._broker.store_capabilities.is_volatile:
             return
         while len(part.from_memory) and isinstance(part.from_memory, MemorySource):
             for reference in part.from_memory.read(self._page_size):

@@ -14,19 +14,19 @@ from typing import TYPE_CHECKING
 
 from anyio import lowlevel
 
+from broker.api.copying import copy_command
 from broker.api.message import MessageReference
 from broker.cursor.base import PendingCursor
 from broker.cursor.memory import pending_list
 from broker.policy.entry import PolicyEntry
-from broker.region.copies import copied
-from broker.region.groups import message_group_map
-from broker.region.ring import Candidate, ConsumerRing
+from broker.region.queue.consumer_ring import Candidate, ConsumerRing
+from broker.region.queue.message_groups import message_group_map
 from broker.store.api import StoreState
 from pyjms import _clock, _wakeup
 
 if TYPE_CHECKING:
-    from broker.region.queue import Queue
-    from broker.region.queue_subscription import QueueSubscription
+    from broker.region.queue.queue import Queue
+    from broker.region.queue.subscription import QueueSubscription
 
 __all__ = ["QueueDispatcher"]
 
@@ -392,5 +392,5 @@ class QueueDispatcher:
 
 def _mark_first(reference: MessageReference, is_first: bool) -> None:
     if reference.message.jms_xgroup_first_for_consumer != is_first:
-        reference.message = copied(reference.message)
+        reference.message = copy_command(reference.message)
         reference.message.jms_xgroup_first_for_consumer = is_first

@@ -17,15 +17,15 @@ from broker.api.exchange import ProducerExchange
 from broker.api.message import MessageReference, Position, SubscriptionKey
 from broker.api.usage import MemoryUsage
 from broker.policy.entry import PolicyEntry
-from broker.region.disk_usage import DiskUsage
-from broker.region.flow_control import FlowControl
+from broker.region.flow.disk_usage import DiskUsage
+from broker.region.flow.flow_control import FlowControl
 from broker.store.api import StoreState
 from pyjms.jms.destination import Destination
 from pyjms.wire.openwire.commands import ActiveMQMessage
 
 if TYPE_CHECKING:
     from broker.api.subscription import Subscription
-    from broker.region.region_broker import RegionBroker
+    from broker.region.services import RegionServices
 
 __all__ = ["ADVISORY_PREFIX", "BaseDestination"]
 
@@ -40,7 +40,9 @@ class BaseDestination(RegionDestination):
     disposed: bool = False
     is_dead_letter_queue: bool = False
 
-    def __init__(self, broker: RegionBroker, destination: Destination, policy: PolicyEntry) -> None:
+    def __init__(
+        self, broker: RegionServices, destination: Destination, policy: PolicyEntry
+    ) -> None:
         self.broker = broker
         self.destination = destination
         self.policy = policy

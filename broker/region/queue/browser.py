@@ -12,7 +12,7 @@ from broker.api.completion import Completion
 from broker.api.context import ConnectionContext
 from broker.api.destination import BrokerDestination
 from broker.api.message import MessageReference
-from broker.region.subscription import AbstractSubscription
+from broker.region.subscription.base import AbstractSubscription
 from pyjms import _wakeup
 from pyjms.wire.openwire.commands import AckType, MessageAck
 

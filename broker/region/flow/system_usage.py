@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, Protocol
 
 from broker.api.usage import MemoryUsage
-from broker.region.disk_usage import DiskUsage, Measured
+from broker.region.flow.disk_usage import DiskUsage, Measured
 from broker.store.api import PersistenceAdapter, StoreState
 from pyjms.jms.destination import Destination
 

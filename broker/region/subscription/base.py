@@ -16,7 +16,7 @@ from broker.api.destination import BrokerDestination
 from broker.api.message import MessageReference
 from broker.api.subscription import Subscription
 from broker.policy.entry import PolicyEntry
-from broker.region.marked_sends import MarkedSends
+from broker.region.subscription.redelivery_marking import MarkedSends
 from pyjms import _clock, _wakeup
 from pyjms.errors import InvalidDestinationException
 from pyjms.jms.destination import Destination
@@ -30,7 +30,7 @@ from pyjms.wire.openwire.commands import (
 )
 
 if TYPE_CHECKING:
-    from broker.region.region_broker import RegionBroker
+    from broker.region.services import RegionServices
 
 __all__ = ["LAST_DELIVERED_UNKNOWN", "LAST_DELIVERED_UNSET", "AbstractSubscription"]
 
@@ -45,7 +45,7 @@ class AbstractSubscription(Subscription):
 
     def __init__(
         self,
-        broker: RegionBroker,
+        broker: RegionServices,
         context: ConnectionContext,
         info: ConsumerInfo,
         policy: PolicyEntry,

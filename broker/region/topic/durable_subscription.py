@@ -15,9 +15,9 @@ from broker.api.context import ConnectionContext
 from broker.api.message import MessageReference, StoredMessage, SubscriptionKey
 from broker.policy.audit import MessageAudit
 from broker.policy.entry import PolicyEntry
-from broker.region.prefetch_subscription import PrefetchSubscription
-from broker.region.subscription import LAST_DELIVERED_UNKNOWN
-from broker.region.subscription_backlog import SubscriptionBacklog
+from broker.region.subscription.base import LAST_DELIVERED_UNKNOWN
+from broker.region.subscription.prefetch import PrefetchSubscription
+from broker.region.topic.durable_backlog import SubscriptionBacklog
 from broker.store.api import StoredSubscription, StoreState
 from pyjms import _clock, _wakeup
 from pyjms.errors import JMSException
@@ -25,8 +25,8 @@ from pyjms.wire.openwire.commands import ConsumerInfo, MessageId
 
 if TYPE_CHECKING:
     from broker.api.destination import RegionDestination
-    from broker.region.region_broker import RegionBroker
-    from broker.region.topic import Topic
+    from broker.region.services import RegionServices
+    from broker.region.topic.topic import Topic
 
 __all__ = ["DurableTopicSubscription"]
 
@@ -45,7 +45,7 @@ class DurableTopicSubscription(PrefetchSubscription):
 
     def __init__(
         self,
-        broker: RegionBroker,
+        broker: RegionServices,
         context: ConnectionContext,
         info: ConsumerInfo,
         policy: PolicyEntry,

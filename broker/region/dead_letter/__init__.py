@@ -1,0 +1,1 @@
+"""Dead letters, and the order in which they and their messages are stored."""

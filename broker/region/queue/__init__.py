@@ -1,0 +1,1 @@
+"""Queues: contents, dispatcher, consumers, browsers, message groups."""

@@ -1,0 +1,1 @@
+"""What all subscriptions share: the prefetch window, acknowledgements, redelivery marking."""

@@ -1,0 +1,1 @@
+"""Topics, their subscriptions, and the backlog of durable subscriptions."""
