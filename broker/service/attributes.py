@@ -17,6 +17,8 @@ from pathlib import Path
 from types import NoneType
 from typing import Annotated, Any, Final, get_args, get_type_hints
 
+from broker.region.flow import system_usage as usage
+
 __all__ = [
     "DEFAULT_DATA_DIRECTORY",
     "Attribute",
