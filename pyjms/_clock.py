@@ -1,7 +1,7 @@
-"""The one clock: tests replace it, so nothing else may ask for the time or sleep.
+"""The clock: the only module that reads the time or sleeps, so that tests can replace it.
 
-`now` is monotonic seconds, `time_ms` the wall clock in milliseconds (message headers),
-`sleep` and `timeout` wait. `install` puts another clock in force for this process.
+`now` is monotonic seconds, `time_ms` the wall clock in milliseconds (message headers), `sleep`,
+`wait` and `timeout` wait. `install` puts another clock in force for this process. (decisions D12)
 """
 
 from __future__ import annotations
@@ -28,14 +28,15 @@ __all__ = [
 
 
 class TimeoutScope(Protocol):
-    """What `timeout` gives: after the block `cancelled_caught` says whether time ran out."""
+    """The scope of a timeout."""
 
     @property
-    def cancelled_caught(self) -> bool: ...
+    def cancelled_caught(self) -> bool:
+        """After the block: whether the time ran out."""
 
 
 class Clock(Protocol):
-    """What a clock does; see the functions of this module."""
+    """A clock; its methods are the functions of this module."""
 
     def now(self) -> float: ...
     def time_ms(self) -> int: ...
@@ -44,7 +45,7 @@ class Clock(Protocol):
 
 
 class SystemClock:
-    """The machine's clock."""
+    """The clock of the machine."""
 
     def now(self) -> float:
         return time.monotonic()
@@ -70,17 +71,17 @@ def install(clock: Clock) -> Clock:
 
 
 def now() -> float:
-    """Seconds of a clock that never goes back."""
+    """Return monotonic seconds."""
     return _clock.now()
 
 
 def time_ms() -> int:
-    """Milliseconds since 1970."""
+    """Return the wall clock, in milliseconds since 1970."""
     return _clock.time_ms()
 
 
 async def sleep(seconds: float) -> None:
-    """Wait. Cancellable."""
+    """Wait for `seconds`. Cancellable."""
     await _clock.sleep(seconds)
 
 
@@ -101,5 +102,5 @@ async def wait(waiter: Waiter, seconds: float | None) -> None:
 
 
 def timeout(seconds: float | None) -> AbstractContextManager[TimeoutScope]:
-    """A block that is cancelled, quietly, after `seconds`; None: never."""
+    """Return a context manager that cancels its block after `seconds`; None: never."""
     return _clock.timeout(seconds)

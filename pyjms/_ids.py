@@ -1,4 +1,4 @@
-"""Generated identifiers: `ID:<host>-<port>-<millis>-<n>:<seq>`. (ENCODING section 9)"""
+"""Generated identifiers: `ID:<host>-<process>-<millis>-<n>:<seq>`. (openwire-encoding 9)"""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ _started_ms = int(time.time() * 1000)
 
 
 def host_name() -> str:
-    """Return the host's name, in the ASCII characters that ids may have."""
+    """Return the host's name, reduced to the ASCII characters that ids may have."""
     name = re.sub(r"[^A-Za-z0-9.-]", "", socket.gethostname().split(".")[0])
     return name or "localhost"
 
 
 class IdGenerator:
-    """Makes ids that no other generator of this or another process makes. Thread-safe."""
+    """Generates ids that are unique among all generators and processes. Thread-safe."""
 
     def __init__(self, prefix: str = "ID:") -> None:
         self._seed = f"{prefix}{host_name()}-{os.getpid()}-{_started_ms}-{next(_generators)}:"

@@ -1,4 +1,4 @@
-"""Folders in settings are paths of file systems that are mounted, and no URIs."""
+"""Tells paths from URIs: folders in settings are paths of mounted file systems."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import Final
 __all__ = ["uri_scheme"]
 
 _URI: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/")
-"""How a URI begins that is no path; one letter is a drive of Windows."""
+"""A scheme of at least two letters: a single one is a drive of Windows."""
 
 
 def uri_scheme(text: str) -> str | None:
-    """Return the scheme of a URI; None: it is a path."""
+    """Return the scheme of `text` if it is a URI, or None if it is a path."""
     found = _URI.match(text)
     return None if found is None else found[1]

@@ -1,4 +1,4 @@
-"""The signals that ask for an end: the first one asks, a second one ends the process at once."""
+"""Stopping on SIGINT and SIGTERM: the first asks to stop, a second ends the process at once."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ __all__ = ["stop_on_signals"]
 async def stop_on_signals(
     stopping: anyio.Event, logger: logging.Logger, work: str
 ) -> AsyncIterator[None]:
-    """Have SIGINT and SIGTERM set `stopping` while the block runs. The main thread only.
+    """Set `stopping` on SIGINT or SIGTERM while the block runs. Main thread only.
 
-    They are watched before the block begins, and are the process's own again behind it. `logger`
-    says what is being finished then: `work`.
+    The signals are handled before the block begins, and as before again after it. The first one
+    logs that `work` is being finished; a second one ends the process.
     """
     watching = anyio.Event()
     watcher = spawn(_watch, stopping, watching, logger, work, name="pyjms signals")
@@ -45,7 +45,7 @@ async def _watch(
             name = signal.Signals(number).name
             if stopping.is_set():
                 logger.warning("%s again: stopping now", name)
-                # not by cancelling: whatever keeps the stop waiting may not let go
+                # not by cancelling: what blocks the stop may not react to that
                 logging.shutdown()
                 signal.signal(number, signal.SIG_DFL)
                 signal.raise_signal(number)

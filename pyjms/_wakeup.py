@@ -1,9 +1,28 @@
-"""The one room that knows asyncio and trio by name: background tasks, and waking a loop.
+"""Background tasks and wake-ups of an event loop, on asyncio and trio.
 
-`spawn` starts a task that outlives the call that made it, on either backend. Its failure
-is never lost: it goes to `on_error`, or to the log. `LoopHandle.call_soon` runs a function
-on the loop from any thread; `WakeQueue` does so once a burst. A `Turn` is what a loop does
-for one chunk that came in; a `Waiter` is the cheapest way to wait for what it brings.
+The only module that imports asyncio or trio; everything else uses anyio. anyio has task groups
+only, but a connection's reader outlives the call that opened it; and its events, streams and
+cancel scopes cost two to four times what the hot path of a message can afford.
+
+- `spawn` starts a task that outlives the call that made it. Its failure is never lost: it goes to
+  `on_error`, or to the log.
+- `LoopHandle` is a loop as other threads see it: `call_soon` runs a function on it from any
+  thread, `WakeQueue` does so once for a burst of calls.
+- `Waiter` lets one task wait for one event; on asyncio it is a bare future and a bare timer.
+- `Turn` is what a loop does about one chunk of input. It exists because of when to send:
+
+      phase       what runs                                   then
+      take in     the chunk is decoded and handled            what was written is sent
+      finish      what `finish_with` was given: store writes  what they wrote is sent
+      deferred    what `defer` was given: acknowledgements
+
+  Sending at the end of the turn, not at each write, makes one system call of all responses to a
+  chunk. Sending before `finish` lets the peers work while the disk does. Deferred work is what no
+  peer waits for, so it comes after all sends. When several sockets are readable in one pass of the
+  loop, the first one's turn sends at its end, and all others' output leaves together at the
+  start of the next pass: with many connections, waking each peer for each chunk costs more than
+  the delay of a pass. Tried and dropped: sending at each write (a system call per message), and a
+  writer task per connection (a task switch per burst).
 """
 
 from __future__ import annotations
@@ -60,12 +79,13 @@ class BackgroundTask:
         """Wait until the task has ended, however it ended."""
         await self._done.wait()
 
-    async def _run(
+    async def run(
         self,
         function: Callable[..., Awaitable[Any]],
         args: tuple[Any, ...],
         on_error: Callable[[BaseException], None] | None,
     ) -> None:
+        """Await `function(*args)` and record how it ended. For `spawn` only."""
         try:
             with self._scope:
                 await function(*args)
@@ -88,9 +108,9 @@ def spawn(
 ) -> BackgroundTask:
     """Start `function(*args)` in the background of the running loop and return its handle.
 
-    The task belongs to nobody's task group: whoever spawns it cancels it and waits for it.
-    An exception goes to `on_error` (called on the loop), else to the log with its trace.
-    `context` holds the context variables it starts with; by default a copy of the caller's.
+    The task belongs to no task group: the caller has to cancel it and wait for it. An exception
+    goes to `on_error` (called on the loop), else to the log with its traceback. `context` holds
+    the context variables it starts with; by default a copy of the caller's.
     """
     context = context or copy_context()
     task = BackgroundTask(name)
@@ -98,11 +118,11 @@ def spawn(
         import trio  # noqa: PLC0415 - only where it runs
 
         trio.lowlevel.spawn_system_task(
-            task._run, function, args, on_error, name=name, context=context
+            task.run, function, args, on_error, name=name, context=context
         )
     else:
         native = asyncio.get_running_loop().create_task(
-            task._run(function, args, on_error), name=name, context=context
+            task.run(function, args, on_error), name=name, context=context
         )
         _asyncio_tasks.add(native)
         native.add_done_callback(_asyncio_tasks.discard)
@@ -110,13 +130,7 @@ def spawn(
 
 
 class Turn:
-    """What a loop does about one socket that can be read, and what waits for the end of that.
-
-    `run` takes the chunk in, sends what was written meanwhile, does what finishes it, sends again,
-    and then does what was put off, which no peer waits for. Sockets that can be read in the same
-    pass of the loop have what they cause sent together, at the start of the next pass. One object
-    a loop.
-    """
+    """Runs what one chunk of input causes, as the module's docstring says. One per loop."""
 
     __slots__ = (
         "__weakref__",
@@ -138,11 +152,11 @@ class Turn:
         self._is_open = False
         self._has_sent = False  # in this pass of the loop; `_next_pass` is under way
         self.number = 0
-        """Which one is under way, from 1; 0 outside of all."""
+        """The number of the current turn, from 1; 0 outside of any."""
         self._count = 0
 
     def run(self, take_in: Callable[[], object]) -> None:
-        """Call `take_in()`; what `send` and `defer` were given meanwhile follows."""
+        """Call `take_in()`, then what `send`, `finish_with` and `defer` were given meanwhile."""
         self._is_open = True
         self.number = self._count = self._count + 1
         try:
@@ -164,15 +178,16 @@ class Turn:
                 self._await_next_pass()
 
     def send(self, flush: Callable[[], object]) -> None:
-        """Call `flush()` once: at the end of this turn, or in the loop's next pass."""
+        """Call `flush()` once, at the end of the current turn or in the loop's next pass."""
         self._sends.append(flush)
         if not self._is_open and not self._has_sent:
             self._await_next_pass()
 
     def finish_with(self, function: Callable[[], object]) -> bool:
-        """Call `function()` when all of the chunk was taken in and sent; its own sends follow.
+        """Call `function()` once the chunk is handled and its output sent; its own sends follow.
 
-        False, and no call: there is no turn, or others had theirs in this pass of the loop.
+        Returns False, and does not call it, if there is no current turn or another turn of this
+        pass of the loop has sent already.
         """
         if not self._is_open or self._has_sent:
             return False
@@ -180,7 +195,7 @@ class Turn:
         return True
 
     def defer(self, function: Callable[[], object]) -> bool:
-        """Call `function()` after this turn's sends; False, and no call: there is no turn."""
+        """Call `function()` after the sends of the current turn; False: there is none, no call."""
         if self._is_open:
             self._late.append(function)
         return self._is_open
@@ -214,7 +229,7 @@ _turns: WeakValueDictionary[object, Turn] = WeakValueDictionary()
 
 
 class LoopHandle:
-    """A running loop, as other threads see it. Make it on the loop."""
+    """A running event loop, usable from other threads. Create it on the loop."""
 
     def __init__(self) -> None:
         self.token: EventLoopToken = current_token()
@@ -237,7 +252,7 @@ class LoopHandle:
             else None
         )
         self._call_soon: Callable[..., object] = (
-            # a thread's own context would not say which library runs here
+            # the context of a thread does not say which async library runs here
             partial(native.call_soon_threadsafe, context=self.adopt(copy_context()))
             if isinstance(native, asyncio.AbstractEventLoop)
             else native.run_sync_soon
@@ -245,21 +260,21 @@ class LoopHandle:
 
     @property
     def turn(self) -> Turn:
-        """The turn of this loop; it lives as long as somebody keeps it."""
+        """The Turn of this loop; it exists as long as somebody refers to it."""
         turn = _turns.get(self.token.native_token)
         if turn is None:
             turn = _turns[self.token.native_token] = Turn(self.call_next)
         return turn
 
     def is_current(self) -> bool:
-        """Whether the caller runs on this very loop."""
+        """Return whether the caller runs on this loop."""
         try:
             return current_token() == self.token
         except RuntimeError:
             return False
 
     def adopt(self, context: Context) -> Context:
-        """Return `context`, a thread's, made fit for tasks on this loop."""
+        """Make `context`, of another thread, usable for tasks on this loop, and return it."""
         context.run(sniffio.current_async_library_cvar.set, self._library)
         return context
 
@@ -269,20 +284,20 @@ class LoopHandle:
         return self._add_reader is not None
 
     def watch_readable(self, fd: int, function: Callable[[], object]) -> Callable[[], object]:
-        """Run `function()` whenever `fd` can be read, until the returned function is called."""
-        assert self._add_reader is not None, "ask `watches` first"
+        """Call `function()` whenever `fd` is readable, until the returned function is called."""
+        assert self._add_reader is not None, "check `watches` first"
         # a bare callback is no task: its context must say which library runs here
         self.adopt(copy_context()).run(self._add_reader, fd, function)
         return partial(self.token.native_token.remove_reader, fd)  # type: ignore[attr-defined]
 
     def call_next(self, function: Callable[[], object]) -> None:
-        """Run `function()` in the loop's next turn. Call it on the loop."""
+        """Call `function()` in the loop's next pass. On the loop only."""
         self._call_next(function)
 
     def call_later(self, seconds: float, function: Callable[[], object]) -> None:
-        """Run `function()` in `seconds`, or in the next turn where a loop has no bare timers.
+        """Call `function()` in `seconds`, or in the next pass if the loop has no bare timers.
 
-        Call it on the loop.
+        On the loop only.
         """
         if self._call_later is None:
             self._call_next(function)
@@ -290,7 +305,7 @@ class LoopHandle:
             self._call_later(seconds, function)
 
     def call_soon(self, function: Callable[..., object], *args: Any) -> None:
-        """Run `function(*args)` on the loop, from any thread.
+        """Call `function(*args)` on the loop. Thread-safe.
 
         Raises:
             RuntimeError: the loop has ended.
@@ -299,9 +314,9 @@ class LoopHandle:
 
 
 class Waiter:
-    """Where one task waits until it is woken, once. Make it in that task.
+    """Lets one task wait until it is woken, once. Create it in that task.
 
-    On asyncio a bare future, and a bare timer where others need a cancel scope: half the price.
+    On asyncio it is a bare future, with a bare timer instead of a cancel scope: half the cost.
     """
 
     __slots__ = ("_event", "_future")
@@ -315,7 +330,7 @@ class Waiter:
             self._event = anyio.Event()
 
     def wake(self) -> None:
-        """End the wait. On the loop; again is no harm."""
+        """End the wait. On the loop only; idempotent."""
         if self._event is not None:
             self._event.set()
         elif self._future is not None and not self._future.done():
@@ -329,14 +344,14 @@ class Waiter:
             await self._event.wait()
 
     def wake_later(self, seconds: float) -> Callable[[], object] | None:
-        """Have the loop's own timer wake it; return what calls that off. None: it has none."""
+        """Have the loop's timer call `wake`; return what cancels it, or None if it has no timer."""
         if self._future is None:
             return None
         return self._future.get_loop().call_later(seconds, self.wake).cancel
 
 
 class WakeQueue:
-    """Functions handed from threads to a loop; a burst of them wakes the loop once."""
+    """Hands functions from threads to a loop; a burst of them wakes the loop once."""
 
     def __init__(self, loop: LoopHandle) -> None:
         self._loop = loop
@@ -344,7 +359,7 @@ class WakeQueue:
         self._awake = False
 
     def put(self, function: Callable[[], object]) -> None:
-        """Run `function` on the loop soon, in the order of the calls. Any thread."""
+        """Call `function()` on the loop soon, in the order of the calls to `put`. Thread-safe."""
         self._queue.append(function)
         if not self._awake:
             self._awake = True
@@ -361,5 +376,5 @@ class WakeQueue:
 
 
 def loop_options() -> dict[str, Any]:
-    """The `backend_options` of `anyio.run`: uvloop where it is installed."""
+    """Return the `backend_options` for `anyio.run`: uvloop where it is installed."""
     return {"use_uvloop": importlib.util.find_spec("uvloop") is not None}

@@ -1,1 +1,1 @@
-"""The JMS API: destinations, messages, and what a provider implements."""
+"""The JMS API: destinations, messages, and the interfaces that a provider implements."""

@@ -1,8 +1,14 @@
-"""The message without a body, and what all messages have: headers, properties, life cycle.
+"""The base of all messages: headers, properties and life cycle. (jms-api 3 to 6)
 
-Plain slotted objects. A received message keeps its `_source` and decodes properties and
-body when they are asked for; until cleared both are read-only, headers never are. A
-message belongs to one task. It never shows its body in `repr`. (JMS 1.1 section 3)
+Messages are plain objects with slots. A received message keeps its source and decodes
+properties and body when they are first read: most consumers read few of them. Until cleared,
+both are read-only; headers never are.
+
+    state       properties and body            changed by
+    new         writable                       send(): unchanged, the same object can be sent again
+    received    read-only, maybe undecoded     clear_properties(), clear_body(): writable, empty
+
+A message is not thread-safe and belongs to one task. `repr` never shows the body.
 """
 
 from __future__ import annotations
@@ -24,7 +30,7 @@ _T = TypeVar("_T")
 
 
 class MessageSource(Protocol):
-    """Where a received message comes from; it is asked for what was not decoded yet."""
+    """What a received message decodes its properties and body from."""
 
     def decode_properties(self) -> dict[str, object]:
         """Return the application's properties.
@@ -35,7 +41,7 @@ class MessageSource(Protocol):
         ...
 
     def decode_body(self) -> object:
-        """Return the body as its message class keeps it.
+        """Return the body in the form in which its message class stores it.
 
         Raises:
             MessageFormatException: it is damaged.
@@ -48,11 +54,11 @@ class MessageSource(Protocol):
 
 
 Acknowledger = Callable[["Message"], "Awaitable[None] | None"]
-"""What a session installs: it acknowledges at once; what it returns need not be awaited."""
+"""What a session installs: it acknowledges immediately; its result need not be awaited."""
 
 
 class _Done:
-    """Can be awaited, and has happened already."""
+    """An awaitable that is complete."""
 
     __slots__ = ()
 
@@ -67,10 +73,13 @@ _DONE = _Done()
 class Message:
     """A message that has headers and properties only.
 
-    `timestamp` and `expiration` are milliseconds since 1970, 0 when not set; the sending
-    overwrites them and `message_id`, `destination`, `delivery_mode`, `priority`.
-    `delivery_count` is 1 for the first delivery (JMSXDeliveryCount). `original_destination`
-    is ActiveMQ's: where the message was sent before it was rerouted (dead letters).
+    Sending sets `message_id`, `destination`, `delivery_mode`, `priority`, `timestamp` and
+    `expiration`, whatever they were. `timestamp` and `expiration` are milliseconds since 1970, 0
+    if not set. `delivery_count` is 1 for the first delivery (JMSXDeliveryCount).
+    `original_destination` is ActiveMQ's: where a rerouted message, such as a dead letter, was
+    sent first.
+
+    JMS: javax.jms.Message (JMS 1.1 section 3).
     """
 
     __slots__ = (
@@ -120,9 +129,9 @@ class Message:
     read_only_properties: bool
 
     _message_id: object  # its str() is the id
-    _properties: dict[str, object] | None  # None: empty, or still with the source
+    _properties: dict[str, object] | None  # None: empty, or not decoded yet
     _body: object
-    _pending: bool  # the body is still with the source
+    _pending: bool  # the body is not decoded yet
     _source: MessageSource | None
     acknowledger: Acknowledger | None  # set by the session that delivered the message
     provider_delivery: object  # that session's own record of the delivery
@@ -154,7 +163,7 @@ class Message:
 
     @property
     def message_id(self) -> str | None:
-        """The id, beginning with "ID:"; None before the first send."""
+        """The id, beginning with "ID:"; None before the first send. JMS: JMSMessageID."""
         value = self._message_id
         if value is not None and not isinstance(value, str):
             value = self._message_id = str(value)
@@ -182,22 +191,30 @@ class Message:
         self.correlation_id = None if value is None else value.decode()
 
     def clear_properties(self) -> None:
-        """Drop all properties and make them writable; headers and body stay."""
+        """Remove all properties and make them writable; headers and body stay.
+
+        JMS: clearProperties.
+        """
         self._properties = {}
         self.read_only_properties = False
 
     def clear_body(self) -> None:
-        """Empty the body and make it writable; headers and properties stay."""
+        """Empty the body and make it writable; headers and properties stay.
+
+        JMS: clearBody.
+        """
         self._pending = False
         self.read_only_body = False
         self._reset_body()
 
     def acknowledge(self) -> Awaitable[None]:
-        """Acknowledge, as the session's mode has it: all it consumed so far, or this message.
+        """Acknowledge what the session consumed so far (CLIENT), or this message (INDIVIDUAL).
 
-        It has happened, or is on its way, when the call returns; awaiting the result is
-        optional. Does nothing on messages that no session delivered, and in the modes AUTO,
-        DUPS_OK and TRANSACTED.
+        Does not block: the acknowledgement is sent, or queued for sending, when the call
+        returns, and awaiting the result is optional. Does nothing for a message that no session
+        delivered, and in the modes AUTO, DUPS_OK and TRANSACTED.
+
+        JMS: Message.acknowledge (JMS 1.1 section 3.6, 4.4.11).
 
         Raises:
             IllegalStateException: the session is closed.
@@ -207,22 +224,22 @@ class Message:
         return self.acknowledger(self) or _DONE
 
     def get_body(self, kind: builtins.type[_T]) -> _T | None:
-        """Return the body as `kind`; None when there is none. (JMS 2.0)
+        """Return the body as `kind`; None if there is none. JMS 2.0: Message.getBody.
 
         Raises:
-            MessageFormatException: the body is no such thing.
+            MessageFormatException: the body is not of that type.
         """
         if not self.is_body_assignable_to(kind):
             raise MessageFormatException(
-                f"The body of a {type(self).__name__} is no {kind.__name__}",
-                hint="is_body_assignable_to() tells",
+                f"The body of a {type(self).__name__} is not a {kind.__name__}",
+                hint="ask is_body_assignable_to() first",
             )
         body = self._whole_body()
         assert body is None or isinstance(body, kind)
         return body
 
     def is_body_assignable_to(self, kind: builtins.type) -> bool:
-        """Whether `get_body(kind)` would succeed."""
+        """Return whether `get_body(kind)` would succeed. JMS 2.0: isBodyAssignableTo."""
         if self._whole_body() is None:
             return True
         return any(issubclass(body, kind) for body in self.BODY_TYPES)
@@ -236,7 +253,7 @@ class Message:
         acknowledger: Acknowledger | None = None,
         delivery: object = None,
     ) -> None:
-        """Make this a received message: `source` decodes properties and body on demand.
+        """Make this a received message, whose properties and body `source` decodes on demand.
 
         Args:
             message_id: the id, or an object whose `str()` is the id.
@@ -253,7 +270,7 @@ class Message:
         self.provider_delivery = delivery
 
     def set_message_id(self, message_id: object) -> None:
-        """Set the id to an object whose `str()` is the id; it is formatted when first read."""
+        """Set the id to an object whose `str()` is the id, formatted when first read."""
         self._message_id = message_id
 
     @property
@@ -274,14 +291,14 @@ class Message:
     # --- for message classes
 
     def _whole_body(self) -> object:
-        """Return the body as users see it, None if there is none or it is empty."""
+        """Return the body in its public form, None if there is none or it is empty."""
         return None
 
     def _reset_body(self) -> None:
         """Make the body empty."""
 
     def _load(self) -> None:
-        """Take the body from the source; only called while it is pending."""
+        """Decode the body; only called while it is pending."""
         assert self._source is not None
         self._body = self._source.decode_body()
         self._pending = False
@@ -292,7 +309,8 @@ class Message:
                 "The message body is read-only", hint="call clear_body() first"
             )
 
-    def _property_values(self) -> dict[str, object]:
+    def property_values(self) -> dict[str, object]:
+        """Return the application's properties, decoded; changes to the dict take effect."""
         values = self._properties
         if values is None:
             source = self._source
@@ -300,5 +318,5 @@ class Message:
         return values
 
     def __repr__(self) -> str:
-        shown = f"message_id={self.message_id!r}, destination={self.destination!s}"
-        return f"{type(self).__name__}({shown})"
+        headers = f"message_id={self.message_id!r}, destination={self.destination!s}"
+        return f"{type(self).__name__}({headers})"

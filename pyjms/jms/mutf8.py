@@ -1,12 +1,12 @@
 """Java's modified UTF-8: NUL in two bytes, characters above U+FFFF as two surrogates.
 
-Works on whole strings in C; no loop over characters. Lone surrogates are legal and come
-through unchanged. (java.io.DataInput; ENCODING 2.1)
+Whole strings are converted by Python's own codecs; there is no loop over characters. Lone
+surrogates are legal and come through unchanged. (java.io.DataInput; openwire-encoding 2.1)
 """
 
 from __future__ import annotations
 
-__all__ = ["decode_mutf8", "decode_mutf8_lenient", "encode_mutf8"]
+__all__ = ["decode_mutf8", "decode_mutf8_lenient", "encode_mutf8", "utf16_length"]
 
 
 def encode_mutf8(text: str) -> bytes:
@@ -21,7 +21,7 @@ def encode_mutf8(text: str) -> bytes:
 
 
 def decode_mutf8(data: bytes) -> str:
-    """Return the text that `data` is the modified UTF-8 of.
+    """Return the text of modified UTF-8 bytes.
 
     Raises:
         UnicodeDecodeError: it is not modified UTF-8; `start` says where.
@@ -47,6 +47,13 @@ def decode_mutf8_lenient(data: bytes) -> str:
     text = data.decode("utf-8", "surrogatepass")
     # 0xED leads the 3-byte form of a surrogate; a pair of them is one character.
     return _join_surrogates(text) if b"\xed" in data else text
+
+
+def utf16_length(text: str) -> int:
+    """Return the length of `text` as Java counts it, in UTF-16 code units."""
+    if text.isascii() or max(text) <= "\uffff":
+        return len(text)
+    return len(text.encode("utf-16-be", "surrogatepass")) // 2
 
 
 def _join_surrogates(text: str) -> str:

@@ -1,25 +1,63 @@
 """A message's properties, as a mapping with JMS's typed getters and setters.
 
-A view: it keeps nothing itself. Names such as JMSXGroupID and JMSPriority lead to the
-headers, for reading and (where JMS has a setter) for writing; iteration lists what JMS
-lists: the application's properties and the JMSX names that are set. (jms-api 6;
-ENCODING 18; ActiveMQ accepts any name but None and "")
+A view that stores nothing itself. Names such as JMSXGroupID and JMSPriority lead to the headers,
+for reading and, where JMS has a setter, for writing. Iteration lists what JMS lists: the
+application's properties and the JMSX names that are set. Like ActiveMQ, any name is accepted
+but None and "". (jms-api 6; openwire-encoding 18)
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, MutableMapping
-from typing import TYPE_CHECKING, Final, cast
+from typing import ClassVar, Final, Protocol, cast
 
 from pyjms.enums import DeliveryMode
 from pyjms.errors import MessageFormatException, MessageNotWriteableException
 from pyjms.jms.conversions import NULLS, PROPERTY_READS, convert, fit, normalize
 from pyjms.jms.destination import Destination, parse_destination
 
-if TYPE_CHECKING:
-    from pyjms.jms.message import Message
+__all__ = ["MessageProperties", "PropertyHolder", "PropertySource"]
 
-__all__ = ["MessageProperties"]
+
+class PropertySource(Protocol):
+    """Where the properties of a received message are decoded from."""
+
+    def provider_property(self, name: str) -> object:
+        """Return a property that only the provider sets, such as JMSXProducerTXID."""
+
+
+class PropertyHolder(Protocol):
+    """What MessageProperties needs of a message: its headers, and its properties as a dict."""
+
+    MIME_TYPE: ClassVar[str]
+    correlation_id: str | None
+    reply_to: Destination | None
+    delivery_mode: DeliveryMode
+    redelivered: bool
+    delivery_count: int
+    type: str | None
+    timestamp: int
+    expiration: int
+    priority: int
+    group_id: str | None
+    group_sequence: int
+    user_id: str | None
+    read_only_properties: bool
+
+    @property
+    def message_id(self) -> str | None:
+        """The id, or None before the first send."""
+
+    @property
+    def destination(self) -> Destination | None:
+        """Where the message was sent."""
+
+    @property
+    def source(self) -> PropertySource | None:
+        """What a received message is decoded from."""
+
+    def property_values(self) -> dict[str, object]:
+        """Return the application's properties, decoded; changes to the dict take effect."""
 
 
 class MessageProperties(MutableMapping[str, object]):
@@ -31,12 +69,12 @@ class MessageProperties(MutableMapping[str, object]):
 
     __slots__ = ("_message",)
 
-    def __init__(self, message: Message) -> None:
+    def __init__(self, message: PropertyHolder) -> None:
         self._message = message
 
     def __getitem__(self, name: str) -> object:
         value = self._find(name)
-        if value is None and name not in self._message._property_values():
+        if value is None and name not in self._message.property_values():
             raise KeyError(name)
         return value
 
@@ -54,16 +92,16 @@ class MessageProperties(MutableMapping[str, object]):
         value = normalize(value, binary=False)
         header = _HEADER_SETTERS.get(name)
         if header is None:
-            self._message._property_values()[name] = value
+            self._message.property_values()[name] = value
         else:
             header(self._message, name, value)
 
     def __delitem__(self, name: str) -> None:
         self._check_writable()
-        del self._message._property_values()[name]
+        del self._message.property_values()[name]
 
     def __iter__(self) -> Iterator[str]:
-        values = self._message._property_values()
+        values = self._message.property_values()
         yield from values
         for name, is_set in _LISTED.items():
             if name not in values and is_set(self._message):
@@ -74,7 +112,7 @@ class MessageProperties(MutableMapping[str, object]):
 
     def __contains__(self, name: object) -> bool:
         """JMS: propertyExists. A property set to None exists; so does a header with a value."""
-        if name in self._message._property_values():
+        if name in self._message.property_values():
             return True
         return isinstance(name, str) and self._find(name) is not None
 
@@ -89,10 +127,10 @@ class MessageProperties(MutableMapping[str, object]):
                 `message.clear_properties()` works always.
         """
         self._check_writable()
-        self._message._property_values().clear()
+        self._message.property_values().clear()
 
     def get_object(self, name: str) -> object:
-        """Return the value as it was written; None if it is missing."""
+        """Return the value with the type it was set with; None if it is missing."""
         return self._find(name)
 
     def get_boolean(self, name: str) -> bool:
@@ -115,8 +153,8 @@ class MessageProperties(MutableMapping[str, object]):
         """Return the value as a 32-bit integer.
 
         Raises:
-            MessageFormatException: it was written as a type that cannot be read so.
-            ValueError: it is missing, or text that spells no such number.
+            MessageFormatException: it was set with a type that cannot be read as this one.
+            ValueError: it is missing, or text that is no such number.
         """
         return cast("int", self._convert(name, "int"))
 
@@ -132,8 +170,8 @@ class MessageProperties(MutableMapping[str, object]):
         """Return the value as a float.
 
         Raises:
-            MessageFormatException: it was written as a type that cannot be read so.
-            ValueError: it is text that spells no number.
+            MessageFormatException: it was set with a type that cannot be read as this one.
+            ValueError: it is text that is no number.
             TypeError: it is missing.
         """
         return cast("float", self._convert(name, "double"))
@@ -147,7 +185,7 @@ class MessageProperties(MutableMapping[str, object]):
         return cast("str | None", self._convert(name, "String"))
 
     def set_object(self, name: str, value: object) -> None:
-        """Do as `properties[name] = value` does."""
+        """Set a property of any type, as `properties[name] = value` does."""
         self[name] = value
 
     def set_boolean(self, name: str, value: bool) -> None:
@@ -185,7 +223,7 @@ class MessageProperties(MutableMapping[str, object]):
     def _find(self, name: str) -> object:
         header = _HEADERS.get(name)
         if header is None:
-            return self._message._property_values().get(name)
+            return self._message.property_values().get(name)
         return header(self._message)
 
     def _convert(self, name: str, target: str) -> object:
@@ -211,14 +249,15 @@ def _text(value: object) -> str | None:
     return None if value is None else str(value)
 
 
-def _provider(name: str) -> Callable[[Message], object]:
-    def read(message: Message) -> object:
-        return None if message._source is None else message._source.provider_property(name)
+def _provider(name: str) -> Callable[[PropertyHolder], object]:
+    def read(message: PropertyHolder) -> object:
+        source = message.source
+        return None if source is None else source.provider_property(name)
 
     return read
 
 
-_HEADERS: Final[dict[str, Callable[[Message], object]]] = {
+_HEADERS: Final[dict[str, Callable[[PropertyHolder], object]]] = {
     "JMSMessageID": lambda m: m.message_id,
     "JMSDestination": lambda m: _text(m.destination),
     "JMSReplyTo": lambda m: _text(m.reply_to),
@@ -232,7 +271,7 @@ _HEADERS: Final[dict[str, Callable[[Message], object]]] = {
     "JMSXDeliveryCount": lambda m: m.delivery_count,
     "JMSXGroupID": lambda m: m.group_id,
     "JMSXGroupSeq": lambda m: m.group_sequence,
-    "JMSXUserID": lambda m: m.user_id or m._property_values().get("JMSXUserID"),
+    "JMSXUserID": lambda m: m.user_id or m.property_values().get("JMSXUserID"),
     "JMSXMimeType": lambda m: m.MIME_TYPE,
     **{
         name: _provider(name)
@@ -246,7 +285,7 @@ _HEADERS: Final[dict[str, Callable[[Message], object]]] = {
     },
 }
 
-_LISTED: Final[dict[str, Callable[[Message], bool]]] = {
+_LISTED: Final[dict[str, Callable[[PropertyHolder], bool]]] = {
     "JMSXGroupID": lambda m: m.group_id is not None,
     "JMSXGroupSeq": lambda m: m.group_id is not None,
     "JMSXUserID": lambda m: m.user_id is not None,
@@ -254,8 +293,8 @@ _LISTED: Final[dict[str, Callable[[Message], bool]]] = {
 }
 
 
-def _setter(attribute: str, target: str) -> Callable[[Message, str, object], None]:
-    def set_header(message: Message, name: str, value: object) -> None:
+def _setter(attribute: str, target: str) -> Callable[[PropertyHolder, str, object], None]:
+    def set_header(message: PropertyHolder, name: str, value: object) -> None:
         try:
             converted = convert(value, target, PROPERTY_READS, NULLS)
         except (MessageFormatException, ValueError, TypeError) as error:
@@ -267,7 +306,7 @@ def _setter(attribute: str, target: str) -> Callable[[Message, str, object], Non
     return set_header
 
 
-def _set_delivery_mode(message: Message, name: str, value: object) -> None:
+def _set_delivery_mode(message: PropertyHolder, name: str, value: object) -> None:
     modes: dict[object, DeliveryMode] = {
         **{str(int(mode)): mode for mode in DeliveryMode},
         **{mode.name: mode for mode in DeliveryMode},
@@ -278,14 +317,14 @@ def _set_delivery_mode(message: Message, name: str, value: object) -> None:
     message.delivery_mode = mode
 
 
-def _set_reply_to(message: Message, name: str, value: object) -> None:
+def _set_reply_to(message: PropertyHolder, name: str, value: object) -> None:
     if value is not None and not isinstance(value, str):
         raise MessageFormatException(f"Property {name} cannot be set from a {type(value).__name__}")
     reply_to: Destination | None = None if value is None else parse_destination(value)
     message.reply_to = reply_to
 
 
-_HEADER_SETTERS: Final[dict[str, Callable[[Message, str, object], None]]] = {
+_HEADER_SETTERS: Final[dict[str, Callable[[PropertyHolder, str, object], None]]] = {
     "JMSCorrelationID": _setter("correlation_id", "String"),
     "JMSDeliveryMode": _set_delivery_mode,
     "JMSExpiration": _setter("expiration", "long"),

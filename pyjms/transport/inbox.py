@@ -1,8 +1,9 @@
-"""Commands handed over inside one process: a deque that a task empties.
+"""A queue of commands inside one process, delivered by a task.
 
-Used by transports without a socket. A command put in while another is being delivered
-waits its turn, so two ends that answer each other never nest. A long burst yields to the
-loop now and then.
+For transports without a socket. Delivery from a task, never from `put`, keeps two ends that
+answer each other from nesting, and keeps the order: what is put in during a delivery comes after
+what is queued. The task yields to the loop every `_BURST` commands. Back-pressure is that of
+`transport.writer`, counted in commands.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ T = TypeVar("T")
 
 
 class Inbox(Generic[T]):
-    """What has come in and waits for delivery. Belongs to one loop."""
+    """Items that wait for delivery. Belongs to one loop."""
 
     def __init__(
         self,
@@ -45,22 +46,22 @@ class Inbox(Generic[T]):
         self._stopped = False
         self._wake = anyio.Event()
         self._resumed: anyio.Event | None = None
-        self._room: anyio.Event | None = None
+        self._space: anyio.Event | None = None
         self._name = name
         self._task: BackgroundTask | None = None
 
     @property
     def congested(self) -> bool:
-        """Whether more waits than should: the sender had better wait for `drained`."""
+        """Whether more than the high-water mark is queued: the sender should await `drained`."""
         return len(self._queue) > HIGH_WATER
 
     def start(self) -> None:
-        """Begin to deliver; what was put in earlier comes first."""
+        """Start delivering; what was put in earlier comes first."""
         if self._task is None and not self._stopped:
             self._task = spawn(self._run, name=self._name, on_error=self._failed)
 
     def put(self, item: T) -> None:
-        """Have `item` delivered, after all that came before; dropped once nobody delivers."""
+        """Queue `item` for delivery. Dropped after `stop` or the end."""
         if self._stopped:
             return
         if not self._queue:
@@ -68,21 +69,21 @@ class Inbox(Generic[T]):
         self._queue.append(item)
 
     def end(self, error: Exception) -> None:
-        """After what waits was delivered, report `error` as the end."""
+        """Report `error` as the end, after what is queued has been delivered."""
         if self._end is None:
             self._end = error
             self._wake.set()
             self.resume()
 
     async def drained(self) -> None:
-        """Wait until the queue is short again, or nobody delivers any more."""
+        """Wait until the queue is below the low-water mark, or delivery has ended."""
         while self.congested and not self._stopped:
-            if self._room is None:
-                self._room = anyio.Event()
-            await self._room.wait()
+            if self._space is None:
+                self._space = anyio.Event()
+            await self._space.wait()
 
     def pause(self) -> None:
-        """Deliver nothing after the command in hand."""
+        """Deliver nothing after the current item."""
         if self._resumed is None and self._end is None:
             self._resumed = anyio.Event()
 
@@ -93,7 +94,7 @@ class Inbox(Generic[T]):
             self._resumed = None
 
     async def stop(self) -> None:
-        """Drop what waits and end the task."""
+        """Drop what is queued and end the task."""
         self._close()
         if self._task is not None:
             self._task.cancel()
@@ -102,12 +103,12 @@ class Inbox(Generic[T]):
     def _close(self) -> None:
         self._stopped = True
         self._queue.clear()
-        self._make_room()
+        self._notify_space()
 
-    def _make_room(self) -> None:
-        if self._room is not None:
-            self._room.set()
-            self._room = None
+    def _notify_space(self) -> None:
+        if self._space is not None:
+            self._space.set()
+            self._space = None
 
     async def _run(self) -> None:
         queue = self._queue
@@ -121,10 +122,10 @@ class Inbox(Generic[T]):
                 left -= 1
                 if left <= 0:
                     left = _BURST
-                    if self._room is not None and len(queue) <= LOW_WATER:
-                        self._make_room()
+                    if self._space is not None and len(queue) <= LOW_WATER:
+                        self._notify_space()
                     await checkpoint()
-            self._make_room()
+            self._notify_space()
             if self._end is not None:
                 self._close()
                 self._on_end(self._end)

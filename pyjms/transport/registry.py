@@ -1,7 +1,8 @@
-"""Which transport a URL's scheme means: built in, or found through `pyjms.transports`.
+"""Transport factories by URL scheme: built in, or registered as entry points.
 
-Built-ins come first and cost no scan of the installed packages. A registered factory is a
-`Callable[[TransportURI], RequestTransport]`. (ActiveMQ U2, U3)
+A package adds a scheme by an entry point in the group `pyjms.transports` whose name is the
+scheme and whose value is a `Callable[[TransportURI], RequestTransport]`; see docs/extending.md.
+Built-in schemes come first and need no scan of the installed packages. (activemq-edges U2, U3)
 """
 
 from __future__ import annotations
@@ -36,20 +37,20 @@ _NOT_BUILT = {
     **dict.fromkeys(("ssl", "nio+ssl", "auto+ssl", "auto+nio+ssl"), "use tcp://host:port"),
     **dict.fromkeys(("udp", "multicast", "http", "https", "ws", "wss"), "use tcp://host:port"),
 }
-"""ActiveMQ's schemes that this version does not speak, and what to do instead."""
+"""Schemes of ActiveMQ that this version does not support, and what to use instead."""
 
 
 def register(scheme: str, factory: TransportFactory) -> None:
-    """Make `factory` the one for `scheme` in this process."""
+    """Use `factory` for `scheme` in this process, instead of any other."""
     _factories[scheme] = factory
 
 
 def create_transport(uri: TransportURI | str) -> RequestTransport:
-    """The whole chain of filters for `uri`, not started.
+    """Return the transport for `uri` with all its filters, not started.
 
     Raises:
-        ConfigurationException: nobody knows the scheme, or an option is wrong.
-        UnsupportedOperationException: ActiveMQ knows the scheme, this version does not.
+        ConfigurationException: the scheme is unknown, or an option is wrong.
+        UnsupportedOperationException: ActiveMQ has the scheme, this version does not.
     """
     if isinstance(uri, str):
         uri = TransportURI.parse(uri)
@@ -68,7 +69,7 @@ def create_transport(uri: TransportURI | str) -> RequestTransport:
 
 
 def known_schemes() -> list[str]:
-    """All schemes that `create_transport` takes, sorted."""
+    """Return all schemes that `create_transport` accepts, sorted."""
     return sorted({*_factories, *(point.name for point in entry_points(group=GROUP))})
 
 

@@ -1,9 +1,12 @@
-"""Write coalescing straight to the socket: a turn of the loop sends at its end what it queued.
+"""Write coalescing directly to the socket, without waking a task.
 
-What a chunk that came in causes leaves before the loop looks for more; what a task queues,
-in the next pass, or with `flush`. No task is woken; a burst leaves in one send. Only a
-socket that takes no more wakes the task, which waits for room. The descriptor is our own
-duplicate, so nobody else's buffer can stand in between.
+What a chunk of input causes is sent at the end of its turn (`pyjms._wakeup.Turn`), before the
+loop looks for more input; what a task queues, in the loop's next pass, or immediately by
+`flush`. A burst leaves in one send. Only a socket that takes no more wakes the task, which then
+waits until the socket is writable.
+
+The descriptor is our own duplicate, so that no buffer of the stream's transport lies in between,
+and closing the stream cannot close it under a pending write.
 """
 
 from __future__ import annotations
@@ -34,7 +37,7 @@ def writer_for(stream: ByteStream) -> CoalescingWriter:
 
 
 class SocketWriter(CoalescingWriter):
-    """The writing side of a socket, which it closes when it ends. Belongs to one loop."""
+    """Writes to a socket of its own, which `abandon` closes. Belongs to one loop."""
 
     def __init__(
         self,
@@ -53,7 +56,7 @@ class SocketWriter(CoalescingWriter):
 
     @property
     def socket(self) -> socket.socket:
-        """The duplicate that it writes to, for reading from as well."""
+        """The duplicate of the stream's socket; the reader reads from it, too."""
         return self._socket
 
     @property
@@ -79,7 +82,7 @@ class SocketWriter(CoalescingWriter):
                 await anyio.wait_writable(self._socket)
                 self._full = False
                 self._send()
-                self._tell_room()
+                self._notify_space()
             elif self._closing:
                 return
             else:
@@ -111,7 +114,7 @@ class SocketWriter(CoalescingWriter):
             return
         if sent == len(buffer):
             buffer.clear()
-            self._tell_room()
+            self._notify_space()
             return
         del buffer[:sent]
         self._full = True

@@ -1,7 +1,7 @@
-"""Broker URLs as ActiveMQ spells them: `tcp://host:port?name=value`, `failover:(a,b)?name=value`.
+"""Broker URLs in ActiveMQ's syntax: `tcp://host:port?name=value`, `failover:(a,b)?name=value`.
 
-Pure text: nothing here connects or knows which options exist. Passwords never show in
-`str()` or `repr()` of a parsed URL. (ActiveMQ U1, U3, N21, F9, B16)
+Parses text only: nothing here connects or knows which options exist. `str()` and `repr()` of a
+parsed URL never show passwords. (activemq-edges U1, U3, N21, F9; activemq-broker B16)
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ __all__ = [
 
 DEFAULT_PORT = 61616
 COMPOSITE_SCHEMES = frozenset({"failover", "fanout", "discovery", "static", "broker"})
-"""Schemes that list other URLs even without brackets."""
+"""Schemes whose URLs list other URLs, even without brackets."""
 
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 _HOST_VARIABLES = ("org.apache.activemq.AMQ_HOST", "AMQ_HOST")
@@ -38,8 +38,8 @@ _BIND_VARIABLES = ("org.apache.activemq.BROKER_BIND_URL", "BROKER_BIND_URL")
 class TransportURI:
     """A parsed broker URL.
 
-    `location` is what stands between the scheme and the `?`, without slashes in front and
-    without user and password; `components` are the URLs inside a composite.
+    `location` is the text between the scheme and the `?`, without leading slashes, user and
+    password; `components` are the URLs inside a composite one.
     """
 
     scheme: str
@@ -47,14 +47,15 @@ class TransportURI:
     options: Mapping[str, str] = field(default_factory=dict)
     components: tuple[TransportURI, ...] = ()
     path: str = ""
-    """A composite's `/name` after the bracket."""
+    """The `/name` after the closing bracket of a composite URL."""
 
     @classmethod
     def parse(cls, text: str) -> TransportURI:
-        """Read `text`.
+        """Parse `text`.
 
         Raises:
-            ConfigurationException: no scheme, a bracket or an option that is not closed.
+            ConfigurationException: the scheme is missing, brackets do not match, or an option is
+                not name=value.
         """
         text = text.strip()
         match = _SCHEME.match(text)
@@ -76,7 +77,7 @@ class TransportURI:
 
     @property
     def host(self) -> str:
-        """The host of the location; "" if none is named. IPv6 comes without its brackets."""
+        """The host of the location, "" if there is none; an IPv6 address without brackets."""
         authority = self.location.partition("/")[0]
         if authority.startswith("["):
             return authority[1:].partition("]")[0]
@@ -84,10 +85,10 @@ class TransportURI:
 
     @property
     def port(self) -> int | None:
-        """The port of the location, None if it has none.
+        """The port of the location, None if there is none.
 
         Raises:
-            ConfigurationException: it is no number from 0 to 65535.
+            ConfigurationException: it is not a number from 0 to 65535.
         """
         authority = self.location.partition("/")[0]
         if authority.startswith("["):
@@ -96,27 +97,27 @@ class TransportURI:
         return parse_port(text, str(self)) if text else None
 
     def split_options(self, prefix: str) -> tuple[dict[str, str], TransportURI]:
-        """The options whose names start with `prefix`, without it, and the URL without them."""
-        taken = {k[len(prefix) :]: v for k, v in self.options.items() if k.startswith(prefix)}
-        left = {k: v for k, v in self.options.items() if not k.startswith(prefix)}
-        return taken, replace(self, options=left)
+        """Return the options named `prefix...`, without the prefix, and the URL without them."""
+        split = {k[len(prefix) :]: v for k, v in self.options.items() if k.startswith(prefix)}
+        rest = {k: v for k, v in self.options.items() if not k.startswith(prefix)}
+        return split, replace(self, options=rest)
 
     def __str__(self) -> str:
         if self.components:
             body = f"({','.join(map(str, self.components))}){self.path}"
         else:
             body = f"//{self.location}"
-        shown = (
+        options = (
             f"{k}={'***' if k.lower().endswith('password') else v}" for k, v in self.options.items()
         )
-        return f"{self.scheme}:{body}" + ("?" + "&".join(shown) if self.options else "")
+        return f"{self.scheme}:{body}" + ("?" + "&".join(options) if self.options else "")
 
     def __repr__(self) -> str:
         return f"TransportURI({str(self)!r})"
 
 
 def parse_query(query: str, whole: str) -> dict[str, str]:
-    """Read `a=b&c=d`, values URL-decoded.
+    """Parse `a=b&c=d`; names and values are URL-decoded. `whole` is for error messages.
 
     Raises:
         ConfigurationException: a part is not key=value.
@@ -136,10 +137,10 @@ def parse_query(query: str, whole: str) -> dict[str, str]:
 
 
 def parse_port(text: str, whole: str) -> int:
-    """The port that `text` is.
+    """Parse a port number. `whole` is for error messages.
 
     Raises:
-        ConfigurationException: it is no number from 0 to 65535.
+        ConfigurationException: it is not a number from 0 to 65535.
     """
     if text.isascii() and text.isdigit() and int(text) <= 65535:
         return int(text)
@@ -149,12 +150,13 @@ def parse_port(text: str, whole: str) -> int:
 
 
 def default_broker_url(environ: Mapping[str, str] | None = None) -> str:
-    """`tcp://localhost:61616`, as AMQ_HOST, AMQ_PORT, BROKER_BIND_URL of the environment change it.
+    """Return the broker URL of the environment, by default `tcp://localhost:61616`.
 
-    Each is looked up with the prefix `org.apache.activemq.` first; empty counts as not set. (F9)
+    AMQ_HOST, AMQ_PORT and BROKER_BIND_URL are looked up with the prefix `org.apache.activemq.`
+    first; an empty variable counts as not set. (activemq-edges F9)
 
     Raises:
-        ConfigurationException: the port is no number.
+        ConfigurationException: the port is not a number.
     """
     env = os.environ if environ is None else environ
     bind = _first(env, _BIND_VARIABLES)
@@ -167,10 +169,12 @@ def default_broker_url(environ: Mapping[str, str] | None = None) -> str:
 
 
 def parse_broker_uri(text: str) -> TransportURI:
-    """Read the URI of a broker to make: `broker:(connector,...)/name?attribute=value`. (B12, B16)
+    """Parse the URI of an embedded broker: `broker:(connector,...)/name?attribute=value`.
+
+    (activemq-broker B12, B16)
 
     Raises:
-        ConfigurationException: no scheme, or another one than `broker`.
+        ConfigurationException: the scheme is missing or not `broker`.
     """
     if _SCHEME.match(text.strip()) is None:
         raise ConfigurationException(
@@ -187,12 +191,12 @@ def parse_broker_uri(text: str) -> TransportURI:
 
 
 def could_not_create(reason: str, *, hint: str = "") -> ConfigurationException:
-    """The error of a URL that leads to no transport."""
+    """Return the exception for a URL from which no transport can be made."""
     return ConfigurationException(f"Could not create Transport. Reason: {reason}", hint=hint)
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """`did you mean 'x'?` for the known name nearest to `name`, else ""."""
+    """Return `did you mean 'x'?` for the known name nearest to `name`, or "" if none is near."""
     by_lower = {k.lower(): k for k in known}
     near = difflib.get_close_matches(name.lower(), by_lower, n=1, cutoff=0.6)
     return f"did you mean '{by_lower[near[0]]}'?" if near else ""

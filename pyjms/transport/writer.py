@@ -1,7 +1,17 @@
-"""Write coalescing: what is queued between two turns of the loop goes out in one send.
+"""Write coalescing: everything queued during one pass of the event loop leaves in one send.
 
-Producers append to `buffer` and call `wake`; one task sends. No frame costs a task, an
-event or a system call of its own. The high-water mark says when producers should wait.
+Callers append to `buffer` and call `wake`; no frame costs a task, an event or a system call of
+its own. `CoalescingWriter` sends from a task, through any byte stream. `SocketWriter`, in
+`socket_writer`, sends directly to the socket.
+
+    state      buffer     left by                    effect
+    idle       empty      wake()                     a send is scheduled
+    sending    any        the stream took all        idle, or the next send
+    closing    any        the buffer is empty        run() returns
+    dead       dropped                               drained() returns
+
+Back-pressure: above the high-water mark `congested` is true and `drained()` waits until the
+low-water mark. The gap between them keeps a producer from being woken for every frame.
 """
 
 from __future__ import annotations
@@ -16,49 +26,49 @@ LOW_WATER = 256 * 1024
 
 
 class CoalescingWriter:
-    """The writing side of a byte stream. Belongs to one loop."""
+    """Writes to a byte stream. Belongs to one loop."""
 
     def __init__(
         self, stream: ByteSendStream, high_water: int = HIGH_WATER, low_water: int = LOW_WATER
     ) -> None:
         self.buffer = bytearray()
         self.sending = 0
-        """Bytes that the task is sending now."""
+        """The number of bytes that are being sent."""
         self.may_answer = False
-        """Whether the peer has sent something since our last send: it may wait for an answer."""
+        """Whether the peer has sent something since our last send, and may await a response."""
         self._stream = stream
         self._high_water = high_water
         self._low_water = low_water
         self._closing = False
         self._dead = False
         self._wake = anyio.Event()
-        self._room: anyio.Event | None = None
+        self._space: anyio.Event | None = None
 
     @property
     def congested(self) -> bool:
-        """Whether more is waiting than the high-water mark."""
+        """Whether more than the high-water mark is queued."""
         return len(self.buffer) + self.sending > self._high_water
 
     @property
     def writing(self) -> bool:
-        """Whether a send is under way: the stream takes no more for now."""
+        """Whether a send is in progress: the stream takes no more for now."""
         return self.sending > 0
 
     def wake(self) -> None:
-        """Have the task send what `buffer` holds. Cheap when it is awake already."""
+        """Schedule a send of what `buffer` holds. Cheap if one is scheduled already."""
         self._wake.set()
 
     def flush(self) -> None:
-        """Send what `buffer` holds without waiting for more, if the peer may wait for it.
+        """Send what `buffer` holds without waiting for more, if the peer may await it.
 
-        That is at most one system call for each chunk that came in, however many callers.
+        That is at most one system call per chunk received, however many callers there are.
         """
 
     async def run(self) -> None:
         """Send until `finish` was called and all is sent, or the stream breaks.
 
         Raises:
-            anyio.BrokenResourceError, anyio.ClosedResourceError, OSError: it broke.
+            anyio.BrokenResourceError, anyio.ClosedResourceError, OSError: the stream broke.
         """
         while True:
             while self.buffer:
@@ -67,33 +77,33 @@ class CoalescingWriter:
                 self.sending = len(data)
                 await self._stream.send(data)
                 self.sending = 0
-                self._tell_room()
+                self._notify_space()
             if self._closing:
                 return
             self._wake = anyio.Event()
             await self._wake.wait()
 
     async def drained(self) -> None:
-        """Wait until no more than the low-water mark is waiting, or the writer is dead."""
+        """Wait until no more than the low-water mark is queued, or the writer was abandoned."""
         while self.congested and not self._dead:
-            if self._room is None:
-                self._room = anyio.Event()
-            await self._room.wait()
+            if self._space is None:
+                self._space = anyio.Event()
+            await self._space.wait()
 
-    def _tell_room(self) -> None:
-        if self._room is not None and len(self.buffer) <= self._low_water:
-            self._room.set()
-            self._room = None
+    def _notify_space(self) -> None:
+        if self._space is not None and len(self.buffer) <= self._low_water:
+            self._space.set()
+            self._space = None
 
     def finish(self) -> None:
-        """Let `run` end once the buffer is empty."""
+        """Have `run` return once the buffer is empty."""
         self._closing = True
         self._wake.set()
 
     def abandon(self) -> None:
-        """Drop what waits, and let nobody wait for room: the stream is dead."""
+        """Drop what is queued and end all waits for space: the stream is dead."""
         self._dead = True
         self.buffer.clear()
-        if self._room is not None:
-            self._room.set()
-            self._room = None
+        if self._space is not None:
+            self._space.set()
+            self._space = None

@@ -78,7 +78,7 @@ class FastReader(StructureMemo):
                 return Response(correlation_id, command_id, response_required)
             if code == ProducerAck.TYPE:
                 return self._producer_ack(frame)
-        except (IndexError, struct.error, RemoteProtocolError):
+        except (IndexError, struct.error, RemoteProtocolError, UnicodeDecodeError):
             return None
         return None
 

@@ -12,6 +12,7 @@ import struct
 from typing import Final
 
 from pyjms.errors import LocalProtocolError
+from pyjms.jms.mutf8 import encode_mutf8
 from pyjms.wire.limits import MAX_STRING_SIZE
 from pyjms.wire.openwire.commands import (
     ActiveMQMessage,
@@ -30,7 +31,6 @@ from pyjms.wire.openwire.message_layout import (
     is_plain_id,
     pack_tail,
 )
-from pyjms.wire.openwire.mutf8 import encode_mutf8
 from pyjms.wire.openwire.schema import CURRENT_VERSION, MESSAGES, STRUCTURES, Structure
 from pyjms.wire.openwire.writer import LooseWriter
 

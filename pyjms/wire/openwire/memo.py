@@ -9,6 +9,7 @@ from __future__ import annotations
 import struct
 from typing import Any, Final
 
+from pyjms.jms.mutf8 import decode_mutf8
 from pyjms.wire.openwire.commands import MessageId
 from pyjms.wire.openwire.message_layout import (
     GROUP_SEQUENCE,
@@ -18,7 +19,6 @@ from pyjms.wire.openwire.message_layout import (
     TIMESTAMP,
     TIMESTAMP_SIZE,
 )
-from pyjms.wire.openwire.mutf8 import decode_mutf8
 from pyjms.wire.openwire.reader import LooseReader
 from pyjms.wire.openwire.schema import CURRENT_VERSION, STRUCTURES, Structure
 

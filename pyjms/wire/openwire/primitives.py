@@ -13,23 +13,15 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, TypeVar
 
 from pyjms.errors import LocalProtocolError, RemoteProtocolError
+from pyjms.jms.mutf8 import decode_mutf8, decode_mutf8_lenient, encode_mutf8, utf16_length
 from pyjms.jms.types import Byte, Char, Float, Long, Short
 from pyjms.wire.limits import MAX_NESTING_DEPTH, MAX_STRING_SIZE
-from pyjms.wire.openwire.mutf8 import (
-    decode_mutf8,
-    decode_mutf8_lenient,
-    encode_mutf8,
-    utf16_length,
-)
 
 __all__ = [
     "decode_map",
-    "decode_mutf8",
-    "decode_mutf8_lenient",
     "decode_text",
     "decode_values",
     "encode_map",
-    "encode_mutf8",
     "encode_text",
     "encode_values",
 ]
@@ -354,4 +346,8 @@ def _guarded(data: bytes, read: Callable[[_Reader], _T]) -> _T:
     except (struct.error, IndexError) as e:
         raise RemoteProtocolError(
             f"Value is cut short after {len(data)} bytes", position=reader.pos
+        ) from e
+    except UnicodeDecodeError as e:
+        raise RemoteProtocolError(
+            f"Not modified UTF-8: {e.reason}", position=reader.pos - len(e.object) + e.start
         ) from e

@@ -12,6 +12,7 @@ from abc import ABC, abstractmethod
 from typing import Any, Final
 
 from pyjms.errors import InvalidDestinationException, RemoteProtocolError
+from pyjms.jms.mutf8 import decode_mutf8
 from pyjms.wire.limits import MAX_NESTING_DEPTH
 from pyjms.wire.openwire.cache import ReadCache
 from pyjms.wire.openwire.commands import (
@@ -34,7 +35,6 @@ from pyjms.wire.openwire.commands.base import (
     SHORT,
     STRING,
 )
-from pyjms.wire.openwire.mutf8 import decode_mutf8
 from pyjms.wire.openwire.schema import (
     CURRENT_VERSION,
     DESTINATIONS,
@@ -98,6 +98,9 @@ class Reader(ABC):
             raise
         except RemoteProtocolError as e:
             raise RemoteProtocolError(e.reason, position=self.pos) from e
+        except UnicodeDecodeError as e:
+            reason = f"Not modified UTF-8: {e.reason}"
+            raise RemoteProtocolError(reason, position=self.pos) from e
         except (IndexError, struct.error) as e:
             raise TruncatedFrameError(len(self.frame) + 1, self.pos) from e
 

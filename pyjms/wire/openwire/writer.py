@@ -12,6 +12,7 @@ from abc import ABC, abstractmethod
 from typing import Any, Final
 
 from pyjms.errors import LocalProtocolError
+from pyjms.jms.mutf8 import encode_mutf8
 from pyjms.wire.limits import MAX_NESTING_DEPTH, MAX_STRING_SIZE, MAX_TIGHT_STRING_SIZE
 from pyjms.wire.openwire.cache import NOT_STORED, WriteCache
 from pyjms.wire.openwire.commands import Throwable
@@ -28,7 +29,6 @@ from pyjms.wire.openwire.commands.base import (
     SHORT,
     STRING,
 )
-from pyjms.wire.openwire.mutf8 import encode_mutf8
 from pyjms.wire.openwire.schema import MARSHALL_AWARE, STRUCTURES, Structure, layout_of
 
 __all__ = ["LooseWriter", "TightWriter", "Writer"]

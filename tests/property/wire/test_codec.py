@@ -10,6 +10,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from pyjms.errors import RemoteProtocolError
+from pyjms.jms.mutf8 import decode_mutf8, encode_mutf8
 from pyjms.jms.types import Byte, Char, Float, Long, Short
 from pyjms.wire.openwire.cache import ReadCache, WriteCache
 from pyjms.wire.openwire.commands import (
@@ -45,7 +46,6 @@ from pyjms.wire.openwire.commands.base import (
 from pyjms.wire.openwire.fast_reader import FastReader
 from pyjms.wire.openwire.fast_writer import FastWriter
 from pyjms.wire.openwire.format import OpenWireFormat, WireFormatSettings
-from pyjms.wire.openwire.mutf8 import decode_mutf8, encode_mutf8
 from pyjms.wire.openwire.primitives import (
     decode_map,
     decode_text,

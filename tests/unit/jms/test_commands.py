@@ -333,7 +333,7 @@ def test_recorded_bodies_and_properties(name: str, least: int) -> None:
             else:
                 assert not read(back)
             properties = RECORDED["map"](decoded["properties"] or {})
-            assert _same(back._property_values(), properties), frame
+            assert _same(back.property_values(), properties), frame
             seen += 1
     assert seen >= least
 

@@ -124,7 +124,7 @@ def test_header_names_set_the_headers() -> None:
     assert (message.expiration, message.timestamp) == (5, 6)
     assert (message.redelivered, message.delivery_count) == (True, 4)
     assert (message.reply_to, message.delivery_mode) == (Queue("r"), DeliveryMode.NON_PERSISTENT)
-    assert message._property_values() == {}
+    assert message.property_values() == {}
     assert message.properties.get_string("JMSDeliveryMode") == "NON_PERSISTENT"
     assert message.properties.get_string("JMSReplyTo") == "queue://r"
     with pytest.raises(MessageFormatException, match="JMSPriority cannot be set from a str"):
