@@ -1,9 +1,9 @@
 """An application: its listeners, its hooks, and their start and stop.
 
-Start: settings, container, start-up hooks, listener containers. Stop: the listener
-containers drain (work in progress gets its deadline, what was prefetched goes back to the
-broker), shutdown hooks run, connections close; an embedded broker ends with the last of
-them. The first SIGINT or SIGTERM stops that way, a second one ends the process at once.
+Start: settings, container, start-up hooks, listener containers. Stop: the listener containers
+drain (handlers in progress have a deadline, prefetched messages return to the broker), shutdown
+hooks run, connections close; an embedded broker stops with the last of them. The first SIGINT or
+SIGTERM stops that way, a second one ends the process at once.
 """
 
 from __future__ import annotations
@@ -44,9 +44,9 @@ class JmsApplication:
     Args:
         targets: modules, handler functions, or instances with handler methods.
         config: the YAML file; else `PYJMS_CONFIG`, `./application.yaml` or the one in `./config`.
-        settings: settings made in code, instead of a file.
-        container: a subclass or instance of ApplicationContainer with your own providers.
-        stop_timeout: seconds that work in progress gets when the application stops.
+        settings: settings created in code, instead of a file.
+        container: a subclass or instance of ApplicationContainer, with providers of your own.
+        stop_timeout: seconds that handlers in progress have when the application stops.
         interceptors: coroutine functions `(invocation, proceed)` around each call of a handler, the
             first is the outermost (see `pyjms.listener.handler.interceptors`).
         error_handler: called on the loop with each failure of a listener whose container factory
@@ -56,7 +56,6 @@ class JmsApplication:
 
     Raises:
         ConfigurationException: settings, handlers or injections that cannot work, each named.
-
     """
 
     def __init__(
@@ -100,7 +99,6 @@ class JmsApplication:
 
         Raises:
             IllegalStateException: the application runs.
-
         """
         if self._running:
             raise IllegalStateException(
@@ -109,7 +107,7 @@ class JmsApplication:
         self._targets.append(target)
 
     def endpoints(self) -> list[JmsListenerEndpoint]:
-        """The listeners as configured, before they have containers.
+        """Return the listeners as configured, before they have containers.
 
         Raises:
             ConfigurationException: as `check`.
@@ -176,14 +174,13 @@ class JmsApplication:
             with anyio.CancelScope(shield=True):
                 await self.stop()
             raise
-        self._say_what_runs()
+        self._log_started()
 
     async def stop(self, timeout: float | None = None) -> None:
         """Drain the listeners, run the shutdown hooks, close the connections. Idempotent.
 
         Args:
-            timeout: seconds for work in progress; None is the application's `stop_timeout`.
-
+            timeout: seconds for handlers in progress; None is the application's `stop_timeout`.
         """
         if not self._running:
             return
@@ -206,7 +203,7 @@ class JmsApplication:
         await self.stop()
 
     def request_stop(self) -> None:
-        """Have `run` or `run_async` stop the application and return. Call it on the loop."""
+        """Make `run` or `run_async` stop the application and return. Call it on the loop."""
         if self._stop_requested is not None:
             self._stop_requested.set()
 
@@ -235,7 +232,7 @@ class JmsApplication:
         """
         anyio.run(self.run_async, backend_options=backend_options or loop_options())
 
-    def _say_what_runs(self) -> None:
+    def _log_started(self) -> None:
         for container in self.registry:
             logger.info(
                 "Listening: %s on %s, %s-%s consumers",
@@ -254,6 +251,6 @@ class JmsApplication:
 def _require_main_thread() -> None:
     if threading.current_thread() is not threading.main_thread():
         raise IllegalStateException(
-            "An application runs in the main thread: signals come to no other",
-            hint="elsewhere use `async with application` in a loop of your own",
+            "An application runs in the main thread: no other thread receives signals",
+            hint="elsewhere use `async with application` in your own event loop",
         )

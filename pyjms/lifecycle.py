@@ -1,4 +1,4 @@
-"""Start-up and shutdown hooks: marks on functions, and the stack that runs them.
+"""Start-up and shutdown hooks: the decorators, and the stack that runs the functions.
 
 Start-up hooks run before the listener containers start, in the order of registration;
 shutdown hooks run after the containers have drained, in reverse order. Hooks may be sync
@@ -29,10 +29,10 @@ def on_startup() -> Callable[[F], F]: ...
 def on_startup(function: F | None = None) -> F | Callable[[F], F]:
     """Run the function when the application starts, before any listener does.
 
-    Brackets make no difference: `@on_startup` and `@on_startup()`.
+    `@on_startup` and `@on_startup()` mean the same.
 
     Raises:
-        TypeError: it was given something that is no function.
+        TypeError: the argument is not a function.
     """
     return _mark(function, "startup")
 
@@ -44,10 +44,10 @@ def on_shutdown() -> Callable[[F], F]: ...
 def on_shutdown(function: F | None = None) -> F | Callable[[F], F]:
     """Run the function when the application stops, after the last message was handled.
 
-    Brackets make no difference: `@on_shutdown` and `@on_shutdown()`.
+    `@on_shutdown` and `@on_shutdown()` mean the same.
 
     Raises:
-        TypeError: it was given something that is no function.
+        TypeError: the argument is not a function.
     """
     return _mark(function, "shutdown")
 
@@ -55,7 +55,7 @@ def on_shutdown(function: F | None = None) -> F | Callable[[F], F]:
 def _mark(function: F | None, kind: str) -> F | Callable[[F], F]:
     def add(hook: F) -> F:
         if not callable(hook):
-            raise TypeError(f"@on_{kind} goes above a function, not {type(hook).__name__}")
+            raise TypeError(f"@on_{kind} decorates a function, not {type(hook).__name__}")
         setattr(hook, _ATTRIBUTE, kind)
         return hook
 
@@ -63,24 +63,24 @@ def _mark(function: F | None, kind: str) -> F | Callable[[F], F]:
 
 
 def hook_kind(function: object) -> str | None:
-    """`startup`, `shutdown`, or None for a function without a mark."""
+    """Return `startup`, `shutdown`, or None for a function that is not a hook."""
     kind: str | None = getattr(function, _ATTRIBUTE, None)
     return kind
 
 
 class HookRunner:
-    """Keeps an application's hooks, each a call without arguments, and runs them."""
+    """Keeps the hooks of an application, calls without arguments, and runs them."""
 
     def __init__(self) -> None:
         self._startup: list[tuple[str, Callable[[], Any]]] = []
         self._shutdown: list[tuple[str, Callable[[], Any]]] = []
 
     def add(self, kind: str, name: str, call: Callable[[], Any]) -> None:
-        """Keep a hook of this kind (`startup` or `shutdown`)."""
+        """Add a hook of this kind (`startup` or `shutdown`)."""
         (self._startup if kind == "startup" else self._shutdown).append((name, call))
 
     async def run_startup(self) -> None:
-        """Run the start-up hooks; the first failure ends it."""
+        """Run the start-up hooks in order; the first failure is raised."""
         for name, call in self._startup:
             logger.debug("Start-up hook %s", name)
             await _run(call)

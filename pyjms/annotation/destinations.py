@@ -11,7 +11,7 @@ def destination_text(destination: object, mark: str) -> str:
     """Return the name as written, or `topic://name?options` of a destination.
 
     Raises:
-        TypeError: it is neither; most often `mark` was written without brackets.
+        TypeError: it is neither; most often `mark` was written without parentheses.
     """
     if isinstance(destination, str):
         return destination

@@ -1,7 +1,7 @@
-"""`@jms_listener`: marks a function or method as a handler; the application finds the mark.
+"""`@jms_listener`: marks a function or method as a handler, for an application to find.
 
-The function itself comes back unchanged, so it can be called, tested and typed as ever.
-Marks may be repeated: each makes a listener of its own. `@inject` goes inside (below).
+The function itself is returned unchanged, so it can be called, tested and typed as before. The
+decorator may be repeated: each makes a listener of its own. `@inject` goes inside (below).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _ATTRIBUTE = "__jms_listeners__"
 
 @dataclass(frozen=True, slots=True)
 class JmsListenerMark:
-    """The arguments of one `@jms_listener`; None means not set: the factory's value holds."""
+    """The arguments of one `@jms_listener`; None: not set, the factory's value applies."""
 
     destination: str
     id: str | None = None
@@ -45,24 +45,23 @@ def jms_listener(
 ) -> Callable[[F], F]:
     """Have the function called with each message that arrives at `destination`.
 
-    The handler may be `def` (runs in the container's threads) or `async def`. Returning
-    commits, and answers the message's reply_to; raising rolls back, so that the message
-    comes again and ends in the dead-letter queue. All texts may hold `${...}` placeholders.
-    Spring: @JmsListener.
+    The handler may be `def` (runs in the container's threads) or `async def`. Returning commits,
+    and sends the result to the message's reply_to; raising rolls back, so that the message is
+    redelivered and finally moved to the dead-letter queue. All texts may contain `${...}`
+    placeholders. Spring: @JmsListener.
 
     Args:
-        destination: a name; queue or topic as the container factory says, unless it says so
-            itself: `queue://orders`, `topic://news`. A `Queue` or `Topic` does as well.
+        destination: a name, of a queue or topic as the container factory says, unless it has a
+            prefix: `queue://orders`, `topic://news`. Or a `Queue` or `Topic`.
         id: the listener's name in the registry, in YAML (`listeners.<id>`) and in logs.
-        container_factory: the name of the factory that makes the container.
+        container_factory: the name of the factory that creates the container.
         subscription: the name of a durable subscription.
-        selector: which messages to take.
-        concurrency: "lower-upper" or the upper limit alone.
-        auto_startup: False leaves the container stopped until started by hand.
+        selector: the condition of the messages to consume.
+        concurrency: the number of consumers, "lower-upper" or the upper limit alone.
+        auto_startup: False leaves the container stopped until it is started explicitly.
 
     Raises:
         TypeError: there is no destination.
-
     """
     mark = JmsListenerMark(
         destination=destination_text(destination, "jms_listener"),
@@ -76,7 +75,7 @@ def jms_listener(
 
     def add_mark(function: F) -> F:
         marks: tuple[JmsListenerMark, ...] = getattr(function, _ATTRIBUTE, ())
-        # decorators apply from the bottom up; keep the order of reading
+        # decorators apply from the bottom up; keep the order in which they are read
         setattr(function, _ATTRIBUTE, (mark, *marks))
         return function
 
@@ -84,6 +83,6 @@ def jms_listener(
 
 
 def listener_marks(function: object) -> tuple[JmsListenerMark, ...]:
-    """The marks on `function`, in the order they are written; () if there are none."""
+    """Return the marks on `function`, in the order they are written; () if there are none."""
     marks: tuple[JmsListenerMark, ...] = getattr(function, _ATTRIBUTE, ())
     return marks

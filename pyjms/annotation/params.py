@@ -1,4 +1,4 @@
-"""Marks for parameters: `Annotated[str, Header("jms_replyTo")]`, `Annotated[dict, Headers()]`."""
+"""Parameter markers: `Annotated[str, Header("jms_replyTo")]`, `Annotated[dict, Headers()]`."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ class Header:
     """One header or property of the message, converted to the parameter's type.
 
     Names are Spring's: `jms_correlationId`, `jms_replyTo`, `jms_type`, `jms_messageId`,
-    `jms_redelivered` ..., or a property's own name; None is the parameter's name. A missing
-    header is an error unless `default` is given, the parameter has a default or its type
-    allows None. The default also stands in for an empty string. Spring: @Header.
+    `jms_redelivered` ..., or the name of a property; None is the parameter's name. A missing header
+    is an error unless `default` is given, the parameter has a default or its type allows None.
+    The default also replaces an empty string. Spring: @Header.
     """
 
     name: str | None = None
@@ -38,6 +38,6 @@ class Headers:
 
 @dataclass(frozen=True, slots=True)
 class Payload:
-    """The converted body; with `required=False` None stands for an empty one. Spring: @Payload."""
+    """The converted body; with `required=False` an empty one is None. Spring: @Payload."""
 
     required: bool = True

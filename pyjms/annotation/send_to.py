@@ -1,4 +1,4 @@
-"""`@send_to`: where a handler's result goes when the message names no reply destination."""
+"""`@send_to`: the destination of a handler's result if the message has no reply destination."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ _ATTRIBUTE = "__jms_send_to__"
 def send_to(destination: str | Destination) -> Callable[[T], T]:
     """Send the handler's result to `destination`, unless the message has a reply_to.
 
-    A name is a queue or a topic as the listener's is; `queue://` or `topic://` before it says
-    which. On a class it holds for all its handlers that have none of their own. Spring:
-    @SendTo; as there, the message's own reply_to wins.
+    A name is that of a queue or a topic, as the listener's is; the prefix `queue://` or `topic://`
+    says which. On a class it applies to all its handlers without one of their own. Spring:
+    @SendTo; as there, the message's own reply_to takes precedence.
 
     Raises:
         TypeError: there is no destination.
@@ -35,7 +35,7 @@ def send_to(destination: str | Destination) -> Callable[[T], T]:
 
 
 def send_to_destination(handler: object) -> str | None:
-    """What `@send_to` says of this handler, or of the class of its instance."""
+    """Return the destination of `@send_to` on this handler or its class, or None."""
     own: str | None = getattr(handler, _ATTRIBUTE, None)
     if own is None:
         instance = getattr(handler, "__self__", None)

@@ -1,1 +1,1 @@
-"""The application's objects, wired from its settings."""
+"""The objects of an application, wired from its settings (dependency injection)."""

@@ -1,4 +1,4 @@
-"""What settings and endpoints can be found out to be wrong before anything connects."""
+"""Checks of settings and endpoints before anything connects."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _TOPIC_OPTIONS = ("pub_sub_domain", "subscription_durable", "subscription_shared
 
 
 def settings_problems(container: Any, settings: PyjmsSettings) -> Iterator[str]:
-    """A line for each thing that settings alone show: URLs, listeners, durable subscriptions."""
+    """Yield a line for each problem of the settings: URLs, listeners, durable subscriptions."""
     try:
         yield from _broker_problems(container, settings)
         _check_client_id(container.jms_listener_container_factory())
@@ -35,10 +35,10 @@ def settings_problems(container: Any, settings: PyjmsSettings) -> Iterator[str]:
 
 
 def check_endpoint(endpoint: JmsListenerEndpoint, handler: str, factory: Any) -> None:
-    """Find now what the container or the broker would refuse later.
+    """Find what the container or the broker would refuse later.
 
     Raises:
-        ConfigurationException: the first thing that is wrong.
+        ConfigurationException: the first problem.
     """
     if not endpoint.destination.strip():
         raise ConfigurationException(
@@ -55,10 +55,10 @@ def check_endpoint(endpoint: JmsListenerEndpoint, handler: str, factory: Any) ->
 
 
 def check_reply_destination(text: str, handler: str) -> None:
-    """Refuse what `@send_to` says if it is no destination.
+    """Check that the text of `@send_to` is a destination.
 
     Raises:
-        ConfigurationException: it is none.
+        ConfigurationException: it is not.
     """
     try:
         named_kind(text)
@@ -82,9 +82,9 @@ def _check_texts(destination: str | None, concurrency: str | None, selector: str
 
 
 def _check_subscription(endpoint: JmsListenerEndpoint, factory: Any) -> None:
-    """A subscription that is not, or cannot be, durable loses messages that somebody counts on."""
+    """Refuse a named subscription that is not durable: it would lose messages."""
     options = _options_of(factory)
-    if options is None:  # a factory of the application's own
+    if options is None:  # a factory that the application defines
         return
     kind: type[Destination] | None = named_kind(endpoint.destination)
     if kind is None:
@@ -98,11 +98,12 @@ def _check_subscription(endpoint: JmsListenerEndpoint, factory: Any) -> None:
         )
     if endpoint.subscription and not durable:
         raise ConfigurationException(
-            f"subscription {endpoint.subscription!r}: its container factory makes none durable",
+            f"subscription {endpoint.subscription!r}: its container factory creates "
+            "no durable subscriptions",
             hint="set jms.subscription_durable and jms.client_id, or name a container_factory "
             "with subscription_durable",
         )
-    if issubclass(kind, Topic) and endpoint.container_factory:  # of the default, settings tell
+    if issubclass(kind, Topic) and endpoint.container_factory:  # the default is in the settings
         _check_client_id(factory)
 
 
@@ -113,7 +114,7 @@ def _check_client_id(factory: Any) -> None:
     client = getattr(factory.connection_factory, "options", None)
     if client is not None and client.client_id is None:
         raise ConfigurationException(
-            "A durable subscription needs a client id, and there is none",
+            "A durable subscription needs a client id, and none is set",
             hint="set jms.client_id, or client_id on the container factory",
         )
 
@@ -124,19 +125,19 @@ def _options_of(factory: Any) -> dict[str, Any] | None:
 
 
 def _broker_problems(container: Any, settings: PyjmsSettings) -> Iterator[str]:
-    """Find out whether each broker's URL makes a transport, without connecting."""
-    makers = [container.native_connection_factory]
-    makers += [_maker(broker) for broker in settings.brokers.values()]
-    for make in makers:
+    """Check that a transport can be created for each broker's URL, without connecting."""
+    providers = [container.native_connection_factory]
+    providers += [_provider(broker) for broker in settings.brokers.values()]
+    for provide in providers:
         try:
-            uri = getattr(make(), "uri", None)
+            uri = getattr(provide(), "uri", None)
             if isinstance(uri, TransportURI):
                 create_transport(uri)
         except JMSException as error:
             yield str(error)
 
 
-def _maker(broker: Any) -> Any:
+def _provider(broker: Any) -> Any:
     return lambda: broker_connection_factory(broker)
 
 

@@ -1,10 +1,10 @@
-"""ApplicationContainer: what an application consists of, each part to be overridden.
+"""ApplicationContainer: the objects of an application, each of which can be overridden.
 
-Wired as Spring Boot wires it: the template sends through a CachingConnectionFactory, the
-listener containers use the factory beneath it and are transacted unless told otherwise.
-What a handler sends through the template while its message is being handled belongs to
-the handler's transaction. Providers are synchronous; what must be opened and closed is
-the application's business (see `pyjms.lifecycle`). (Spring Boot 8.1; design D11)
+Wired as Spring Boot does it: the template sends through a CachingConnectionFactory, the listener
+containers use the factory inside it and are transacted unless set otherwise. What a handler sends
+through the template belongs to the handler's transaction. Providers are synchronous; what must
+be opened and closed is the application's business (see `pyjms.lifecycle`).
+(spring-jms 8.1, decisions D11)
 """
 
 from __future__ import annotations
@@ -54,8 +54,7 @@ def make_container(
     """Return a container with `settings` in it: a new one, or the one given.
 
     Raises:
-        ConfigurationException: what was given is no ApplicationContainer.
-
+        ConfigurationException: `given` is not an ApplicationContainer.
     """
     if given is None:
         return ApplicationContainer(settings=settings)
@@ -63,7 +62,7 @@ def make_container(
         return given(settings=settings)
     if not isinstance(given, containers.Container) or not hasattr(given, "listener_registry"):
         raise ConfigurationException(
-            f"{given!r} is no ApplicationContainer",
+            f"{given!r} is not an ApplicationContainer",
             hint="subclass pyjms.ApplicationContainer and add your providers to it",
         )
     container: Any = given

@@ -1,4 +1,4 @@
-"""How settings become objects: one function for each provider of the ApplicationContainer."""
+"""From settings to objects: one function for each provider of the ApplicationContainer."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ __all__ = [
 
 
 def native_connection_factory(settings: PyjmsSettings) -> ClientConnectionFactory:
-    """The client's own factory, for the broker that `activemq` names (Boot 8.1.1)."""
+    """Return the client's factory for the broker of `activemq`. (spring-jms 8.1.1)"""
     return broker_connection_factory(settings.activemq)
 
 
 def broker_connection_factory(broker: ActiveMQSettings) -> ClientConnectionFactory:
-    """The client's factory for one broker's settings."""
+    """Return the client's factory for one broker's settings."""
     password = broker.password
     return ClientConnectionFactory(
         broker.effective_broker_url(),
@@ -43,7 +43,7 @@ def broker_connection_factory(broker: ActiveMQSettings) -> ClientConnectionFacto
 
 
 def connection_factory(native: ConnectionFactory, settings: PyjmsSettings) -> ConnectionFactory:
-    """What the template uses: the native factory, cached unless `jms.cache.enabled` is false."""
+    """Return the template's factory: the native one, cached unless `jms.cache.enabled` is false."""
     cache = settings.jms.cache
     if not cache.enabled:
         return native
@@ -61,22 +61,22 @@ def template(
     converter: MessageConverter,
     resolver: DestinationResolver,
 ) -> JmsTemplate:
-    """The application's template, as `jms.template` says."""
-    wanted = settings.jms.template
+    """Return the application's template, as `jms.template` says."""
+    section = settings.jms.template
     options: dict[str, Any] = {
-        "delivery_mode": wanted.delivery_mode,
-        "priority": wanted.priority,
-        "time_to_live": wanted.time_to_live,
-        "delivery_delay": wanted.delivery_delay,
-        "receive_timeout": wanted.receive_timeout,
+        "delivery_mode": section.delivery_mode,
+        "priority": section.priority,
+        "time_to_live": section.time_to_live,
+        "delivery_delay": section.delivery_delay,
+        "receive_timeout": section.receive_timeout,
     }
     return JmsTemplate(
         factory,
-        default_destination_name=wanted.default_destination,
+        default_destination_name=section.default_destination,
         pub_sub_domain=settings.jms.pub_sub_domain,
-        session_transacted=bool(wanted.session.transacted),
-        session_acknowledge_mode=wanted.session.acknowledge_mode,
-        explicit_qos_enabled=wanted.explicit_qos_enabled(),
+        session_transacted=bool(section.session.transacted),
+        session_acknowledge_mode=section.session.acknowledge_mode,
+        explicit_qos_enabled=section.explicit_qos_enabled(),
         message_converter=converter,
         destination_resolver=resolver,
         **{name: value for name, value in options.items() if value is not None},
@@ -89,7 +89,7 @@ def listener_container_factory(
     converter: MessageConverter,
     resolver: DestinationResolver,
 ) -> DefaultJmsListenerContainerFactory:
-    """The default container factory, as `jms.listener` says; transacted unless told otherwise."""
+    """Return the default container factory, as `jms.listener` says; transacted by default."""
     jms = settings.jms
     listener = jms.listener
     session = listener.session
@@ -105,7 +105,7 @@ def listener_container_factory(
         "message_converter": converter,
         "destination_resolver": resolver,
     }
-    # None of receive_timeout means for ever, elsewhere it means not set
+    # receive_timeout None means for ever; all other options None means not set
     options = {k: v for k, v in options.items() if v is not None or k == "receive_timeout"}
     if jms.subscription_durable:
         options["subscription_durable"] = True

@@ -1,7 +1,7 @@
-"""Where marked functions are found: in modules, on instances, or given one by one.
+"""Discovery of handlers and hooks: in modules, on instances, or given one by one.
 
-A module gives the functions that it defines, not those that it imports, and not the
-methods of its classes: those need an instance. What is easily forgotten is told.
+A module contributes the functions that it defines, not those that it imports, and not the methods
+of its classes: those need an instance. Handlers that this leaves out are reported.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from pyjms.annotation.jms_listener import JmsListenerMark, listener_marks
 from pyjms.errors import ConfigurationException
 from pyjms.lifecycle import hook_kind
 
-__all__ = ["forgotten", "functions", "marked", "nothing_to_run"]
+__all__ = ["functions", "marked", "missing_instances", "nothing_to_run"]
 
 
 def marked(targets: Iterable[object]) -> Iterator[tuple[Callable[..., Any], JmsListenerMark]]:
-    """Each handler with each of its marks.
+    """Yield each handler with each of its listener marks.
 
     Raises:
         ConfigurationException: a target is a class.
@@ -30,7 +30,7 @@ def marked(targets: Iterable[object]) -> Iterator[tuple[Callable[..., Any], JmsL
 
 
 def functions(targets: Iterable[object]) -> Iterator[Callable[..., Any]]:
-    """All functions of the targets that may have marks, methods bound to their instance.
+    """Yield all functions of the targets that may be marked, methods bound to their instance.
 
     Raises:
         ConfigurationException: a target is a class.
@@ -50,8 +50,8 @@ def functions(targets: Iterable[object]) -> Iterator[Callable[..., Any]]:
                 yield getattr(target, name)
 
 
-def forgotten(targets: Iterable[object]) -> Iterator[str]:
-    """What is marked in modules among the targets and is not found there, with what to do."""
+def missing_instances(targets: Iterable[object]) -> Iterator[str]:
+    """Yield a hint for each class of a module among the targets whose handlers are not found."""
     targets = list(targets)
     for module in targets:
         if not isinstance(module, ModuleType):
@@ -65,15 +65,16 @@ def forgotten(targets: Iterable[object]) -> Iterator[str]:
 
 
 def nothing_to_run(targets: Iterable[object]) -> ConfigurationException:
-    """The error for targets without any mark: says what was looked for, and where."""
+    """Return the error for targets without a handler or hook: what was searched for, and where."""
     targets = list(targets)
     modules = [t for t in targets if isinstance(t, ModuleType)]
     where = " and ".join(m.__name__ for m in modules) or "the application"
-    hints = [*forgotten(targets), *_imported(modules)]
+    hints = [*missing_instances(targets), *_imported(modules)]
     return ConfigurationException(
         f"Nothing to run in {where}: no function is marked with @jms_listener, @on_startup or "
         "@on_shutdown",
-        hint="; ".join(hints) or "functions count where they are defined, methods on instances",
+        hint="; ".join(hints)
+        or "functions count in the module that defines them, methods on instances",
     )
 
 

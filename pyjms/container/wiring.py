@@ -1,7 +1,7 @@
-"""From marked functions to listeners: finds the marks, checks them, fills what is injected.
+"""From marked functions to listeners: finds handlers and hooks, checks them, injects services.
 
-Everything that is wrong with an application's handlers is found before anything starts,
-and told at once: one ConfigurationException with a line for each problem.
+All problems of an application's handlers are found before anything starts and are reported
+together: one ConfigurationException with a line for each.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from pyjms.container.checks import (
     settings_problems,
 )
 from pyjms.container.factories import broker_connection_factory
-from pyjms.container.targets import forgotten, functions, marked, nothing_to_run
+from pyjms.container.targets import functions, marked, missing_instances, nothing_to_run
 from pyjms.core.template import JmsTemplate
 from pyjms.errors import ConfigurationException, JMSException
 from pyjms.jms.api import Session
@@ -72,7 +72,7 @@ class Wiring:
         self._read_headers = SimpleJmsHeaderMapper().to_headers
 
     def check(self, targets: Iterable[object]) -> None:
-        """Raise one ConfigurationException that lists all that is wrong with the handlers."""
+        """Raise one ConfigurationException that lists all problems of settings and handlers."""
         targets = list(targets)
         problems = list(settings_problems(self._container, self._settings))
         for find in (self.endpoints, self.hooks):
@@ -81,30 +81,28 @@ class Wiring:
             except JMSException as error:
                 problems.append(str(error))
         raise_all(problems)
-        for hint in forgotten(targets):
+        for hint in missing_instances(targets):
             logger.warning("%s", hint)
 
     def check_settings(self) -> None:
-        """Raise one ConfigurationException that lists all that settings alone show."""
+        """Raise one ConfigurationException that lists all problems of the settings."""
         raise_all(settings_problems(self._container, self._settings))
 
     def require_work(self, targets: Iterable[object]) -> None:
         """Refuse targets without a listener and without a hook.
 
         Raises:
-            ConfigurationException: there is none; it says what was looked for.
-
+            ConfigurationException: there is none; the text says what was searched for.
         """
         targets = list(targets)
         if next(marked(targets), None) is None and not any(map(hook_kind, functions(targets))):
             raise nothing_to_run(targets)
 
     def endpoints(self, targets: Iterable[object]) -> list[JmsListenerEndpoint]:
-        """The endpoints of all marks, YAML's `listeners.<id>` applied.
+        """Return the endpoints of all marks, with `listeners.<id>` of the YAML applied.
 
         Raises:
             ConfigurationException: a line for each handler that cannot work.
-
         """
         problems: list[str] = []
         endpoints: list[JmsListenerEndpoint] = []
@@ -122,7 +120,7 @@ class Wiring:
         return endpoints
 
     def hooks(self, targets: Iterable[object]) -> list[Hook]:
-        """The start-up and shutdown hooks: kind, name, call without arguments."""
+        """Return the start-up and shutdown hooks: kind, name, call without arguments."""
         found: list[Hook] = []
         for function in functions(targets):
             kind = hook_kind(function)
@@ -139,14 +137,14 @@ class Wiring:
         return container
 
     async def close_factories(self) -> None:
-        """Close the connections that the container's factories keep."""
+        """Close the connections that the container's connection factory keeps."""
         factory = self._container.connection_factory()
         destroy = getattr(factory, "destroy", None)
         if destroy is not None:
             await destroy()
 
     def describe_broker(self) -> str:
-        """The broker's URL as it may be shown."""
+        """Return the broker's URL without credentials."""
         return str(self._container.native_connection_factory())
 
     def _endpoint(self, handler: Callable[..., Any], mark: JmsListenerMark) -> JmsListenerEndpoint:
@@ -168,9 +166,9 @@ class Wiring:
         factory = self._factory(endpoint)
         plan = self._plan(handler, None)
         check_endpoint(endpoint, plan.name, factory)
-        answers_to = send_to_destination(handler)
-        if answers_to is not None:
-            check_reply_destination(resolve(answers_to), plan.name)
+        reply_destination = send_to_destination(handler)
+        if reply_destination is not None:
+            check_reply_destination(resolve(reply_destination), plan.name)
         return endpoint
 
     def _listener(
@@ -208,11 +206,11 @@ class Wiring:
         provider = self._provider(marker)
         if isinstance(marker, _PROVIDER_MARKER):
             return lambda: provider
-        # a thread of its own cannot await: it gets the blocking face of the same template
-        return (lambda: _blocking_face(provider())) if blocking else provider
+        # a `def` handler cannot await: it gets the blocking version of the same template
+        return (lambda: _blocking(provider())) if blocking else provider
 
     def _provider(self, marker: InjectionMarker) -> Any:
-        # a provider of the container's class means the one of this very container
+        # a provider of the container's class means that of this instance
         wanted = marker.provider
         found = injection.ProvidersMap(self._container).resolve_provider(wanted, marker.modifier)
         if found is None:
@@ -249,8 +247,9 @@ class Wiring:
             marker = _marker(function, parameter)
             if marker is None and parameter.default is parameter.empty:
                 raise ConfigurationException(
-                    f"Hook {function.__qualname__}: nobody supplies {parameter.name!r}",
-                    hint="hooks take nothing but Provide[...]",
+                    f"Hook {function.__qualname__}: parameter {parameter.name!r} cannot be "
+                    "supplied",
+                    hint="parameters of hooks must be Provide[...] or have a default",
                 )
             if marker is not None:
                 suppliers[parameter.name] = injector(marker)
@@ -269,18 +268,18 @@ class Wiring:
 
 
 def _session_types(handler: Callable[..., Any]) -> SessionTypes:
-    """What a handler may call its session: a coroutine cannot use the one that blocks."""
+    """Return the session types of a handler: a coroutine cannot use the blocking one."""
     if inspect.iscoroutinefunction(handler):
         return {Session: lambda session: session}
     return {Session: lambda session: session, BlockingSession: BlockingSession.of}
 
 
-def _blocking_face(value: object) -> object:
+def _blocking(value: object) -> object:
     return BlockingTemplate.of(value) if isinstance(value, JmsTemplate) else value
 
 
 async def _in_a_thread(call: Callable[[], Any]) -> None:
-    """Call a `def` hook as a `def` handler is called: it may block, and use what blocks."""
+    """Call a `def` hook as a `def` handler is called: in a thread, where it may block."""
     worker = Worker("pyjms hook")
     token = current_worker.set(worker)
     try:

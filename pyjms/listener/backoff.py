@@ -1,4 +1,4 @@
-"""How long to wait before trying again: Spring's back-offs, and their faces for tenacity.
+"""How long to wait before trying again: Spring's back-offs and their adapters for tenacity.
 
 Intervals are seconds; the texts show milliseconds, as Spring's log lines do.
 """
@@ -28,7 +28,7 @@ class BackOffExecution(Protocol):
     """One run through a back-off. Its `str` is part of Spring's log lines."""
 
     def next_back_off(self) -> float | None:
-        """Count one more attempt; seconds to wait before it, None: give up."""
+        """Count one more attempt and return the seconds to wait before it; None: give up."""
 
 
 class BackOff(Protocol):
@@ -120,10 +120,10 @@ class _ExponentialBackOffExecution:
             return None
         if rule.max_attempts is not None and self._attempts >= rule.max_attempts:
             return None
-        following = (
+        interval = (
             rule.initial_interval if self._interval is None else self._interval * rule.multiplier
         )
-        self._interval = min(following, rule.max_interval)
+        self._interval = min(interval, rule.max_interval)
         self._elapsed += self._interval
         self._attempts += 1
         return self._interval

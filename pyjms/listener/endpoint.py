@@ -1,6 +1,7 @@
-"""What is to be listened to, and by whom: the settings of one listener before it has a container.
+"""Listener endpoints: what a listener consumes and which handler it calls, without a container.
 
-An endpoint's own settings win over those of the factory that makes its container. (Spring 6.4)
+An endpoint's own settings override those of the factory that creates its container.
+(spring-jms 6.4)
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ __all__ = ["JmsListenerEndpoint", "MethodJmsListenerEndpoint", "SimpleJmsListene
 
 @dataclass(kw_only=True)
 class JmsListenerEndpoint(ABC):
-    """One listener; None leaves a setting to the container factory."""
+    """The description of one listener; None leaves a setting to the container factory."""
 
     destination: str
     id: str = ""
@@ -34,21 +35,20 @@ class JmsListenerEndpoint(ABC):
         """Replace settings by name (`listeners.<id>` in YAML).
 
         Raises:
-            ConfigurationException: a name that no endpoint has.
-
+            ConfigurationException: an endpoint has no setting of that name.
         """
         known = {f.name for f in fields(JmsListenerEndpoint)} - {"id"}
         for name, value in settings.items():
             if name not in known:
                 raise ConfigurationException(
                     f"Listener {self.id!r} has no setting {name!r}",
-                    hint=f"known are {', '.join(sorted(known))}",
+                    hint=f"its settings are {', '.join(sorted(known))}",
                 )
             if value is not None:
                 setattr(self, name, value)
 
     def configure(self, container: AbstractMessageListenerContainer) -> None:
-        """Hand the endpoint's settings and its listener to `container`."""
+        """Set the endpoint's settings and its listener on `container`."""
         container.bean_name = self.id
         container.destination_name = self.destination
         if self.selector is not None:
@@ -57,22 +57,25 @@ class JmsListenerEndpoint(ABC):
             container.concurrency = self.concurrency
         if self.auto_startup is not None:
             container.auto_startup = self.auto_startup
-        # before the listener, which would leave its own class's name
+        # before the listener, which would otherwise set the name of its class
         container.subscription_name = self.subscription or self.default_subscription_name()
         container.message_listener = self.create_listener(container)
 
     @abstractmethod
     def create_listener(self, container: AbstractMessageListenerContainer) -> Callable[..., Any]:
-        """Return what the container calls with (message) or (message, session)."""
+        """Return the listener, which the container calls with (message) or (message, session)."""
 
     @abstractmethod
     def default_subscription_name(self) -> str:
-        """The durable subscription's name when none is given."""
+        """Return the name of the durable subscription if none is given."""
 
 
 @dataclass(kw_only=True)
 class SimpleJmsListenerEndpoint(JmsListenerEndpoint):
-    """A plain message listener: a function of message, or of message and session."""
+    """An endpoint for a message listener: a function of message, or of message and session.
+
+    Spring: SimpleJmsListenerEndpoint.
+    """
 
     message_listener: Callable[..., Any]
 
@@ -86,7 +89,10 @@ class SimpleJmsListenerEndpoint(JmsListenerEndpoint):
 
 @dataclass(kw_only=True)
 class MethodJmsListenerEndpoint(JmsListenerEndpoint):
-    """A handler found by its mark; `make_listener` builds the adapter for a container."""
+    """An endpoint for a handler; `make_listener` builds its adapter for a container.
+
+    Spring: MethodJmsListenerEndpoint.
+    """
 
     handler: Callable[..., Any]
     make_listener: Callable[

@@ -1,7 +1,7 @@
-"""Factories of listener containers: settings once, a container for each endpoint.
+"""Factories of listener containers: options once, a container for each endpoint.
 
-Only what was set is handed on, so that a container's own defaults hold for the rest; the
-endpoint's settings come last and win. (Spring 6.4, 6.11)
+Only options that were set are passed on, so that a container's own defaults apply to the rest; the
+endpoint's settings come last and take precedence. (spring-jms 6.4, 6.11)
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ __all__ = ["DefaultJmsListenerContainerFactory", "SimpleJmsListenerContainerFact
 
 
 class DefaultJmsListenerContainerFactory:
-    """Makes DefaultMessageListenerContainers. Takes their keyword arguments."""
+    """Creates DefaultMessageListenerContainers from their keyword arguments."""
 
     def __init__(
         self, connection_factory: ConnectionFactory, **options: Unpack[DefaultOptions]
@@ -37,7 +37,7 @@ class DefaultJmsListenerContainerFactory:
 
 
 class SimpleJmsListenerContainerFactory:
-    """Makes SimpleMessageListenerContainers. Takes their keyword arguments."""
+    """Creates SimpleMessageListenerContainers from their keyword arguments."""
 
     def __init__(
         self, connection_factory: ConnectionFactory, **options: Unpack[ContainerOptions]

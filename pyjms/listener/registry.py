@@ -1,7 +1,7 @@
 """The containers of an application's listeners, by id.
 
-Each endpoint gets one container. `start` starts all of them, `stop` stops all at once and
-waits for work in progress; a listener registered later starts at once. (Spring 6.6-6.8)
+Each endpoint has one container. `start` starts all of them, `stop` stops all at once and waits for
+handlers in progress; a listener registered later starts at once. (spring-jms 6.6, 6.7, 6.8)
 """
 
 from __future__ import annotations
@@ -29,7 +29,10 @@ ContainerMaker = Callable[[JmsListenerEndpoint], "AbstractMessageListenerContain
 
 
 class JmsListenerEndpointRegistry:
-    """Makes, keeps, starts and stops listener containers. Use it on the application's loop."""
+    """Creates, keeps, starts and stops listener containers. Use it on the application's loop.
+
+    Spring: JmsListenerEndpointRegistry.
+    """
 
     def __init__(self) -> None:
         self._containers: dict[str, AbstractMessageListenerContainer] = {}
@@ -52,21 +55,20 @@ class JmsListenerEndpointRegistry:
         return any(container.is_running for container in self)
 
     def get_listener_container(self, listener_id: str) -> AbstractMessageListenerContainer | None:
-        """The container of this id, or None."""
+        """Return the container of this id, or None."""
         return self._containers.get(listener_id)
 
     def get_listener_container_ids(self) -> tuple[str, ...]:
-        """All ids, in the order of registration."""
+        """Return all ids, in the order of registration."""
         return tuple(self._containers)
 
     def register(
         self, endpoint: JmsListenerEndpoint, make_container: ContainerMaker
     ) -> AbstractMessageListenerContainer:
-        """Make the endpoint's container and keep it; it is not started.
+        """Create the endpoint's container and keep it, not started.
 
         Raises:
-            IllegalStateException: the id is taken, or the phases of the factories differ.
-
+            IllegalStateException: the id is in use, or the phases of the factories differ.
         """
         if not endpoint.id:
             endpoint.id = f"{_ID_PREFIX}{self._generated}"
@@ -74,7 +76,7 @@ class JmsListenerEndpointRegistry:
         if endpoint.id in self._containers:
             raise IllegalStateException(
                 f"Another endpoint is already registered with id '{endpoint.id}'",
-                hint="give each @jms_listener an id of its own",
+                hint="give each @jms_listener its own id",
             )
         container = make_container(endpoint)
         self._check_phase(container)
@@ -84,18 +86,17 @@ class JmsListenerEndpointRegistry:
     async def register_and_start(
         self, endpoint: JmsListenerEndpoint, make_container: ContainerMaker
     ) -> AbstractMessageListenerContainer:
-        """Register, and start at once if the registry has been started."""
+        """Register, and start the container at once if the registry has been started."""
         container = self.register(endpoint, make_container)
         if self._started and container.auto_startup:
             await container.start()
         return container
 
     async def unregister(self, listener_id: str, timeout: float | None = None) -> None:
-        """Shut the container of this id down and forget it.
+        """Shut down the container of this id and remove it.
 
         Raises:
             KeyError: there is none.
-
         """
         container = self._containers.pop(listener_id)
         await container.shutdown(timeout)
@@ -118,9 +119,9 @@ class JmsListenerEndpointRegistry:
             await done.wait()
 
     async def shutdown(self, timeout: float | None = None) -> None:
-        """Shut all containers down side by side and forget them.
+        """Shut down all containers concurrently and remove them.
 
-        Work in progress gets `timeout` seconds.
+        Handlers in progress have `timeout` seconds to finish.
         """
         self._started = False
         async with anyio.create_task_group() as tasks:

@@ -1,8 +1,21 @@
-"""Threads for `def` handlers: one a consumer, fed through a SimpleQueue, one wake-up an answer.
+"""Worker threads for `def` handlers: one for each consumer.
 
-The caller's context variables go along, so that a handler in its thread sees the bound
-session. A Python thread cannot be interrupted: a call that must be given up is abandoned,
-and its thread, a daemon, ends when the handler returns.
+Theory of operation
+-------------------
+
+A consumer handles one message at a time, so one thread for each is enough, and messages of one
+consumer stay in order. The thread starts with the first call and blocks on a SimpleQueue; a call
+costs one `put` and one wake-up of the loop (`LoopHandle.call_soon`, which coalesces wake-ups). A
+shared thread pool would need a limit of its own, next to the container's concurrency, and could
+deadlock when handlers wait for each other.
+
+The caller's context variables are copied into the call, so that a handler in its thread sees the
+session bound to it. A Python thread cannot be interrupted: a call that is cancelled is *abandoned*.
+Its thread, a daemon, ends when the handler returns, and `busy` stays true, so that nobody waits for
+it or gives it another call.
+
+`on_loop` is the other direction: a function that must run on the loop, called from the handler's
+thread, which waits for the result (`Message.acknowledge`).
 """
 
 from __future__ import annotations
@@ -50,7 +63,7 @@ _in_flight: set[_Call] = set()
 
 
 def calls_in_flight() -> int:
-    """How many calls of this loop threads are busy with; a virtual clock waits for them."""
+    """Return how many calls from this loop run in threads; a virtual clock waits for them."""
     return sum(call.loop.is_current() for call in tuple(_in_flight))
 
 
@@ -69,19 +82,19 @@ class _Call:
         self.error: BaseException | None = None
 
     def finish(self) -> None:
-        """Tell the task that waits, on its loop."""
+        """Wake the waiting task, on its loop."""
         _in_flight.discard(self)
         self.done.set()
 
     def run(self) -> None:
         try:
             self.result = self.context.run(self.function, *self.args)
-        except BaseException as error:  # whatever it is, the waiting task must hear of it
+        except BaseException as error:  # whatever it is, the waiting task must get it
             self.error = error
 
 
 class Worker:
-    """One thread, started with the first call. Make and use it on the loop, one call at a time."""
+    """One thread, started with the first call. Use it on the loop, one call at a time."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -92,9 +105,9 @@ class Worker:
         self.busy = False
 
     async def run(self, function: Callable[..., T], *args: Any) -> T:
-        """Run `function(*args)` in the thread and return what it returns, or raise what it raises.
+        """Run `function(*args)` in the thread and return its result, or raise what it raises.
 
-        Cancelling gives up the wait, not the call: its thread is abandoned (`busy` stays true).
+        Cancelling ends the wait, not the call: the thread is abandoned (`busy` stays true).
         """
         if self._thread is None:
             self._thread = threading.Thread(target=self._work, name=self.name, daemon=True)
@@ -110,7 +123,7 @@ class Worker:
         return call.result  # type: ignore[no-any-return]
 
     def on_loop(self, function: Callable[[A], T]) -> Callable[[A], T]:
-        """Return `function` as a handler's thread may call it too: it runs on the loop.
+        """Return a version of `function` that a handler's thread may call: it runs on the loop.
 
         The thread waits for the result. It must not be called from other loops.
         """
@@ -118,9 +131,9 @@ class Worker:
         def call(argument: A) -> T:
             if self.loop.is_current():
                 return function(argument)
-            answer: SimpleQueue[Future[T]] = SimpleQueue()
-            self.loop.call_soon(lambda: answer.put(_attempt(function, argument)))
-            return answer.get().result()
+            results: SimpleQueue[Future[T]] = SimpleQueue()
+            self.loop.call_soon(lambda: results.put(_attempt(function, argument)))
+            return results.get().result()
 
         return call
 
@@ -131,7 +144,7 @@ class Worker:
         self._calls.put(None)
 
     async def join(self, seconds: float | None) -> bool:
-        """Wait until the thread has ended, at most `seconds`; say whether it has."""
+        """Wait until the thread has ended, `seconds` at most; return whether it has."""
         with _clock.timeout(seconds):
             await self._ended.wait()
         return self._ended.is_set()
@@ -139,17 +152,17 @@ class Worker:
     def _work(self) -> None:
         while (call := self._calls.get()) is not None:
             call.run()
-            if not self._tell(call.finish):
+            if not self._notify(call.finish):
                 _in_flight.discard(call)
                 return
             del call  # a waiting thread must not keep the last message alive
-        self._tell(self._ended.set)
+        self._notify(self._ended.set)
 
-    def _tell(self, function: Callable[[], object]) -> bool:
+    def _notify(self, function: Callable[[], object]) -> bool:
         try:
             self.loop.call_soon(function)
         except RuntimeError:
-            logger.debug("The loop of worker %s has ended before its handler", self.name)
+            logger.debug("The loop of worker %s ended before its handler", self.name)
             return False
         return True
 

@@ -1,1 +1,1 @@
-"""The message listener containers: life cycle, consumers, scaling, recovery, transactions."""
+"""Message listener containers; `default` says how the modules of this package work together."""

@@ -1,4 +1,4 @@
-"""Where the tasks of a container run: without a limit, or at most so many.
+"""Task executors: they run the tasks of a container, without a limit or at most so many.
 
 An executor may refuse a task; the container then pauses it and tries again with later
 messages. (spring-jms 1.10.8; Spring: TaskExecutor)
@@ -23,16 +23,16 @@ class AsyncTaskExecutor(Protocol):
 
     @property
     def prefers_short_lived_tasks(self) -> bool:
-        """Whether tasks should end now and then, so that others get their turn."""
+        """Whether tasks should end now and then, so that other tasks get their turn."""
 
     def execute(self, function: Work, name: str, ended: Work | None = None) -> BackgroundTask:
         """Start `function()` in the background and return at once.
 
-        `ended()` runs in the same task when `function()` is through, however that ended;
-        by then its place is free, so it may ask for another one.
+        `ended()` runs in the same task after `function()`, however that ended; the executor has
+        a free slot by then, so `ended` may submit another task.
 
         Raises:
-            ResourceAllocationException: there is no room for the task now.
+            ResourceAllocationException: there is no free slot for the task now.
         """
 
 
@@ -44,7 +44,7 @@ class SimpleAsyncTaskExecutor:
     def execute(self, function: Work, name: str, ended: Work | None = None) -> BackgroundTask:
         """Start `function()`, then `ended()`, without the caller's context variables.
 
-        A task that is started while a message is handled must not see that message's session.
+        A task that is started while a message is being handled must not see its session.
         """
 
         async def both() -> None:

@@ -1,4 +1,4 @@
-"""What a container asks of an external transaction manager. `JmsTransactionManager` is one."""
+"""The interface of external transaction managers. `JmsTransactionManager` implements it."""
 
 from __future__ import annotations
 

@@ -1,11 +1,30 @@
-"""From a message to a handler's arguments: a plan made once, followed for each message.
+"""Argument resolution: a plan made once for a handler and followed for each message.
 
-A parameter takes, by its annotation or mark: the raw message (`Message` or a body class),
-the `Session` (of pyjms or, with `async def`, of pyjms.aio), a `Header`, all `Headers`, what is
-injected (`Provide[...]`), or else the payload, converted to its type; one parameter at most
-is the payload, where Spring gives it to several. No annotation, `object` and `Any` mean the
-payload as the converter gives it (Spring hands the raw message to `Object`; here D16 of the
-design rules).
+Theory of operation (spring-jms 6.1, decisions D16)
+---------------------------------------------------
+
+When a listener is created, each parameter of its handler is assigned a *supplier*, a function of
+(message, session). What a parameter is follows from its annotation or marker, in this order:
+
+    1. `Provide[...]`, `Provider[...]`, `Closing[...]`   an object of the application's container
+    2. `Header(...)`                                     one header or property, converted
+    3. `Headers()`                                       all of them, as a dict
+    4. type `Message` or a body class                    the raw message
+    5. type `Session` (of pyjms, or of pyjms.aio with `async def`)
+    6. everything else                                   the payload, converted to its type
+
+At most one parameter may be the payload, where Spring gives it to several: two would mostly be a
+forgotten marker. A parameter with a plain default that is neither marked nor first keeps it. No
+annotation, `object` and `Any` mean the payload as the converter returns it (Spring passes the raw
+message to `Object`).
+
+All that can be wrong with a handler is found while the plan is made, before anything connects:
+unreadable annotations, two payloads, types that pydantic does not know, unknown providers. A call
+then only runs the suppliers and the handler, without inspection or look-ups by name. Arguments are
+passed by position unless a parameter is keyword-only or injected; dependency-injector's `@inject`
+recognises those by name.
+
+For a `def` handler the plan is followed in the consumer's thread, conversion included.
 """
 
 from __future__ import annotations
@@ -36,18 +55,18 @@ __all__ = ["CallPlan", "Injector", "PayloadConverter", "SessionTypes"]
 
 
 class PayloadConverter(Protocol):
-    """The part of a MessageConverter that reads."""
+    """The reading half of a MessageConverter."""
 
     def from_message(self, message: Message, target: Any = None) -> object: ...
 
 
 Injector = Callable[[InjectionMarker], Callable[[], object]]
-"""Turns a `Provide[...]` into a function that supplies it; raises for one nobody knows."""
+"""Turns a `Provide[...]` into a function that supplies the object; raises if it is unknown."""
 
 HeaderReader = Callable[[Message], Mapping[str, object]]
 
 SessionTypes = Mapping[type, Callable[[Session], object]]
-"""Annotations that ask for the session, and what the handler then gets."""
+"""Annotations that request the session, and what is passed for each."""
 
 Supplier = Callable[[Message, Session | None], object]
 
@@ -56,8 +75,7 @@ class CallPlan:
     """How to call one handler: made at start, free of look-ups afterwards.
 
     Raises:
-        ConfigurationException: a parameter that nobody can supply, or whose type is not known.
-
+        ConfigurationException: a parameter cannot be supplied, or its type is not known.
     """
 
     def __init__(
@@ -75,21 +93,20 @@ class CallPlan:
         self._converter = converter
         self._read_headers = read_headers
         self._injector = injector
-        self._session_types = session_types or {Session: _as_it_is}
+        self._session_types = session_types or {Session: _unchanged}
         parameters = read_parameters(handler, self.name)
-        payload = choose_payload(parameters, self._is_explained, self.name)
+        payload = choose_payload(parameters, self._is_not_payload, self.name)
         suppliers = {p.name: self._supplier(p, payload) for p in parameters}
         self._by_name = any(p.injection is not None or p.is_keyword for p in parameters)
         self._names = tuple(suppliers)
         self._suppliers = tuple(suppliers.values())
 
     def call(self, message: Message, session: Session | None) -> Any:
-        """Call the handler and return what it returns (a coroutine, if it is one).
+        """Call the handler and return its result (a coroutine, for a coroutine function).
 
         Raises:
-            ListenerExecutionFailedException: there is no argument for a parameter.
+            ListenerExecutionFailedException: a parameter cannot be supplied from this message.
             Exception: the handler's own.
-
         """
         try:
             values = [supply(message, session) for supply in self._suppliers]
@@ -102,11 +119,11 @@ class CallPlan:
             return self.handler(**dict(zip(self._names, values, strict=True)))
         return self.handler(*values)
 
-    def _is_explained(self, parameter: HandlerParameter) -> bool:
-        """Whether mark or type make a parameter something else than the payload."""
+    def _is_not_payload(self, parameter: HandlerParameter) -> bool:
+        """Whether marker or type make a parameter something else than the payload."""
         if parameter.injection is not None:
             return True
-        if parameter.mark(Header) is not None or parameter.mark(Headers) is not None:
+        if parameter.marker(Header) is not None or parameter.marker(Headers) is not None:
             return True
         hint = parameter.hint
         return isinstance(hint, type) and (hint in self._session_types or issubclass(hint, Message))
@@ -114,47 +131,49 @@ class CallPlan:
     def _supplier(self, parameter: HandlerParameter, payload: HandlerParameter | None) -> Supplier:
         if parameter.injection is not None:
             return self._injected(parameter, parameter.injection)
-        header = parameter.mark(Header)
+        header = parameter.marker(Header)
         if header is not None:
             return self._header(parameter, header)
-        if parameter.mark(Headers) is not None:
+        if parameter.marker(Headers) is not None:
             return lambda message, _session: dict(self._read_headers(message))
         if parameter is payload:
             return self._payload(parameter)
         hint = parameter.hint
-        if not self._is_explained(parameter):
+        if not self._is_not_payload(parameter):
             return lambda _message, _session: parameter.default
-        present = self._session_types.get(hint)
-        if present is not None:
-            return lambda _message, session: None if session is None else present(session)
+        convert_session = self._session_types.get(hint)
+        if convert_session is not None:
+            return lambda _message, session: None if session is None else convert_session(session)
         return self._raw(parameter, hint)
 
     def _injected(self, parameter: HandlerParameter, marker: InjectionMarker) -> Supplier:
         if self._injector is None:
             raise ConfigurationException(
-                f"Handler {self.name}: nobody supplies {parameter.name!r}: there is no container",
+                f"Handler {self.name}: parameter {parameter.name!r} cannot be injected: there is "
+                "no container",
                 hint="run the handler in a JmsApplication",
             )
         try:
             supply = self._injector(marker)
         except ConfigurationException as error:
             raise ConfigurationException(
-                f"Handler {self.name}: nobody supplies {parameter.name!r}: {error.reason}",
+                f"Handler {self.name}: parameter {parameter.name!r} cannot be injected: "
+                f"{error.reason}",
                 hint=error.hint,
             ) from error
         return lambda _message, _session: supply()
 
     def _raw(self, parameter: HandlerParameter, kind: type[Message]) -> Supplier:
-        def take(message: Message, _session: Session | None) -> Message:
+        def supply(message: Message, _session: Session | None) -> Message:
             if isinstance(message, kind):
                 return message
             raise MessageConversionException(
-                f"Parameter {parameter.name!r} of {self.name} takes a {kind.__name__}, "
+                f"Parameter {parameter.name!r} of {self.name} is a {kind.__name__}, "
                 f"the message is a {type(message).__name__}",
                 target=kind,
             )
 
-        return take
+        return supply
 
     def _header(self, parameter: HandlerParameter, header: Header) -> Supplier:
         name = header.name or parameter.name
@@ -166,7 +185,7 @@ class CallPlan:
         if default is MISSING and hint is bool:
             default = False  # Spring: a missing boolean header is false
 
-        def take(message: Message, _session: Session | None) -> object:
+        def supply(message: Message, _session: Session | None) -> object:
             value = self._read_headers(message).get(name, MISSING)
             if value is MISSING or (value == "" and default is not MISSING):
                 if default is MISSING:
@@ -178,22 +197,22 @@ class CallPlan:
                 return default
             return convert(value)
 
-        return take
+        return supply
 
     def _payload(self, parameter: HandlerParameter) -> Supplier:
         converter = self._converter
         hint = parameter.hint
-        mark = parameter.mark(Payload)
+        marker = parameter.marker(Payload)
         if hint in (Any, object, inspect.Parameter.empty):
             return lambda message, _session: converter.from_message(message)
         validate = self._validator(parameter)
         default = parameter.default
-        optional = mark is not None and not mark.required
+        optional = marker is not None and not marker.required
         if default is MISSING and (optional or allows_none(hint) or hint in (None, type(None))):
             default = None
         is_class = isinstance(hint, type)
 
-        def take(message: Message, _session: Session | None) -> object:
+        def supply(message: Message, _session: Session | None) -> object:
             value = converter.from_message(message, hint)
             if _is_empty(value):
                 if default is not MISSING:
@@ -207,7 +226,7 @@ class CallPlan:
                 return value
             return validate(value)
 
-        return take
+        return supply
 
     def _validator(
         self,
@@ -221,8 +240,9 @@ class CallPlan:
             adapter: TypeAdapter[Any] = make_adapter(hint)
         except (PydanticUserError, TypeError, NameError) as error:
             raise ConfigurationException(
-                f"Handler {self.name}: nobody can supply {parameter.name!r} of type {hint!r}",
-                hint="take Message, Session, a Header, a payload that pydantic knows, Provide[...]",
+                f"Handler {self.name}: parameter {parameter.name!r} of type {hint!r} cannot be "
+                "supplied",
+                hint="use Message, Session, a Header, a type that pydantic knows, or Provide[...]",
             ) from error
 
         def validate(value: object) -> object:
@@ -240,14 +260,14 @@ class CallPlan:
 
 
 def _adapter_of_instances(hint: Any) -> TypeAdapter[Any]:
-    """Headers may be objects that pydantic does not know, destinations for one: no conversion."""
+    """Return an adapter that accepts objects that pydantic does not know, such as destinations."""
     try:
         return TypeAdapter(hint, config=ConfigDict(arbitrary_types_allowed=True))
-    except PydanticUserError:  # models and dataclasses have a config of their own
+    except PydanticUserError:  # models and dataclasses have their own config
         return TypeAdapter(hint)
 
 
-def _as_it_is(session: Session) -> Session:
+def _unchanged(session: Session) -> Session:
     return session
 
 

@@ -1,9 +1,9 @@
-"""What a handler's parameters say of themselves: annotation, marks, default.
+"""The parameters of a handler: annotations, markers, defaults.
 
-A mark (`Header`, `Headers`, `Payload`, `Provide[...]`) counts in the annotation and as a
-default. At most one parameter is the payload: the one marked so, else the one that nothing
-else explains. A plain default is kept; only on a handler's first parameter, which is the
-payload, does it stand in for an empty body.
+A marker (`Header`, `Headers`, `Payload`, `Provide[...]`) counts in the annotation and as a
+default. At most one parameter is the payload: the one marked so, else the only one that is nothing
+else. A plain default is kept; only on a handler's first parameter, which is the payload, does it
+replace an empty body.
 """
 
 from __future__ import annotations
@@ -34,26 +34,26 @@ InjectionMarker = Any
 
 _MARKER: type = vars(dependency_injector.wiring)["_Marker"]
 
-_MARKS = (Header, Headers, Payload)
+_MARKER_TYPES = (Header, Headers, Payload)
 
 _M = TypeVar("_M", Header, Headers, Payload)
 
 
 @dataclass(frozen=True, slots=True)
 class HandlerParameter:
-    """One parameter; `default` is a plain one, MISSING if there is none or it is a mark."""
+    """One parameter; `default` is a plain one, MISSING if there is none or it is a marker."""
 
     name: str
     hint: Any
-    marks: tuple[object, ...]
+    markers: tuple[object, ...]
     default: object
     is_keyword: bool
     is_first: bool
     injection: InjectionMarker | None
 
-    def mark(self, kind: type[_M]) -> _M | None:
-        """The mark of this kind, or None; the bare class is a mark, too."""
-        for mark in self.marks:
+    def marker(self, kind: type[_M]) -> _M | None:
+        """Return the marker of this kind, or None; the bare class is a marker, too."""
+        for mark in self.markers:
             if isinstance(mark, kind):
                 return mark
             if mark is kind:
@@ -62,7 +62,7 @@ class HandlerParameter:
 
     @property
     def keeps_default(self) -> bool:
-        """Whether its default stays what it is when nothing else explains the parameter."""
+        """Whether it keeps its default if it is nothing but a possible payload."""
         return self.default is not MISSING and (self.is_keyword or not self.is_first)
 
 
@@ -70,8 +70,7 @@ def read_parameters(handler: Callable[..., Any], name: str) -> list[HandlerParam
     """Return the parameters that take arguments, without `*args` and `**kwargs`.
 
     Raises:
-        ConfigurationException: a type is not known, or a mark stands where a type belongs.
-
+        ConfigurationException: a type is not known, or a marker is used as a type.
     """
     try:
         signature = inspect.signature(handler)
@@ -79,17 +78,17 @@ def read_parameters(handler: Callable[..., Any], name: str) -> list[HandlerParam
     except (NameError, TypeError, ValueError) as error:
         raise ConfigurationException(
             f"Handler {name}: its annotations cannot be read: {error}",
-            hint="types of parameters must be importable at module level",
+            hint="the types of parameters must be known at module level",
         ) from error
     found = []
     for number, parameter in enumerate(signature.parameters.values()):
         if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
             continue
         read = _read(parameter, hints.get(parameter.name, Any), is_first=number == 0)
-        if any(read.hint is mark for mark in _MARKS):
+        if any(read.hint is mark for mark in _MARKER_TYPES):
             mark = read.hint.__name__
             raise ConfigurationException(
-                f"Handler {name}: {mark} is no type for {parameter.name!r}",
+                f"Handler {name}: {mark} is not a type for parameter {parameter.name!r}",
                 hint=f"write {parameter.name}: Annotated[str, {mark}(...)]",
             )
         found.append(read)
@@ -98,37 +97,36 @@ def read_parameters(handler: Callable[..., Any], name: str) -> list[HandlerParam
 
 def choose_payload(
     parameters: Iterable[HandlerParameter],
-    explained: Callable[[HandlerParameter], bool],
+    is_not_payload: Callable[[HandlerParameter], bool],
     handler: str,
 ) -> HandlerParameter | None:
-    """Return the one parameter that takes the payload; None if there is none.
+    """Return the parameter that is the payload; None if there is none.
 
-    `explained`: whether mark or type make it something else.
+    `is_not_payload`: whether marker or type make it something else.
 
     Raises:
         ConfigurationException: there are two.
-
     """
-    open_ones = [p for p in parameters if not explained(p)]
-    marked = [p for p in open_ones if p.mark(Payload) is not None]
-    unmarked = [p for p in open_ones if p.mark(Payload) is None and not p.keeps_default]
-    if marked:  # then a first parameter's default is as plain as any other
+    candidates = [p for p in parameters if not is_not_payload(p)]
+    marked = [p for p in candidates if p.marker(Payload) is not None]
+    unmarked = [p for p in candidates if p.marker(Payload) is None and not p.keeps_default]
+    if marked:  # then the default of the first parameter is like any other
         unmarked = [p for p in unmarked if p.default is MISSING]
     chosen = [*marked, *unmarked]
     if len(chosen) > 1:
         first, second = chosen[:2]
         kind = "" if second.hint is Any else f" of type {second.hint!r}"
         raise ConfigurationException(
-            f"Handler {handler}: nobody can supply {second.name!r}{kind}: "
-            f"the payload goes to {first.name!r}",
-            hint="mark it: Annotated[..., Header()], Headers() or Provide[...]; or give it a "
+            f"Handler {handler}: parameter {second.name!r}{kind} cannot be supplied: "
+            f"the payload is {first.name!r}",
+            hint="mark it with Annotated[..., Header()], Headers() or Provide[...]; or give it a "
             "default, which it keeps",
         )
     return chosen[0] if chosen else None
 
 
 def injection_marker(parameter: inspect.Parameter, hint: Any) -> InjectionMarker | None:
-    """The `Provide[...]` of a parameter, in its annotation or as its default."""
+    """Return the `Provide[...]` of a parameter, in its annotation or as its default, or None."""
     candidates = [*_split(hint)[1], parameter.default]
     return next((c for c in candidates if isinstance(c, _MARKER)), None)
 
@@ -144,21 +142,21 @@ def _read(parameter: inspect.Parameter, hint: Any, *, is_first: bool) -> Handler
     return HandlerParameter(
         parameter.name,
         bare,
-        tuple(c for c in (*extras, default) if _is_mark(c)),
-        MISSING if _is_mark(default) or isinstance(default, _MARKER) else default,
+        tuple(c for c in (*extras, default) if _is_marker(c)),
+        MISSING if _is_marker(default) or isinstance(default, _MARKER) else default,
         parameter.kind is parameter.KEYWORD_ONLY,
         is_first,
         injection_marker(parameter, hint),
     )
 
 
-def _is_mark(value: object) -> bool:
-    # by identity: a default may be anything, an array that compares element by element, too
-    return isinstance(value, _MARKS) or any(value is mark for mark in _MARKS)
+def _is_marker(value: object) -> bool:
+    # by identity: a default may be anything, also an array that compares element by element
+    return isinstance(value, _MARKER_TYPES) or any(value is mark for mark in _MARKER_TYPES)
 
 
 def _function(handler: Any) -> Any:
-    """The function whose annotations count: below bound methods, partials and wrappers."""
+    """Return the function whose annotations count, inside bound methods and wrappers."""
     function = inspect.unwrap(handler)
     return getattr(function, "__func__", function)
 

@@ -1,7 +1,7 @@
-"""Answers: what a handler returned, sent with the listener's own session, so in its transaction.
+"""Replies: the results of handlers, sent with the listener's own session and in its transaction.
 
-Destination: the response's own, else the request's reply_to, else `@send_to`. The
-correlation id is the request's, else the request's message id. (Spring 6.2)
+The destination is that of a JmsResponse, else the request's reply_to, else `@send_to`. The
+correlation id is the request's, else the request's message id. (spring-jms 6.2)
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ __all__ = ["JmsResponse", "ReplySender"]
 
 
 class ReplyConverter(Protocol):
-    """The part of a MessageConverter that writes."""
+    """The writing half of a MessageConverter."""
 
     def to_message(self, payload: Any, session: Session) -> Message: ...
 
 
 class JmsResponse:
-    """A result with a destination of its own. Spring: JmsResponse."""
+    """A handler's result with its own reply destination. Spring: JmsResponse."""
 
     __slots__ = ("destination", "response")
 
@@ -36,22 +36,22 @@ class JmsResponse:
 
     @classmethod
     def for_queue(cls, response: object, queue: str) -> JmsResponse:
-        """Answer to the queue of this name."""
+        """Return a response that is sent to the queue of this name."""
         return cls(response, Queue(queue))
 
     @classmethod
     def for_topic(cls, response: object, topic: str) -> JmsResponse:
-        """Answer to the topic of this name."""
+        """Return a response that is sent to the topic of this name."""
         return cls(response, Topic(topic))
 
     @classmethod
     def for_destination(cls, response: object, destination: Destination) -> JmsResponse:
-        """Answer to this destination."""
+        """Return a response that is sent to this destination."""
         return cls(response, destination)
 
 
 class ReplySender:
-    """Sends one listener's answers."""
+    """Sends the replies of one listener."""
 
     def __init__(
         self,
@@ -69,11 +69,11 @@ class ReplySender:
         )
 
     async def send(self, result: object, request: Message, session: Session) -> None:
-        """Answer `request` with `result`, which is not None.
+        """Send `result`, which is not None, as the reply to `request`.
 
         Raises:
-            ReplyFailureException: no destination, no conversion, or the send failed (its cause).
-
+            ReplyFailureException: there is no destination, no conversion, or the send failed (its
+                cause).
         """
         try:
             await self._send(result, request, session)

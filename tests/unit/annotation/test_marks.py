@@ -83,7 +83,7 @@ def test_hooks_are_marked_with_and_without_brackets(mark: Any, kind: str) -> Non
     def with_brackets() -> None: ...
 
     assert hook_kind(plain) == hook_kind(with_brackets) == kind
-    with pytest.raises(TypeError, match=f"@on_{kind} goes above a function, not str"):
+    with pytest.raises(TypeError, match=f"@on_{kind} decorates a function, not str"):
         mark("now")
 
 

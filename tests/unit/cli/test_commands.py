@@ -88,7 +88,7 @@ def test_check_lists_every_problem_on_a_line(pyjms: Run) -> None:
     assert len(lines) == 2
     assert all(line.startswith("pyjms: ") for line in lines)
     assert "Listener 'a'" in lines[0]
-    assert "nobody can supply 'thing'" in lines[1]
+    assert "parameter 'thing' of type" in lines[1]
     assert done.stdout == ""
 
 
