@@ -1,4 +1,4 @@
-"""The store that keeps all in a database. (persistence J1 to J8)"""
+"""The store in a database. (ActiveMQ: JDBCPersistenceAdapter)"""
 
 from __future__ import annotations
 
@@ -11,13 +11,9 @@ import anyio.to_thread
 
 from broker.api.message import StoredMessage, SubscriptionKey
 from broker.store.api import RecoveredTransaction, StoreState
-from broker.store.jdbc.core import Core
-from broker.store.jdbc.database import Database
-from broker.store.jdbc.loading import Contents, PreparedRow, load
-from broker.store.jdbc.locker import LockerPart, acquire, make_locker
-from broker.store.jdbc.message_store import JDBCMessageStore
-from broker.store.jdbc.numbering import base_of, destination_number
-from broker.store.jdbc.operations import (
+from broker.store.jdbc.execution.database import Database
+from broker.store.jdbc.execution.loading import Contents, PreparedRow, load
+from broker.store.jdbc.execution.operations import (
     AddContainer,
     CleanUp,
     Outcome,
@@ -25,12 +21,16 @@ from broker.store.jdbc.operations import (
     TrimDuplicates,
     TrimProducers,
 )
+from broker.store.jdbc.execution.writer import Writer
+from broker.store.jdbc.locker import DatabaseLock, acquire, make_locker
+from broker.store.jdbc.schema.numbering import base_of, destination_number
+from broker.store.jdbc.schema.xids import decode_xid
 from broker.store.jdbc.settings import JDBCSettings
-from broker.store.jdbc.topic_store import JDBCTopicMessageStore
-from broker.store.jdbc.transactions import JDBCTransactionStore
-from broker.store.jdbc.work import Acknowledgement, Addition, Removal, Work
-from broker.store.jdbc.writer import Writer
-from broker.store.jdbc.xids import decode_xid
+from broker.store.jdbc.stores.context import StoreContext
+from broker.store.jdbc.stores.message_store import JDBCMessageStore
+from broker.store.jdbc.stores.topic_store import JDBCTopicMessageStore
+from broker.store.jdbc.stores.transactions import JDBCTransactionStore
+from broker.store.jdbc.stores.work import Acknowledgement, Addition, Removal, Work
 from pyjms import _clock
 from pyjms._wakeup import BackgroundTask, spawn
 from pyjms.errors import JMSException, ResourceAllocationException
@@ -47,12 +47,13 @@ _MOST_CLEANED = 5000
 
 
 class JDBCPersistenceAdapter:
-    """ActiveMQ: JDBCPersistenceAdapter. Opens or makes the database at `start`."""
+    """A store in a database, which `start` opens or creates. (activemq-persistence J1 to J8)"""
 
     concurrent_store_and_dispatch_queues = False
     concurrent_store_and_dispatch_topics = False
     has_several_journals = True
-    """A statement that the database refuses fails alone: a letter, and its message must stay."""
+    """A unit that the database refuses fails alone. So a message may be removed only after its
+    dead letter is stored."""
 
     def __init__(
         self,
@@ -60,22 +61,31 @@ class JDBCPersistenceAdapter:
         settings: JDBCSettings | None = None,
         broker_name: str = "localhost",
     ) -> None:
-        """Make a store. `directory` is where SQLite's file is, if no data source is set.
+        """Make a store; nothing is opened yet.
+
+        Args:
+            directory: where the SQLite file is, if `settings` name no data source.
+            settings: the settings; None: ActiveMQ's defaults.
+            broker_name: what the lock table says about who holds the lock.
 
         Raises:
-            ConfigurationException: the data source means no database.
+            ConfigurationException: the data source is not a usable URL.
+
         """
         self.directory = directory
         self.settings = settings or JDBCSettings()
         self.on_state: Callable[[StoreState, Exception | None], None] | None = None
         self.on_lock_lost: Callable[[], None] | None = None
-        """Called when another broker may have the database: the broker must stop. (J7)"""
+        """Called when another broker may have the database: the broker must stop.
+
+        (activemq-persistence J7)
+        """
         self.is_slave = False
-        """Whether it waits for another broker's lock. (H4)"""
+        """Whether it waits for a lock that another broker holds. (activemq-persistence H4)"""
         self.database = Database(directory, self.settings)
         self.writer: Writer
-        self._core = Core(self.database, self.settings)
-        self._locker: LockerPart = make_locker(self.database, broker_name)
+        self._context = StoreContext(self.database, self.settings)
+        self._locker: DatabaseLock = make_locker(self.database, broker_name)
         self._transactions = JDBCTransactionStore()
         self._queues: dict[Destination, JDBCMessageStore] = {}
         self._topics: dict[Destination, JDBCTopicMessageStore] = {}
@@ -84,20 +94,22 @@ class JDBCPersistenceAdapter:
         self._started = False
         self._empty_first = False
 
-    # -- life
+    # -- start and stop
 
     async def start(self) -> None:
-        """Open the database, wait for its lock, read what it has.
+        """Open the database, wait for its lock, and read what the stores keep in memory.
+
+        Cancellable while it waits for the lock.
 
         Raises:
-            JMSException: it cannot be opened.
+            JMSException: the database cannot be opened, or is locked and `fail_if_locked` is set.
         """
         self.writer = self._make_writer()
-        self._core.writer = self.writer
+        self._context.writer = self.writer
         try:
             await anyio.to_thread.run_sync(self._open)
             if self.settings.use_lock:
-                await acquire(self._locker, self.settings, self._waits)
+                await acquire(self._locker, self.settings, self._set_slave)
             contents = await self._read_contents()
             self.writer.start()
             self._begin(contents)
@@ -107,7 +119,8 @@ class JDBCPersistenceAdapter:
             if isinstance(error, JMSException) or not isinstance(error, Exception):
                 raise
             raise ResourceAllocationException(
-                f"The database {self.database.name} cannot be opened: {type(error).__name__}"
+                f"The database {self.database.name} cannot be opened: {type(error).__name__}",
+                hint="check data_source, the server and the account's rights",
             ) from error
         self._started = True
         logger.info("JDBC store: %s", self.database.name)
@@ -129,14 +142,14 @@ class JDBCPersistenceAdapter:
             self._by_container.clear()
 
     async def _end(self) -> None:
-        """Write what waits, and close the database whatever becomes of that."""
+        """Write what is queued, and close the database even if that fails."""
         try:
             await self.writer.stop()
         finally:
             await anyio.to_thread.run_sync(self._close)
 
-    def _waits(self, waits: bool) -> None:
-        self.is_slave = waits
+    def _set_slave(self, is_slave: bool) -> None:
+        self.is_slave = is_slave
 
     def _make_writer(self) -> Writer:
         return Writer(self.database, self.settings, self._on_outcome, self._on_state)
@@ -151,7 +164,7 @@ class JDBCPersistenceAdapter:
         return await anyio.to_thread.run_sync(self._load)
 
     def _load(self) -> Contents:
-        self.database.take()
+        self.database.claim()
         if self._empty_first:
             self._empty_first = False
             self.database.empty()
@@ -173,16 +186,16 @@ class JDBCPersistenceAdapter:
         self._tasks.append(spawn(function, name=name, on_error=self.writer.fail_with))  # type: ignore[arg-type]
 
     def _begin(self, contents: Contents) -> None:
-        core = self._core
-        core.last_broker_sequence_id = contents.last_broker_sequence_id
-        core.last_destination = contents.last_destination
-        core.last_prepared_id = contents.last_prepared_id
-        self._transactions.begin(core)
+        context = self._context
+        context.last_broker_sequence_id = contents.last_broker_sequence_id
+        context.last_destination = contents.last_destination
+        context.last_prepared_id = contents.last_prepared_id
+        self._transactions.open(context)
         prioritized = {s.container: s.prioritized for s in contents.subscriptions}
         for container, row in contents.destinations.items():
             base = base_of(destination_number(row.last_id))
-            heeds = prioritized.get(container, False)
-            store = self._store(parse_destination(container), heeds, base, row.epoch)
+            by_priority = prioritized.get(container, False)
+            store = self._make_store(parse_destination(container), by_priority, base, row.epoch)
             store.load(row.messages, row.size, row.last_id)
         for container, subscription, count, _ in contents.subscriptions:
             topic = self._by_container[container]
@@ -192,11 +205,11 @@ class JDBCPersistenceAdapter:
         self._fill_audit()
 
     def _fill_audit(self) -> None:
-        audit, core = self._core.audit, self._core
+        audit, statements = self._context.audit, self._context.statements
         if audit is not None:
             limit = self.settings.audit_recovery_depth
             for container, producer, sequence in self.database.read(
-                core.statements.last_message_ids, limit=limit
+                statements.last_message_ids, limit=limit
             ):
                 audit.seen(container, producer or "", sequence or 0)
 
@@ -234,38 +247,38 @@ class JDBCPersistenceAdapter:
         if store is not None:
             store.is_removed = True
             del self._by_container[store.container]
-            self._core.submit((RemoveContainer(store.container),), lambda _: None)
+            self._context.submit((RemoveContainer(store.container),), lambda _: None)
 
     def transaction_store(self) -> JDBCTransactionStore:
         return self._transactions
 
     def _new_store(self, destination: Destination, prioritized: bool) -> JDBCMessageStore:
-        base, epoch = self._core.next_base(), _clock.time_ms()
-        store = self._store(destination, prioritized, base, epoch)
-        self._core.submit((AddContainer(store.container, base, epoch),), lambda _: None)
+        base, epoch = self._context.next_base(), _clock.time_ms()
+        store = self._make_store(destination, prioritized, base, epoch)
+        self._context.submit((AddContainer(store.container, base, epoch),), lambda _: None)
         return store
 
-    def _store(
+    def _make_store(
         self, destination: Destination, prioritized: bool, base: int, epoch: int
     ) -> JDBCMessageStore:
         store: JDBCMessageStore
         if destination.is_topic:
             topic = JDBCTopicMessageStore(
-                self._core, self._transactions, destination, prioritized, base, epoch
+                self._context, self._transactions, destination, prioritized, base, epoch
             )
             store = self._topics[destination] = topic
         else:
             store = JDBCMessageStore(
-                self._core, self._transactions, destination, prioritized, base, epoch
+                self._context, self._transactions, destination, prioritized, base, epoch
             )
             self._queues[destination] = store
         self._by_container[store.container] = store
         return store
 
-    # -- the whole
+    # -- the whole store
 
     async def checkpoint(self) -> None:
-        """Write what waits and delete what is done with."""
+        """Write what is queued, and delete rows that are no longer needed."""
         self._clean_up()
         await self.writer.drain()
 
@@ -282,10 +295,10 @@ class JDBCPersistenceAdapter:
 
     @property
     def last_broker_sequence_id(self) -> int:
-        return self._core.last_broker_sequence_id
+        return self._context.last_broker_sequence_id
 
     def last_producer_sequence_id(self, producer_id: ProducerId) -> int:
-        return self._core.last_sequence(str(producer_id))
+        return self._context.last_sequence(str(producer_id))
 
     # -- in the background
 
@@ -298,34 +311,36 @@ class JDBCPersistenceAdapter:
         for topic in self._topics.values():
             self._clean_topic(topic)
         for store in self._by_container.values():
-            first = store.duplicates_kept_from()
+            first = store.first_duplicate_id()
             if first is not None:
-                self._core.submit((TrimDuplicates(store.container, first - 1),), lambda _: None)
+                self._context.submit((TrimDuplicates(store.container, first - 1),), lambda _: None)
         keep = self.settings.max_producers_to_audit
-        self._core.submit((TrimProducers(keep),), lambda _: None)
+        self._context.submit((TrimProducers(keep),), lambda _: None)
 
     def _clean_topic(self, topic: JDBCTopicMessageStore) -> None:
         limit = min(_MOST_CLEANED, self.settings.max_rows)
         operation = CleanUp(topic.container, topic.prioritized, limit)
-        self._core.submit((operation,), lambda _: None)
+        self._context.submit((operation,), lambda _: None)
 
     async def _keep_lock(self) -> None:
-        """Say that we are alive, and stop everything when another broker may be."""
+        """Renew the lock; stop everything if another broker may hold it."""
         while True:
             await _clock.sleep(self.settings.lock_keep_alive_period)
             if not await anyio.to_thread.run_sync(self._locker.keep_alive):
                 if self.on_lock_lost is not None:
                     self.on_lock_lost()
-                raise JMSException(f"The lock on the database {self.database.name} is lost")
+                raise JMSException(
+                    f"The lock on the database {self.database.name} is lost; the store has stopped"
+                )
 
     def _on_outcome(self, outcome: Outcome) -> None:
         stores = self._by_container
         for container, size in outcome.freed:
             if container in stores:
-                stores[container].correct(-1, -size)
+                stores[container].adjust_counts(-1, -size)
         for container, count, size in outcome.not_removed:
             if container in stores:
-                stores[container].correct(count, size)
+                stores[container].adjust_counts(count, size)
         for key, count in (
             *outcome.not_acknowledged,
             *outcome.subscribed,
@@ -337,7 +352,7 @@ class JDBCPersistenceAdapter:
                 )
         for container, count in outcome.dropped:
             if container in stores:
-                stores[container].drop(count)
+                stores[container].drop_messages(count)
         for container, count in outcome.cleaned:
             store = stores.get(container)
             if isinstance(store, JDBCTopicMessageStore) and count >= _MOST_CLEANED:
@@ -383,7 +398,7 @@ class JDBCPersistenceAdapter:
 def _bytes_of(file: Path) -> int:
     try:
         return file.stat().st_size
-    except FileNotFoundError:  # SQLite has its second file only now and then
+    except FileNotFoundError:  # SQLite has the second file only at times
         return 0
 
 

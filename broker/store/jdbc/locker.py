@@ -1,8 +1,22 @@
-"""One broker at a time writes to a database. (persistence H1, H4, J7)
+"""The lockers: one broker at a time writes to a database. (activemq-persistence H1, H4, J7)
 
-The row of the lock table is locked by a transaction that stays open, or leased for a time by
-writing into it. SQLite has no locks on rows; there a locked file stands beside the database.
-Methods that block run in a thread.
+Three implementations of one interface:
+
+- `DatabaseLocker` holds a row lock (SELECT ... FOR UPDATE) in a transaction that stays open; the
+  database releases it when the connection ends.
+- `LeaseDatabaseLocker` writes its name and an expiry time into the row, and renews it. It survives
+  a lost connection, but needs clocks that agree, or the database's clock.
+- `FileLocker` locks a file beside the database, for SQLite, which has no row locks.
+
+    event                    waiting (slave)     holding (master)
+    try_acquire succeeds     -> holding
+    keep_alive succeeds                          -> holding, for another period
+    keep_alive fails                             the broker stops: another one may be writing
+    release                                      -> given up
+
+A broker that was paused past the end of its lease cannot do harm: the next batch finds that another
+broker has moved the number in the state table (`execution.database`). Methods block and run in
+a thread.
 """
 
 from __future__ import annotations
@@ -18,17 +32,17 @@ from sqlalchemy import Connection, func, insert, or_, select, update
 from sqlalchemy import exc as sql_errors
 
 from broker.store.file_lock import SharedFileLock
-from broker.store.jdbc.database import Database
+from broker.store.jdbc.execution.database import Database
+from broker.store.jdbc.schema.tables import LOCK_ROW
 from broker.store.jdbc.settings import JDBCSettings, Locker
-from broker.store.jdbc.tables import LOCK_ROW
 from pyjms import _clock
 from pyjms.errors import ResourceAllocationException
 
 __all__ = [
+    "DatabaseLock",
     "DatabaseLocker",
     "FileLocker",
     "LeaseDatabaseLocker",
-    "LockerPart",
     "acquire",
     "make_locker",
 ]
@@ -36,25 +50,25 @@ __all__ = [
 logger = logging.getLogger(__name__)
 
 
-class LockerPart(Protocol):
-    """What all lockers can. All calls block."""
+class DatabaseLock(Protocol):
+    """The interface of a locker. All calls block."""
 
     def try_acquire(self) -> bool:
-        """Take the lock if it is free.
+        """Acquire the lock if it is free.
 
         Raises:
-            SQLAlchemyError: the database does not work.
+            SQLAlchemyError: the database fails.
         """
 
     def keep_alive(self) -> bool:
-        """Say that we are alive; False: the lock is no longer ours."""
+        """Renew the lock; False: it is no longer held."""
 
     def release(self) -> None:
-        """Give the lock up. Idempotent."""
+        """Release the lock; idempotent."""
 
 
-def make_locker(database: Database, broker_name: str) -> LockerPart:
-    """Return the locker that the settings and the database ask for."""
+def make_locker(database: Database, broker_name: str) -> DatabaseLock:
+    """Return the locker for the settings and the kind of database."""
     settings = database.settings
     if settings.locker is Locker.LEASE:
         return LeaseDatabaseLocker(database, settings.lease_holder_id or broker_name)
@@ -65,11 +79,12 @@ def make_locker(database: Database, broker_name: str) -> LockerPart:
 
 
 async def acquire(
-    locker: LockerPart, settings: JDBCSettings, on_slave: Callable[[bool], None]
+    locker: DatabaseLock, settings: JDBCSettings, on_slave: Callable[[bool], None]
 ) -> None:
-    """Wait until the lock is ours; says once in the log that it waits. Cancellable.
+    """Wait until the lock is acquired; logs once that it waits. Cancellable.
 
-    `on_slave` hears when it begins to wait and when it no longer does. (H4)
+    `on_slave` is called with True when it starts to wait and with False when it no longer does.
+    (activemq-persistence H4)
 
     Raises:
         ResourceAllocationException: another broker has it and `fail_if_locked` is set.
@@ -92,7 +107,7 @@ async def acquire(
 
 
 class FileLocker:
-    """A locked file, for SQLite."""
+    """A locked file beside an SQLite database."""
 
     def __init__(self, path: Path) -> None:
         self._lock = SharedFileLock(path)
@@ -108,7 +123,7 @@ class FileLocker:
 
 
 class DatabaseLocker:
-    """SELECT ... FOR UPDATE on the row, in a transaction that stays open."""
+    """A row lock (SELECT ... FOR UPDATE), held by a transaction that stays open."""
 
     def __init__(self, database: Database, broker_name: str) -> None:
         self._database = database
@@ -140,7 +155,7 @@ class DatabaseLocker:
         try:
             return bool(self._connection.execute(self._update.values(values)).rowcount == 1)
         except sql_errors.SQLAlchemyError as error:
-            logger.warning("The lock on the database is gone: %s", error)
+            logger.warning("The lock on the database is lost: %s", error)
             return False
 
     def release(self) -> None:
@@ -149,13 +164,13 @@ class DatabaseLocker:
             try:
                 connection.rollback()
             except sql_errors.SQLAlchemyError as error:
-                logger.debug("The lock went with its connection: %s", error)
+                logger.debug("The lock ended with its connection: %s", error)
                 connection.invalidate()
             connection.close()
 
 
 class LeaseDatabaseLocker:
-    """The row says whose the database is, and until when."""
+    """A lease: the row says who holds the lock, and until when."""
 
     def __init__(self, database: Database, holder_id: str) -> None:
         self._database = database
@@ -167,7 +182,7 @@ class LeaseDatabaseLocker:
         if settings.lock_keep_alive_period > settings.lock_acquire_sleep_interval:
             logger.warning(
                 "lock_keep_alive_period %s s is longer than the lease,"
-                " lock_acquire_sleep_interval %s s: the lease runs out between renewals",
+                " lock_acquire_sleep_interval %s s: the lease expires between renewals",
                 settings.lock_keep_alive_period,
                 settings.lock_acquire_sleep_interval,
             )
@@ -187,7 +202,7 @@ class LeaseDatabaseLocker:
         try:
             return self._write(ours, self._holder_id, self._now() + self._length)
         except sql_errors.SQLAlchemyError as error:
-            logger.warning("The lease of the database cannot be renewed: %s", error)
+            logger.warning("The lease on the database cannot be renewed: %s", error)
             return False
 
     def release(self) -> None:
@@ -196,7 +211,9 @@ class LeaseDatabaseLocker:
             try:
                 self._write(self._lock.broker_name == self._holder_id, None, None)
             except sql_errors.SQLAlchemyError as error:
-                logger.warning("The lease of the database runs out by itself: %s", error)
+                logger.warning(
+                    "The lease on the database could not be released and will expire: %s", error
+                )
 
     def _write(self, condition: Any, holder: str | None, until: int | None) -> bool:
         statement = self._update.where(condition).values(broker_name=holder, time=until)
@@ -204,7 +221,7 @@ class LeaseDatabaseLocker:
             return bool(connection.execute(statement).rowcount == 1)
 
     def _now(self) -> int:
-        """Milliseconds; by the database's clock where ours is too far from it."""
+        """Return the time in ms, by the database's clock if ours differs too much from it."""
         ours = _clock.time_ms()
         if self._allowed <= 0:
             return ours
@@ -216,7 +233,10 @@ class LeaseDatabaseLocker:
         theirs = int(found.timestamp() * 1000)
         if abs(theirs - ours) <= self._allowed:
             return ours
-        logger.info("Our clock differs from the database's by %d ms", ours - theirs)
+        logger.info(
+            "The clock of this machine differs from the database's by %d ms; using the database's",
+            ours - theirs,
+        )
         return theirs
 
 
@@ -227,4 +247,4 @@ def _make_row(database: Database) -> None:
             if connection.execute(select(lock.c.id).where(lock.c.id == LOCK_ROW)).first() is None:
                 connection.execute(insert(lock).values(id=LOCK_ROW))
     except sql_errors.IntegrityError:
-        logger.debug("Another broker made the lock row at the same time")
+        logger.debug("Another broker inserted the lock row at the same time")

@@ -81,9 +81,9 @@ async def test_one_row_is_locked_or_leased(opened, caplog):
     await other.start()
     await other.adapter.stop()
     assert ask(other, "SELECT broker_name, time FROM {p}activemq_lock") == [(None, None)]
-    assert "runs out" not in caplog.text
+    assert "expires" not in caplog.text
     opened(locker=Locker.LEASE).make()  # renewed each 30 s, but it lasts 10 s only
-    assert "runs out" in caplog.text
+    assert "expires" in caplog.text
 
 
 async def test_a_server_that_ends_is_waited_for(opened, postgresql):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from broker.api.context import ConnectionContext
-from broker.store.jdbc.audit import MessageAudit
+from broker.store.jdbc.stores.audit import MessageAudit
 from pyjms.jms.destination import Queue
 
 

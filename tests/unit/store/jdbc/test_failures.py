@@ -12,14 +12,14 @@ from broker.api.message import SubscriptionKey
 from broker.region.store_capabilities import StoreCapabilities
 from broker.store.api import StoredSubscription, StoreState
 from broker.store.jdbc.adapter import JDBCPersistenceAdapter
-from broker.store.jdbc.database import (
+from broker.store.jdbc.execution.database import (
     Database,
     DatabaseTakenException,
     DatabaseUnavailableException,
 )
-from broker.store.jdbc.loading import load
-from broker.store.jdbc.numbering import base_of
-from broker.store.jdbc.operations import AddContainer, Unit
+from broker.store.jdbc.execution.loading import load
+from broker.store.jdbc.execution.operations import AddContainer, Unit
+from broker.store.jdbc.schema.numbering import base_of
 from broker.store.jdbc.settings import JDBCSettings
 from pyjms.errors import ConfigurationException, JMSException
 from pyjms.jms.destination import Topic
@@ -295,12 +295,12 @@ async def test_an_end_of_a_prepared_transaction_that_is_refused_can_be_tried_aga
 def test_a_batch_whose_commit_got_no_answer_is_not_done_twice(tmp_path):
     database = Database(tmp_path, JDBCSettings())
     database.create_tables()
-    database.take()
+    database.claim()
     load(database)
     unit = Unit((AddContainer("queue://Q", base_of(1), 7),), lambda _: None)
     outcome = database.transact([unit])
     # as if the connection had gone in the middle of the commit
-    database._token, database._unsure = database._token - 1, outcome
+    database._token, database._unconfirmed = database._token - 1, outcome
     assert database.transact([unit]) is outcome
     database._token -= 1
     with pytest.raises(DatabaseTakenException):

@@ -16,11 +16,11 @@ from broker.api.completion import Completion
 from broker.api.context import ConnectionContext
 from broker.api.message import SubscriptionKey
 from broker.store.api import StoredSubscription, StoreState
-from broker.store.jdbc import operations as ops
-from broker.store.jdbc.codec import _CLASSES, decode_operations, encode_operations
-from broker.store.jdbc.compaction import compact
+from broker.store.jdbc.execution import operations as ops
+from broker.store.jdbc.execution.operations import Unit
 from broker.store.jdbc.journaled import JournaledJDBCPersistenceAdapter
-from broker.store.jdbc.operations import Unit
+from broker.store.jdbc.journaled.codec import _CLASSES, decode_operations, encode_operations
+from broker.store.jdbc.journaled.compaction import compact
 from broker.store.jdbc.settings import JDBCSettings, JournalSettingsJDBC
 from broker.store.journal.disk import OS_DISK
 from pyjms.errors import JMSException

@@ -11,7 +11,7 @@ import pytest
 from broker.service import BrokerService
 from broker.store.api import StoreState
 from broker.store.jdbc.adapter import JDBCPersistenceAdapter
-from broker.store.jdbc.database import Database
+from broker.store.jdbc.execution.database import Database
 from broker.store.jdbc.locker import LeaseDatabaseLocker
 from broker.store.jdbc.settings import JDBCSettings, Locker
 from pyjms.errors import ResourceAllocationException
@@ -63,7 +63,7 @@ async def test_a_clock_that_is_wrong_is_not_used(tmp_path, sql):
 def test_a_lease_shorter_than_its_renewal_is_warned_of(tmp_path, caplog):
     database, _ = lease(tmp_path, "a", lock_keep_alive_period=30.0)
     database.close()
-    assert "runs out between renewals" in caplog.text
+    assert "expires between renewals" in caplog.text
 
 
 async def test_a_slave_waits_and_follows(open_store, tmp_path, caplog):
@@ -123,7 +123,7 @@ async def test_a_lease_of_a_database_that_is_away(tmp_path, caplog):
     assert not locker.keep_alive()
     locker.release()
     assert "cannot be renewed" in caplog.text
-    assert "runs out by itself" in caplog.text
+    assert "will expire" in caplog.text
     busy.execute("ROLLBACK")
     busy.close()
     database.close()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from broker.api.message import SubscriptionKey
-from broker.store.jdbc.database import Database
+from broker.store.jdbc.execution.database import Database
 from broker.store.jdbc.settings import JDBCSettings
 from pyjms.jms.destination import Queue, Topic
 from pyjms.wire.kahadb.frames import encode_message

@@ -6,7 +6,7 @@ import pytest
 
 from broker.api.message import SubscriptionKey
 from broker.store.api import StoredSubscription
-from broker.store.jdbc.numbering import base_of
+from broker.store.jdbc.schema.numbering import base_of
 from pyjms.jms.destination import Topic
 
 T = Topic("T")

@@ -6,8 +6,8 @@ import pytest
 from sqlalchemy.dialects import mysql, postgresql, sqlite
 from sqlalchemy.schema import CreateIndex, CreateTable
 
+from broker.store.jdbc.schema.tables import Tables
 from broker.store.jdbc.settings import JDBCSettings, Statements
-from broker.store.jdbc.tables import Tables
 
 ACTIVEMQ = {
     "ACTIVEMQ_MSGS": [

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from broker.store.jdbc.xids import decode_xid, encode_xid
+from broker.store.jdbc.schema.xids import decode_xid, encode_xid
 from pyjms.errors import JMSException
 from pyjms.wire.openwire.commands import XATransactionId
 

@@ -1,7 +1,7 @@
-"""The open transactions: their work waits in memory; that of prepared ones is in the tables, too.
+"""The open transactions: their work is kept in memory, that of prepared ones in the tables as well.
 
-A prepared message has a row with an XID and an id of its own, and gets the next id at the
-commit, so that ids rise with the commits. (J8)
+A prepared message has a row with an XID and a provisional id; it gets the next id at the commit, so
+that ids rise in the order of commits. (activemq-persistence J8)
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from __future__ import annotations
 from broker.api.completion import Completion
 from broker.api.message import Position
 from broker.store.api import RecoveredTransaction
-from broker.store.jdbc.core import Core
-from broker.store.jdbc.work import Addition, Work
+from broker.store.jdbc.stores.context import StoreContext
+from broker.store.jdbc.stores.work import Addition, Work
 from pyjms.errors import JMSException
 from pyjms.jms.destination import Destination
 from pyjms.wire.openwire.commands import MessageId, TransactionId, XATransactionId
@@ -26,30 +26,30 @@ class _Transaction:
 
 
 class JDBCTransactionStore:
-    """ActiveMQ: JdbcMemoryTransactionStore."""
+    """The transactions of one adapter. (ActiveMQ: JdbcMemoryTransactionStore)"""
 
     def __init__(self) -> None:
         self._open: dict[TransactionId, _Transaction] = {}
         self._recovered: list[RecoveredTransaction] = []
         self._positions: dict[tuple[Destination, MessageId], Position] = {}
-        self._core: Core
+        self._context: StoreContext
 
-    def begin(self, core: Core) -> None:
-        """Begin with nothing."""
-        self._core = core
+    def open(self, context: StoreContext) -> None:
+        """Start without transactions."""
+        self._context = context
         self._open.clear()
         self._recovered.clear()
         self._positions.clear()
 
     def add(self, xid: TransactionId, work: Work) -> None:
-        """Have work done at the commit."""
+        """Keep a work until the transaction ends."""
         transaction = self._open.get(xid)
         if transaction is None:
             transaction = self._open[xid] = _Transaction()
         transaction.works.append(work)
 
     def recover(self, transaction: RecoveredTransaction, works: list[Work]) -> None:
-        """Take a prepared transaction that the tables had."""
+        """Add a prepared transaction that was found in the tables."""
         kept = self._open[transaction.xid] = _Transaction(recovered=True)
         kept.works = works
         self._recovered.append(transaction)
@@ -59,11 +59,11 @@ class JDBCTransactionStore:
         if transaction is None:
             return None
         if not isinstance(xid, XATransactionId):
-            raise JMSException("A local transaction cannot be prepared")
+            raise JMSException(f"The local transaction {xid} cannot be prepared: only XA ones can")
         transaction.prepared = True
         operations = [op for work in transaction.works for op in work.prepare(xid)]
         size = sum(work.size for work in transaction.works)
-        return self._core.submit(operations, lambda _: None, size)
+        return self._context.submit(operations, lambda _: None, size)
 
     def commit(self, xid: TransactionId, prepared: bool) -> Completion | None:
         transaction = self._open.pop(xid, None)
@@ -72,17 +72,17 @@ class JDBCTransactionStore:
         works = transaction.works
         operations = [op for work in works for op in work.commit()]
         if transaction.recovered:
-            self._note_positions(works)
+            self._set_positions(works)
 
-        def done(error: Exception | None) -> None:
+        def completed(error: Exception | None) -> None:
             for work in works:
-                work.done(error)
+                work.completed(error)
             if error is not None and transaction.prepared:
-                self._open.setdefault(xid, transaction)  # its rows are there still
+                self._open.setdefault(xid, transaction)  # its rows are still in the tables
 
         if not operations:
-            done(None)
-        return self._core.submit(operations, done, sum(work.size for work in works))
+            completed(None)
+        return self._context.submit(operations, completed, sum(work.size for work in works))
 
     def rollback(self, xid: TransactionId) -> Completion | None:
         transaction = self._open.pop(xid, None)
@@ -90,11 +90,11 @@ class JDBCTransactionStore:
             return None
         operations = [op for work in transaction.works for op in work.rollback()]
 
-        def done(error: Exception | None) -> None:
+        def completed(error: Exception | None) -> None:
             if error is not None:
                 self._open.setdefault(xid, transaction)
 
-        return self._core.submit(operations, done)
+        return self._context.submit(operations, completed)
 
     def recovered(self) -> list[RecoveredTransaction]:
         return [found for found in self._recovered if found.xid in self._open]
@@ -102,10 +102,10 @@ class JDBCTransactionStore:
     def position_of(self, destination: Destination, message_id: MessageId) -> Position | None:
         return self._positions.pop((destination, message_id), None)
 
-    def _note_positions(self, works: list[Work]) -> None:
+    def _set_positions(self, works: list[Work]) -> None:
         additions = [work for work in works if isinstance(work, Addition)]
         for work in additions:  # the commit may have been tried before
-            self._positions.pop((work.store.destination, work.message_id), None)
+            self._positions.pop((work.destination, work.message_id), None)
         for work in additions:
             if work.position is not None:
-                self._positions[work.store.destination, work.message_id] = work.position
+                self._positions[work.destination, work.message_id] = work.position

@@ -1,4 +1,4 @@
-"""One batch of work on one connection: statements run, counts kept, outcome noted."""
+"""The execution of a batch on a connection: statements, counters and the outcome."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any, Final, TypeVar
 
 from sqlalchemy import Connection
 
-from broker.store.jdbc.operations import (
+from broker.store.jdbc.execution.operations import (
     AcknowledgeMessage,
     AddMessage,
     NoteMessage,
@@ -15,29 +15,29 @@ from broker.store.jdbc.operations import (
     RemoveMessage,
     SubscriberKey,
 )
-from broker.store.jdbc.statements import Statements
+from broker.store.jdbc.schema.statements import Statements
 from pyjms import _clock
 
 __all__ = [
     "JOURNAL_MARK",
     "LAST_BROKER_SEQUENCE_ID",
     "LAST_DESTINATION",
-    "Execution",
-    "columns",
-    "of",
+    "BatchExecution",
+    "subscription_columns",
+    "subscription_parameters",
 ]
 
 JOURNAL_MARK: Final = "journal_mark"
 LAST_DESTINATION: Final = "last_destination"
 LAST_BROKER_SEQUENCE_ID: Final = "last_broker_sequence_id"
 
-_MOST_PARAMETERS: Final = 5000
+_MAX_PARAMETERS: Final = 5000
 
 T = TypeVar("T")
 
 
-class Execution:
-    """The batch in hand. What it was told to count is written by `write_counts`."""
+class BatchExecution:
+    """A batch in progress. Counters are collected, and written by `write_counts`."""
 
     def __init__(self, connection: Connection, statements: Statements, max_rows: int) -> None:
         self.connection = connection
@@ -53,25 +53,25 @@ class Execution:
         return self.connection.execute(statement, parameters)
 
     def run_many(self, statement: Any, rows: list[dict[str, object]]) -> None:
-        """Execute a statement for all rows; none is fine."""
+        """Execute a statement for all rows, of which there may be none."""
         if rows:
             self.connection.execute(statement, rows)
 
     def chunks(self, items: Sequence[T]) -> Iterator[Sequence[T]]:
-        """Yield `items` in pieces that one statement's parameters can hold."""
-        size = min(self.max_rows, _MOST_PARAMETERS)
+        """Yield `items` in chunks that fit the parameters of one statement."""
+        size = min(self.max_rows, _MAX_PARAMETERS)
         for start in range(0, len(items), size):
             yield items[start : start + size]
 
     def count(self, container: str, messages: int, size: int, last_id: int | None = None) -> None:
-        """Add to a destination's row."""
+        """Add to the counters of a destination."""
         counts = self._counts.setdefault(container, [0, 0, 0])
         counts[0] += messages
         counts[1] += size
         counts[2] = max(counts[2], last_id or 0)
 
     def note(self, message: AddMessage | NoteMessage) -> None:
-        """Remember the numbers of a message that came, and its duplicate id."""
+        """Note the sequence numbers of an added message, and its duplicate id."""
         if message.duplicate_id is not None:
             self.run(
                 self.statements.insert_duplicate,
@@ -84,11 +84,11 @@ class Execution:
         self._producers[message.producer] = max(known, message.sequence)
 
     def raise_state(self, name: str, value: int) -> None:
-        """Have a number of the store at least so high."""
+        """Raise a number of the state table to at least `value`."""
         self._last[name] = max(self._last.get(name, 0), value)
 
     def write_counts(self) -> None:
-        """Bring what was counted so far into the tables."""
+        """Write the counters collected so far to the tables."""
         s = self.statements
         rows: list[dict[str, object]] = [
             {"where_container": name, "count": count, "bytes": size, "new_last": last or None}
@@ -107,60 +107,66 @@ class Execution:
         self._producers.clear()
 
     def add(self, messages: Sequence[AddMessage], xids: Sequence[str] = ()) -> None:
-        """Insert messages; with `xids`, those of a prepared transaction."""
+        """Insert messages; with `xids`, as messages of a prepared transaction."""
         rows = [_row(message) for message in messages]
         for row, xid in zip(rows, xids, strict=False):
             row["xid"] = xid
         self.run_many(self.statements.insert_message, rows)
         if not xids:
             for message in messages:
-                self.added(message)
+                self.count_added(message)
 
-    def added(self, message: AddMessage) -> None:
-        """Count a message that is there now."""
+    def count_added(self, message: AddMessage) -> None:
+        """Count a message that was added."""
         self.count(message.container, 1, message.size, message.id)
         self.note(message)
 
     def remove(self, container: str, removals: Sequence[RemoveMessage]) -> None:
-        """Delete a queue's messages."""
+        """Delete messages of a queue."""
         ids = [removal.id for removal in removals]
         done = self.run(self.statements.delete_messages, ids=ids, at=container).rowcount
         size = sum(removal.size for removal in removals)
         if done != len(ids):
-            there = size * done // len(ids)  # nobody can say which were not there
-            self.outcome.not_removed.append((container, len(ids) - done, size - there))
-            size = there
+            removed_size = (
+                size * done // len(ids)
+            )  # an estimate: it is unknown which ones did not exist
+            self.outcome.not_removed.append((container, len(ids) - done, size - removed_size))
+            size = removed_size
         self.count(container, -done, -size)
 
     def acknowledge(self, key: SubscriberKey, parts: Sequence[AcknowledgeMessage]) -> None:
-        """Note what a subscription is done with, and move its marks as far as they go. (J3, J5)"""
+        """Store acknowledgements of a subscription, and advance its marks.
+
+        A mark (LAST_ACKED_ID) advances to the ID before the next message that the subscription has
+        to get; acknowledgements beyond it are listed one by one. (activemq-persistence J3, J5)
+        """
         s, prioritized = self.statements, parts[0].prioritized
         sizes = {part.id: part.size for part in parts}
-        mine = of(key)
-        valid = self.run(s.pending_of[prioritized], ids=list(sizes), **mine).all()
+        parameters = subscription_parameters(key)
+        valid = self.run(s.pending_of[prioritized], ids=list(sizes), **parameters).all()
         if len(valid) != len(sizes):
             self.outcome.not_acknowledged.append((key, len(sizes) - len(valid)))
         if not valid:
             return
-        marks = dict(tuple(row) for row in self.run(s.marks, **mine))
+        marks = dict(tuple(row) for row in self.run(s.marks, **parameters))
         levels = sorted({row.priority for row in valid}) if prioritized else [None]
-        late: list[dict[str, object]] = []
+        beyond: list[dict[str, object]] = []
         for level in levels:
             ids = [row.id for row in valid if level is None or row.priority == level]
             mark = marks[level] if level is not None else min(marks.values())
             new = self._move_mark(key, level, mark, ids)
-            late += [
-                {**columns(key), "id": row.id, "priority": row.priority, "xid": None}
+            beyond += [
+                {**subscription_columns(key), "id": row.id, "priority": row.priority, "xid": None}
                 for row in valid
                 if (level is None or row.priority == level) and row.id > new
             ]
-        self.run_many(s.insert_acked, late)
+        self.run_many(s.insert_acked, beyond)
         self._free(key.container, prioritized, {row.id: sizes[row.id] for row in valid})
 
     def _move_mark(self, key: SubscriberKey, level: int | None, mark: int, ids: list[int]) -> int:
-        """Return the new mark: all up to it is acknowledged."""
+        """Advance a mark and return it: all messages up to it are acknowledged."""
         s, prioritized = self.statements, level is not None
-        parameters: dict[str, Any] = of(key)
+        parameters: dict[str, Any] = subscription_parameters(key)
         if prioritized:
             parameters["level"] = level
         following = self.run(
@@ -184,13 +190,13 @@ class Execution:
             self.count(container, -1, -sizes[message_id])
 
 
-def of(key: SubscriberKey) -> dict[str, Any]:
-    """Return the parameters of conditions that mean the subscription."""
+def subscription_parameters(key: SubscriberKey) -> dict[str, Any]:
+    """Return the parameters of conditions that select the subscription."""
     return {"at": key.container, "client": key.client_id, "subscription": key.subscription_name}
 
 
-def columns(key: SubscriberKey) -> dict[str, Any]:
-    """Return the columns of a new row of the subscription."""
+def subscription_columns(key: SubscriberKey) -> dict[str, Any]:
+    """Return the columns that identify the subscription, for a new row."""
     return {
         "container": key.container,
         "client_id": key.client_id,

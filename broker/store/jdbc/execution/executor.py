@@ -1,7 +1,8 @@
-"""Does units on a connection: many additions, removals and acknowledgements in few statements.
+"""Carrying out units on a connection, with bulk statements for the frequent operations.
 
-Neighbours of these three kinds form one bulk. A message that is added and removed in the
-same bulk never reaches the table, nor does a topic's that all its subscriptions acknowledged.
+Neighbouring additions, removals and acknowledgements form one bulk. A message that is added and
+removed in one bulk never reaches its table, nor does a message of a topic that all subscriptions
+have acknowledged in it.
 """
 
 from __future__ import annotations
@@ -11,8 +12,8 @@ from collections.abc import Iterable
 
 from sqlalchemy import Connection
 
-from broker.store.jdbc.execution import Execution
-from broker.store.jdbc.operations import (
+from broker.store.jdbc.execution.batch import BatchExecution
+from broker.store.jdbc.execution.operations import (
     AcknowledgeMessage,
     AddMessage,
     Operation,
@@ -21,8 +22,8 @@ from broker.store.jdbc.operations import (
     SubscriberKey,
     Unit,
 )
-from broker.store.jdbc.rare import RARE
-from broker.store.jdbc.statements import Statements
+from broker.store.jdbc.execution.rare_operations import RARE_OPERATIONS
+from broker.store.jdbc.schema.statements import Statements
 
 __all__ = ["execute"]
 
@@ -30,26 +31,26 @@ __all__ = ["execute"]
 def execute(
     connection: Connection, statements: Statements, units: Iterable[Unit], max_rows: int
 ) -> Outcome:
-    """Do all operations of all units, in order, inside the connection's transaction.
+    """Carry out all operations of all units, in order, in the connection's transaction.
 
     Raises:
-        SQLAlchemyError: the database refused; nothing may be committed.
+        SQLAlchemyError: the database refused; the transaction has to be rolled back.
     """
-    execution = Execution(connection, statements, max_rows)
+    execution = BatchExecution(connection, statements, max_rows)
     bulk = _Bulk()
     for unit in units:
         for operation in unit.operations:
-            if bulk.take(operation):
+            if bulk.accept(operation):
                 continue
             bulk.flush(execution)
-            RARE[type(operation)](execution, operation)
+            RARE_OPERATIONS[type(operation)](execution, operation)
     bulk.flush(execution)
     execution.write_counts()
     return execution.outcome
 
 
 class _Bulk:
-    """Additions, then acknowledgements, then removals: ids are never used twice."""
+    """Additions, then acknowledgements, then removals; valid because IDs are never reused."""
 
     def __init__(self) -> None:
         self._clear()
@@ -59,8 +60,8 @@ class _Bulk:
         self.removed: dict[int, RemoveMessage] = {}
         self.acknowledged: dict[int, dict[SubscriberKey, AcknowledgeMessage]] = {}
 
-    def take(self, operation: Operation) -> bool:
-        """Put the operation in, unless it is of another kind."""
+    def accept(self, operation: Operation) -> bool:
+        """Add an operation to the bulk; False: it is of another kind."""
         if isinstance(operation, AddMessage):
             self.added[operation.id] = operation
         elif isinstance(operation, RemoveMessage):
@@ -71,8 +72,8 @@ class _Bulk:
             return False
         return True
 
-    def flush(self, execution: Execution) -> None:
-        """Bring it to the database and begin anew."""
+    def flush(self, execution: BatchExecution) -> None:
+        """Write the bulk to the database and start an empty one."""
         if self.added or self.removed or self.acknowledged:
             self._drop_consumed(execution)
             execution.add(list(self.added.values()))
@@ -80,24 +81,24 @@ class _Bulk:
             self._remove(execution)
             self._clear()
 
-    def _drop_consumed(self, execution: Execution) -> None:
+    def _drop_consumed(self, execution: BatchExecution) -> None:
         for message_id in [i for i in self.removed if i in self.added]:
             del self.removed[message_id]
-            self._consumed(execution, self.added.pop(message_id))
+            self._note_consumed(execution, self.added.pop(message_id))
         for message_id, acknowledgements in list(self.acknowledged.items()):
             message = self.added.get(message_id)
             if message is not None and len(acknowledgements) >= message.subscribers > 0:
                 del self.acknowledged[message_id]
-                self._consumed(execution, self.added.pop(message_id))
+                self._note_consumed(execution, self.added.pop(message_id))
                 execution.outcome.freed.append((message.container, message.size))
 
     @staticmethod
-    def _consumed(execution: Execution, message: AddMessage) -> None:
-        """Nothing of the message is left but its numbers."""
+    def _note_consumed(execution: BatchExecution, message: AddMessage) -> None:
+        """Note the numbers of a message that is not written."""
         execution.count(message.container, 0, 0, message.id)
         execution.note(message)
 
-    def _acknowledge(self, execution: Execution) -> None:
+    def _acknowledge(self, execution: BatchExecution) -> None:
         by_key: dict[SubscriberKey, list[AcknowledgeMessage]] = defaultdict(list)
         for acknowledgements in self.acknowledged.values():
             for key, each in acknowledgements.items():
@@ -106,7 +107,7 @@ class _Bulk:
             for chunk in execution.chunks(parts):
                 execution.acknowledge(key, chunk)
 
-    def _remove(self, execution: Execution) -> None:
+    def _remove(self, execution: BatchExecution) -> None:
         by_container: dict[str, list[RemoveMessage]] = defaultdict(list)
         for removal in self.removed.values():
             by_container[removal.container].append(removal)

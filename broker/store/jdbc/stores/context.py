@@ -1,7 +1,7 @@
-"""What the stores of one adapter share: the way to the database and back, and numbers.
+"""What the stores of one adapter share: the database, its writer, and the counters.
 
-Ids are given out on the loop, in the order in which work goes to the database: so they are
-known at once, and rise with the commits.
+Ids are assigned on the loop, in the order in which units go to the database: so a message has its
+position at once, and ids rise in the order of commits.
 """
 
 from __future__ import annotations
@@ -11,44 +11,44 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final, Protocol
 
 from broker.api.completion import Completion
-from broker.store.jdbc.audit import MessageAudit
-from broker.store.jdbc.database import Database
-from broker.store.jdbc.numbering import base_of
-from broker.store.jdbc.operations import UNSETTLING, Operation, Unit
+from broker.store.jdbc.execution.database import Database
+from broker.store.jdbc.execution.operations import UNSETTLING, Operation, Unit
+from broker.store.jdbc.schema.numbering import base_of
+from broker.store.jdbc.schema.statements import Statements
 from broker.store.jdbc.settings import JDBCSettings
-from broker.store.jdbc.statements import Statements
+from broker.store.jdbc.stores.audit import MessageAudit
 from pyjms.wire.openwire.commands import MessageId
 from pyjms.wire.openwire.primitives import decode_map
 
-__all__ = ["Core", "UnitWriter", "duplicate_id", "split_id"]
+__all__ = ["StoreContext", "UnitWriter", "duplicate_id", "split_id"]
 
 _DUPLICATE_ID: Final = "_AMQ_DUPL_ID"
 _DUPLICATE_ID_BYTES: Final = _DUPLICATE_ID.encode()
 
 
 class UnitWriter(Protocol):
-    """Where units go: to the database, or to a journal in front of it."""
+    """Where units are written: to the database, or to a journal in front of it."""
 
     def submit(self, unit: Unit) -> Completion:
-        """Have a unit done behind all before it; the answer says that it is safe."""
+        """Queue a unit after all earlier ones; the completion is done when it is durable."""
 
     def settle(self) -> None:
-        """Bring all that waits to the database now.
+        """Write everything that is queued to the database now; blocks the loop.
 
         Raises:
             JMSException: the database does not work.
         """
 
     def check(self) -> None:
-        """Raise if nothing can be read.
+        """Raise if the tables cannot be read.
 
         Raises:
             JMSException: the database does not work.
         """
 
 
-class Core:
-    """Belongs to the loop."""
+class StoreContext:
+    """The shared part of the stores of one adapter. Used on the loop only."""
 
     def __init__(self, database: Database, settings: JDBCSettings) -> None:
         self.database = database
@@ -70,12 +70,12 @@ class Core:
         return self.database.statements
 
     def next_base(self) -> int:
-        """Return the ID before the first of a new destination."""
+        """Return the ID before the first one of a new destination."""
         self.last_destination += 1
         return base_of(self.last_destination)
 
     def next_prepared_id(self) -> int:
-        """Return an ID for a row that has not arrived yet."""
+        """Return an ID for a row whose transaction is not committed yet."""
         self.last_prepared_id += 1
         return self.last_prepared_id
 
@@ -85,25 +85,25 @@ class Core:
         done: Callable[[Exception | None], None],
         size: int = 0,
     ) -> Completion:
-        """Have operations done together.
+        """Queue operations that are carried out together.
 
-        Until those are done after which a container's tables look other than the overlays
-        know, its readers settle first.
+        Some operations change a container's tables in ways that its overlay does not reflect;
+        until these are done, readers of the container write out the queue first (`settle`).
         """
         unsettled = [op.container for op in operations if isinstance(op, UNSETTLING)]
         if not unsettled:
             return self.writer.submit(Unit(operations, done, size))
         self._unsettled.update(unsettled)
 
-        def wait_idle(error: Exception | None) -> None:
+        def completed(error: Exception | None) -> None:
             self._unsettled.subtract(unsettled)
             self._unsettled = +self._unsettled
             done(error)
 
-        return self.writer.submit(Unit(operations, wait_idle, size))
+        return self.writer.submit(Unit(operations, completed, size))
 
     def settle(self, container: str) -> None:
-        """Make sure that the container's tables look as they should.
+        """Make the container's tables readable: write out operations that the overlay cannot show.
 
         Raises:
             JMSException: the database does not work.
@@ -121,7 +121,7 @@ class Core:
         return self.database.read(statement, **parameters)
 
     def note(self, producer: str, sequence: int, broker_sequence: int) -> None:
-        """Remember the numbers of a message that was stored."""
+        """Note the sequence numbers of a message that was stored."""
         self.last_broker_sequence_id = max(self.last_broker_sequence_id, broker_sequence)
         known = self._sequences.pop(producer, -1)
         self._sequences[producer] = max(known, sequence)
@@ -129,7 +129,10 @@ class Core:
             self._sequences.popitem(last=False)
 
     def last_sequence(self, producer: str) -> int:
-        """Return the highest sequence number of a producer that is known or in the tables. (T27)"""
+        """Return the highest sequence number of a producer in memory or in the tables.
+
+        (activemq-persistence T27)
+        """
         known = self._sequences.get(producer)
         if known is not None:
             return known
@@ -148,7 +151,7 @@ def split_id(message_id: MessageId) -> tuple[str, int]:
 
 
 def duplicate_id(marshalled_properties: bytes | None) -> str | None:
-    """Return the property by which a sender wants repeated messages dropped."""
+    """Return the duplicate id (`_AMQ_DUPL_ID`) of a message; None: it has none."""
     if marshalled_properties is None or _DUPLICATE_ID_BYTES not in marshalled_properties:
         return None
     value = dict(decode_map(marshalled_properties)).get(_DUPLICATE_ID)

@@ -1,9 +1,9 @@
-"""The SQL, built once: SQLAlchemy then finds it compiled.
+"""The SQL statements, built once so that SQLAlchemy caches their compiled form.
 
-Parameters of conditions are never named as columns are: those would be set by an update.
+Parameters of conditions are never named like columns, as an update would set those.
 
-A message is `pending` for a subscription as long as that has not acknowledged it, and `live`
-in its topic as long as it is pending for any.
+A message is *pending* for a subscription until the subscription has acknowledged it, and *live* in
+its topic as long as it is pending for any subscription.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from sqlalchemy import (
     update,
 )
 
-from broker.store.jdbc.numbering import LAST_OF_NO_DESTINATION
-from broker.store.jdbc.tables import Tables
-from broker.store.jdbc.xids import REMOVAL
+from broker.store.jdbc.schema.numbering import LAST_OF_NO_DESTINATION
+from broker.store.jdbc.schema.tables import Tables
+from broker.store.jdbc.schema.xids import REMOVAL
 
 __all__ = ["Statements"]
 
@@ -43,7 +43,7 @@ LIMIT: Final[Any] = bindparam("limit")
 
 
 class Statements:
-    """All statements on one set of tables."""
+    """All statements on a set of tables."""
 
     def __init__(self, tables: Tables) -> None:
         self.tables = tables
@@ -54,7 +54,7 @@ class Statements:
         self._build_state()
 
     def live(self, prioritized: bool) -> ColumnElement[bool]:
-        """Whether a subscription has still to get the topic's message."""
+        """Return the condition that a message is pending for any subscription of its topic."""
         messages, acks = self.tables.messages, self.tables.acks.alias("a")
         m, a, k = messages.c, acks.c, self.tables.acked.alias("k").c
         acknowledged = (
@@ -66,7 +66,7 @@ class Statements:
                 k.id == m.id,
                 k.xid.is_(None),
             )
-            .correlate(messages, acks)  # of its own it would not reach so far out
+            .correlate(messages, acks)  # SQLAlchemy correlates with the next enclosing query only
         )
         conditions = [a.container == m.container, a.last_acked_id < m.id, ~acknowledged]
         if prioritized:
@@ -74,7 +74,10 @@ class Statements:
         return exists().where(*conditions).correlate(messages)
 
     def pending(self, prioritized: bool) -> ColumnElement[bool]:
-        """Whether the subscription has still to get the message; prepared counts as done."""
+        """Return the condition that a message is pending for the subscription.
+
+        A prepared acknowledgement counts as an acknowledgement.
+        """
         m, a, k = (
             self.tables.messages.c,
             self.tables.acks.alias("a").c,
@@ -93,7 +96,7 @@ class Statements:
         return and_(exists().where(*here), ~acknowledged)
 
     def _not_acknowledged(self) -> ColumnElement[bool]:
-        """Not acknowledged for good, as far as PYJMS_ACKED knows."""
+        """Return the condition that PYJMS_ACKED has no committed acknowledgement."""
         m, k = self.tables.messages.c, self.tables.acked.alias("k").c
         return ~exists().where(
             k.container == CONTAINER,

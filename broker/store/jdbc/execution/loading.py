@@ -1,6 +1,7 @@
-"""Reads what the tables have when the store starts; blocks, so it runs in a thread.
+"""Loading: what the stores keep in memory is read from the tables at start. Runs in a thread.
 
-What another broker wrote since gets our numbers, and is counted.
+Rows that another broker (ActiveMQ) wrote in the meantime are renumbered behind the last ID of their
+destination, and counted.
 """
 
 from __future__ import annotations
@@ -13,9 +14,13 @@ from sqlalchemy import Connection
 
 from broker.api.message import SubscriptionKey
 from broker.store.api import StoredSubscription
-from broker.store.jdbc.database import Database
-from broker.store.jdbc.execution import JOURNAL_MARK, LAST_BROKER_SEQUENCE_ID, LAST_DESTINATION
-from broker.store.jdbc.numbering import base_of, destination_number, range_end
+from broker.store.jdbc.execution.batch import (
+    JOURNAL_MARK,
+    LAST_BROKER_SEQUENCE_ID,
+    LAST_DESTINATION,
+)
+from broker.store.jdbc.execution.database import Database
+from broker.store.jdbc.schema.numbering import base_of, destination_number, range_end
 from pyjms import _clock
 from pyjms.jms.destination import Topic, parse_destination
 
@@ -29,11 +34,11 @@ __all__ = [
 ]
 
 _OVERHEAD: Final = 1024
-"""Bytes that memory counts for a message beside its body and properties (minimumMessageSize)."""
+"""Bytes that a message counts in memory beside its body and properties (minimumMessageSize)."""
 
 
 class PreparedRow(NamedTuple):
-    """A message in a prepared transaction: added, or acknowledged."""
+    """A message that a prepared transaction added or acknowledged."""
 
     xid: str
     container: str
@@ -44,7 +49,7 @@ class PreparedRow(NamedTuple):
 
 
 class LoadedSubscription(NamedTuple):
-    """A durable subscription and how much it has still to get."""
+    """A durable subscription, and the number of messages that it has not acknowledged."""
 
     container: str
     subscription: StoredSubscription
@@ -63,7 +68,7 @@ class LoadedDestination(NamedTuple):
 
 @dataclass(slots=True)
 class Contents:
-    """All that a store keeps in memory of its tables."""
+    """What the stores keep in memory of the tables."""
 
     last_broker_sequence_id: int = 0
     last_destination: int = 0
@@ -74,17 +79,17 @@ class Contents:
 
 
 def load(database: Database) -> Contents:
-    """Return the contents.
+    """Read the contents of the tables. Blocks.
 
     Raises:
-        DatabaseUnavailableException: the database does not work.
+        DatabaseUnavailableException: the database does not respond.
     """
     s = database.statements
     contents = Contents()
     state = make_state(database)
     highest = database.read(s.highest_without_destination)[0][0] or 0
     contents.last_prepared_id = highest
-    # ActiveMQ numbers messages and rows alike
+    # ActiveMQ uses one sequence for messages and rows
     contents.last_broker_sequence_id = max(state[LAST_BROKER_SEQUENCE_ID], highest)
     database.set_state(LAST_BROKER_SEQUENCE_ID, contents.last_broker_sequence_id)
     contents.last_destination = state[LAST_DESTINATION]
@@ -97,7 +102,7 @@ def load(database: Database) -> Contents:
 
 
 def make_state(database: Database) -> dict[str, int]:
-    """Return the store's numbers, begun where there are none."""
+    """Return the numbers of the state table; missing ones are inserted as 0."""
     s = database.statements
     with database.engine.begin() as connection:
         state: dict[str, int] = {row.name: row.value for row in connection.execute(s.state)}
@@ -109,7 +114,7 @@ def make_state(database: Database) -> dict[str, int]:
 
 
 def _adopt(connection: Connection, database: Database, contents: Contents) -> None:
-    """Number what another broker wrote behind what we have of its destination."""
+    """Renumber rows that another broker wrote, behind the last ID of their destination."""
     s = database.statements
     known = {row.container: row.last_id for row in connection.execute(s.destination_rows)}
     found = {row.container for row in connection.execute(s.message_counts)}
@@ -168,7 +173,7 @@ def _load_subscriptions(database: Database, contents: Contents) -> None:
 
 
 def _load_destinations(database: Database, contents: Contents) -> None:
-    """Believe the counts of the last batch, unless another broker has changed the rows since."""
+    """Use the counts of the last batch, unless another broker has changed the rows since."""
     s = database.statements
     counted = {row.container: row.messages for row in database.read(s.message_counts)}
     prioritized = {loaded.container: loaded.prioritized for loaded in contents.subscriptions}

@@ -1,4 +1,7 @@
-"""Which message ids came before: a bounded window for each producer. (J1 `enableAudit`)"""
+"""Duplicate detection by message id, in a bounded window per producer.
+
+(activemq-persistence J1 `enableAudit`)
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,7 @@ class MessageAudit:
     def seen(self, container: str, producer: str, sequence: int) -> bool:
         """Note a message id; return whether it was noted before.
 
-        One from before the window counts as new: nobody can tell.
+        An id from before the window counts as new.
         """
         key = (container, producer)
         highest, bits = self._windows.pop(key, (sequence, 0))
@@ -34,7 +37,7 @@ class MessageAudit:
         return found
 
     def forget(self, container: str, producer: str, sequence: int) -> None:
-        """Take a message id back: it was not stored."""
+        """Withdraw a message id, since the message was not stored."""
         window = self._windows.get((container, producer))
         if window is not None and 0 <= window[0] - sequence < self._depth:
             highest, bits = window

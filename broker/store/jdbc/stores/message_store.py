@@ -1,4 +1,4 @@
-"""The messages of one queue; what a topic's store shares with it."""
+"""The store of one queue, and the part of it that the store of a topic shares."""
 
 from __future__ import annotations
 
@@ -9,17 +9,16 @@ from typing import TYPE_CHECKING, Any, Final
 from broker.api.completion import Completion
 from broker.api.context import ConnectionContext
 from broker.api.message import Position, StoredMessage
-from broker.store.jdbc.core import Core, split_id
-from broker.store.jdbc.operations import AddMessage, RemoveAll, UpdateMessage
-from broker.store.jdbc.overlay import Overlay
-from broker.store.jdbc.work import Addition, Removal, Work
+from broker.store.jdbc.execution.operations import AddMessage, RemoveAll, UpdateMessage
+from broker.store.jdbc.stores.context import StoreContext, split_id
+from broker.store.jdbc.stores.overlay import Overlay
+from broker.store.jdbc.stores.work import Addition, Removal, Work, WorkQueue
 from pyjms.jms.destination import Destination
 from pyjms.wire.kahadb.frames import decode_message, encode_message
 from pyjms.wire.openwire.commands import MessageId
 
 if TYPE_CHECKING:
     from broker.api.message import MessageReference
-    from broker.store.jdbc.transactions import JDBCTransactionStore
 
 __all__ = ["JDBCMessageStore"]
 
@@ -28,19 +27,19 @@ _HIGHEST_PRIORITY: Final = 9
 
 
 class JDBCMessageStore:
-    """ActiveMQ: JDBCMessageStore."""
+    """The messages of one destination. (ActiveMQ: JDBCMessageStore)"""
 
     def __init__(
         self,
-        core: Core,
-        transactions: JDBCTransactionStore,
+        context: StoreContext,
+        transactions: WorkQueue,
         destination: Destination,
         prioritized: bool,
         base: int,
         epoch: int,
     ) -> None:
-        """`base` is the ID before its first message's."""
-        self.core = core
+        """Make the store; `base` is the ID before that of its first message."""
+        self.context = context
         self.base = base
         self._epoch = epoch
         self.destination = destination
@@ -54,13 +53,13 @@ class JDBCMessageStore:
         self._sequences: OrderedDict[str, int] = OrderedDict()
         self._duplicates: OrderedDict[str, int] | None = None
         self.is_removed = False
-        """Whether the destination was removed: this takes nothing more, another one may."""
+        """Whether the destination was removed: this store takes no more messages."""
 
     def load(self, count: int, size: int, last_id: int) -> None:
-        """Begin with what the tables have."""
+        """Set the counts that were read from the tables."""
         self._count, self._size, self._last_id = count, size, last_id
 
-    # -- what the broker asks for
+    # -- the interface of the broker
 
     def add_message(
         self, context: ConnectionContext, reference: MessageReference
@@ -72,7 +71,8 @@ class JDBCMessageStore:
         work = Addition(self, reference.message, reference.message_id, reference.size, on_position)
         answer = self._do(context, work)
         if answer is None and context.transaction is None and reference.position is None:
-            return self.core.submit((), lambda _: None)  # done when the one that is here is safe
+            # a duplicate: done when the stored message is durable
+            return self.context.submit((), lambda _: None)
         return answer
 
     def mark_visible(self, reference: MessageReference) -> None:
@@ -96,12 +96,12 @@ class JDBCMessageStore:
         frames = self.overlay.frames
         frames[number] = frame
 
-        def done(_: Exception | None) -> None:
+        def completed(_: Exception | None) -> None:
             if frames.get(number) is frame:
                 del frames[number]
 
         operation = UpdateMessage(self.container, number, reference.message.expiration, frame)
-        return self.core.submit((operation,), done, len(frame))
+        return self.context.submit((operation,), completed, len(frame))
 
     def get_message(self, message_id: MessageId) -> StoredMessage | None:
         position = self._find(message_id)
@@ -119,11 +119,11 @@ class JDBCMessageStore:
         self._count = self._size = 0
         self.overlay.clear()
 
-        def done(error: Exception | None) -> None:
+        def completed(error: Exception | None) -> None:
             if error is not None:
-                self.correct(*before)
+                self.adjust_counts(*before)
 
-        return self.core.submit((RemoveAll(self.container, self._last_id),), done)
+        return self.context.submit((RemoveAll(self.container, self._last_id),), completed)
 
     @property
     def message_count(self) -> int:
@@ -141,30 +141,33 @@ class JDBCMessageStore:
     def epoch(self) -> int:
         return self._epoch
 
-    # -- what works tell
+    # -- the interface of works
 
     @property
     def subscribers(self) -> int:
-        """How many durable subscriptions get a message that comes now."""
+        """The number of durable subscriptions that get a message added now."""
         return 0
 
     def position(self, message: AddMessage) -> Position:
-        """Return where a message stands."""
+        """Return the position of a message in the order of delivery."""
         return self.position_at(message.id, message.priority)
 
-    def has(self, message_id: MessageId, duplicate_id: str | None) -> bool:
-        """Whether a message is here already, by its id or its duplicate id. (S6)"""
+    def contains(self, message_id: MessageId, duplicate_id: str | None) -> bool:
+        """Return whether a message is stored already, by its id or its duplicate id.
+
+        (activemq-persistence S6)
+        """
         producer, sequence = split_id(message_id)
         if self._has_id(message_id, producer, sequence):
             return True
-        audit = self.core.audit
+        audit = self.context.audit
         if audit is not None and audit.seen(self.container, producer, sequence):
             return True
         return duplicate_id is not None and duplicate_id in self._duplicate_ids()
 
     @property
-    def is_wanted(self) -> bool:
-        """Whether anybody will ever ask for a message that comes now."""
+    def keeps_messages(self) -> bool:
+        """Whether a message added now will ever be read."""
         return True
 
     def next_id(self) -> int:
@@ -172,37 +175,37 @@ class JDBCMessageStore:
         self._last_id += 1
         return self._last_id
 
-    def pass_over(self, message: AddMessage) -> None:
-        """Remember the numbers of a message that nobody wants."""
-        self.core.note(message.producer, message.sequence, message.broker_sequence)
+    def add_skipped(self, message: AddMessage) -> None:
+        """Note the sequence numbers of a message that is not kept."""
+        self.context.note(message.producer, message.sequence, message.broker_sequence)
 
     def add(self, message: AddMessage) -> None:
-        """Take a message that was given its ID."""
-        self.core.note(message.producer, message.sequence, message.broker_sequence)
+        """Add a message that has its ID, for readers of this process."""
+        self.context.note(message.producer, message.sequence, message.broker_sequence)
         self._count += 1
         self._size += message.size
         self.overlay.add(message)
         if message.duplicate_id is not None:
             duplicates = self._duplicate_ids()
             duplicates[message.duplicate_id] = message.id
-            if len(duplicates) > self.core.settings.duplicate_id_window:
+            if len(duplicates) > self.context.settings.duplicate_id_window:
                 duplicates.popitem(last=False)
 
-    def added(self, message: AddMessage, error: Exception | None) -> None:
-        """The message is in the table, or could not be stored."""
+    def add_completed(self, message: AddMessage, error: Exception | None) -> None:
+        """Report that the message is in the table, or could not be stored."""
         if error is None:
             self.overlay.forget_added(message.id)
             return
-        self.correct(-1, -message.size)
+        self.adjust_counts(-1, -message.size)
         self.overlay.forget_added(message.id)
         self.overlay.unshown.discard(message.id)
         if message.duplicate_id is not None:
             self._duplicate_ids().pop(message.duplicate_id, None)
-        if self.core.audit is not None:
-            self.core.audit.forget(self.container, message.producer, message.sequence)
+        if self.context.audit is not None:
+            self.context.audit.forget(self.container, message.producer, message.sequence)
 
     def remove(self, message_id: int, size: int) -> bool:
-        """Show readers no more of a message; False: it is gone already."""
+        """Hide a message from readers; False: it was removed already."""
         if message_id in self.overlay.removed:
             return False
         self.overlay.remove(message_id)
@@ -210,23 +213,23 @@ class JDBCMessageStore:
         self._size -= size
         return True
 
-    def removed(self, message_id: int, size: int, error: Exception | None) -> None:
-        """The message is no longer in the table, or still."""
+    def remove_completed(self, message_id: int, size: int, error: Exception | None) -> None:
+        """Report that the message is no longer in the table, or still is."""
         self.overlay.removed.discard(message_id)
         self.overlay.hidden.discard(message_id)
         if error is not None:
-            self.correct(1, size)
+            self.adjust_counts(1, size)
 
-    def correct(self, count: int, size: int) -> None:
-        """Add what the database knew better."""
+    def adjust_counts(self, count: int, size: int) -> None:
+        """Correct the counts by what the database reported."""
         self._count = max(0, self._count + count)
         self._size = max(0, self._size + size) if self._count else 0
 
-    def drop(self, count: int) -> None:
-        """So many messages are gone; their share of the size goes with them."""
-        self.correct(-count, -(self._size * count // self._count if self._count else 0))
+    def drop_messages(self, count: int) -> None:
+        """Subtract a number of messages, and their share of the size."""
+        self.adjust_counts(-count, -(self._size * count // self._count if self._count else 0))
 
-    # -- inside
+    # -- internals
 
     def _do(self, context: ConnectionContext, work: Work) -> Completion | None:
         transaction = context.transaction
@@ -236,76 +239,76 @@ class JDBCMessageStore:
         operations = work.commit()
         if not operations:
             return None
-        return self.core.submit(operations, work.done, work.size)
+        return self.context.submit(operations, work.completed, work.size)
 
     def position_at(self, message_id: int, priority: int) -> Position:
-        """Return where the message with an id stands."""
+        """Return the position of the message with an ID."""
         level = _HIGHEST_PRIORITY - priority if self.prioritized else 0
         return Position(level, message_id - self.base)
 
     def id_at(self, position: Position) -> int:
-        """Return the ID of the message that stands there."""
+        """Return the ID of the message at a position."""
         return self.base + position.arrival
 
     def _has_id(self, message_id: MessageId, producer: str, sequence: int) -> bool:
-        """Ask the table only where the producer's numbers do not rise."""
+        """Look the id up in the table only if the producer's sequence numbers do not rise."""
         known = self._sequences.pop(producer, None)
         if known is None:
             self._settle()
-            statement = self.core.statements.last_sequence_in_container
-            stored = self.core.read(statement, producer=producer, at=self.container)[0][0]
+            statement = self.context.statements.last_sequence_in_container
+            stored = self.context.read(statement, producer=producer, at=self.container)[0][0]
             known = -1 if stored is None else stored
         self._sequences[producer] = max(known, sequence)
-        if len(self._sequences) > self.core.settings.max_producers_to_audit:
+        if len(self._sequences) > self.context.settings.max_producers_to_audit:
             self._sequences.popitem(last=False)
         if self.overlay.find(producer, sequence) is not None:
             return True
         return sequence <= known and self._find(message_id) is not None
 
     def _duplicate_ids(self) -> OrderedDict[str, int]:
-        """The queue's window, read when first needed."""
+        """Return the window of duplicate ids, read when it is first needed."""
         duplicates = self._duplicates
         if duplicates is None:
-            core = self.core
-            limit = core.settings.duplicate_id_window
-            rows = core.read(core.statements.duplicates, at=self.container, limit=limit)
+            context = self.context
+            limit = context.settings.duplicate_id_window
+            rows = context.read(context.statements.duplicates, at=self.container, limit=limit)
             duplicates = OrderedDict((text, number) for number, text in reversed(rows))
             self._duplicates = duplicates
         return duplicates
 
-    def duplicates_kept_from(self) -> int | None:
-        """The id of the first message whose duplicate id is remembered, None if none is."""
+    def first_duplicate_id(self) -> int | None:
+        """Return the ID of the first message in the window of duplicate ids; None: it is empty."""
         if not self._duplicates:
             return None
         return next(iter(self._duplicates.values()))
 
     def _find(self, message_id: MessageId) -> Position | None:
-        """Return where a message stands that is not gone; one that was not shown, too."""
+        """Return the position of a message that was not removed, visible or not; None: none."""
         producer, sequence = split_id(message_id)
         unwritten = self.overlay.find(producer, sequence)
         if unwritten is not None:
             return self.position(unwritten)
         self._settle()
-        rows = self.core.read(
+        rows = self.context.read(
             self._find_statement, producer=producer, sequence=sequence, at=self.container
         )
-        gone = self.overlay.removed | self.overlay.hidden
+        invisible = self.overlay.removed | self.overlay.hidden
         for number, priority in rows:
-            if number not in gone:
+            if number not in invisible:
                 return self.position_at(number, priority)
         return None
 
     def _settle(self) -> None:
-        """Make sure that the tables can be read."""
-        self.core.settle(self.container)
+        """Make the tables readable."""
+        self.context.settle(self.container)
 
     @property
     def _page_statement(self) -> Any:
-        return self.core.statements.queue_page[self.prioritized]
+        return self.context.statements.queue_page[self.prioritized]
 
     @property
     def _find_statement(self) -> Any:
-        return self.core.statements.find_message
+        return self.context.statements.find_message
 
     def _page(
         self,
@@ -340,11 +343,11 @@ class JDBCMessageStore:
         if self.prioritized:
             parameters = {**parameters, "level": _HIGHEST_PRIORITY - level}
         unwritten = self.overlay.added
-        size = min(max(wanted, _SMALLEST_PAGE), self.core.settings.max_rows)
+        size = min(max(wanted, _SMALLEST_PAGE), self.context.settings.max_rows)
         found: list[Position] = []
         last = self.id_at(after)
         while len(found) < wanted:
-            rows = self.core.read(statement, after=last, limit=size, **parameters)
+            rows = self.context.read(statement, after=last, limit=size, **parameters)
             for number, _ in rows:
                 position = Position(level, number - self.base)
                 if number not in unwritten and visible(number) and position not in skip:
@@ -368,10 +371,10 @@ class JDBCMessageStore:
         frames = {i: added[i].frame for i in ids if i in added}
         frames.update({i: updated[i] for i in ids if i in updated})
         missing = [i for i in ids if i not in frames]
-        step = min(self.core.settings.max_rows, 1000)
+        step = min(self.context.settings.max_rows, 1000)
         for start in range(0, len(missing), step):
             chunk = missing[start : start + step]
-            rows = self.core.read(self.core.statements.load_messages, ids=chunk)
+            rows = self.context.read(self.context.statements.load_messages, ids=chunk)
             frames.update(tuple(row) for row in rows)
         return [
             StoredMessage(position, decode_message(bytes(frames[i])))

@@ -1,7 +1,7 @@
-"""The database itself: connections, tables, one transaction for each batch, and its errors.
+"""The database: connections, tables, one transaction per batch, and its errors.
 
-Each batch moves a number in the state table from the one that this broker left there. So a
-batch whose commit got no answer is not done twice, and nobody else's work is overwritten.
+Each batch moves a number in the state table from the value that this broker left there. So a batch
+whose commit got no response is not carried out twice, and no other broker's work is overwritten.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from sqlalchemy import exc as sql_errors
 from sqlalchemy.engine import URL
 from sqlalchemy.schema import CreateIndex, CreateTable
 
-from broker.store.jdbc.executor import execute
-from broker.store.jdbc.operations import Outcome, Unit
+from broker.store.jdbc.execution.executor import execute
+from broker.store.jdbc.execution.operations import Outcome, Unit
+from broker.store.jdbc.schema.statements import Statements
+from broker.store.jdbc.schema.tables import Tables
 from broker.store.jdbc.settings import JDBCSettings
-from broker.store.jdbc.statements import Statements
-from broker.store.jdbc.tables import Tables
 from pyjms.errors import ConfigurationException, JMSException, ResourceAllocationException
 
 __all__ = ["Database", "DatabaseTakenException", "DatabaseUnavailableException"]
@@ -31,7 +31,7 @@ logger = logging.getLogger(__name__)
 WRITER: Final = "writer"
 FILE_NAME: Final = "activemq.db"
 
-_PASSING: Final = (
+_UNAVAILABLE: Final = (
     sql_errors.OperationalError,
     sql_errors.InterfaceError,
     sql_errors.InternalError,
@@ -42,23 +42,23 @@ T = TypeVar("T")
 
 
 class DatabaseUnavailableException(ResourceAllocationException):
-    """The database does not answer, or has no space: to be tried again."""
+    """The database does not respond, or its disk is full; the batch is retried."""
 
     retryable = True
 
 
 class DatabaseTakenException(JMSException):
-    """Another broker has written to our tables: we may not go on."""
+    """Another broker has written to the tables, so this one must stop."""
 
 
 class Database:
-    """One database. Its methods block; `perform` runs in a worker thread, reads anywhere."""
+    """A database. Its methods block; `transact` runs in the writer's thread, `read` in any."""
 
     def __init__(self, directory: Path, settings: JDBCSettings) -> None:
-        """Make it, without connecting yet.
+        """Prepare the engine, without connecting.
 
         Raises:
-            ConfigurationException: the URL means no database, or its driver is not installed.
+            ConfigurationException: the URL is unusable, or its driver is not installed.
         """
         self.settings = settings
         self.tables = Tables(settings.statements)
@@ -67,7 +67,7 @@ class Database:
         self.engine = _make_engine(self.file, settings)
         self._reader: Connection | None = None
         self._token = 0
-        self._unsure: Outcome | None = None
+        self._unconfirmed: Outcome | None = None
 
     @property
     def name(self) -> str:
@@ -79,17 +79,17 @@ class Database:
         return self.engine.dialect.name == "sqlite"
 
     def create_tables(self) -> None:
-        """Create what is missing; errors are of tables that exist, and ignored. (J1)"""
+        """Create missing tables; errors of existing ones are ignored. (activemq-persistence J1)"""
         tables = self.tables.metadata.sorted_tables
         if self.is_sqlite:
-            with self.engine.begin() as connection:  # one sync
+            with self.engine.begin() as connection:  # in one transaction: one sync
                 for statement in _create_statements(tables, indexes_if_missing=True):
                     connection.execute(statement)
             return
-        knows_if = self.engine.dialect.name != "mysql"
+        has_if_not_exists = self.engine.dialect.name != "mysql"
         with self.engine.connect() as connection:
             connection.execution_options(isolation_level="AUTOCOMMIT")
-            for statement in _create_statements(tables, indexes_if_missing=knows_if):
+            for statement in _create_statements(tables, indexes_if_missing=has_if_not_exists):
                 try:
                     connection.execute(statement)
                 except sql_errors.DBAPIError as error:
@@ -98,7 +98,7 @@ class Database:
                     logger.debug("Not created: %s", error)
 
     def empty(self) -> None:
-        """Delete everything but the lock and who writes."""
+        """Delete all rows, except the lock and the number of the writing broker."""
         state = self.tables.state
         with self.engine.begin() as connection:
             for table in self.tables.metadata.sorted_tables:
@@ -106,8 +106,8 @@ class Database:
                     connection.execute(table.delete())
             connection.execute(state.delete().where(state.c.name != WRITER))
 
-    def take(self) -> None:
-        """Make this broker the one that writes: what another one still wants to write fails."""
+    def claim(self) -> None:
+        """Make this broker the writing one; later batches of any other broker fail."""
         with self.engine.begin() as connection:
             s = self.statements
             self._token = secrets.randbits(61)
@@ -115,48 +115,50 @@ class Database:
                 connection.execute(s.insert_state, {"name": WRITER, "value": self._token})
 
     def set_state(self, name: str, value: int) -> None:
-        """Change a number of the state table, outside of any batch."""
+        """Set a number of the state table, outside of a batch."""
         with self.engine.begin() as connection:
             connection.execute(self.statements.set_state, {"state": name, "new": value})
 
     def transact(self, units: Sequence[Unit]) -> Outcome:
-        """Do all units in one transaction of the database.
+        """Carry out all units in one transaction of the database.
 
         Raises:
-            DatabaseUnavailableException: it may work later; nothing is done, or all of it.
-            DatabaseTakenException: another broker has the tables.
-            SQLAlchemyError: it will never work.
+            DatabaseUnavailableException: it may succeed later; nothing was done, or everything.
+            DatabaseTakenException: another broker has taken over the tables.
+            SQLAlchemyError: the database refuses, and always will.
         """
         return _translated(lambda: self._transact(units))
 
     def _transact(self, units: Sequence[Unit]) -> Outcome:
         with self.engine.begin() as connection:
             if self._fence(connection):
-                self._unsure = execute(connection, self.statements, units, self.settings.max_rows)
+                self._unconfirmed = execute(
+                    connection, self.statements, units, self.settings.max_rows
+                )
         self._token += 1
-        outcome, self._unsure = self._unsure, None
+        outcome, self._unconfirmed = self._unconfirmed, None
         assert outcome is not None
         return outcome
 
     def _fence(self, connection: Connection) -> bool:
-        """Move our number; return False where the last try has moved it, and so done its work."""
+        """Move the number; False: the last attempt moved it already, and so did its work."""
         new = self._token + 1
         swap = {"state": WRITER, "old": self._token, "new": new}
         if connection.execute(self.statements.swap_state, swap).rowcount == 1:
             return True
         found = connection.execute(self.statements.get_state, {"state": WRITER}).scalar()
-        if found == new and self._unsure is not None:
+        if found == new and self._unconfirmed is not None:
             return False
         raise DatabaseTakenException(
             f"Another broker has taken over the database {self.name}",
-            hint="give each broker a database of its own, or leave `use_lock` on",
+            hint="give each broker a database of its own, or set use_lock: true for all of them",
         )
 
     def read(self, statement: Any, **parameters: object) -> Sequence[Any]:
-        """Return all rows of a query. Sees what was committed before.
+        """Return all rows of a query, as of the last commit.
 
         Raises:
-            DatabaseUnavailableException: the database does not answer.
+            DatabaseUnavailableException: the database does not respond.
         """
 
         def query() -> Sequence[Any]:
@@ -171,7 +173,7 @@ class Database:
             return _translated(query)
 
     def close(self) -> None:
-        """Close all connections. Idempotent."""
+        """Close all connections; idempotent."""
         self._drop_reader()
         self.engine.dispose()
 
@@ -194,20 +196,20 @@ def _create_statements(
 def _translated(work: Callable[[], T]) -> T:
     try:
         return work()
-    except _PASSING as error:
+    except _UNAVAILABLE as error:
         raise DatabaseUnavailableException(
-            f"The database does not work at the moment: {_reason(error)}"
+            f"The database is unavailable: {_reason(error)}"
         ) from error
     except sql_errors.DBAPIError as error:
         if error.connection_invalidated:
             raise DatabaseUnavailableException(
-                f"The connection to the database is gone: {_reason(error)}"
+                f"The connection to the database is lost: {_reason(error)}"
             ) from error
         raise
 
 
 def _reason(error: sql_errors.SQLAlchemyError) -> str:
-    """Return the driver's words: SQLAlchemy adds the statement and its parameters, messages too."""
+    """Return the driver's text; SQLAlchemy's would include the statement and its parameters."""
     return str(getattr(error, "orig", None) or error).strip().splitlines()[0]
 
 
@@ -222,21 +224,21 @@ def _make_engine(file: Path | None, settings: JDBCSettings) -> Engine:
     except (sql_errors.ArgumentError, ImportError) as error:
         raise ConfigurationException(
             f"The data source cannot be used: {error}",
-            hint="give a URL such as postgresql+psycopg://user:password@host/db, "
-            "and install its driver, such as pip install 'pyjms[postgresql]'",
+            hint="set a URL such as postgresql+psycopg://user:password@host/db, and install its "
+            "driver, for example pip install 'pyjms[postgresql]'",
         ) from error
     if engine.dialect.name == "sqlite":
         if not url.database or url.database == ":memory:":
             raise ConfigurationException(
-                "SQLite in memory cannot be a store",
-                hint="give a file's name, or use the memory store",
+                "An in-memory SQLite database cannot be a store",
+                hint="name a file, or use the memory store",
             )
         event.listen(engine, "connect", _prepare_sqlite)
     return engine
 
 
 def _connect_args(url: URL, settings: JDBCSettings) -> dict[str, Any]:
-    """Return the drivers' own names for our time-outs."""
+    """Return the timeouts as arguments of the driver."""
     arguments: dict[str, Any] = {}
     query, network = settings.query_timeout, settings.network_timeout
     backend, driver = url.get_backend_name(), url.get_driver_name()
@@ -257,7 +259,7 @@ def _connect_args(url: URL, settings: JDBCSettings) -> dict[str, Any]:
 
 
 def _prepare_sqlite(connection: Any, _: object) -> None:
-    """Let readers see the last commit while the next one is written; sync each commit."""
+    """Let readers see the last commit while the next one is written, and sync each commit."""
     cursor = connection.cursor()
     cursor.execute("PRAGMA journal_mode=WAL")
     cursor.execute("PRAGMA synchronous=FULL")

@@ -1,6 +1,7 @@
-"""Units as bytes, for the journal: a version, then each operation's number and its fields.
+"""The format of a journal record: a version, then the operations of a unit.
 
-A field is one byte that says its kind, and the value; texts and bytes come with their length.
+An operation is the number of its class (one byte) and its fields. A field is a tag (one byte) and
+the value; texts and bytes are preceded by their length.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import fields
 from typing import Any, Final
 
-from broker.store.jdbc.operations import (
+from broker.store.jdbc.execution.operations import (
     AcknowledgeMessage,
     AddContainer,
     AddMessage,
@@ -68,7 +69,7 @@ _LENGTH: Final = struct.Struct(">BI")
 
 
 def encode_operations(operations: Sequence[Operation]) -> bytes:
-    """Return a record's payload."""
+    """Return the operations of a unit as the payload of a record."""
     parts = [bytes((_VERSION,))]
     for operation in operations:
         _encode_operation(operation, parts)
@@ -79,10 +80,13 @@ def decode_operations(payload: bytes) -> list[Operation]:
     """Return the operations of a record.
 
     Raises:
-        JMSException: it is damaged, or a newer version's.
+        JMSException: the record is damaged, or was written by a newer version.
     """
     if not payload or payload[0] != _VERSION:
-        raise JMSException("The journal in front of the database is of another version")
+        raise JMSException(
+            "The journal in front of the database was written by another version; start and stop "
+            "that version once, which brings its records to the database"
+        )
     operations: list[Operation] = []
     at = 1
     try:

@@ -1,13 +1,18 @@
-"""The rare operations, one function each; `RARE` finds them by the operation's class."""
+"""The rare operations, one function each; `RARE_OPERATIONS` maps an operation's class to it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any, Final
 
-from broker.store.jdbc.execution import JOURNAL_MARK, LAST_DESTINATION, Execution, columns, of
-from broker.store.jdbc.numbering import destination_number
-from broker.store.jdbc.operations import (
+from broker.store.jdbc.execution.batch import (
+    JOURNAL_MARK,
+    LAST_DESTINATION,
+    BatchExecution,
+    subscription_columns,
+    subscription_parameters,
+)
+from broker.store.jdbc.execution.operations import (
     AddContainer,
     AddSubscription,
     CleanUp,
@@ -31,22 +36,26 @@ from broker.store.jdbc.operations import (
     TrimProducers,
     UpdateMessage,
 )
-from broker.store.jdbc.tables import SUBSCRIPTION_PRIORITY
+from broker.store.jdbc.schema.numbering import destination_number
+from broker.store.jdbc.schema.tables import SUBSCRIPTION_PRIORITY
 
-__all__ = ["RARE"]
+__all__ = ["RARE_OPERATIONS"]
 
 _PRIORITIES: Final = range(10)
 
 
-def _update(x: Execution, op: UpdateMessage) -> None:
+def _update(x: BatchExecution, op: UpdateMessage) -> None:
     x.run(x.statements.update_message, row_id=op.id, msg=op.frame, expiration=op.expiration)
 
 
-def _remove_topic_message(x: Execution, op: RemoveTopicMessage) -> None:
+def _remove_topic_message(x: BatchExecution, op: RemoveTopicMessage) -> None:
     s = x.statements
     keys = x.run(s.keys_of_container, at=op.container).all()
     for key in {SubscriberKey(op.container, row.client_id, row.sub_name) for row in keys}:
-        if x.run(s.pending_of[op.prioritized], ids=[op.id], **of(key)).first() is not None:
+        if (
+            x.run(s.pending_of[op.prioritized], ids=[op.id], **subscription_parameters(key)).first()
+            is not None
+        ):
             x.outcome.not_acknowledged.append((key, -1))
     live = x.run(s.live_of[op.prioritized], ids=[op.id]).scalar() is not None
     x.run(s.delete_messages, ids=[op.id], at=op.container)
@@ -57,14 +66,14 @@ def _remove_topic_message(x: Execution, op: RemoveTopicMessage) -> None:
         x.outcome.not_removed.append((op.container, 1, op.size))
 
 
-def _remove_all(x: Execution, op: RemoveAll) -> None:
+def _remove_all(x: BatchExecution, op: RemoveAll) -> None:
     x.write_counts()
     x.run(x.statements.delete_all, at=op.container, after=op.up_to)
     x.run(x.statements.delete_acked_up_to, at=op.container, after=op.up_to)
     x.run(x.statements.set_destination, where_container=op.container, count=0, bytes=0)
 
 
-def _add_container(x: Execution, op: AddContainer) -> None:
+def _add_container(x: BatchExecution, op: AddContainer) -> None:
     s = x.statements
     if x.run(s.destination_row, at=op.container).first() is None:
         x.run(
@@ -78,19 +87,19 @@ def _add_container(x: Execution, op: AddContainer) -> None:
     x.raise_state(LAST_DESTINATION, destination_number(op.base))
 
 
-def _remove_container(x: Execution, op: RemoveContainer) -> None:
+def _remove_container(x: BatchExecution, op: RemoveContainer) -> None:
     x.write_counts()
     x.run(x.statements.delete_container, at=op.container)
     for statement in x.statements.forget_container:
         x.run(statement, at=op.container)
 
 
-def _add_subscription(x: Execution, op: AddSubscription) -> None:
-    s, mine = x.statements, columns(op.key)
+def _add_subscription(x: BatchExecution, op: AddSubscription) -> None:
+    s, mine = x.statements, subscription_columns(op.key)
     for statement in s.delete_subscription:
-        x.run(statement, **of(op.key))
+        x.run(statement, **subscription_parameters(op.key))
     if op.retroactive:
-        # what nobody has to get any more is not there, though its rows may be
+        # messages that every subscription has acknowledged must not count, though rows may exist
         x.run(s.delete_dead[op.prioritized], at=op.container)
     x.run_many(
         s.insert_acks,
@@ -112,11 +121,11 @@ def _add_subscription(x: Execution, op: AddSubscription) -> None:
     x.outcome.subscribed.append((op.key, count))
 
 
-def _remove_subscription(x: Execution, op: RemoveSubscription) -> None:
+def _remove_subscription(x: BatchExecution, op: RemoveSubscription) -> None:
     s = x.statements
     x.write_counts()
     for statement in s.delete_subscription:
-        x.run(statement, **of(op.key))
+        x.run(statement, **subscription_parameters(op.key))
     x.run(s.delete_dead[op.prioritized], at=op.container)
     row = x.run(s.destination_row, at=op.container).first()
     if row is None:
@@ -128,7 +137,7 @@ def _remove_subscription(x: Execution, op: RemoveSubscription) -> None:
     x.outcome.dropped.append((op.container, dropped))
 
 
-def _set_prioritized(x: Execution, op: SetPrioritized) -> None:
+def _set_prioritized(x: BatchExecution, op: SetPrioritized) -> None:
     priorities: dict[SubscriberKey, list[int]] = {}
     for row in x.run(x.statements.keys_of_container, at=op.container):
         key = SubscriberKey(op.container, row.client_id, row.sub_name)
@@ -149,23 +158,23 @@ def _values(row: Any) -> dict[str, Any]:
     }
 
 
-def _split(x: Execution, key: SubscriberKey) -> None:
-    """One row becomes one for each priority, all with its mark."""
-    row = _values(x.run(x.statements.acks_rows, **of(key)).one())
+def _split(x: BatchExecution, key: SubscriberKey) -> None:
+    """Turn one row into one per priority, all with the same mark."""
+    row = _values(x.run(x.statements.acks_rows, **subscription_parameters(key)).one())
     x.run_many(
         x.statements.insert_acks,
         [
-            {**columns(key), **row, "priority": priority, "xid": None}
+            {**subscription_columns(key), **row, "priority": priority, "xid": None}
             for priority in _PRIORITIES
             if priority != row["priority"]
         ],
     )
 
 
-def _join(x: Execution, key: SubscriberKey) -> None:
-    """The rows of all priorities become one with the lowest mark; what is past it is listed."""
-    s, mine = x.statements, columns(key)
-    rows = [_values(row) for row in x.run(s.acks_rows, **of(key))]
+def _join(x: BatchExecution, key: SubscriberKey) -> None:
+    """Turn the rows of all priorities into one with the lowest mark; list what is beyond it."""
+    s, mine = x.statements, subscription_columns(key)
+    rows = [_values(row) for row in x.run(s.acks_rows, **subscription_parameters(key))]
     lowest = min(row["last_acked_id"] for row in rows)
     for row in rows:
         past = x.run(
@@ -179,56 +188,56 @@ def _join(x: Execution, key: SubscriberKey) -> None:
             s.insert_acked,
             [{**mine, "id": p.id, "priority": p.priority, "xid": None} for p in past],
         )
-    x.run(s.delete_subscription[0], **of(key))
+    x.run(s.delete_subscription[0], **subscription_parameters(key))
     single = {"last_acked_id": lowest, "priority": SUBSCRIPTION_PRIORITY, "xid": None}
     x.run(s.insert_acks, **{**mine, **rows[0], **single})
 
 
-def _prepare_add(x: Execution, op: PrepareAdd) -> None:
+def _prepare_add(x: BatchExecution, op: PrepareAdd) -> None:
     x.add([op.message], [op.xid])
 
 
-def _prepare_remove(x: Execution, op: PrepareRemove) -> None:
+def _prepare_remove(x: BatchExecution, op: PrepareRemove) -> None:
     x.run(x.statements.set_xid, row_id=op.id, new_xid=op.xid)
 
 
-def _prepare_acknowledgement(x: Execution, op: PrepareAcknowledgement) -> None:
+def _prepare_acknowledgement(x: BatchExecution, op: PrepareAcknowledgement) -> None:
     ack = op.acknowledgement
     x.run(
         x.statements.insert_acked,
-        **columns(ack.key),
+        **subscription_columns(ack.key),
         id=ack.id,
         priority=ack.priority,
         xid=op.xid,
     )
 
 
-def _commit_add(x: Execution, op: CommitAdd) -> None:
+def _commit_add(x: BatchExecution, op: CommitAdd) -> None:
     x.run(x.statements.commit_add, row_id=op.prepared_id, new_id=op.message.id)
-    x.added(op.message)
+    x.count_added(op.message)
 
 
-def _commit_acknowledgement(x: Execution, op: CommitAcknowledgement) -> None:
+def _commit_acknowledgement(x: BatchExecution, op: CommitAcknowledgement) -> None:
     ack = op.acknowledgement
-    x.run(x.statements.forget_prepared, row_id=ack.id, **of(ack.key))
+    x.run(x.statements.forget_prepared, row_id=ack.id, **subscription_parameters(ack.key))
     x.acknowledge(ack.key, [ack])
 
 
-def _rollback_add(x: Execution, op: RollbackAdd) -> None:
+def _rollback_add(x: BatchExecution, op: RollbackAdd) -> None:
     x.run(x.statements.rollback_add, row_id=op.id)
 
 
-def _rollback_remove(x: Execution, op: RollbackRemove) -> None:
+def _rollback_remove(x: BatchExecution, op: RollbackRemove) -> None:
     x.run(x.statements.set_xid, row_id=op.id, new_xid=None)
 
 
-def _rollback_acknowledgement(x: Execution, op: RollbackAcknowledgement) -> None:
+def _rollback_acknowledgement(x: BatchExecution, op: RollbackAcknowledgement) -> None:
     ack = op.acknowledgement
-    x.run(x.statements.forget_prepared, row_id=ack.id, **of(ack.key))
+    x.run(x.statements.forget_prepared, row_id=ack.id, **subscription_parameters(ack.key))
 
 
-def _clean_up(x: Execution, op: CleanUp) -> None:
-    """Delete by marks alone: rows are read in their order, and only those that go."""
+def _clean_up(x: BatchExecution, op: CleanUp) -> None:
+    """Delete by marks alone, reading only the rows that are deleted, in their order."""
     s = x.statements
     marks = x.run(s.lowest_marks, at=op.container).all()
     found: list[int] = []
@@ -245,29 +254,29 @@ def _clean_up(x: Execution, op: CleanUp) -> None:
     x.outcome.cleaned.append((op.container, len(found)))
 
 
-def _trim_duplicates(x: Execution, op: TrimDuplicates) -> None:
+def _trim_duplicates(x: BatchExecution, op: TrimDuplicates) -> None:
     x.run(x.statements.trim_duplicates, at=op.container, after=op.up_to)
 
 
-def _trim_producers(x: Execution, op: TrimProducers) -> None:
+def _trim_producers(x: BatchExecution, op: TrimProducers) -> None:
     s = x.statements
     last = x.run(s.producer_use, skip=op.keep).scalar()
     if last is not None:
         x.run(s.forget_producers, until=last)
 
 
-def _note_message(x: Execution, op: NoteMessage) -> None:
+def _note_message(x: BatchExecution, op: NoteMessage) -> None:
     x.count(op.container, 0, 0, op.id)
     x.note(op)
     if op.freed is not None:
         x.outcome.freed.append((op.container, op.freed))
 
 
-def _journal_mark(x: Execution, op: JournalMark) -> None:
+def _journal_mark(x: BatchExecution, op: JournalMark) -> None:
     x.raise_state(JOURNAL_MARK, op.place)
 
 
-RARE: Final[dict[type, Callable[[Execution, Any], None]]] = {
+RARE_OPERATIONS: Final[dict[type, Callable[[BatchExecution, Any], None]]] = {
     UpdateMessage: _update,
     RemoveTopicMessage: _remove_topic_message,
     RemoveAll: _remove_all,

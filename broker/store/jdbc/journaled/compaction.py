@@ -1,14 +1,14 @@
-"""Leaves out of a row of units what comes and goes within it. (J9)
+"""Dropping messages that are added and removed within one hand-over to the database.
 
-So messages that are consumed before a checkpoint never reach the database; only their
-numbers do.
+So messages that are consumed before a checkpoint never reach the database; only their sequence
+numbers do. (activemq-persistence J9)
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from broker.store.jdbc.operations import (
+from broker.store.jdbc.execution.operations import (
     AcknowledgeMessage,
     AddMessage,
     NoteMessage,
@@ -21,9 +21,11 @@ __all__ = ["compact"]
 
 
 def compact(units: Sequence[Sequence[Operation]]) -> list[list[Operation]]:
-    """Return each unit's operations that are still needed when all units are done in order."""
+    """Return the operations of each unit that still matter when all units are done in order."""
     consumed = _consumed(units)
-    return [[_kept(op, consumed) for op in unit if not _is_over(op, consumed)] for unit in units]
+    return [
+        [_compacted(op, consumed) for op in unit if not _is_dropped(op, consumed)] for unit in units
+    ]
 
 
 def _consumed(units: Sequence[Sequence[Operation]]) -> set[int]:
@@ -45,11 +47,11 @@ def _consumed(units: Sequence[Sequence[Operation]]) -> set[int]:
     return consumed
 
 
-def _is_over(op: Operation, consumed: set[int]) -> bool:
+def _is_dropped(op: Operation, consumed: set[int]) -> bool:
     return isinstance(op, RemoveMessage | AcknowledgeMessage) and op.id in consumed
 
 
-def _kept(op: Operation, consumed: set[int]) -> Operation:
+def _compacted(op: Operation, consumed: set[int]) -> Operation:
     if isinstance(op, AddMessage) and op.id in consumed:
         return NoteMessage(
             container=op.container,

@@ -1,8 +1,9 @@
-"""What is done to the database, as plain data: no statement, no connection.
+"""Operations on the database as plain data, without statements or connections.
 
-A `Unit` is done wholly or not at all; units are done in the order they came. Most work is
-adding, removing and acknowledging: the other operations are rare. Fields of operations are
-numbers, texts, bytes, None and each other, so a journal can keep them.
+A `Unit` is carried out completely or not at all, and units in the order of their submission. Most
+work is adding, removing and acknowledging; the other operations are rare. The fields of operations
+are numbers, texts, bytes, None and other operations, so a journal can store them (its format
+depends on the order of the fields, see `journaled.codec`).
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ class SubscriberKey(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class AddMessage:
-    """A message is there. `subscribers`: so many subscriptions get it, where it is a topic's."""
+    """Add a message; `subscribers`: the number of subscriptions that get it, on a topic."""
 
     container: str
     id: int
@@ -72,7 +73,7 @@ class AddMessage:
 
 @dataclass(slots=True, eq=False)
 class RemoveMessage:
-    """A queue's message is gone."""
+    """Remove a message of a queue."""
 
     container: str
     id: int
@@ -81,7 +82,7 @@ class RemoveMessage:
 
 @dataclass(slots=True, eq=False)
 class AcknowledgeMessage:
-    """A durable subscription is done with a message."""
+    """Acknowledge a message for a durable subscription."""
 
     container: str
     client_id: str
@@ -98,7 +99,7 @@ class AcknowledgeMessage:
 
 @dataclass(slots=True, eq=False)
 class UpdateMessage:
-    """A message has another form now."""
+    """Replace a message."""
 
     container: str
     id: int
@@ -108,7 +109,7 @@ class UpdateMessage:
 
 @dataclass(slots=True, eq=False)
 class RemoveTopicMessage:
-    """A topic's message is gone for all its subscriptions."""
+    """Remove a message of a topic, for all its subscriptions."""
 
     container: str
     id: int
@@ -118,7 +119,7 @@ class RemoveTopicMessage:
 
 @dataclass(slots=True, eq=False)
 class RemoveAll:
-    """All messages up to `up_to` are gone."""
+    """Remove all messages up to the ID `up_to`."""
 
     container: str
     up_to: int
@@ -126,7 +127,7 @@ class RemoveAll:
 
 @dataclass(slots=True, eq=False)
 class AddContainer:
-    """A destination has a store, so it is known after a restart. `base`: its IDs are behind."""
+    """Add a destination, so that it is known after a restart; its IDs are greater than `base`."""
 
     container: str
     base: int
@@ -135,14 +136,17 @@ class AddContainer:
 
 @dataclass(slots=True, eq=False)
 class RemoveContainer:
-    """A destination is gone with all it had."""
+    """Remove a destination with everything in it."""
 
     container: str
 
 
 @dataclass(slots=True, eq=False)
 class AddSubscription:
-    """A durable subscription begins: behind `start`; `retroactive`: what is there counts."""
+    """Add a durable subscription; it gets messages after `start`.
+
+    `retroactive`: `start` is the beginning, so it gets the messages that are stored already.
+    """
 
     container: str
     client_id: str
@@ -161,7 +165,7 @@ class AddSubscription:
 
 @dataclass(slots=True, eq=False)
 class RemoveSubscription:
-    """A durable subscription ends, and with it what only it had still to get."""
+    """Remove a durable subscription, and the messages that only it had not acknowledged."""
 
     container: str
     client_id: str
@@ -175,7 +179,7 @@ class RemoveSubscription:
 
 @dataclass(slots=True, eq=False)
 class SetPrioritized:
-    """A topic heeds priorities from now on, or no longer: its ACKS rows change."""
+    """Order a topic by priority from now on, or no longer: its ACKS rows change."""
 
     container: str
     prioritized: bool
@@ -183,7 +187,10 @@ class SetPrioritized:
 
 @dataclass(slots=True, eq=False)
 class PrepareAdd:
-    """A message that is there once its transaction is committed; its id changes then. (J8)"""
+    """Store a message of a prepared transaction; it gets another ID at the commit.
+
+    (activemq-persistence J8)
+    """
 
     message: AddMessage
     xid: str
@@ -191,7 +198,7 @@ class PrepareAdd:
 
 @dataclass(slots=True, eq=False)
 class PrepareRemove:
-    """A message is hidden until its transaction ends."""
+    """Hide a message until its transaction ends."""
 
     container: str
     id: int
@@ -200,7 +207,7 @@ class PrepareRemove:
 
 @dataclass(slots=True, eq=False)
 class PrepareAcknowledgement:
-    """A message is hidden from a subscription until its transaction ends."""
+    """Hide a message from a subscription until its transaction ends."""
 
     acknowledgement: AcknowledgeMessage
     xid: str
@@ -208,7 +215,7 @@ class PrepareAcknowledgement:
 
 @dataclass(slots=True, eq=False)
 class CommitAdd:
-    """The message prepared as `prepared_id` is there, as `message.id`; its frame is empty."""
+    """Commit the message prepared as `prepared_id`, as `message.id`; `message.frame` is empty."""
 
     prepared_id: int
     message: AddMessage
@@ -216,21 +223,21 @@ class CommitAdd:
 
 @dataclass(slots=True, eq=False)
 class CommitAcknowledgement:
-    """A prepared acknowledgement counts now."""
+    """Commit a prepared acknowledgement."""
 
     acknowledgement: AcknowledgeMessage
 
 
 @dataclass(slots=True, eq=False)
 class RollbackAdd:
-    """A prepared message never was."""
+    """Roll back a prepared message."""
 
     id: int
 
 
 @dataclass(slots=True, eq=False)
 class RollbackRemove:
-    """A prepared removal never was."""
+    """Roll back a prepared removal."""
 
     container: str
     id: int
@@ -238,7 +245,7 @@ class RollbackRemove:
 
 @dataclass(slots=True, eq=False)
 class RollbackAcknowledgement:
-    """A prepared acknowledgement never was."""
+    """Roll back a prepared acknowledgement."""
 
     acknowledgement: AcknowledgeMessage
 
@@ -249,7 +256,10 @@ class RollbackAcknowledgement:
 
 @dataclass(slots=True, eq=False)
 class CleanUp:
-    """A topic's rows that all subscriptions are past are deleted, `limit` at most. (J5)"""
+    """Delete at most `limit` rows of a topic that all subscriptions have acknowledged.
+
+    (activemq-persistence J5)
+    """
 
     container: str
     prioritized: bool
@@ -258,7 +268,7 @@ class CleanUp:
 
 @dataclass(slots=True, eq=False)
 class TrimDuplicates:
-    """A queue's duplicate ids up to `up_to` are outside of its window."""
+    """Forget the duplicate ids of a queue up to the ID `up_to`."""
 
     container: str
     up_to: int
@@ -266,14 +276,14 @@ class TrimDuplicates:
 
 @dataclass(slots=True, eq=False)
 class TrimProducers:
-    """Only the `keep` producers used last are remembered."""
+    """Forget all but the `keep` producers that were used last."""
 
     keep: int
 
 
 @dataclass(slots=True, eq=False)
 class NoteMessage:
-    """A message came and went before the database heard of it; its numbers stay used."""
+    """Note the sequence numbers of a message that was added and removed before it was written."""
 
     container: str
     id: int
@@ -282,12 +292,12 @@ class NoteMessage:
     broker_sequence: int
     duplicate_id: str | None
     freed: int | None
-    """Its size, where a topic's last subscription acknowledged it."""
+    """Its size, if the last subscription of a topic acknowledged it; else None."""
 
 
 @dataclass(slots=True, eq=False)
 class JournalMark:
-    """The journal is done with up to this place."""
+    """Note that the units up to this location of the journal are in the database."""
 
     place: int
 
@@ -321,7 +331,7 @@ Operation = (
 
 
 PASSING = (CleanUp, TrimDuplicates, TrimProducers)
-"""These need not be done after a crash: others like them follow."""
+"""Operations that need not survive a crash, as others like them follow."""
 UNSETTLING = (
     RemoveTopicMessage,
     RemoveAll,
@@ -332,32 +342,32 @@ UNSETTLING = (
     RollbackRemove,
     RollbackAcknowledgement,
 )
-"""After these the tables say what nobody else knows."""
+"""Operations whose effect only the tables show: readers write out the queue first."""
 
 
 @dataclass(slots=True)
 class Outcome:
-    """What only the database could tell, for the stores' counts."""
+    """What only the database could tell, for the counts of the stores."""
 
     freed: list[tuple[str, int]] = field(default_factory=list)
-    """(container, size) of each message that its last subscription acknowledged."""
+    """(container, size) of each message whose last subscription acknowledged it."""
     not_removed: list[tuple[str, int, int]] = field(default_factory=list)
-    """(container, how many, their size) messages were not there to be removed."""
+    """(container, number, size) of messages that did not exist when they were removed."""
     not_acknowledged: list[tuple[SubscriberKey, int]] = field(default_factory=list)
-    """So many acknowledgements were of nothing that the subscription still had to get."""
+    """The number of acknowledgements of messages that a subscription did not have to get."""
     subscribed: list[tuple[SubscriberKey, int]] = field(default_factory=list)
-    """So many messages were there already for a new subscription."""
+    """The number of messages that exist already for a new subscription."""
     dropped: list[tuple[str, int]] = field(default_factory=list)
-    """(container, how many) messages that only an ended subscription had still to get."""
+    """(container, number) of messages that only a removed subscription had to get."""
     cleaned: list[tuple[str, int]] = field(default_factory=list)
-    """(container, how many) rows the clean-up deleted."""
+    """(container, number) of rows that the clean-up deleted."""
 
 
 @dataclass(slots=True, eq=False)
 class Unit:
-    """Operations that are done together; `done(error)` is called on the loop afterwards."""
+    """Operations that are carried out together; `done(error)` is called on the loop afterwards."""
 
     operations: Sequence[Operation]
     done: Callable[[Exception | None], None]
     size: int = 0
-    """Bytes that it keeps in memory."""
+    """Bytes of memory that it keeps."""

@@ -1,4 +1,7 @@
-"""The messages of one topic and its durable subscriptions. (J3, J5)"""
+"""The store of one topic: its messages and durable subscriptions.
+
+(activemq-persistence J3, J5)
+"""
 
 from __future__ import annotations
 
@@ -9,68 +12,55 @@ from broker.api.completion import Completion
 from broker.api.context import ConnectionContext
 from broker.api.message import Position, StoredMessage, SubscriptionKey
 from broker.store.api import StoredSubscription
-from broker.store.jdbc.core import Core
-from broker.store.jdbc.message_store import JDBCMessageStore
-from broker.store.jdbc.operations import (
+from broker.store.jdbc.execution.operations import (
     AddMessage,
     AddSubscription,
     RemoveSubscription,
     SetPrioritized,
 )
-from broker.store.jdbc.work import Acknowledgement
+from broker.store.jdbc.stores.context import StoreContext
+from broker.store.jdbc.stores.message_store import JDBCMessageStore
+from broker.store.jdbc.stores.work import Acknowledgement, Subscriber, WorkQueue
 from pyjms.jms.destination import Destination
 
 if TYPE_CHECKING:
     from broker.api.message import MessageReference
-    from broker.store.jdbc.transactions import JDBCTransactionStore
 
-__all__ = ["JDBCTopicMessageStore", "Subscriber"]
-
-
-class Subscriber:
-    """A durable subscription, and what of it is not in the tables yet."""
-
-    def __init__(self, subscription: StoredSubscription, count: int, start: int) -> None:
-        self.stored = subscription
-        self.count = count
-        self.start = start
-        """Messages up to here came before it."""
-        self.acknowledged: set[int] = set()
-        """On the way to the table."""
-        self.hidden: set[int] = set()
-        """Acknowledged in a prepared transaction."""
+__all__ = ["JDBCTopicMessageStore"]
 
 
 class JDBCTopicMessageStore(JDBCMessageStore):
-    """ActiveMQ: JDBCTopicMessageStore, except that no message is lost which a subscription
-    passes over: what is acknowledged ahead of others is listed, LAST_ACKED_ID stays (J6).
+    """The messages of one topic. (ActiveMQ: JDBCTopicMessageStore)
+
+    Unlike ActiveMQ's, it does not lose messages that are acknowledged out of order: those
+    acknowledged ahead of others are listed, and LAST_ACKED_ID stays. (activemq-persistence J6)
     """
 
     def __init__(
         self,
-        core: Core,
-        transactions: JDBCTransactionStore,
+        context: StoreContext,
+        transactions: WorkQueue,
         destination: Destination,
         prioritized: bool,
         base: int,
         epoch: int,
     ) -> None:
-        super().__init__(core, transactions, destination, prioritized, base, epoch)
+        super().__init__(context, transactions, destination, prioritized, base, epoch)
         self._subscriptions: dict[SubscriptionKey, Subscriber] = {}
         self._unwritten = 0
         self._counted: dict[int, list[Subscriber]] = {}
-        """Who counted a message that is on its way to the table."""
+        """The subscriptions that counted a message whose insertion is not committed."""
 
     def load_subscription(self, subscription: StoredSubscription, count: int) -> None:
-        """Begin with a subscription that the tables have."""
+        """Add a subscription that was read from the tables."""
         self._subscriptions[subscription.key] = Subscriber(subscription, count, self.base)
 
     def set_prioritized(self, prioritized: bool) -> None:
-        """Heed priorities, or not, whatever the tables were made for."""
+        """Order messages by priority, or not; the rows of the subscriptions are converted."""
         self.prioritized = prioritized
         if self._subscriptions:
             operation = SetPrioritized(self.container, prioritized)
-            self.core.submit((operation,), lambda _: None)
+            self.context.submit((operation,), lambda _: None)
 
     def add_subscription(
         self, subscription: StoredSubscription, retroactive: bool
@@ -79,7 +69,7 @@ class JDBCTopicMessageStore(JDBCMessageStore):
         start = self.base if retroactive else self._last_id
         self._subscriptions[key] = Subscriber(subscription, 0, start)
 
-        def done(error: Exception | None) -> None:
+        def completed(error: Exception | None) -> None:
             if error is not None:
                 self._subscriptions.pop(key, None)
 
@@ -94,19 +84,19 @@ class JDBCTopicMessageStore(JDBCMessageStore):
             retroactive=retroactive,
             prioritized=self.prioritized,
         )
-        return self.core.submit((operation,), done)
+        return self.context.submit((operation,), completed)
 
     def delete_subscription(self, key: SubscriptionKey) -> Completion | None:
         found = self._subscriptions.pop(key, None)
         if found is None:
             return None
 
-        def done(error: Exception | None) -> None:
+        def completed(error: Exception | None) -> None:
             if error is not None:
                 self._subscriptions.setdefault(key, found)
 
         operation = RemoveSubscription(self.container, *key, self.prioritized)
-        return self.core.submit((operation,), done)
+        return self.context.submit((operation,), completed)
 
     def lookup_subscription(self, key: SubscriptionKey) -> StoredSubscription | None:
         found = self._subscriptions.get(key)
@@ -137,8 +127,8 @@ class JDBCTopicMessageStore(JDBCMessageStore):
         found = self._subscriptions.get(key)
         if found is None:
             return []
-        self.core.settle(self.container)
-        page = self.core.statements.subscription_page[self.prioritized]
+        self.context.settle(self.container)
+        page = self.context.statements.subscription_page[self.prioritized]
         parameters: dict[str, object] = {
             "client": key.client_id,
             "subscription": key.subscription_name,
@@ -147,7 +137,7 @@ class JDBCTopicMessageStore(JDBCMessageStore):
 
     def subscription_message_count(self, key: SubscriptionKey) -> int:
         if key in self._subscriptions:
-            self.core.settle(self.container)
+            self.context.settle(self.container)
         found = self._subscriptions.get(key)
         return 0 if found is None else found.count
 
@@ -156,19 +146,19 @@ class JDBCTopicMessageStore(JDBCMessageStore):
         for found, _ in before:
             found.count = 0
 
-        def done(answer: Completion) -> None:
-            if answer.error is not None:
+        def completed(completion: Completion) -> None:
+            if completion.error is not None:
                 for found, count in before:
                     found.count += count
 
-        answer = super().remove_all_messages(context)
-        if answer is not None:
-            answer.then(done)
-        return answer
+        completion = super().remove_all_messages(context)
+        if completion is not None:
+            completion.then(completed)
+        return completion
 
     @property
     def message_count(self) -> int:
-        """Messages that a subscription has still to get; settles acknowledgements first."""
+        """Messages that a subscription has not acknowledged; writes acknowledgements out first."""
         self._settle()
         return self._count
 
@@ -177,15 +167,16 @@ class JDBCTopicMessageStore(JDBCMessageStore):
         self._settle()
         return self._size
 
-    # -- what works tell
+    # -- the interface of works
 
     @property
     def subscribers(self) -> int:
         return len(self._subscriptions)
 
     @property
-    def is_wanted(self) -> bool:
-        return bool(self._subscriptions)  # else nobody would ever acknowledge it (T6)
+    def keeps_messages(self) -> bool:
+        # without a subscription it would never be acknowledged (activemq-persistence T6)
+        return bool(self._subscriptions)
 
     def add(self, message: AddMessage) -> None:
         counted = self._counted[message.id] = list(self._subscriptions.values())
@@ -193,26 +184,26 @@ class JDBCTopicMessageStore(JDBCMessageStore):
             found.count += 1
         super().add(message)
 
-    def added(self, message: AddMessage, error: Exception | None) -> None:
+    def add_completed(self, message: AddMessage, error: Exception | None) -> None:
         for found in self._counted.pop(message.id, ()):
             if error is not None:
                 found.count -= 1
-        super().added(message, error)
+        super().add_completed(message, error)
 
     def hide(self, key: SubscriptionKey, message_id: int) -> None:
-        """A prepared transaction has acknowledged the message."""
+        """Hide a message that a prepared transaction has acknowledged."""
         found = self._subscriptions.get(key)
         if found is not None:
             found.hidden.add(message_id)
 
     def unhide(self, key: SubscriptionKey, message_id: int) -> None:
-        """It was rolled back."""
+        """Make the message visible again, since the transaction was rolled back."""
         found = self._subscriptions.get(key)
         if found is not None:
             found.hidden.discard(message_id)
 
     def acknowledged(self, key: SubscriptionKey, message_id: int) -> Subscriber | None:
-        """Show the subscription no more of a message and return it; None: it had none."""
+        """Hide a message from a subscription and return it; None: it did not have the message."""
         found = self._subscriptions.get(key)
         if found is None or message_id in found.acknowledged:
             return None
@@ -221,38 +212,38 @@ class JDBCTopicMessageStore(JDBCMessageStore):
         self._unwritten += 1
         return found
 
-    def acknowledgement_done(
-        self, found: Subscriber, message_id: int, error: Exception | None
+    def acknowledge_completed(
+        self, subscriber: Subscriber, message_id: int, error: Exception | None
     ) -> None:
-        """The acknowledgement is in the tables, or is not."""
+        """Report that the acknowledgement is in the tables, or could not be stored."""
         self._unwritten -= 1
-        found.acknowledged.discard(message_id)
-        found.hidden.discard(message_id)
+        subscriber.acknowledged.discard(message_id)
+        subscriber.hidden.discard(message_id)
         if error is not None:
-            found.count += 1
+            subscriber.count += 1
 
     def correct_subscription(self, key: SubscriptionKey, count: int) -> None:
-        """Add what the database knew better."""
+        """Correct the count by what the database reported."""
         found = self._subscriptions.get(key)
         if found is not None:
             found.count = max(0, found.count + count)
 
-    # -- inside
+    # -- internals
 
     @property
     def _page_statement(self) -> Any:
-        return self.core.statements.topic_page[self.prioritized]
+        return self.context.statements.topic_page[self.prioritized]
 
     @property
     def _find_statement(self) -> Any:
-        return self.core.statements.find_live_message[self.prioritized]
+        return self.context.statements.find_live_message[self.prioritized]
 
     def _settle(self) -> None:
-        """Only the database knows whose acknowledgement was the last."""
+        """Make the tables readable; only the database knows which acknowledgement was the last."""
         if self._unwritten:
-            self.core.writer.settle()
+            self.context.writer.settle()
         else:
-            self.core.settle(self.container)
+            self.context.settle(self.container)
 
 
 def _filter(store: JDBCTopicMessageStore, found: Subscriber) -> Callable[[int], bool]:

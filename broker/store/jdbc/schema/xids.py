@@ -1,7 +1,8 @@
-"""The XID column: ActiveMQ's text for a transaction and what the row is to it.
+"""The XID column: ActiveMQ's text for a transaction and the role of the row in it.
 
-Base64 of: `+` for a message added or `-` for one acknowledged, eight bytes and one that we
-leave zero, the format id, the length of the global id, the global id, the branch. (J8)
+It is Base64 of: `+` for an added message or `-` for an acknowledged one, eight bytes and one byte
+that are zero here, the format id, the length of the global id, the global id, the branch.
+(activemq-persistence J8)
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from pyjms.wire.openwire.commands import XATransactionId
 __all__ = ["REMOVAL", "decode_xid", "encode_xid"]
 
 REMOVAL: Final = "L%"
-"""The pattern of the texts whose first byte is `-`."""
+"""The LIKE pattern of texts whose first byte is `-`."""
 
 _HEAD: Final = struct.Struct(">cqbih")
 _LONGEST: Final = 250
@@ -33,15 +34,17 @@ def encode_xid(xid: XATransactionId, *, added: bool) -> str:
     head = _HEAD.pack(b"+" if added else b"-", 0, 0, xid.format_id, len(global_id))
     text = b64encode(head + global_id + branch).decode()
     if len(text) > _LONGEST:
-        raise JMSException(f"The transaction id {xid} is too long for the database")
+        raise JMSException(
+            f"The transaction id {xid} is too long for the column XID ({_LONGEST} characters)"
+        )
     return text
 
 
 def decode_xid(text: str) -> tuple[XATransactionId, bool]:
-    """Return the transaction, and whether its row was added rather than acknowledged.
+    """Return the transaction, and whether the row was added rather than acknowledged.
 
     Raises:
-        JMSException: it is no such text.
+        JMSException: the text is damaged.
     """
     try:
         data = b64decode(text, validate=True)

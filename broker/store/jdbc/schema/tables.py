@@ -1,8 +1,7 @@
-"""The tables: three are ActiveMQ's, the others hold what those have no room for.
+"""The tables: three are ActiveMQ's, the others hold what those have no columns for.
 
-Names are never quoted, so a database that folds them finds ActiveMQ's own tables. In each
-destination the order of the IDs is the order of the commits.
-(persistence J2, J3, J4)
+Names are never quoted, so a database that folds their case finds ActiveMQ's own tables. Within a
+destination the order of IDs is the order of commits. (activemq-persistence J2, J3, J4)
 """
 
 from __future__ import annotations
@@ -33,18 +32,21 @@ __all__ = ["LOCK_ROW", "SUBSCRIPTION_PRIORITY", "Tables"]
 
 LOCK_ROW: Final = 1
 SUBSCRIPTION_PRIORITY: Final = 5
-"""PRIORITY of the one row that a durable subscription has where priorities are ignored. (J3)"""
+"""PRIORITY of the only row of a durable subscription where priorities are ignored.
+
+(activemq-persistence J3)
+"""
 
 _MYSQL: Final = ("mysql", "mariadb")
-# MySQL compares without regard to case unless told, and its blobs end at 64 KiB.
+# MySQL compares case-insensitively by default, and its BLOBs are limited to 64 KiB.
 _NAME: Final = String(250).with_variant(mysql.VARCHAR(250, collation="utf8mb4_bin"), *_MYSQL)
 _BLOB: Final = LargeBinary().with_variant(mysql.LONGBLOB(), *_MYSQL)
-# SQLite keeps rows in the order of an INTEGER key, and only of such a one.
+# SQLite keeps rows in key order only if the key is an INTEGER.
 _ID: Final = BigInteger().with_variant(Integer(), "sqlite")
 
 
 class Tables:
-    """The tables under one prefix. Their columns are `c.id`, `c.container` and so on."""
+    """The tables with one name prefix. Columns are `c.id`, `c.container` and so on."""
 
     def __init__(self, names: Statements) -> None:
         self.metadata = MetaData()
@@ -103,7 +105,7 @@ class Tables:
         c = table.c
         for suffix, columns in (
             ("MIDX", (c.msgid_prod, c.msgid_seq)),
-            ("CIDX", (c.container, c.id)),  # ActiveMQ's has no ID: pages would have to be sorted
+            ("CIDX", (c.container, c.id)),  # ActiveMQ's lacks ID, so pages would be sorted
             ("EIDX", (c.expiration,)),
             ("PIDX", (c.priority,)),
             ("XIDX", (c.xid,)),
@@ -114,7 +116,7 @@ class Tables:
         return table
 
     def _acks(self, name: str) -> Table:
-        """Up to LAST_ACKED_ID all is acknowledged: of all priorities, or of the row's."""
+        """Messages up to LAST_ACKED_ID are acknowledged, of all priorities or of the row's."""
         return self._table(
             name,
             _column("CONTAINER", _NAME, nullable=False),
@@ -129,7 +131,7 @@ class Tables:
         )
 
     def _acked(self) -> Table:
-        """What subscriptions acknowledged ahead of others, or in a prepared transaction (XID)."""
+        """Acknowledgements ahead of LAST_ACKED_ID, or in a prepared transaction (XID)."""
         return self._table(
             "PYJMS_ACKED",
             *_subscription_columns(),
@@ -141,7 +143,7 @@ class Tables:
 
     def _table(self, name: str, *parts: Column[Any] | PrimaryKeyConstraint) -> Table:
         full = quoted_name(self._prefix + name, quote=False)
-        # else `CREATE TABLE` on MySQL depends on the server's default
+        # otherwise the engine on MySQL depends on the server's default
         return Table(full, self.metadata, *parts, mysql_engine="InnoDB", mariadb_engine="InnoDB")
 
 

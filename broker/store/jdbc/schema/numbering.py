@@ -1,0 +1,30 @@
+"""The ID of a row: the number of its destination, and the serial number within the destination.
+
+So IDs are unique, rise within a destination in the order of commits, and contain the arrival
+number. The range of destination 0 holds the rows of prepared transactions, which have no arrival
+number yet, and those of a database that ActiveMQ created, until they are renumbered.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+__all__ = ["LAST_OF_NO_DESTINATION", "base_of", "destination_number", "range_end"]
+
+_ARRIVAL_BITS: Final = 42
+LAST_OF_NO_DESTINATION: Final = (1 << _ARRIVAL_BITS) - 1
+
+
+def base_of(number: int) -> int:
+    """Return the ID before the first one of a destination."""
+    return number << _ARRIVAL_BITS
+
+
+def destination_number(row_id: int) -> int:
+    """Return the number of the destination that an ID belongs to."""
+    return row_id >> _ARRIVAL_BITS
+
+
+def range_end(base: int) -> int:
+    """Return the last possible ID of a destination."""
+    return base + LAST_OF_NO_DESTINATION
