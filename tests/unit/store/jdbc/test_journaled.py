@@ -441,7 +441,7 @@ async def test_a_store_whose_journal_cannot_be_finished_is_closed_all_the_same(
     states = watch(held_back.store.adapter)
     answer = await held_back.exchange()
     await states.reached(StoreState.SUSPENDED)
-    with pytest.raises(JMSException, match="is not written"):
+    with pytest.raises(JMSException, match="Cannot write the end"):
         await held_back.store.adapter.stop()
     assert answer.error is not None
     held_back.disk.fail = well
