@@ -1,6 +1,6 @@
 """Cuts a stream of bytes into frames that begin with their size.
 
-Holds what came in and nothing more: a size alone allocates nothing. A frame that lies
+Holds the bytes received and nothing more: a size alone allocates nothing. A frame that lies
 within one portion of data is copied once.
 """
 
@@ -16,12 +16,12 @@ _SIZE_BYTES: Final = 4
 
 
 class ReceiveBuffer:
-    """Bytes that wait for the rest of their frame."""
+    """Bytes that are not a complete frame yet."""
 
     __slots__ = ("_at", "_data", "_partial")
 
     def __init__(self) -> None:
-        self._partial = bytearray()  # of one frame, its size first
+        self._partial = bytearray()  # the beginning of a frame, its size first
         self._data = b""  # what follows it
         self._at = 0
 
@@ -36,7 +36,7 @@ class ReceiveBuffer:
         self._at = 0
 
     def next_frame(self, limit: int) -> bytes | None:
-        """Return the next frame without its size, or None until it is complete.
+        """Return the next frame without its size, or None if it is not complete yet.
 
         Raises:
             RemoteProtocolError: its size is negative or more than `limit`.
@@ -57,7 +57,7 @@ class ReceiveBuffer:
         return None
 
     def take_all(self) -> bytes:
-        """Return what is left and forget it: no more sizes come."""
+        """Return all that is left and empty the buffer: no more sizes follow."""
         rest = bytes(self._partial) + self._data[self._at :]
         self._partial.clear()
         self._data = b""
@@ -88,5 +88,5 @@ class ReceiveBuffer:
     def _size(head: bytes | bytearray, limit: int) -> int:
         size = int.from_bytes(head, "big", signed=True)
         if size < 1 or size > limit:
-            raise RemoteProtocolError(f"Frame of {size} bytes; 1 to {limit} are allowed")
+            raise RemoteProtocolError(f"Invalid frame size {size}; 1 to {limit} bytes are allowed")
         return size

@@ -1,7 +1,7 @@
-"""What a peer may make us allocate. Reached limits are errors of the peer, not of ours.
+"""Limits on what a peer may make us allocate. Exceeding one is an error of the peer.
 
-Counts inside a frame need no number here: a reader refuses every count that the rest of
-the frame could not hold.
+Counts inside a frame need no limit here: a reader rejects every count that the rest of the frame
+could not hold. (decisions D15)
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ __all__ = [
 
 # The stock broker's maxFrameSize; the Java client alone has no limit.
 MAX_FRAME_SIZE: Final = 104857600
-# No WireFormatInfo comes near it; before negotiation nobody gets more.
+# For the WireFormatInfo, which is much smaller; more is not accepted before negotiation.
 MAX_NEGOTIATION_SIZE: Final = 65536
 # ActiveMQ 5.17 reads at most 4096 entries of a WireFormatInfo.
 MAX_NEGOTIATION_VALUES: Final = 4096

@@ -1,7 +1,17 @@
-"""The marshall cache: values that a direction has sent before travel as an index.
+"""The marshall cache: a value that one direction has sent before travels as an index.
 
-Both tables live as long as the connection and start empty after negotiation. The writer
-never refers to a slot that it has given to another value since. (ENCODING 4)
+Each direction of a connection has a table, filled by the writer: a new value is sent with the
+index that it is stored under, later only the index is sent. Both tables start empty after
+negotiation and live as long as the connection.
+
+- The reader stores what it is told to; it never evicts, since the writer reuses indexes.
+- The writer must not evict a value that the frame it is writing refers to. Like the reference,
+  it frees slots, oldest first, before each frame, so that 100 are available.
+- A frame that is not sent after all (a field cannot be written, or it is too large) takes its
+  new values out again: the peer never learned them.
+- `None` and equal ids share a slot; commands compare by identity and hardly ever do.
+
+(openwire-encoding 4)
 """
 
 from __future__ import annotations
@@ -14,16 +24,16 @@ from pyjms.wire.openwire.schema import Structure
 
 __all__ = ["NOT_STORED", "ReadCache", "WriteCache"]
 
-# A new value with this index takes no slot.
+# A new value with this index is not stored.
 NOT_STORED: Final = -1
-# What the reference keeps free for one frame's new values.
+# The slots that the reference keeps free for the new values of one frame.
 _FREE_SPACE: Final = 100
-# A value may hold a cached value, and both need their slots at a time.
+# A value may hold another cached value, and both need a slot at the same time.
 _SMALLEST_SIZE: Final = 4
 
 
 class ReadCache:
-    """Index to value, as the peer filled it. It never evicts; the peer reuses slots."""
+    """The peer's table: index to value."""
 
     __slots__ = ("_size", "_slots")
 
@@ -56,7 +66,7 @@ class ReadCache:
 
 
 class WriteCache:
-    """Value to index. Evicts in the reference's order, so that its bytes come out the same."""
+    """Our own table: value to index. Evicts in the reference's order, to write the same bytes."""
 
     __slots__ = ("_added", "_evict", "_indexes", "_next", "_size", "_values")
 
@@ -69,7 +79,7 @@ class WriteCache:
         self._evict = 0
 
     def begin_frame(self) -> None:
-        """Make room for the values of one frame."""
+        """Free slots for the new values of one frame."""
         self._added.clear()
         highest = max(self._size - _FREE_SPACE, 0)
         while len(self._indexes) > highest:
@@ -77,7 +87,7 @@ class WriteCache:
             self._evict = (self._evict + 1) % self._size
 
     def undo_frame(self) -> None:
-        """Forget what a frame added that is not sent after all."""
+        """Remove the values that were added by a frame which is not sent."""
         for index in self._added:
             self._drop(index)
         self._added.clear()
@@ -87,7 +97,7 @@ class WriteCache:
         return self._indexes.get(value, NOT_STORED)
 
     def add(self, value: Structure | None) -> int:
-        """Give `value` the next slot and return its index, or NOT_STORED in a tiny cache."""
+        """Store `value` in the next slot and return its index; NOT_STORED if the cache is tiny."""
         if self._size < _SMALLEST_SIZE:
             return NOT_STORED
         index = self._next

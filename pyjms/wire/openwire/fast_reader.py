@@ -1,9 +1,18 @@
-"""Reads the hot commands in their usual shape: loose, uncached, version 12.
+"""Reads the commands of the message path in their usual form: loose, uncached, version 12.
 
-A shortcut, not a second truth: what does not fit (rare fields set, damage) gives None,
-and the caller lets `reader` walk the frame, which also finds the words for errors. Ids
-and destinations repeat, so their bytes are looked up in a bounded memo, and the same
-bytes give the same object. (ENCODING 2)
+A shortcut for `reader`, not a second definition: what does not fit (rare fields, damage) gives
+None, and the caller has `reader` walk the frame, which also produces the error. What makes it
+fast:
+
+- Runs of fields are unpacked with one struct call, nullable ones as their flags
+  (`message_layout`). The field lists are generated from tools/openwire/commands.yaml.
+- Ids and destinations repeat, so their bytes are looked up in a bounded memo (`memo`); the same
+  bytes give the same object, which also makes later comparisons cheap.
+- Successive messages, and acknowledgements, begin with the same bytes up to their sequence
+  number: one `startswith` replaces five lookups.
+- `_message` is one long function, since a call costs as much as ten fields.
+
+(openwire-encoding 2)
 """
 
 from __future__ import annotations
@@ -42,29 +51,29 @@ _HEAD: Final = struct.Struct(">i?")
 _RESPONSE: Final = struct.Struct(">Bi?i")
 _ACK_IDS: Final = struct.Struct(">qq")
 
-_LONGEST_PREFIX: Final = 1024  # that is remembered
+_LONGEST_PREFIX: Final = 1024  # longer ones are not remembered
 
 # transactionId null, originalDestination null, messageId there, its textView null
 _PLAIN_MESSAGE_ID: Final = b"\0\0\1\x6e\0"
 
 
 class FastReader(StructureMemo):
-    """One connection's shortcut; it remembers ids and destinations."""
+    """The fast reader of one connection, with its memo of ids and destinations."""
 
     __slots__ = ("_ack_ids", "_ack_key", "_ack_prefix", "_ids", "_prefix")
 
     def __init__(self) -> None:
         super().__init__()
-        # What the latest message began with, up to its sequence number: the next one does, too.
+        # the latest message's bytes up to its sequence number; the next one begins with the same
         self._prefix = b""
         self._ids: tuple[Any, Any, Any, Any, Any] = (None, None, None, None, None)
-        # The latest acknowledgement's up to its message's number, and that message's id.
+        # likewise of the latest acknowledgement: up to its message's number, and that message's id
         self._ack_prefix = b""
         self._ack_key = b""
         self._ack_ids: tuple[Any, Any, int, Any] = (None, None, 0, None)
 
     def read_frame(self, frame: bytes) -> Command | None:
-        """Return the command, or None if the long way must be taken."""
+        """Return the command, or None if the general reader is needed."""
         code = frame[0]
         try:
             if code in MESSAGES:
@@ -182,10 +191,7 @@ class FastReader(StructureMemo):
     def _message(
         self, frame: bytes, start: int, end: int, cls: type[ActiveMQMessage]
     ) -> ActiveMQMessage | None:
-        """Return the message whose fields lie from `start` to `end`.
-
-        One long function, since a call costs as much as ten fields.
-        """
+        """Return the message whose fields lie from `start` to `end`; None: use the reader."""
         command_id, response_required = _HEAD.unpack_from(frame, start)
         at = start + 5
         if self._prefix and frame.startswith(self._prefix, at):
@@ -356,7 +362,7 @@ class FastReader(StructureMemo):
 
 
 def _length(frame: bytes, at: int) -> int:
-    """Return the byte count at `at`, which the frame must hold."""
+    """Return the byte count at `at`; IndexError: the frame does not hold so many."""
     count: int = _I32.unpack_from(frame, at)[0]
     if not 0 <= count <= len(frame) - at - 4:
         raise IndexError

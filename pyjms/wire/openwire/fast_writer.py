@@ -1,9 +1,10 @@
-"""Writes the hot commands in their usual shape: loose, uncached, version 12.
+"""Writes the commands of the message path in their usual form: loose, uncached, version 12.
 
-The mirror of `fast_reader`: what does not fit is left to `writer`. A message that has
-`raw` is written by copying it. Encoded ids and destinations are kept in a bounded memo.
-Errors of fields surface as struct.error, TypeError or AttributeError; the caller turns
-them into LocalProtocolError. (ENCODING 2)
+The mirror of `fast_reader`; what does not fit is left to `writer`. A message that has `raw` is
+written by copying it. The encoded forms of ids and destinations are kept in a bounded memo, and
+the latest ones beside it, since successive commands name the same objects. Errors in fields
+surface as struct.error, TypeError or AttributeError; the caller turns them into
+LocalProtocolError. (openwire-encoding 2)
 """
 
 from __future__ import annotations
@@ -56,20 +57,20 @@ _Named = tuple[Structure | None, Structure | None, bytes]
 
 
 class FastWriter:
-    """One connection's shortcut; it remembers how ids and destinations are written."""
+    """The fast writer of one connection, with its memo of encoded ids and destinations."""
 
     __slots__ = ("_acked", "_dispatched", "_memo", "_producer", "_sent")
 
     def __init__(self) -> None:
         self._memo: dict[Structure, bytes] = {}
-        # What the latest of each kind named, and its bytes: the next one names the same.
+        # the objects that the latest command of each kind named, and their bytes
         self._dispatched: _Named = (None, None, _NULL + _NULL)
         self._acked: _Named = (None, None, _NULL + _NULL + _NULL)
         self._sent: _Named = (None, None, _NULL + _NULL)
         self._producer: tuple[Structure | None, bytes] = (None, _NULL)
 
     def write_frame(self, out: bytearray, command: Structure) -> bool:
-        """Append type and body of `command`; False, with nothing appended, if it is not hot."""
+        """Append type and body of `command`; False, and nothing appended: use the writer."""
         code = command.TYPE
         if code in MESSAGES and isinstance(command, ActiveMQMessage):
             return self._message_frame(out, code, command)
@@ -97,7 +98,7 @@ class FastWriter:
             out += _HEAD.pack(code, message.command_id, message.response_required)
             self._message(out, message)
             return True
-        # What a transport numbers anew is no reason to marshal again.
+        # commandId and responseRequired are the transport's: `raw` is good without them
         out += _HEAD.pack(code, message.command_id, message.response_required)
         out += memoryview(raw)[5:]
         return True
@@ -232,7 +233,7 @@ class FastWriter:
             out += value
 
     def nullable(self, value: Structure | None) -> bytes:
-        """Return a nullable value's bytes: its flag, its type, its fields."""
+        """Return the bytes of a nullable value: flag, type, fields."""
         if value is None:
             return _NULL
         return self._memo.get(value) or self._learn(value)

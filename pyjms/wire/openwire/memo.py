@@ -1,7 +1,7 @@
-"""Finds ids and destinations in loose, uncached frames and remembers them by their bytes.
+"""A memo of the ids and destinations in loose, uncached frames, by their bytes.
 
-The same bytes give the same object. The memo is bounded in number and size; when full it
-starts anew. IndexError says that the bytes are not of the usual shape.
+The same bytes give the same object. The memo is bounded in number and size; when full it is
+cleared. IndexError means that the bytes do not have the usual form.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ __all__ = ["CONSUMER_ID", "LOCAL_TRANSACTION_ID", "MESSAGE_ID", "PRODUCER_ID", "
 LOCAL_TRANSACTION_ID: Final = 111
 CONSUMER_ID: Final = 122
 PRODUCER_ID: Final = 123
-# A message id that is there, and its textView that is not.
+# The flag and type of a message id whose textView is null.
 MESSAGE_ID: Final = b"\1\x6e\0"
 
 _U16: Final = struct.Struct(">H")
@@ -35,7 +35,7 @@ _I64_PAIR: Final = struct.Struct(">qq")
 
 _MEMO_VALUES: Final = 512
 _MEMO_KEY: Final = 320
-# Offset of the byte count of its only string in a nested value, and what follows the string.
+# For each type: the offset of its only string's byte count, and the size of what follows.
 _SHAPES: Final[dict[int, tuple[int, int]]] = {
     100: (3, 0),
     101: (3, 0),
@@ -49,12 +49,12 @@ _ANY: Final = frozenset(STRUCTURES)
 
 
 class StructureMemo:
-    """What one connection's frames have named so far."""
+    """The ids and destinations that the frames of one connection have named."""
 
     __slots__ = ("_memo",)
 
     def __init__(self) -> None:
-        # Any: what a key may be is known where it is read, and a cast is a call
+        # Any: the type of a value is known where it is read, and a cast is a call
         self._memo: dict[bytes, Any] = {}
 
     def _message_id(self, frame: bytes, at: int) -> tuple[MessageId | None, int]:
@@ -148,7 +148,7 @@ class StructureMemo:
         return self._memo.get(key) or self._learn(key)
 
     def _learn(self, key: bytes) -> Structure | None:
-        """Read the nested value whose bytes are `key`, all of them, or return None."""
+        """Read the nested value that `key` is, or return None if it is not exactly one."""
         reader = LooseReader(key, CURRENT_VERSION, stack_trace=False)
         value = reader.nested(_ANY)
         if value is None or reader.pos != len(key):

@@ -1,9 +1,9 @@
-"""Typed values: property maps, the bodies of map, stream and text messages.
+"""Typed values: property maps, and the bodies of map, stream and text messages.
 
-Python types stand for the codes one to one (`pyjms.jms.types` has those that Python
-lacks), so what is decoded encodes to the same codes again. Writing raises
-LocalProtocolError, reading RemoteProtocolError with the position in `data`; nothing else
-escapes. Bytes after a complete value are ignored, as ActiveMQ does. (ENCODING 7 and 8)
+Python types correspond to the type codes one to one (`pyjms.jms.types` has those that Python
+lacks), so what is decoded is encoded with the same codes again. Encoding raises
+LocalProtocolError, decoding RemoteProtocolError with the position in `data`; nothing else
+escapes. Bytes after a complete value are ignored, as in ActiveMQ. (openwire-encoding 7 and 8)
 """
 
 from __future__ import annotations
@@ -43,15 +43,15 @@ MAP: Final = 11
 LIST: Final = 12
 BIG_STRING: Final = 13
 
-# The reference writes strings of so many UTF-16 units as BIG_STRING.
+# The reference writes strings of so many UTF-16 units, or more, as BIG_STRING.
 _BIG_STRING_UNITS: Final = 8191
-# A key's count, its value's code: no map entry is shorter.
+# The shortest map entry: the byte count of an empty key, the code of a null value.
 _SMALLEST_ENTRY: Final = 3
 
 _U16: Final = struct.Struct(">H")
 _I32: Final = struct.Struct(">i")
 
-# How a value of fixed size is read, and what makes it the type of its code.
+# How a value of fixed size is unpacked, and the function that gives it its type.
 _READERS: Final[dict[int, tuple[struct.Struct, Callable[[Any], object]]]] = {
     BOOLEAN: (struct.Struct(">?"), bool),
     BYTE: (struct.Struct(">b"), Byte),
@@ -84,8 +84,8 @@ _CODES: Final[dict[type, int]] = {
 def encode_map(values: Mapping[str, object]) -> bytes:
     """Return `values` as a primitive map: message properties, the body of a MapMessage.
 
-    Top-level strings with characters above U+FFFF are written in standard UTF-8: the only
-    form that a Java receiver reads right there. All else is modified UTF-8.
+    Top-level strings with characters above U+FFFF are written in standard UTF-8, the only form
+    that a Java receiver reads correctly there. All other strings are modified UTF-8.
 
     Raises:
         LocalProtocolError: a value has no code, is out of its type's range, or a key is too long.
@@ -99,13 +99,13 @@ def decode_map(data: bytes) -> dict[str, object]:
     """Return the content of a primitive map; a null map is empty.
 
     Raises:
-        RemoteProtocolError: `data` is no such map.
+        RemoteProtocolError: `data` is not such a map.
     """
     return _guarded(data, _read_map)
 
 
 def encode_values(values: Iterable[object]) -> bytes:
-    """Return `values` one after another: the body of a StreamMessage.
+    """Return `values` in sequence: the body of a StreamMessage.
 
     Raises:
         LocalProtocolError: a value has no code (maps and lists have none here) or is out of range.
@@ -122,7 +122,7 @@ def decode_values(data: bytes) -> list[object]:
     """Return the values of a StreamMessage's body.
 
     Raises:
-        RemoteProtocolError: `data` is no such body.
+        RemoteProtocolError: `data` is not such a body.
     """
     return _guarded(data, _read_stream)
 
@@ -139,7 +139,7 @@ def decode_text(data: bytes) -> str | None:
     """Return the text of a TextMessage's body.
 
     Raises:
-        RemoteProtocolError: `data` is no such body.
+        RemoteProtocolError: `data` is not such a body.
     """
     return _guarded(data, _read_text)
 
@@ -192,7 +192,7 @@ def _write_int(out: bytearray, value: int) -> None:
 
 def _write_string(out: bytearray, value: str, *, standard: bool) -> None:
     data = _standard_utf8(value) if standard else encode_mutf8(value)
-    # Fewer bytes than the limit are fewer units too; only then is counting needed.
+    # fewer bytes than the limit are fewer units as well; else the units must be counted
     if len(data) < _BIG_STRING_UNITS or utf16_length(value) < _BIG_STRING_UNITS:
         out.append(STRING)
         out += _U16.pack(len(data))
@@ -231,18 +231,18 @@ def _write_other(out: bytearray, value: object, depth: int) -> None:
             for item in value:
                 _write_value(out, item, depth + 1)
     else:
-        raise LocalProtocolError(f"A {type(value).__name__} has no type on the wire")
+        raise LocalProtocolError(f"A {type(value).__name__} has no OpenWire type")
 
 
 def _write_char(out: bytearray, value: str) -> None:
     if len(value) != 1 or value > "\uffff":
-        raise LocalProtocolError(f"{value!r} is not one UTF-16 unit")
+        raise LocalProtocolError(f"{value!r} is not a single UTF-16 unit")
     out.append(CHAR)
     out += _U16.pack(ord(value))
 
 
 class _Reader:
-    """A position in the bytes of values."""
+    """Reads values one after another."""
 
     __slots__ = ("data", "pos")
 
@@ -255,7 +255,7 @@ class _Reader:
         self.pos += 4
         return value
 
-    def take(self, count: int) -> bytes:
+    def read_bytes(self, count: int) -> bytes:
         start = self.pos
         end = start + count
         if count < 0 or end > len(self.data):
@@ -269,7 +269,7 @@ class _Reader:
     def short_bytes(self) -> bytes:
         count: int = _U16.unpack_from(self.data, self.pos)[0]
         self.pos += 2
-        return self.take(count)
+        return self.read_bytes(count)
 
     def map(self, depth: int) -> dict[str, object] | None:
         count = self.i32()
@@ -295,9 +295,9 @@ class _Reader:
         if code == NULL:
             return None
         if code == BYTES:
-            return self.take(self.i32())
+            return self.read_bytes(self.i32())
         if code == BIG_STRING:
-            return text(self.take(self.i32()))
+            return text(self.read_bytes(self.i32()))
         if code == MAP:
             return self.map(depth + 1)
         if code == LIST:
@@ -336,7 +336,7 @@ def _read_stream(reader: _Reader) -> list[object]:
 
 def _read_text(reader: _Reader) -> str | None:
     count = reader.i32()
-    return None if count == -1 else decode_mutf8(reader.take(count))
+    return None if count == -1 else decode_mutf8(reader.read_bytes(count))
 
 
 def _guarded(data: bytes, read: Callable[[_Reader], _T]) -> _T:

@@ -1,14 +1,16 @@
-"""A message's marshalled body: kept, brought up to date, made and read on its own.
+"""A message's marshalled body: kept as received, patched, created and read on its own.
 
-`ActiveMQMessage.raw` is the body (all fields, no size, no type byte) as loose, uncached
-version 12 has it; frames in that form are written by copying it. Rules for who holds it:
+`ActiveMQMessage.raw` is the body (all fields, without size and type byte) as loose, uncached
+version 12 has it; frames in that form are written by copying it, and the broker stores it. Rules:
 
-- Whoever sets a field of a message that has `raw` must bring `raw` in line: by
-  `patch_raw` after the fields it names, else by `message.raw = None`.
-- `commandId` and `responseRequired` of a message that travels alone are written from the
-  fields, and inside a MessageDispatch nobody reads them: a transport may number a
-  message without touching `raw`.
-- What varies per consumer (redelivery counter) travels in MessageDispatch.
+- Code that sets a field of a message with `raw` must update `raw`: by `patch_raw` for the fields
+  that it names, otherwise by `message.raw = None`.
+- `commandId` and `responseRequired` of a message that is sent alone are written from the fields,
+  and inside a MessageDispatch nothing reads them: a transport may number a message without
+  touching `raw`.
+- What differs between consumers (the redelivery counter) is a field of MessageDispatch.
+
+(decisions D5)
 """
 
 from __future__ import annotations
@@ -37,7 +39,7 @@ _LOCAL_TRANSACTION_ID: Final = 111
 _XA_TRANSACTION_ID: Final = 112
 
 _writer: Final = FastWriter()
-_local: Final = threading.local()  # a FastReader remembers ids, and is one thread's
+_local: Final = threading.local()  # a FastReader has a memo and is not thread-safe
 
 
 def marshal_body(message: ActiveMQMessage) -> bytes:
@@ -61,10 +63,10 @@ def unmarshal_body(code: int, body: bytes) -> ActiveMQMessage:
     """Return the message of type `code` whose body `marshal_body` gave; `raw` is set.
 
     Raises:
-        RemoteProtocolError: `code` is no message's, or `body` is damaged.
+        RemoteProtocolError: `code` is not a message's, or `body` is damaged.
     """
     if code not in MESSAGES:
-        raise RemoteProtocolError(f"Type {code} is no message")
+        raise RemoteProtocolError(f"Type {code} is not a message")
     frame = bytes((code,)) + body
     found = _fast_reader().read_frame(frame)
     if isinstance(found, ActiveMQMessage):
@@ -86,16 +88,16 @@ def _fast_reader() -> FastReader:
 
 
 def patch_raw(message: ActiveMQMessage, *, is_numbered: bool = False) -> None:
-    """Bring `raw` in line with the fields that a broker sets on a message it takes.
+    """Update `raw` with the fields that a broker sets on a message it accepts.
 
     These are `message_id.broker_sequence_id`, `redelivery_counter`, `arrival`,
     `broker_in_time`, `broker_out_time`, `jms_xgroup_first_for_consumer`, `droppable` and
-    `compressed`. Costs no marshalling for messages as clients send them; others are
-    marshalled anew. Without `raw` there is nothing to do.
+    `compressed`. For messages as clients send them this copies bytes only; others are marshalled
+    again. Without `raw` there is nothing to do.
 
     Args:
-        message: what is to be written.
-        is_numbered: `raw` has the broker's sequence id already; half the price.
+        message: the message whose fields were set.
+        is_numbered: `raw` has the broker's sequence id already, which halves the cost.
 
     Raises:
         LocalProtocolError: a field is out of range.
@@ -105,7 +107,7 @@ def patch_raw(message: ActiveMQMessage, *, is_numbered: bool = False) -> None:
         return
     message_id = message.message_id
     if message_id is None or not is_plain(message):
-        _marshal_anew(message)
+        _marshal_again(message)
         return
     try:
         if is_numbered:
@@ -125,10 +127,10 @@ def patch_raw(message: ActiveMQMessage, *, is_numbered: bool = False) -> None:
 
 
 def readdress_raw(message: ActiveMQMessage, raw: bytes) -> None:
-    """Give `message` the `raw` of one that differs from it in the destinations alone.
+    """Set the `raw` of a message that differs from another one only in its destinations.
 
-    These are `destination` and `original_destination`. A message that is not as clients send
-    them stays without, and is marshalled when it is written.
+    `raw` is the other message's; `destination` and `original_destination` are replaced in it. A
+    message that is not as clients send them gets none, and is marshalled when it is written.
     """
     if not is_plain(message):
         return
@@ -147,13 +149,13 @@ def readdress_raw(message: ActiveMQMessage, raw: bytes) -> None:
     )
 
 
-def _marshal_anew(message: ActiveMQMessage) -> None:
+def _marshal_again(message: ActiveMQMessage) -> None:
     message.raw = None
     marshal_body(message)
 
 
 def _broker_sequence_offset(raw: bytes) -> int:
-    """Return where brokerSequenceId lies: behind six nullable values."""
+    """Return the offset of brokerSequenceId, after six nullable values."""
     at = _skip(raw, _HEAD_SIZE)
     producer_id = raw[_HEAD_SIZE:at]
     at = _skip(raw, at)  # destination
@@ -161,7 +163,7 @@ def _broker_sequence_offset(raw: bytes) -> int:
     at = _skip(raw, at) if raw[at] else at + 1  # originalDestination
     # messageId: its flag, its type, the flag of textView (null, or it would not be plain)
     at += 3
-    if raw.startswith(producer_id, at):  # as a rule the same again
+    if raw.startswith(producer_id, at):  # as a rule the same producer
         return at + len(producer_id) + 8
     return _skip(raw, at) + 8
 

@@ -1,8 +1,9 @@
 """Reads any structure of any version, loose or tight, cached or not, field by field.
 
-Loose and tight differ in how flags, longs and strings are read and in nothing else. Only
-RemoteProtocolError escapes from `read_frame`; its position is the offset in the frame,
-which here begins with the type byte. (ENCODING 2 to 5)
+Loose and tight encoding differ in how flags, longs and strings are read and in nothing else.
+Loose: a flag is a byte among the others. Tight: all flags are bits of a stream before the fields.
+Only RemoteProtocolError escapes from `read_frame`; its position is the offset in the frame, which
+here begins with the type byte. (openwire-encoding 2 to 5)
 """
 
 from __future__ import annotations
@@ -54,12 +55,12 @@ _I32: Final = struct.Struct(">i")
 _U32: Final = struct.Struct(">I")
 _I64: Final = struct.Struct(">q")
 _MAGIC_SIZE: Final = 8
-# The body bytes of the shortest element of a trace: its line number.
+# The size of the shortest element of a stack trace: its line number.
 _SMALLEST_ELEMENT: Final = 4
 
 
 class TruncatedFrameError(RemoteProtocolError):
-    """The bytes end inside a structure; `needed` is the least length that may suffice."""
+    """The bytes end inside a structure; at least `needed` are required."""
 
     def __init__(self, needed: int, position: int) -> None:
         super().__init__("Frame is cut short", position=position)
@@ -67,7 +68,7 @@ class TruncatedFrameError(RemoteProtocolError):
 
 
 class Reader(ABC):
-    """A walk through one frame. Make a LooseReader or a TightReader for each frame."""
+    """Reads one frame. Create a LooseReader or a TightReader per frame."""
 
     def __init__(
         self, frame: bytes, version: int, stack_trace: bool, cache: ReadCache | None = None
@@ -86,7 +87,7 @@ class Reader(ABC):
 
         Raises:
             TruncatedFrameError: the bytes end too early.
-            RemoteProtocolError: they are no valid structure.
+            RemoteProtocolError: they are not a valid structure.
         """
         try:
             code = self._byte()
@@ -110,15 +111,15 @@ class Reader(ABC):
             return None
         code = self._byte()
         if code not in accepts:
-            raise RemoteProtocolError(f"Type {code} where {sorted(accepts)} may be")
+            raise RemoteProtocolError(f"Type {code} where one of {sorted(accepts)} is expected")
         self._aware(code)
         return self._structure(code)
 
-    def _begin(self) -> None:  # noqa: B027 - loose has nothing there
-        """Take what comes between the type byte and the fields."""
+    def _begin(self) -> None:  # noqa: B027 - nothing in loose encoding
+        """Read what comes between the type byte and the fields."""
 
-    def _aware(self, code: int) -> None:  # noqa: B027 - loose has nothing there
-        """Take what comes before a nested structure of type `code`."""
+    def _aware(self, code: int) -> None:  # noqa: B027 - nothing in loose encoding
+        """Read what comes before a nested structure of type `code`."""
 
     @abstractmethod
     def _flag(self) -> bool: ...
@@ -139,7 +140,7 @@ class Reader(ABC):
         self.pos += form.size
         return value
 
-    def _take(self, count: int) -> bytes:
+    def _read_bytes(self, count: int) -> bytes:
         start = self.pos
         if count < 0:
             raise RemoteProtocolError(f"Count {count} is negative")
@@ -179,13 +180,13 @@ class Reader(ABC):
         if kind == ARRAY:
             return self._array(accepts)
         if kind == BYTES:
-            return self._take(self._fixed(_I32)) if self._flag() else None
+            return self._read_bytes(self._fixed(_I32)) if self._flag() else None
         if kind == BYTE:
             return self._fixed(_I8)
         if kind == SHORT:
             return self._fixed(_I16)
         if kind == MAGIC:
-            return self._take(_MAGIC_SIZE)
+            return self._read_bytes(_MAGIC_SIZE)
         return self._throwable(0)
 
     def _cached(self, accepts: frozenset[int]) -> Structure | None:
@@ -199,7 +200,9 @@ class Reader(ABC):
             return value
         value = cache.get(self._fixed(_I16))
         if value is not None and value.TYPE not in accepts:
-            raise RemoteProtocolError(f"Cached type {value.TYPE} where {sorted(accepts)} may be")
+            raise RemoteProtocolError(
+                f"Cached type {value.TYPE} where one of {sorted(accepts)} is expected"
+            )
         return value
 
     def _array(self, accepts: frozenset[int]) -> list[Structure | None] | None:
@@ -236,7 +239,7 @@ class Reader(ABC):
 
 
 class LooseReader(Reader):
-    """Flags are bytes among the others. Messages keep their bytes where they can: see `raw`."""
+    """Reads loose encoding. Messages keep their bytes, where these can be reused: see `raw`."""
 
     def _structure(self, code: int) -> Structure:
         start = self.pos
@@ -245,7 +248,7 @@ class LooseReader(Reader):
             isinstance(value, ActiveMQMessage)
             and self.cache is None
             and self.version == CURRENT_VERSION
-            and value.data_structure is None  # it may hold a trace, which not every peer takes
+            and value.data_structure is None  # it may hold a stack trace: not every peer reads one
         ):
             value.raw = self.frame[start : self.pos]
         return value
@@ -261,11 +264,11 @@ class LooseReader(Reader):
     def _string(self) -> str | None:
         if not self._flag():
             return None
-        return decode_mutf8(self._take(self._fixed(_U16)))
+        return decode_mutf8(self._read_bytes(self._fixed(_U16)))
 
 
 class TightReader(Reader):
-    """Flags are bits in a stream before the rest. (ENCODING 3)"""
+    """Reads tight encoding. (openwire-encoding 3)"""
 
     def __init__(
         self, frame: bytes, version: int, stack_trace: bool, cache: ReadCache | None = None
@@ -280,17 +283,17 @@ class TightReader(Reader):
             count = self._byte()
         elif count == 0x80:
             count = self._fixed(_I16)
-        self._bits = self._take(count)
+        self._bits = self._read_bytes(count)
 
     def _aware(self, code: int) -> None:
-        # The bit says that the structure's bytes were marshalled before; nobody sets it.
+        # the bit means that the structure was marshalled before; no implementation sets it
         if code in MARSHALL_AWARE and self._flag():
-            raise RemoteProtocolError("Premarshalled structures are not known")
+            raise RemoteProtocolError("Premarshalled structures are not supported")
 
     def _flag(self) -> bool:
         bit = self._bit
         if bit >> 3 >= len(self._bits):
-            raise RemoteProtocolError(f"There are no more than {len(self._bits) * 8} flags")
+            raise RemoteProtocolError(f"More flags are read than the {len(self._bits) * 8} sent")
         self._bit = bit + 1
         return (self._bits[bit >> 3] >> (bit & 7)) & 1 == 1
 
@@ -303,7 +306,7 @@ class TightReader(Reader):
         if not self._flag():
             return None
         self._flag()  # ASCII only: the bytes are the same either way
-        return decode_mutf8(self._take(self._fixed(_U16)))
+        return decode_mutf8(self._read_bytes(self._fixed(_U16)))
 
 
 def _destination(code: int, name: str | None) -> Structure:
@@ -318,7 +321,7 @@ def _destination(code: int, name: str | None) -> Structure:
 def _build(code: int, values: dict[str, Any]) -> DataStructure:
     cls: Any = STRUCTURES[code]
     if not issubclass(cls, Command):
-        # Ids hash once, in their constructor; all others take their fields just as well.
+        # ids compute their hash in the constructor
         built: DataStructure = cls(**values)
         return built
     command: DataStructure = cls()

@@ -1,7 +1,8 @@
-"""What a side wishes, what it says in its WireFormatInfo, and what both then do.
+"""Negotiation: what a side offers in its WireFormatInfo, and what both then use.
 
-Both sides compute the same result from the two infos. Times are seconds here and
-milliseconds in the info. (ENCODING 6; ActiveMQ's wireFormat.* options)
+Both sides compute the same result from the two infos: the lower version, an option only if both
+have it on, the smaller of two sizes and durations. Durations are seconds here and milliseconds
+in the info. (openwire-encoding 6; activemq-edges 1.1)
 """
 
 from __future__ import annotations
@@ -26,10 +27,10 @@ _LONGEST: Final = 0x7FFFFFFFFFFFFFFF
 
 @dataclass(frozen=True, slots=True)
 class WireFormatSettings:
-    """One side's wishes.
+    """What one side offers.
 
-    Tight encoding and the cache are off: loose frames are faster to read here and keep a
-    message's bytes as they came in. `max_frame_size` is in bytes, durations are in
+    Tight encoding and the cache are off by default: loose frames are faster to read here and let
+    a message's bytes be kept as received. `max_frame_size` is in bytes, durations are in
     seconds; an inactivity duration of 0 turns monitoring off for both sides.
     """
 
@@ -52,17 +53,17 @@ class WireFormatSettings:
     def __post_init__(self) -> None:
         if not OLDEST_VERSION <= self.version <= CURRENT_VERSION:
             raise ConfigurationException(
-                f"OpenWire version {self.version} is not known",
+                f"Unknown OpenWire version {self.version}",
                 hint=f"set wireFormat.version to {OLDEST_VERSION}..{CURRENT_VERSION}",
             )
         if not 0 <= self.cache_size <= MAX_CACHE_SIZE:
             raise ConfigurationException(
-                f"A cache of {self.cache_size} values cannot be",
+                f"Invalid cache size {self.cache_size}",
                 hint=f"set wireFormat.cacheSize to 0..{MAX_CACHE_SIZE}",
             )
 
     def info(self) -> WireFormatInfo:
-        """Return the first command of this side."""
+        """Return the WireFormatInfo that this side sends first."""
         properties: dict[str, object] = {
             "TightEncodingEnabled": self.tight_encoding_enabled,
             "CacheEnabled": self.cache_enabled,
@@ -88,7 +89,7 @@ class WireFormatSettings:
         """Return what this side and the sender of `info` have in common.
 
         Raises:
-            RemoteProtocolError: the sender speaks no OpenWire.
+            RemoteProtocolError: the sender does not speak OpenWire.
         """
         if info.magic != MAGIC:
             raise RemoteProtocolError(f"Remote wire format magic is invalid: {info.magic!r}")
@@ -120,7 +121,7 @@ class WireFormatSettings:
 
 @dataclass(frozen=True, slots=True)
 class NegotiatedSettings:
-    """What is in force after the WireFormatInfos; durations in seconds, 0 is off."""
+    """What both sides use; durations in seconds, 0 is off."""
 
     version: int
     tight_encoding_enabled: bool
@@ -138,7 +139,7 @@ def wire_format_properties(info: WireFormatInfo) -> dict[str, object]:
     """Return the properties of a WireFormatInfo by their names on the wire.
 
     Raises:
-        RemoteProtocolError: they are damaged, or more than anybody needs.
+        RemoteProtocolError: they are damaged, or too many.
     """
     data = info.marshalled_properties
     if not data:

@@ -1,8 +1,9 @@
 """Writes any structure for any version, loose or tight, cached or not, field by field.
 
-The mirror of `reader`. Tight encoding needs one walk only: bits and bytes are collected
-apart. Only LocalProtocolError escapes, and then the cache is as if nothing was written.
-(ENCODING 2 to 5)
+The mirror of `reader`. ActiveMQ's tight encoding walks a structure twice, for the flags and then
+for the fields; here one walk suffices, since flags and bytes are collected apart. Only
+LocalProtocolError escapes, and then the cache is as if nothing had been written.
+(openwire-encoding 2 to 5)
 """
 
 from __future__ import annotations
@@ -41,13 +42,13 @@ _U32: Final = struct.Struct(">I")
 _I64: Final = struct.Struct(">q")
 _MAGIC_SIZE: Final = 8
 _MAX_COUNT: Final = 0x7FFF
-# These versions' writers cut messages of errors. (ENCODING 5)
-_CUTTING_VERSIONS: Final = (1, 10)
-_CUT_FROM: Final = 1024
+# The writers of these versions truncate error messages. (openwire-encoding 5)
+_TRUNCATING_VERSIONS: Final = (1, 10)
+_LONGEST_MESSAGE: Final = 1024
 
 
 class Writer(ABC):
-    """A walk through one structure. Make a LooseWriter or a TightWriter for each frame."""
+    """Writes one frame. Create a LooseWriter or a TightWriter per frame."""
 
     def __init__(self, version: int, stack_trace: bool, cache: WriteCache | None = None) -> None:
         self.out = bytearray()
@@ -84,7 +85,7 @@ class Writer(ABC):
             return
         code = value.TYPE
         if code not in accepts:
-            raise LocalProtocolError(f"Type {code} where {sorted(accepts)} may be")
+            raise LocalProtocolError(f"Type {code} where one of {sorted(accepts)} is expected")
         self.out.append(code)
         self._aware(code)
         self._structure(value)
@@ -96,7 +97,7 @@ class Writer(ABC):
     @abstractmethod
     def _finish(self, code: int) -> bytes: ...
 
-    def _aware(self, code: int) -> None:  # noqa: B027 - loose has nothing there
+    def _aware(self, code: int) -> None:  # noqa: B027 - nothing in loose encoding
         """Append what comes before a nested structure of type `code`."""
 
     @abstractmethod
@@ -114,7 +115,7 @@ class Writer(ABC):
     def _structure(self, value: Structure) -> None:
         code = value.TYPE
         if code not in STRUCTURES:
-            raise LocalProtocolError(f"{type(value).__name__} has no type on the wire")
+            raise LocalProtocolError(f"{type(value).__name__} has no type code")
         self.depth += 1
         if self.depth > MAX_NESTING_DEPTH:
             raise LocalProtocolError(f"Structures nest deeper than {MAX_NESTING_DEPTH}")
@@ -185,7 +186,7 @@ class Writer(ABC):
         if depth > MAX_NESTING_DEPTH:
             raise LocalProtocolError(f"Causes nest deeper than {MAX_NESTING_DEPTH}")
         self._string(value.class_name)
-        self._string(self._cut(value.message))
+        self._string(self._truncated(value.message))
         if not self.stack_trace:
             return
         if len(value.stack_trace) > _MAX_COUNT:
@@ -198,14 +199,18 @@ class Writer(ABC):
             self.out += _I32.pack(element.line)
         self._throwable(value.cause, depth + 1)
 
-    def _cut(self, message: str | None) -> str | None:
-        if message is None or self.version not in _CUTTING_VERSIONS or len(message) <= _CUT_FROM:
+    def _truncated(self, message: str | None) -> str | None:
+        if (
+            message is None
+            or self.version not in _TRUNCATING_VERSIONS
+            or len(message) <= _LONGEST_MESSAGE
+        ):
             return message
-        return message[: _CUT_FROM - 3] + "..."
+        return message[: _LONGEST_MESSAGE - 3] + "..."
 
 
 class LooseWriter(Writer):
-    """Flags are bytes among the others."""
+    """Writes loose encoding."""
 
     def _finish(self, code: int) -> bytes:
         return bytes((code,)) + self.out
@@ -233,7 +238,7 @@ class LooseWriter(Writer):
 
 
 class TightWriter(Writer):
-    """Flags are bits in a stream before the rest. (ENCODING 3)"""
+    """Writes tight encoding. (openwire-encoding 3)"""
 
     def __init__(self, version: int, stack_trace: bool, cache: WriteCache | None = None) -> None:
         super().__init__(version, stack_trace, cache)
@@ -287,10 +292,10 @@ class TightWriter(Writer):
             self.out += data
 
     def _add_to_cache(self, value: Structure | None, accepts: frozenset[int]) -> None:
-        # The reference gives the inner value of a cached value its index first.
+        # the reference stores the value inside a cached value before it
         cache = self.cache
         if cache is not None:
-            place = len(self.out)
+            index_at = len(self.out)
             self.out += b"\0\0"
             self.nested(value, accepts)
-            _I16.pack_into(self.out, place, cache.add(value))
+            _I16.pack_into(self.out, index_at, cache.add(value))

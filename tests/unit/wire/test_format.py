@@ -215,9 +215,9 @@ def test_without_a_limit_large_frames_are_read():
 @pytest.mark.parametrize(
     ("data", "reason"),
     [
-        (b"GET / HTTP/1.1\r\n", "65536 are allowed"),
-        (b"\xff\xff\xff\xff", "-1 bytes"),
-        (b"\0\0\0\0", "0 bytes"),
+        (b"GET / HTTP/1.1\r\n", "65536 bytes are allowed"),
+        (b"\xff\xff\xff\xff", "frame size -1"),
+        (b"\0\0\0\0", "frame size 0"),
         (frame("0a0000000000"), "before WireFormatInfo"),
         (frame("00"), "null"),
         (frame("01" + "00" * 8 + "0000000c00"), "magic"),
@@ -235,7 +235,7 @@ def test_who_does_not_begin_with_a_wire_format_info_is_refused(data, reason):
     [
         ("63", "Unknown data type 99", 1),
         ("00", "null", 0),
-        ("7c0100017a", "BrokerId is no command", 0),
+        ("7c0100017a", "BrokerId, which is not a command", 0),
         ("1e00000000000000000c00", "1 bytes after the end", 10),
         ("1e000000000000", "cut short", 6),
         # ProducerInfo with a session id where a producer id is due
@@ -347,7 +347,7 @@ def test_premarshalled_structures_are_refused():
 
 def test_too_few_flags_are_refused():
     _, receiver = pair(tight_encoding_enabled=True)
-    with pytest.raises(RemoteProtocolError, match="no more than 0 flags"):
+    with pytest.raises(RemoteProtocolError, match="More flags are read than the 0 sent"):
         receiver.receive_data(frame("1e00" + "00" * 8))
 
 

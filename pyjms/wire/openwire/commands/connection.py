@@ -1,4 +1,4 @@
-"""Commands: who is there: brokers, connections, sessions."""
+"""Commands that describe brokers, connections and sessions."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ __all__ = [
 
 
 class BrokerInfo(BaseCommand):
-    """Who the broker is; also how a network bridge introduces itself."""
+    """Describes a broker; a network bridge sends it to introduce itself."""
 
     # generated: BrokerInfo
     __slots__ = (
@@ -97,7 +97,7 @@ class BrokerInfo(BaseCommand):
 
 
 class ConnectionInfo(BaseCommand):
-    """Opens a connection: its ids and credentials."""
+    """Opens a connection, with its ids and credentials."""
 
     # generated: ConnectionInfo
     __slots__ = (

@@ -1,4 +1,4 @@
-"""Commands: the conversation itself: negotiation, life signs, control, flow."""
+"""Commands of the conversation itself: negotiation, keep-alive, control, flow."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ __all__ = [
 
 
 class WireFormatInfo(Command):
-    """The first frame of each side: version and wished settings."""
+    """The first command of each side: version and offered settings."""
 
     # generated: WireFormatInfo
     __slots__ = (
@@ -71,7 +71,7 @@ class WireFormatInfo(Command):
 
 
 class KeepAliveInfo(BaseCommand):
-    """A sign of life."""
+    """Shows that the sender is alive."""
 
     # generated: KeepAliveInfo
     __slots__ = ()
@@ -89,7 +89,7 @@ class ShutdownInfo(BaseCommand):
 
 
 class ControlCommand(BaseCommand):
-    """A command by name; unused by clients."""
+    """A command given by name; clients do not use it."""
 
     # generated: ControlCommand
     __slots__ = ("command",)
@@ -113,7 +113,7 @@ class ControlCommand(BaseCommand):
 
 
 class FlushCommand(BaseCommand):
-    """Asks for buffers to be flushed; unused by clients."""
+    """Asks the peer to flush its buffers; clients do not use it."""
 
     # generated: FlushCommand
     __slots__ = ()
@@ -122,7 +122,7 @@ class FlushCommand(BaseCommand):
 
 
 class ConnectionError(BaseCommand):  # noqa: A001 - the wire's name
-    """An error nobody waits for."""
+    """An error that is not the response to a command."""
 
     # generated: ConnectionError
     __slots__ = (
@@ -152,7 +152,7 @@ class ConnectionError(BaseCommand):  # noqa: A001 - the wire's name
 
 
 class ConsumerControl(BaseCommand):
-    """Changes a consumer while it lives: prefetch, close."""
+    """Changes an open consumer: its prefetch, or closes it."""
 
     # generated: ConsumerControl
     __slots__ = (
@@ -202,7 +202,7 @@ class ConsumerControl(BaseCommand):
 
 
 class ConnectionControl(BaseCommand):
-    """Cluster news for a client, or its request to close or resume."""
+    """Tells a client of cluster changes, or asks it to close or resume."""
 
     # generated: ConnectionControl
     __slots__ = (
@@ -260,7 +260,7 @@ class ConnectionControl(BaseCommand):
 
 
 class ProducerAck(BaseCommand):
-    """Opens a producer's window by size bytes."""
+    """Returns `size` bytes to a producer's window."""
 
     # generated: ProducerAck
     __slots__ = (
@@ -290,7 +290,7 @@ class ProducerAck(BaseCommand):
 
 
 class PartialCommand(Command):
-    """One datagram's part of a command."""
+    """A part of a command, in one datagram."""
 
     # generated: PartialCommand
     __slots__ = (
@@ -324,7 +324,7 @@ class LastPartialCommand(PartialCommand):
 
 
 class ReplayCommand(BaseCommand):
-    """Asks for datagrams again."""
+    """Requests that datagrams are sent again."""
 
     # generated: ReplayCommand
     __slots__ = (

@@ -1,4 +1,4 @@
-"""Commands: a message on its way to a consumer, and what comes back."""
+"""Commands that deliver messages, and what consumers send back."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ __all__ = [
 
 
 class AckType(IntEnum):
-    """MessageAck.ack_type. (ENCODING section 12)"""
+    """MessageAck.ack_type. (openwire-encoding 12)"""
 
     DELIVERED = 0
     POISON = 1
@@ -50,7 +50,7 @@ class AckType(IntEnum):
 
 
 class TransactionType(IntEnum):
-    """TransactionInfo.type. (ENCODING section 13)"""
+    """TransactionInfo.type. (openwire-encoding 13)"""
 
     BEGIN = 0
     PREPARE = 1
@@ -63,7 +63,7 @@ class TransactionType(IntEnum):
 
 
 class MessagePull(BaseCommand):
-    """Asks for one message without prefetch; timeout in ms, 0 for ever, -1 not at all."""
+    """Requests one message without prefetch; `timeout` in ms, 0 for ever, -1 do not wait."""
 
     # generated: MessagePull
     __slots__ = (
@@ -105,9 +105,9 @@ class MessagePull(BaseCommand):
 
 
 class MessageDispatch(BaseCommand):
-    """A message for a consumer; without one, the end of a browse or of a pull.
+    """A message for a consumer; without a message, the end of a browse or of a pull.
 
-    `rollback_cause` stays with the client: why its listener failed (as in ActiveMQ).
+    `rollback_cause` is the client's own and not sent: why its listener failed, as in ActiveMQ.
     """
 
     # generated: MessageDispatch
@@ -148,7 +148,7 @@ class MessageDispatch(BaseCommand):
 
 
 class MessageAck(BaseCommand):
-    """What became of the messages first to last; see ENUMS AckType."""
+    """What happened to the messages from first to last, as AckType says."""
 
     # generated: MessageAck
     __slots__ = (
@@ -202,7 +202,7 @@ class MessageAck(BaseCommand):
 
 
 class MessageDispatchNotification(BaseCommand):
-    """Tells a standby which consumer got a message."""
+    """Tells a slave broker which consumer received a message."""
 
     # generated: MessageDispatchNotification
     __slots__ = (

@@ -1,7 +1,7 @@
-"""Identifiers. They hash once, compare by value and are shared freely; don't change them.
+"""Identifiers. They compare and hash by value and are shared freely: do not change them.
 
-The one exception is `MessageId.broker_sequence_id`, which the broker sets when it takes
-the message; it is no part of identity. (ENCODING section 9)
+The one exception is `MessageId.broker_sequence_id`, which the broker sets when it accepts the
+message; it is not part of the identity. (openwire-encoding 9)
 """
 
 from __future__ import annotations

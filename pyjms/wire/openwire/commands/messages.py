@@ -1,4 +1,4 @@
-"""Commands: the seven message types."""
+"""The seven message types."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ __all__ = [
 
 
 class ActiveMQMessage(BaseCommand):
-    """A message without a body, and what all messages have.
+    """A message without a body; the base of all message types.
 
-    `raw` is no field: the loose, uncached, version 12 body as it came in (without size
-    and type), kept so that the broker stores and dispatches the bytes it was given.
+    `raw` is not a field: the body as received (loose, uncached, version 12, without size and
+    type), kept so that the broker stores and dispatches the same bytes. See `openwire.raw`.
     """
 
     # generated: ActiveMQMessage
@@ -215,7 +215,7 @@ class ActiveMQObjectMessage(ActiveMQMessage):
 
 
 class ActiveMQStreamMessage(ActiveMQMessage):
-    """A message of typed values in a row."""
+    """A message of a sequence of typed values."""
 
     # generated: ActiveMQStreamMessage
     __slots__ = ()
@@ -233,7 +233,7 @@ class ActiveMQTextMessage(ActiveMQMessage):
 
 
 class ActiveMQBlobMessage(ActiveMQMessage):
-    """A message that names a large body elsewhere."""
+    """A message that refers to a large body stored elsewhere."""
 
     # generated: ActiveMQBlobMessage
     __slots__ = (

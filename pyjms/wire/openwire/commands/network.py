@@ -22,7 +22,7 @@ __all__ = [
 
 
 class DiscoveryEvent(DataStructure):
-    """A broker seen by a discovery agent."""
+    """A broker found by a discovery agent."""
 
     # generated: DiscoveryEvent
     __slots__ = (

@@ -36,7 +36,7 @@ __all__ = [
 
 
 class NetworkBridgeFilter(DataStructure):
-    """What a bridge lets pass."""
+    """Limits the messages and consumers that a network bridge forwards."""
 
     # generated: NetworkBridgeFilter
     __slots__ = (
@@ -72,7 +72,7 @@ class NetworkBridgeFilter(DataStructure):
 
 
 class ConsumerInfo(BaseCommand):
-    """Opens a consumer: where, what and how much at a time."""
+    """Opens a consumer."""
 
     # generated: ConsumerInfo
     __slots__ = (
@@ -254,7 +254,7 @@ class DestinationInfo(BaseCommand):
 
 
 class RemoveInfo(BaseCommand):
-    """Removes the connection, session, consumer or producer named by object_id."""
+    """Removes the connection, session, consumer or producer `object_id`."""
 
     # generated: RemoveInfo
     __slots__ = (
@@ -284,7 +284,7 @@ class RemoveInfo(BaseCommand):
 
 
 class RemoveSubscriptionInfo(BaseCommand):
-    """Ends a durable subscription."""
+    """Deletes a durable subscription."""
 
     # generated: RemoveSubscriptionInfo
     __slots__ = (

@@ -1,4 +1,4 @@
-"""Commands: answers to commands."""
+"""Responses to commands."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ __all__ = [
 
 
 class Response(BaseCommand):
-    """Done."""
+    """The command succeeded."""
 
     # generated: Response
     __slots__ = ("correlation_id",)
@@ -50,7 +50,7 @@ class Response(BaseCommand):
 
 
 class ExceptionResponse(Response):
-    """Failed, and why."""
+    """The command failed."""
 
     # generated: ExceptionResponse
     __slots__ = ("exception",)
@@ -76,7 +76,7 @@ class ExceptionResponse(Response):
 
 
 class DataResponse(Response):
-    """Done; one value."""
+    """The command succeeded, with a value."""
 
     # generated: DataResponse
     __slots__ = ("data",)
@@ -102,7 +102,7 @@ class DataResponse(Response):
 
 
 class DataArrayResponse(Response):
-    """Done; several values."""
+    """The command succeeded, with several values."""
 
     # generated: DataArrayResponse
     __slots__ = ("data",)
@@ -128,7 +128,7 @@ class DataArrayResponse(Response):
 
 
 class IntegerResponse(Response):
-    """Done; a number."""
+    """The command succeeded, with a number."""
 
     # generated: IntegerResponse
     __slots__ = ("result",)
