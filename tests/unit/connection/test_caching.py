@@ -37,11 +37,11 @@ async def test_counts_of_ten_sends_and_receives(provider: Any, oracle: dict[str,
     template = JmsTemplate(CachingConnectionFactory(provider))
     for number in range(10):
         await template.convert_and_send("q", str(number))
-    assert {n: provider.calls[n] for n in CALLS} == recorded["10 x convertAndSend to one queue"]
-    provider.calls.clear()
+    assert {n: provider.counts[n] for n in CALLS} == recorded["10 x convertAndSend to one queue"]
+    provider.counts.clear()
     for number in range(10):
         assert await template.receive_and_convert("q") == str(number)
-    assert {n: provider.calls[n] for n in CALLS} == recorded["10 x receive from one queue"]
+    assert {n: provider.counts[n] for n in CALLS} == recorded["10 x receive from one queue"]
 
 
 @pytest.mark.fact("spring-jms 3.2.2")
@@ -54,10 +54,10 @@ async def test_idle_sessions_per_mode(provider: Any) -> None:
         opened = [await connection.create_session(transacted, mode) for _ in range(3)]
         targets = [session._target() for session in opened]
         assert len(set(map(id, targets))) == 3
-        provider.calls.clear()
+        provider.counts.clear()
         for session in opened:
             await session.close()
-        assert provider.calls["Session.close"] == 1  # the third: the limit is on idle ones
+        assert provider.counts["Session.close"] == 1  # the third: the limit is on idle ones
         again = [await connection.create_session(transacted, mode) for _ in range(2)]
         assert [session._target() for session in again] == targets[:2]  # first in, first out
         for session in again:
@@ -75,8 +75,8 @@ async def test_closing_a_session(provider: Any, oracle: dict[str, Any]) -> None:
     await producer.send(TextMessage("open"))
     await session.close()
     closing = facts["closing a transacted cached session with open work"]
-    assert provider.calls["Session.rollback"] == closing["Session.rollback"] == 1
-    assert provider.calls["Session.commit"] == closing["Session.commit"] == 0
+    assert provider.counts["Session.rollback"] == closing["Session.rollback"] == 1
+    assert provider.counts["Session.commit"] == closing["Session.commit"] == 0
     await session.close()
     assert [len(idle) for idle in factory._idle.values()] == [1]
     with pytest.raises(IllegalStateException):
@@ -89,7 +89,7 @@ async def test_closing_a_session(provider: Any, oracle: dict[str, Any]) -> None:
     await producer.send(TextMessage("committed"))
     await session.commit()
     await session.close()
-    assert provider.calls["Session.rollback"] == facts["commit then close: further rollbacks"] == 1
+    assert provider.counts["Session.rollback"] == facts["commit then close: further rollbacks"] == 1
     assert provider.texts("q") == facts["texts in t"]
 
     session = await connection.create_session(transacted=True)
@@ -97,18 +97,18 @@ async def test_closing_a_session(provider: Any, oracle: dict[str, Any]) -> None:
     await session.rollback()
     await producer.send(TextMessage("after the rollback"))
     await session.close()
-    assert provider.calls["Session.rollback"] == 3
+    assert provider.counts["Session.rollback"] == 3
 
     session = await connection.create_session()
     subscriber = await session.create_durable_subscriber(Topic("t"), "name")
     await subscriber.close()
-    assert provider.calls["Consumer.close"] == 0
+    assert provider.counts["Consumer.close"] == 0
     await session.create_durable_subscriber(Topic("t"), "name")
-    assert provider.calls["Session.createDurableSubscriber"] == 1
+    assert provider.counts["Session.createDurableSubscriber"] == 1
     await session.close()
-    assert provider.calls["Consumer.close"] == 1
-    assert provider.calls["Session.close"] == 0
-    assert provider.calls["Session.rollback"] == 3
+    assert provider.counts["Consumer.close"] == 1
+    assert provider.counts["Session.close"] == 0
+    assert provider.counts["Session.rollback"] == 3
 
 
 @pytest.mark.fact("spring-jms 3.2.4")
@@ -120,9 +120,9 @@ async def test_cache_keys(provider: Any, oracle: dict[str, Any]) -> None:
     for destination in (Queue("a"), Queue("a"), Queue("b"), None):
         await (await session.create_producer(destination)).close()
     producers = facts["producers physically created for a, a again, b, null"]
-    assert provider.calls["Session.createProducer"] == producers == 3
+    assert provider.counts["Session.createProducer"] == producers == 3
     await session.create_producer(Topic("a"))
-    assert provider.calls["Session.createProducer"] == 4
+    assert provider.counts["Session.createProducer"] == 4
     temporary = await session.create_temporary_queue()
     for destination, selector in ((Queue("a"), None), (Queue("a"), ""), (Queue("a"), "x = '1'"),
                                   (temporary, None)):  # fmt: skip
@@ -130,19 +130,19 @@ async def test_cache_keys(provider: Any, oracle: dict[str, Any]) -> None:
     consumers = facts[
         "consumers physically created for a, a again, a with selector, temporary queue"
     ]
-    assert provider.calls["Session.createConsumer"] == consumers == 3
+    assert provider.counts["Session.createConsumer"] == consumers == 3
     closes = facts["physical consumer closes"]
-    assert provider.calls["Consumer.close"] == closes == 1  # the temporary queue's
+    assert provider.counts["Consumer.close"] == closes == 1  # the temporary queue's
     await session.create_consumer(Topic("a"), no_local=True)
     await session.create_consumer(Topic("a"), no_local=False)
-    assert provider.calls["Session.createConsumer"] == 5
+    assert provider.counts["Session.createConsumer"] == 5
     await session.create_durable_subscriber(Topic("a"), "one")
     await session.create_durable_subscriber(Topic("a"), "two")
     await session.create_durable_subscriber(Topic("a"), "two")
-    assert provider.calls["Session.createDurableSubscriber"] == 2
+    assert provider.counts["Session.createDurableSubscriber"] == 2
     await session.create_producer(temporary)
     await session.create_producer(temporary)
-    assert provider.calls["Session.createProducer"] == 6
+    assert provider.counts["Session.createProducer"] == 6
 
 
 @pytest.mark.fact("spring-jms 3.2.5")
@@ -157,7 +157,7 @@ async def test_handles(provider: Any, oracle: dict[str, Any]) -> None:
     await producer.close()
     consumer = await session.create_consumer(Queue("q"))
     await consumer.close()
-    assert provider.calls["Producer.close"] == provider.calls["Consumer.close"] == 0
+    assert provider.counts["Producer.close"] == provider.counts["Consumer.close"] == 0
     again = await session.create_producer(Queue("q"))
     shown = f"{again.priority}/{int(again.delivery_mode)}"
     assert shown == facts["priority and delivery mode of the reused producer"]
@@ -166,7 +166,7 @@ async def test_handles(provider: Any, oracle: dict[str, Any]) -> None:
     assert not again.disable_message_timestamp
     await again.send(TextMessage("two"))
     await again.send(TextMessage("three"), priority=7)
-    one, two, three = provider.queues[Queue("q")]
+    one, two, three = provider.messages("q")
     assert (one.priority, one.delivery_mode, one.message_id, one.expiration) == (9, 1, None, 6000)
     assert (two.priority, two.delivery_mode, two.expiration, three.priority) == (4, 2, 0, 7)
     assert two.message_id
@@ -185,7 +185,7 @@ async def test_listeners_go_with_their_handles(provider: Any) -> None:
     assert consumer.message_listener is print
     await session.set_message_listener(print)
     await session.close()
-    assert target.listener is None
+    assert target.message_listener is None
     again = await connection.create_session()
     assert (await again.create_consumer(Queue("q"))).message_listener is None
 
@@ -197,8 +197,8 @@ async def test_caches_can_be_turned_off(provider: Any) -> None:
         await (await session.create_producer(Queue("q"))).close()
         await (await session.create_consumer(Queue("q"))).close()
         await (await session.create_durable_subscriber(Topic("t"), "name")).close()
-    assert provider.calls["Producer.close"] == 2
-    assert provider.calls["Consumer.close"] == 4
+    assert provider.counts["Producer.close"] == 2
+    assert provider.counts["Consumer.close"] == 4
 
 
 @pytest.mark.fact("spring-jms 3.2.7")
@@ -212,17 +212,17 @@ async def test_ending(provider: Any, end: str, oracle: dict[str, Any]) -> None:
     await idle.create_consumer(Queue("q"))
     await idle.close()
     await getattr(factory, end)()
-    assert provider.calls["Session.close"] == 1
+    assert provider.counts["Session.close"] == 1
     ended = facts["after destroy()"]
-    assert provider.calls["Connection.close"] == ended["Connection.close"] == 1
-    assert provider.calls["Producer.close"] == ended["Producer.close"] == 1
-    assert provider.calls["Consumer.close"] == ended["Consumer.close"] == 1
+    assert provider.counts["Connection.close"] == ended["Connection.close"] == 1
+    assert provider.counts["Producer.close"] == ended["Producer.close"] == 1
+    assert provider.counts["Consumer.close"] == ended["Consumer.close"] == 1
     await used.close()
-    assert provider.calls["Session.close"] == 2  # closed, not kept
+    assert provider.counts["Session.close"] == 2  # closed, not kept
     assert not any(factory._idle.values())
     fresh = await (await factory.create_connection()).create_session()
     created = facts["createConnection after destroy makes a new physical connection"]
-    assert provider.calls["ConnectionFactory.createConnection"] == created == 2
+    assert provider.counts["ConnectionFactory.createConnection"] == created == 2
     assert fresh._target() not in (idle, used)
     await factory.destroy()
 
@@ -234,7 +234,7 @@ async def test_a_session_that_cannot_be_cleaned_is_closed(provider: Any) -> None
     provider.failures["Session.rollback"] = JMSException("no rollback")
     with pytest.raises(JMSException, match="no rollback"):
         await session.close()
-    assert provider.calls["Session.close"] == 1
+    assert provider.counts["Session.close"] == 1
     assert not any(factory._idle.values())
 
 
@@ -255,4 +255,4 @@ async def test_the_rest_is_passed_on(provider: Any) -> None:
         assert [m async for m in browser] == []
     await session.delete_temporary(await session.create_temporary_topic())
     assert session.message_listener is None
-    assert provider.calls["Session.unsubscribe"] == provider.calls["Session.recover"] == 1
+    assert provider.counts["Session.unsubscribe"] == provider.counts["Session.recover"] == 1

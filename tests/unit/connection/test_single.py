@@ -23,9 +23,9 @@ CALLS = (
 @pytest.mark.fact("spring-jms 3.1.1")
 async def test_one_connection_for_all(provider: Any) -> None:
     factory = SingleConnectionFactory(provider)
-    assert provider.calls["ConnectionFactory.createConnection"] == 0
+    assert provider.counts["ConnectionFactory.createConnection"] == 0
     connections = [await factory.create_connection() for _ in range(2)]
-    assert provider.calls["ConnectionFactory.createConnection"] == 1
+    assert provider.counts["ConnectionFactory.createConnection"] == 1
     assert connections[0] == connections[1]
     assert len(set(connections)) == 1
     assert connections[0] != await SingleConnectionFactory(provider).create_connection()
@@ -39,7 +39,7 @@ async def test_concurrent_users_make_one_connection(provider: Any) -> None:
     async with anyio.create_task_group() as tasks:
         for _ in range(5):
             tasks.start_soon(factory.create_connection)
-    assert provider.calls["ConnectionFactory.createConnection"] == 1
+    assert provider.counts["ConnectionFactory.createConnection"] == 1
 
 
 @pytest.mark.fact("spring-jms 3.1.2")
@@ -50,20 +50,20 @@ async def test_starts_are_counted_and_closing_closes_nothing(provider: Any) -> N
     await one.start()
     await one.start()
     await two.start()
-    assert provider.calls["Connection.start"] == 1
+    assert provider.counts["Connection.start"] == 1
     await one.stop()
     await one.stop()
     assert physical.started
     await two.close()
     assert not physical.started
-    assert provider.calls["Connection.stop"] == 1
+    assert provider.counts["Connection.stop"] == 1
     await one.start()
     heard: list[JMSException] = []
     one.exception_listener = heard.append
     await one.close()
     await one.close()
     assert not physical.started
-    assert provider.calls["Connection.close"] == 0
+    assert provider.counts["Connection.close"] == 0
     physical.exception_listener(JMSException("x"))
     assert heard == []
     with pytest.raises(ConnectionClosedException):
@@ -74,7 +74,7 @@ async def test_starts_are_counted_and_closing_closes_nothing(provider: Any) -> N
 async def test_client_ids(provider: Any, oracle: dict[str, Any]) -> None:
     factory = SingleConnectionFactory(provider, client_id="me")
     connection = await factory.create_connection()
-    assert provider.connections[0].id == connection.client_id == "me"
+    assert provider.connections[0].client_id == connection.client_id == "me"
     await connection.set_client_id("me")
     details = oracle["connection-factories"][4]["facts"]
     assert details["setClientID with the same id"] == "ok"
@@ -147,11 +147,11 @@ async def test_ending(provider: Any, end: str) -> None:
     await connection.start()
     await getattr(factory, end)()
     assert not factory.is_running
-    assert provider.calls["Connection.stop"] == provider.calls["Connection.close"] == 1
+    assert provider.counts["Connection.stop"] == provider.counts["Connection.close"] == 1
     await getattr(factory, end)()
-    assert provider.calls["Connection.close"] == 1
+    assert provider.counts["Connection.close"] == 1
     await factory.create_connection()
-    assert provider.calls["ConnectionFactory.createConnection"] == 2
+    assert provider.counts["ConnectionFactory.createConnection"] == 2
     assert factory.is_running
 
 
@@ -192,11 +192,11 @@ async def test_counts_of_ten_sends_and_receives(provider: Any, oracle: dict[str,
     template = JmsTemplate(SingleConnectionFactory(provider))
     for number in range(10):
         await template.convert_and_send("q", str(number))
-    assert {n: provider.calls[n] for n in CALLS} == recorded["10 x convertAndSend to one queue"]
-    provider.calls.clear()
+    assert {n: provider.counts[n] for n in CALLS} == recorded["10 x convertAndSend to one queue"]
+    provider.counts.clear()
     for number in range(10):
         assert await template.receive_and_convert("q") == str(number)
-    assert {n: provider.calls[n] for n in CALLS} == recorded["10 x receive from one queue"]
+    assert {n: provider.counts[n] for n in CALLS} == recorded["10 x receive from one queue"]
 
 
 async def test_credentials(provider: Any) -> None:

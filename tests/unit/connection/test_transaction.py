@@ -54,7 +54,7 @@ async def test_two_sends_in_one_transaction(
         assert session.transacted
     assert status.completed
     assert len(provider.texts("q")) == recorded["depthAfterCommit"] == 2
-    assert {name: provider.calls[name] for name in CALLS} == CALLS == recorded["calls"]
+    assert {name: provider.counts[name] for name in CALLS} == CALLS == recorded["calls"]
     assert bound(provider) is None
 
 
@@ -67,8 +67,8 @@ async def test_an_exception_rolls_back(
             await template.convert_and_send("q", "lost")
             raise KeyError
     assert provider.texts("q") == []
-    assert {name: provider.calls[name] for name in recorded} == recorded
-    assert provider.calls["Session.close"] == provider.calls["Connection.close"] == 1
+    assert {name: provider.counts[name] for name in recorded} == recorded
+    assert provider.counts["Session.close"] == provider.counts["Connection.close"] == 1
 
 
 async def test_cancellation_rolls_back_and_closes(
@@ -84,7 +84,7 @@ async def test_cancellation_rolls_back_and_closes(
         await anyio.wait_all_tasks_blocked()
         tasks.cancel_scope.cancel()
     assert provider.texts("q") == []
-    assert provider.calls["Session.rollback"] == provider.calls["Connection.close"] == 1
+    assert provider.counts["Session.rollback"] == provider.counts["Connection.close"] == 1
 
 
 async def test_rollback_only_at_the_outermost_level_is_silent(
@@ -95,7 +95,7 @@ async def test_rollback_only_at_the_outermost_level_is_silent(
         status.set_rollback_only()
         assert status.rollback_only
     assert provider.texts("q") == []
-    assert provider.calls["Session.rollback"] == 1
+    assert provider.counts["Session.rollback"] == 1
 
 
 async def test_receiving_in_a_transaction(
@@ -125,14 +125,14 @@ async def test_propagation(
             await template.convert_and_send("q", "outer")
             async with manager.transaction() as joined:
                 assert not joined.is_new_transaction
-                assert provider.calls["Connection.createSession"] == 1
+                assert provider.counts["Connection.createSession"] == 1
             async with manager.transaction(propagation=Propagation.REQUIRES_NEW) as inner:
                 assert inner.is_new_transaction
                 await template.convert_and_send("q", "inner")
             assert len(provider.texts("q")) == recorded["depthAfterInnerCommit"]
             raise KeyError
     assert provider.texts("q") == recorded["textsAfterOuterRollback"]
-    assert provider.calls["ConnectionFactory.createConnection"] == 2
+    assert provider.counts["ConnectionFactory.createConnection"] == 2
 
     def joins(status: Any) -> tuple[bool, bool]:
         return status.has_transaction, status.is_new_transaction
@@ -185,10 +185,10 @@ async def test_a_participant_that_fails_rolls_the_whole_back(
     with pytest.raises(TransactionRolledBackException):
         async with manager.transaction(), manager.transaction() as inner:
             inner.set_rollback_only()
-    assert provider.calls["Session.rollback"] == 2
+    assert provider.counts["Session.rollback"] == 2
     async with manager.transaction() as outer:
         outer.set_rollback_only()
-    assert provider.calls["Session.rollback"] == 3
+    assert provider.counts["Session.rollback"] == 3
 
 
 @pytest.mark.fact("spring-jms 7.6", "spring-jms 4.10")
@@ -263,7 +263,7 @@ async def test_failures_at_the_end_come_out(provider: Any, manager: JmsTransacti
         async with manager.transaction():
             raise KeyError
     assert isinstance(caught.value.__context__, KeyError)
-    assert provider.calls["Session.close"] == provider.calls["Connection.close"] == 3
+    assert provider.counts["Session.close"] == provider.counts["Connection.close"] == 3
 
 
 async def test_what_cannot_begin(provider: Any, manager: JmsTransactionManager) -> None:
@@ -271,7 +271,7 @@ async def test_what_cannot_begin(provider: Any, manager: JmsTransactionManager) 
     with pytest.raises(JMSException, match="no session"):
         async with manager.transaction():
             pytest.fail("not begun")
-    assert provider.calls["Connection.close"] == 1
+    assert provider.counts["Connection.close"] == 1
     assert bound(provider) is None
 
 

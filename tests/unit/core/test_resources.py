@@ -72,8 +72,8 @@ async def test_tasks_have_their_own_bindings(provider: Any, resource: BoundResou
 async def test_a_template_uses_the_bound_session(provider: Any, resource: BoundResource) -> None:
     with bind(provider, resource):
         await JmsTemplate(provider, session_transacted=True).convert_and_send("q", "x")
-    assert provider.calls["Connection.createSession"] == 1
-    assert provider.calls["Session.commit"] == provider.calls["Session.close"] == 0
+    assert provider.counts["Connection.createSession"] == 1
+    assert provider.counts["Session.commit"] == provider.counts["Session.close"] == 0
 
 
 async def test_time_that_remains(resource: BoundResource) -> None:

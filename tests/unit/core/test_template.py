@@ -44,7 +44,7 @@ def content(message: Message | None) -> str | None:
 
 
 @pytest.mark.fact("spring-jms 4.1")
-def test_defaults(provider: Any, oracle: dict[str, Any]) -> None:
+async def test_defaults(provider: Any, oracle: dict[str, Any]) -> None:
     template = JmsTemplate(provider)
     recorded = dict(oracle["template-qos"]["defaults"])
     # Spring's 0 is "for ever" and -1 "no delay": None here.
@@ -76,7 +76,7 @@ async def test_qos_counts_only_when_it_is_explicit(provider: Any) -> None:
     await template.convert_and_send("q", "explicit")
     template.delivery_persistent = True
     await template.convert_and_send("q", "persistent")
-    implicit, explicit, persistent = provider.queues[Queue("q")]
+    implicit, explicit, persistent = provider.messages("q")
     assert (implicit.delivery_mode, implicit.priority, implicit.expiration) == (2, 4, 0)
     assert (explicit.delivery_mode, explicit.priority) == (1, 9)
     assert explicit.expiration == explicit.timestamp + 60000
@@ -89,12 +89,12 @@ async def test_setting_qos_and_delivery_delay(provider: Any) -> None:
     template.delivery_mode, template.priority, template.time_to_live = DeliveryMode(1), 9, 60.0
     assert not template.explicit_qos_enabled
     await template.convert_and_send("q", "a")
-    [implicit] = provider.queues[Queue("q")]
+    [implicit] = provider.messages("q")
     assert (implicit.delivery_mode, implicit.priority, implicit.expiration) == (2, 4, 0)
     template.set_qos_settings(QosSettings(DeliveryMode.NON_PERSISTENT, 7, 1.0))
     assert template.explicit_qos_enabled
     await template.convert_and_send("q", "b")
-    explicit = provider.queues[Queue("q")][1]
+    explicit = provider.messages("q")[1]
     assert (explicit.delivery_mode, explicit.priority, explicit.expiration) == (1, 7, 2000)
     template.delivery_persistent = True
     assert template.delivery_mode is DeliveryMode.PERSISTENT
@@ -116,7 +116,7 @@ async def test_a_send_overwrites_its_own_headers_only(provider: Any) -> None:
         return message
 
     await JmsTemplate(provider).send("q", create)
-    [sent] = provider.queues[Queue("q")]
+    [sent] = provider.messages("q")
     assert (sent.priority, sent.delivery_mode, sent.expiration) == (4, 2, 0)
     assert (sent.correlation_id, sent.type, sent.reply_to) == ("c", "t", Queue("r"))
     assert sent.properties["p"] == 1
@@ -127,7 +127,7 @@ async def test_ids_and_timestamps_can_be_turned_off(provider: Any) -> None:
     template = JmsTemplate(provider, message_id_enabled=False, message_timestamp_enabled=False)
     await template.convert_and_send("q", "x")
     await JmsTemplate(provider).convert_and_send("q", "y")
-    without, with_both = provider.queues[Queue("q")]
+    without, with_both = provider.messages("q")
     assert (without.message_id, without.timestamp) == (None, 0)
     assert with_both.message_id
     assert with_both.timestamp
@@ -231,7 +231,7 @@ async def test_the_post_processors_result_is_sent(provider: Any) -> None:
     await template.convert_and_send("q", message)
     assert order == ["convert", "process payload", "convert"]
     assert provider.texts("q") == ["replaced", "as it is"]
-    assert message.message_id == provider.queues[Queue("q")][1].message_id
+    assert message.message_id == provider.messages("q")[1].message_id
 
 
 @pytest.mark.parametrize("bad", [None, "text"])
@@ -241,7 +241,7 @@ async def test_what_must_return_a_message(provider: Any, bad: object) -> None:
         await template.convert_and_send("q", "x", post_processor=lambda m: bad)  # type: ignore[arg-type,return-value]
     with pytest.raises(TypeError, match="message creator must return the message"):
         await template.send("q", lambda s: bad)  # type: ignore[arg-type,return-value]
-    assert provider.calls["Connection.close"] == 2
+    assert provider.counts["Connection.close"] == 2
 
 
 @pytest.mark.parametrize("payload", ["text", TextMessage("text")])
@@ -252,7 +252,7 @@ async def test_a_payload_is_no_creator(provider: Any, payload: object) -> None:
         await template.send("q", payload)
     with pytest.raises(TypeError, match=rf"not {kind}; convert_and_send takes a payload"):
         await template.send_and_receive("q", payload)
-    assert not provider.calls["ConnectionFactory.createConnection"]
+    assert not provider.counts["ConnectionFactory.createConnection"]
 
 
 def test_the_options_of_both_faces_are_the_same() -> None:
@@ -268,32 +268,34 @@ async def test_calls_on_a_raw_factory(provider: Any, oracle: dict[str, Any]) -> 
     template = JmsTemplate(provider)
     for number in range(10):
         await template.convert_and_send("q", str(number))
-    sends = {name: provider.calls[name] for name in CALLS}
+    sends = {name: provider.counts[name] for name in CALLS}
     assert sends == recorded["10 x convertAndSend to one queue"]
-    provider.calls.clear()
+    provider.counts.clear()
     for number in range(10):
         assert await template.receive_and_convert("q") == str(number)
-    assert {name: provider.calls[name] for name in CALLS} == recorded["10 x receive from one queue"]
-    provider.calls.clear()
+    assert {name: provider.counts[name] for name in CALLS} == recorded[
+        "10 x receive from one queue"
+    ]
+    provider.counts.clear()
     await template.browse("q", lambda session, browser: None)
     await template.execute(lambda session: None)
     template.receive_timeout = 0
     await template.send_and_receive("q", text("x"))
-    assert provider.calls["Connection.start"] == 2  # browse, send_and_receive
-    assert provider.calls["Connection.createSession"] == provider.calls["Session.close"] == 3
-    assert provider.calls["Browser.close"] == 1
+    assert provider.counts["Connection.start"] == 2  # browse, send_and_receive
+    assert provider.counts["Connection.createSession"] == provider.counts["Session.close"] == 3
+    assert provider.counts["Browser.close"] == 1
 
 
 @pytest.mark.fact("spring-jms 4.9", "spring-jms 4.1.4")
 async def test_small_transactions_and_acknowledgements(provider: Any) -> None:
     template = JmsTemplate(provider, session_transacted=True, receive_timeout=0)
     await template.convert_and_send("q", "a")
-    assert (provider.calls["Session.commit"], provider.texts("q")) == (1, ["a"])
+    assert (provider.counts["Session.commit"], provider.texts("q")) == (1, ["a"])
     assert await template.receive_and_convert("q") == "a"
     assert await template.receive_and_convert("q") is None
-    assert provider.calls["Session.commit"] == 3
+    assert provider.counts["Session.commit"] == 3
     assert provider.texts("q") == []
-    provider.calls.clear()
+    provider.counts.clear()
     for mode, acknowledged in (
         (AcknowledgeMode.AUTO, 0), (AcknowledgeMode.DUPS_OK, 0), (AcknowledgeMode.CLIENT, 1),
         (AcknowledgeMode.INDIVIDUAL, 1),
@@ -302,8 +304,8 @@ async def test_small_transactions_and_acknowledgements(provider: Any) -> None:
         await template.convert_and_send("q", "b")
         assert await template.receive_and_convert("q") == "b"
         assert await template.receive("q") is None
-        assert provider.calls.pop("Message.acknowledge", 0) == acknowledged
-    assert provider.calls["Session.commit"] == 0
+        assert provider.counts.pop("Message.acknowledge", 0) == acknowledged
+    assert provider.counts["Session.commit"] == 0
 
 
 async def test_a_template_that_waits_for_ever(provider: Any) -> None:
@@ -326,7 +328,7 @@ async def test_a_cancelled_receive_closes_everything(provider: Any) -> None:
         tasks.start_soon(JmsTemplate(provider).receive, "q")
         await anyio.wait_all_tasks_blocked()
         tasks.cancel_scope.cancel()
-    closed = [provider.calls[c] for c in ("Consumer.close", "Session.close", "Connection.close")]
+    closed = [provider.counts[c] for c in ("Consumer.close", "Session.close", "Connection.close")]
     assert closed == [1, 1, 1]
 
 
@@ -335,7 +337,7 @@ async def test_failures_close_everything_and_come_out(provider: Any) -> None:
     provider.failures["Producer.close"] = JMSException("also no")
     with pytest.raises(JMSException, match=r"^no$"):
         await JmsTemplate(provider).convert_and_send("q", "x")
-    assert provider.calls["Connection.close"] == provider.calls["Session.close"] == 1
+    assert provider.counts["Connection.close"] == provider.counts["Session.close"] == 1
     provider.failures.pop("Producer.send")
     with pytest.raises(JMSException, match="also no"):
         await JmsTemplate(provider).convert_and_send("q", "x")
@@ -394,7 +396,7 @@ async def test_send_and_receive_over_a_temporary_queue(provider: Any) -> None:
         requests.append(request)
         assert isinstance(request.reply_to, TemporaryQueue)
         # the consumer was there before the request
-        assert provider.calls["Session.createConsumer"] >= 1
+        assert provider.counts["Session.createConsumer"] >= 1
         await service.convert_and_send(request.reply_to, "pong")
 
     connection = await provider.create_connection()
@@ -404,16 +406,16 @@ async def test_send_and_receive_over_a_temporary_queue(provider: Any) -> None:
             tasks.start_soon(ask)
             await anyio.wait_all_tasks_blocked()
             assert provider.texts("q") == ["ping"]  # visible, though a transaction is open
-            assert provider.calls["Connection.createSession"] == 2
-            assert provider.calls["ConnectionFactory.createConnection"] == 2
+            assert provider.counts["Connection.createSession"] == 2
+            assert provider.counts["ConnectionFactory.createConnection"] == 2
             with resources.unbound(provider):
                 await answer()
     assert content(answers[0]) == "pong"
-    assert provider.calls["Session.commit"] == 0
-    assert provider.calls["TemporaryQueue.delete"] == 1
+    assert provider.counts["Session.commit"] == 0
+    assert provider.counts["TemporaryQueue.delete"] == 1
     template.receive_timeout = 0
     assert await template.send_and_receive("q", text("x")) is None
-    assert provider.calls["TemporaryQueue.delete"] == 2
+    assert provider.counts["TemporaryQueue.delete"] == 2
 
     template.receive_timeout = None
     for correlation_id in ("it's mine", None):
@@ -437,14 +439,14 @@ async def test_send_and_receive_over_a_temporary_queue(provider: Any) -> None:
             reply.correlation_id = correlation_id or request.message_id
             await JmsTemplate(provider).convert_and_send("r", reply)
         assert content(answers[-1]) == "for me"
-    assert provider.calls["TemporaryQueue.delete"] == 2
+    assert provider.counts["TemporaryQueue.delete"] == 2
 
 
 async def test_a_failed_request_deletes_the_temporary_queue(provider: Any) -> None:
     provider.failures["Producer.send"] = JMSException("no")
     with pytest.raises(JMSException, match=r"^no$"):
         await JmsTemplate(provider).send_and_receive("q", text("x"))
-    assert provider.calls["TemporaryQueue.delete"] == 1
+    assert provider.counts["TemporaryQueue.delete"] == 1
 
 
 async def test_a_bad_selector(provider: Any) -> None:

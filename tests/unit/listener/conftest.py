@@ -1,10 +1,4 @@
 """Fixtures of this folder's tests."""
 
-from tests.kit.listener_provider import (
-    build,
-    clock,
-    jumping,
-    new_provider,
-    provider,
-    recorder,
-)
+from tests.kit.containers import build, clock, jumping, recorder
+from tests.kit.jms_provider import new_provider, waiting_provider

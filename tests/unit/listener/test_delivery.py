@@ -84,7 +84,7 @@ async def test_the_third_of_five_fails(mode, fails, provider, recorder, oracle, 
     assert len(recorder.errors) == expected["errorHandlerCalls"]
     assert provider.count("Session.rollback", "Session.recover") == expected["sessionCalls"]
     assert provider.dead == expected["dlq"]
-    assert provider.left("q") == expected["leftInQueueAfterShutdown"]
+    assert provider.texts("q") == expected["leftInQueueAfterShutdown"]
     good = {"sessionTransacted": "Session.commit", "AUTO_ACKNOWLEDGE": None,
             "DUPS_OK_ACKNOWLEDGE": None}.get(mode, "Message.acknowledge")  # fmt: skip
     assert endings(provider).count(good) == (0 if good is None else 4 + (not provider.dead))

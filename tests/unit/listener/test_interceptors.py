@@ -141,7 +141,7 @@ async def test_a_container_s_interceptor_that_returns_has_handled_the_message(
     assert provider.calls.count("Session.commit") >= 1
     assert "Session.rollback" not in provider.calls
     await container.shutdown()
-    assert provider.left("q") == []
+    assert provider.texts("q") == []
 
 
 @pytest.mark.parametrize("listener_kind", ["def", "async def"])

@@ -72,7 +72,7 @@ async def test_states_and_what_each_call_does(provider, build, clock):
     await container.shutdown()
     assert state() == (False, False)
     assert (container.scheduled_consumer_count, container.paused_task_count) == (0, 0)
-    assert provider.connections == []
+    assert provider.open_connections == []
     assert provider.open_sessions == []
 
 
@@ -111,7 +111,7 @@ async def test_stop_does_not_wait_and_the_listener_ends_normally(
     await clock.settle()
     then = expected["afterListenerFinished"]
     assert gate.finished == then["listenerCompleted"]
-    assert provider.left("q") == then["queueLeft"]
+    assert provider.texts("q") == then["queueLeft"]
     assert container.scheduled_consumer_count == then["scheduled"]
     assert container.active_consumer_count == then["active"]
     if "session_transacted" in options:
@@ -185,9 +185,9 @@ async def test_a_message_received_just_as_stop_comes(
     await clock.settle()
     await container.shutdown()
     assert len(recorder.deliveries) == expected["listenerCalls"]
-    assert len(provider.left("q")) == expected["leftInQueue"]
+    assert len(provider.texts("q")) == expected["leftInQueue"]
     if expected["redeliveredFlagOfLeftMessage"]:
-        assert provider.line("q").entries[0].count == 1  # the next delivery is marked
+        assert provider.backlog("q").entries[0].count == 1  # the next delivery is marked
         assert provider.calls.count("Session.rollback") == 1
     assert recorder.errors == []
     warning = (
@@ -210,7 +210,7 @@ async def test_an_inactive_stopped_container_keeps_nothing_open(provider, record
     assert len(provider.open_sessions) == 2  # one listener is at work still
     gate.go.set()
     await clock.settle()
-    assert (provider.open_sessions, provider.connections) == ([], [])
+    assert (provider.open_sessions, provider.open_connections) == ([], [])
     assert not container.is_registered_with_destination
     await container.start()
     await clock.settle()
@@ -243,7 +243,7 @@ async def test_shutdown_waits_a_round_interrupts_and_waits_another(
     await container.shutdown()
     assert jumping.now() - before == 3  # the waiting listener was interrupted after one round
     assert gate.finished == 0
-    assert provider.left("q") == ["a"]
+    assert provider.texts("q") == ["a"]
 
 
 @pytest.mark.fact("spring-jms 1.10.5")
@@ -274,7 +274,7 @@ async def test_shutdown_gives_up_a_thread_after_two_rounds(
         await clock.advance(0.2)
         await done.wait()
     assert container.active_consumer_count == 0
-    assert provider.left("q") == ["a"]
+    assert provider.texts("q") == ["a"]
     assert "Shutdown does not wait any longer for 1 consumers of destination 'q'" in caplog.text
     go.set()
 
@@ -292,7 +292,7 @@ async def test_shutdown_lets_listeners_finish_within_the_deadline(provider, reco
         tasks.start_soon(container.shutdown, 30)
         await clock.advance(20)
     assert recorder.deliveries == ["a#1"]
-    assert provider.left("q") == []
+    assert provider.texts("q") == []
     assert provider.calls.count("Session.commit") == 1
 
 
@@ -408,10 +408,10 @@ async def test_a_consumer_cancelled_from_outside_is_paused_and_reported(
     await clock.settle()
     assert "was cancelled from outside and is paused" in caplog.text
     assert (container.paused_task_count, container.active_consumer_count) == (1, 0)
-    assert provider.left("q") == ["a"]
+    assert provider.texts("q") == ["a"]
     await container.start()
     await clock.settle()
-    assert provider.left("q") == []
+    assert provider.texts("q") == []
 
 
 async def test_start_after_shutdown_begins_anew(provider, recorder, build, clock):

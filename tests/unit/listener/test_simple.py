@@ -60,7 +60,7 @@ async def test_consumers_are_made_once_on_one_connection(provider, recorder, sim
         "Consumer.close": 0,
     }  # fmt: skip
     await container.shutdown()
-    assert (provider.connections, provider.open_sessions) == ([], [])
+    assert (provider.open_connections, provider.open_sessions) == ([], [])
     assert SimpleMessageListenerContainer().concurrent_consumers == 1
 
 
@@ -108,10 +108,10 @@ async def test_start_raises_without_a_broker(provider, recorder, oracle, simple,
 async def test_connect_lazily(lazily, connections, provider, recorder, simple):
     container = simple(recorder.hear, connect_lazily=lazily)
     await container.initialize()
-    assert len(provider.connections) == connections
+    assert len(provider.open_connections) == connections
     assert "Connection.start" not in provider.calls
     await container.start()
-    assert len(provider.connections) == 1
+    assert len(provider.open_connections) == 1
 
 
 @pytest.mark.fact("spring-jms 2.5")
@@ -137,7 +137,7 @@ async def test_the_third_of_five_always_fails(mode, provider, recorder, oracle, 
     assert len(recorder.errors) == expected["errorHandlerCalls"]
     assert provider.count("Session.rollback", "Session.recover") == expected["sessionCalls"]
     assert provider.dead == expected["dlq"]
-    assert provider.left("q") == expected["leftInQueueAfterShutdown"]
+    assert provider.texts("q") == expected["leftInQueueAfterShutdown"]
 
 
 @pytest.mark.fact("spring-jms 2.6")
@@ -159,7 +159,7 @@ async def test_one_attempt_to_recover(
     await clock.settle()
     provider.down = None if back else "still down"
     error = JMSException("EOF")
-    provider.connections[0].exception_listener(error)
+    provider.open_connections[0].exception_listener(error)
     await clock.settle()
     assert (recorder.exceptions, order) == ([error], [1])
     attempts = provider.calls.count("ConnectionFactory.createConnection") - 1
@@ -258,4 +258,4 @@ async def test_shutdown_lets_listeners_finish_then_cancels_them(provider, record
             tasks.start_soon(container.shutdown, deadline)
             await clock.advance(6)
         assert len(recorder.deliveries) == notes
-        assert provider.left("q") == left
+        assert provider.texts("q") == left

@@ -205,7 +205,7 @@ async def test_a_jms_transaction_manager(variant, provider, recorder, oracle, bu
     assert len(recorder.errors) == len(expected["errorHandler"])
     assert provider.calls.count("Session.rollback") == expected["calls"]["Session.rollback"]
     await container.shutdown()
-    assert provider.left("q") == expected["leftAfterShutdown"]
+    assert provider.texts("q") == expected["leftAfterShutdown"]
 
 
 @pytest.mark.fact("spring-jms 1.8.7")
@@ -271,7 +271,7 @@ async def test_a_template_inside_the_listener(
     await clock.settle()
     await container.shutdown()
     assert recorder.deliveries == expected["deliveries"]
-    assert used.left("out") == expected["out"]
+    assert used.texts("out") == expected["out"]
     assert provider.calls.count("ConnectionFactory.createConnection") == 1
 
 
@@ -292,7 +292,7 @@ async def test_without_exposure_an_aware_listener_gets_its_own_session(
     await container.start()
     await clock.settle()
     assert provider.calls.count("ConnectionFactory.createConnection") == 2
-    assert provider.left("out") == ["A"]
+    assert provider.texts("out") == ["A"]
     assert sessions[0].closed
     assert sessions[0].connection.closed
     assert sessions[0] is not provider.open_sessions[0]

@@ -17,7 +17,7 @@ async def test_dynamic_resolver_asks_each_time(provider: Any) -> None:
     for _ in range(2):
         assert resolver.resolve_destination_name(session, "a", False) == Queue("a")
         assert resolver.resolve_destination_name(session, "a", True) == Topic("a")
-    assert provider.calls["Session.createQueue"] == provider.calls["Session.createTopic"] == 2
+    assert provider.counts["Session.createQueue"] == provider.counts["Session.createTopic"] == 2
     for arguments in ((None, "a"), (session, ""), (session, None)):
         with pytest.raises(ValueError):
             resolver.resolve_destination_name(*arguments, False)
@@ -29,7 +29,7 @@ async def test_simple_resolver_keeps_queues_and_topics_apart(provider: Any) -> N
     first = resolver.resolve_destination_name(session, "a", False)
     assert resolver.resolve_destination_name(session, "a", False) is first == Queue("a")
     assert resolver.resolve_destination_name(session, "a", True) == Topic("a")
-    assert provider.calls["Session.createQueue"] == provider.calls["Session.createTopic"] == 1
+    assert provider.counts["Session.createQueue"] == provider.counts["Session.createTopic"] == 1
     for number in range(2000):
         resolver.resolve_destination_name(session, f"q{number}", False)
     assert len(resolver._cache) <= 1024
