@@ -13,8 +13,7 @@ import pytest
 from broker.store.api import StoreState
 from broker.store.jdbc.adapter import JDBCPersistenceAdapter
 from broker.store.jdbc.settings import JDBCSettings
-from tests.kit.store_factories import StoreFactory
-from tests.kit.stores import Opened
+from pyjms.testing.contract.store import StoreHarness
 
 
 class States:
@@ -54,7 +53,8 @@ async def open_store(tmp_path: Path) -> AsyncIterator[Callable[..., Any]]:
         def plain(where: Path) -> JDBCPersistenceAdapter:
             return JDBCPersistenceAdapter(where, JDBCSettings(**settings))
 
-        store = Opened(StoreFactory("jdbc", True, make or plain), directory or tmp_path / "store")
+        where = directory or tmp_path / "store"
+        store = StoreHarness(lambda: (make or plain)(where))
         await store.start()
         opened.append(store)
         return store

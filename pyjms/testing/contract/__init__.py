@@ -7,5 +7,6 @@ your own, define the one fixture that it names, and run pytest with anyio's plug
 import pytest
 
 pytest.register_assert_rewrite(
+    "pyjms.testing.contract.store",
     "pyjms.testing.contract.transport",
 )

@@ -13,8 +13,7 @@ from broker.store.api import StoreState
 from broker.store.jdbc.adapter import JDBCPersistenceAdapter
 from broker.store.jdbc.settings import Locker
 from pyjms.errors import JMSException, ResourceAllocationException
-from tests.kit.store_factories import StoreFactory
-from tests.kit.stores import Opened
+from pyjms.testing.contract.store import StoreHarness
 
 pytestmark = pytest.mark.postgresql
 
@@ -25,10 +24,7 @@ def opened(postgresql, tmp_path):
 
     def opened(**changes):
         settings = replace(postgresql.settings(tmp_path), **changes)
-        factory = StoreFactory(
-            "jdbc", True, lambda where: JDBCPersistenceAdapter(where, settings, "me")
-        )
-        return Opened(factory, tmp_path)
+        return StoreHarness(lambda: JDBCPersistenceAdapter(tmp_path, settings, "me"))
 
     return opened
 
@@ -99,7 +95,7 @@ async def test_a_server_that_ends_is_waited_for(opened, postgresql):
     await seen[StoreState.SUSPENDED].wait()
     with pytest.raises(JMSException):
         queue.next_messages(None, 10)
-    also = queue.remove_message(store.answering(), first)
+    also = queue.remove_message(store.synced(), first)
     assert not answer.done
     await anyio.to_thread.run_sync(postgresql.cluster().start)
     for each in (answer, also):

@@ -248,7 +248,7 @@ async def test_work_on_topics_that_is_refused(open_store, sql):
     )
     for answer in (
         topic.add_message(ConnectionContext(), store.reference(13, topic.destination)),
-        topic.acknowledge(store.answering(), key, first),
+        topic.acknowledge(store.synced(), key, first),
         topic.delete_subscription(key),
         topic.add_subscription(StoredSubscription(other, topic.destination), True),
     ):

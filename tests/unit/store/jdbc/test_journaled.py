@@ -82,7 +82,7 @@ async def test_a_topics_messages_too(open_store, sql):
     topic = store.adapter.topic_message_store(T)
     await store.done(topic.add_subscription(StoredSubscription(KEY, T), False))
     first, _ = await store.send(topic, 1, 2)
-    await store.done(topic.acknowledge(store.answering(), KEY, first))
+    await store.done(topic.acknowledge(store.synced(), KEY, first))
     await store.adapter.checkpoint()
     assert rows(sql) == [(2,)]
     assert topic.message_count == 1
@@ -373,7 +373,7 @@ async def test_a_removal_that_is_not_in_the_journal_takes_nothing_out_of_the_dat
 
 async def test_a_checkpoint_has_the_journal_write_first(held_back, sql):
     (old,) = await held_back.store.send(held_back.queue, 1)
-    answer = held_back.queue.remove_message(held_back.store.answering(), old)
+    answer = held_back.queue.remove_message(held_back.store.synced(), old)
     assert not answer.done
     await held_back.store.adapter.checkpoint()
     assert answer.done

@@ -23,7 +23,7 @@ async def topic(store, *keys, prioritized=False, retroactive=False):
 
 async def acknowledge(store, found, key, *references):
     for reference in references:
-        await store.done(found.acknowledge(store.answering(), key, reference))
+        await store.done(found.acknowledge(store.synced(), key, reference))
 
 
 def marks(sql):
@@ -135,7 +135,7 @@ async def test_acknowledgements_of_nothing_change_no_counts(open_store):
     await acknowledge(store, found, KEY, first, first, store.reference(77, T))
     assert found.subscription_message_count(KEY) == 1
     assert found.message_count == 1
-    await store.done(found.acknowledge(store.answering(), OTHER, first))
+    await store.done(found.acknowledge(store.synced(), OTHER, first))
     assert store.subscription_texts(found, OTHER) == []
 
 

@@ -1,17 +1,21 @@
-"""A started store of any kind, and what tests do with it."""
+"""What the contract tests of stores use: a started adapter, messages, contexts and shortcuts."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from pathlib import Path
+from collections.abc import Callable, Container
 from types import SimpleNamespace
-from typing import Any
-
-import pytest
+from typing import Any, TypeAlias
 
 from broker.api.completion import wait_for
 from broker.api.context import ConnectionContext
 from broker.api.message import MessageReference
+from broker.store.api import (
+    MessageStore,
+    PersistenceAdapter,
+    Position,
+    SubscriptionKey,
+    TopicMessageStore,
+)
 from pyjms.jms.destination import Destination, Queue
 from pyjms.wire.openwire.commands import (
     ActiveMQTextMessage,
@@ -23,34 +27,42 @@ from pyjms.wire.openwire.commands import (
     XATransactionId,
 )
 from pyjms.wire.openwire.primitives import encode_map
-from tests.kit.store_factories import FACTORIES, StoreFactory
+
+__all__ = ["AdapterFactory", "StoreHarness"]
+
+AdapterFactory: TypeAlias = Callable[[], PersistenceAdapter]
+"""Returns a new adapter, not started, on the same data each time it is called."""
 
 QUEUE = Queue("Q")
 PRODUCER = ProducerId("ID:host-1", 1, 1)
 
 
-def as_destination(where: Destination) -> Any:
-    place = SimpleNamespace(destination=where)
-    place.base = place
-    return place
+def _as_destination(destination: Destination) -> Any:
+    region_destination = SimpleNamespace(destination=destination)
+    region_destination.base = region_destination
+    return region_destination
 
 
-class Opened:
-    """A started adapter and what tests do with it."""
+class StoreHarness:
+    """A started adapter and what the tests do with it."""
 
-    def __init__(self, factory: StoreFactory, directory: Path) -> None:
-        self.persistent: bool = factory.persistent
-        self._factory = factory
-        self._directory = directory
+    def __init__(self, make_adapter: AdapterFactory) -> None:
+        self._make_adapter = make_adapter
         self.adapter: Any = None
+
+    @property
+    def persistent(self) -> bool:
+        """Whether a restart keeps messages: False if the adapter says `is_volatile`."""
+        return not getattr(self.adapter, "is_volatile", False)
 
     done = staticmethod(wait_for)
 
     def make(self) -> Any:
-        """A new adapter in the same place, not started."""
-        return self._factory.make(self._directory)
+        """Return a new adapter on the same data, not started."""
+        return self._make_adapter()
 
     async def start(self) -> None:
+        """Make an adapter and start it."""
         self.adapter = self.make()
         await self.adapter.start()
 
@@ -71,8 +83,8 @@ class Opened:
         properties: dict[str, object] | None = None,
         body: bytes = b"",
         producer: ProducerId = PRODUCER,
-    ) -> MessageReference:
-        """A message of this number; `text`, or the number, is its JMSType."""
+    ) -> Any:
+        """Return a MessageReference; its JMSType is `text`, or else `number`."""
         message = ActiveMQTextMessage(
             producer_id=producer,
             destination=where,
@@ -85,13 +97,14 @@ class Opened:
         )
         if properties:
             message.marshalled_properties = encode_map(properties)
-        return MessageReference(message, as_destination(where))
+        return MessageReference(message, _as_destination(where))
 
     def queue(self, name: str = "Q", *, prioritized: bool = False) -> Any:
+        """Return the store of a queue."""
         return self.adapter.queue_message_store(Queue(name), prioritized)
 
-    async def send(self, store: Any, *numbers: int, **options: Any) -> list[MessageReference]:
-        """Add messages, wait until they are safe, and show them."""
+    async def send(self, store: Any, *numbers: int, **options: Any) -> list[Any]:
+        """Add messages, wait until they are durable, and make them visible."""
         references = [self.reference(n, store.destination, **options) for n in numbers]
         for reference in references:
             await wait_for(store.add_message(ConnectionContext(), reference))
@@ -99,79 +112,51 @@ class Opened:
             store.mark_visible(reference)
         return references
 
-    async def remove(self, store: Any, *references: MessageReference) -> None:
+    async def remove(self, store: MessageStore, *references: MessageReference) -> None:
+        """Remove messages and wait until that is durable."""
         for reference in references:
-            await wait_for(store.remove_message(self.answering(), reference))
+            await wait_for(store.remove_message(self.synced(), reference))
 
     @staticmethod
-    def answering() -> ConnectionContext:
-        """The context of an acknowledgement whose client waits."""
+    def synced() -> ConnectionContext:
+        """Return the context of an acknowledgement whose client waits for a response."""
         context = ConnectionContext()
         context.wants_answer = True
         return context
 
     @staticmethod
     def within(xid: TransactionId) -> ConnectionContext:
-        """The context of a command in this transaction."""
+        """Return the context of a command in this transaction."""
         context = ConnectionContext()
         context.transaction = SimpleNamespace(xid=xid)  # type: ignore[assignment]
         return context
 
     @staticmethod
     def local(number: int = 1) -> LocalTransactionId:
+        """Return the id of a local transaction."""
         return LocalTransactionId(number, ConnectionId("ID:host-1"))
 
     @staticmethod
     def xa(number: int = 1) -> XATransactionId:
+        """Return the id of an XA transaction."""
         return XATransactionId(7, b"g" + bytes((number,)), b"b" + bytes((number,)))
 
     @staticmethod
-    def texts(store: Any, limit: int = 1000, after: Any = None, skip: Any = ()) -> list[str]:
+    def texts(
+        store: MessageStore,
+        limit: int = 1000,
+        after: Position | None = None,
+        skip: Container[Position] = (),
+    ) -> list[str | None]:
+        """Return the JMSTypes of a page of messages."""
         return [m.message.type for m in store.next_messages(after, limit, skip)]
 
     @staticmethod
-    def subscription_texts(store: Any, key: Any, limit: int = 1000, after: Any = None) -> list[str]:
+    def subscription_texts(
+        store: TopicMessageStore,
+        key: SubscriptionKey,
+        limit: int = 1000,
+        after: Position | None = None,
+    ) -> list[str | None]:
+        """Return the JMSTypes of a page of a subscription's messages."""
         return [m.message.type for m in store.next_subscription_messages(key, after, limit)]
-
-
-def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Run a test with all stores, or with those that the fixtures it asks for are about."""
-    names = metafunc.fixturenames
-    if "factory" in names:
-        factories = [
-            pytest.param(factory, marks=factory.marks, id=factory.name)
-            for factory in FACTORIES
-            if ("kept" not in names or factory.persistent)
-            and ("volatile" not in names or not factory.persistent)
-        ]
-        metafunc.parametrize("factory", factories, indirect=True)
-
-
-@pytest.fixture
-def factory(request: pytest.FixtureRequest) -> StoreFactory:
-    found: StoreFactory = request.param
-    reason = found.skip_reason()
-    if reason:
-        pytest.skip(reason)
-    return found
-
-
-@pytest.fixture
-async def opened(factory: StoreFactory, tmp_path: Path) -> AsyncIterator[Opened]:
-    """A started store of each kind."""
-    opened = Opened(factory, tmp_path / "store")
-    await opened.start()
-    yield opened
-    await opened.adapter.stop()
-
-
-@pytest.fixture
-async def kept(opened: Opened) -> Opened:
-    """A started store of each kind that survives a restart."""
-    return opened
-
-
-@pytest.fixture
-async def volatile(opened: Opened) -> Opened:
-    """A started store of each kind that does not survive a restart."""
-    return opened

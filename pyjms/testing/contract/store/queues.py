@@ -1,0 +1,324 @@
+"""The contract of message stores of queues."""
+
+from __future__ import annotations
+
+import pytest
+
+from broker.api.context import ConnectionContext
+from broker.store.api import Position, StoreState
+from pyjms.jms.destination import Queue, Topic
+from pyjms.testing.contract.store.harness import StoreHarness
+from pyjms.wire.openwire.commands import ProducerId
+
+__all__ = ["QueueContract"]
+
+
+@pytest.mark.anyio
+class QueueContract:
+    """The contract of message stores of queues."""
+
+    async def test_messages_are_kept_in_order_until_they_are_removed(
+        self, harness: StoreHarness
+    ) -> None:
+        """Messages keep the order in which they were added, and their counts follow.
+
+        (activemq-persistence S2)
+        """
+        store = harness.queue()
+        assert harness.queue() is store
+        references = await harness.send(store, 3, 1, 2)
+        assert harness.texts(store) == ["3", "1", "2"]
+        assert store.message_count == 3
+        assert store.message_size == sum(r.size for r in references)
+        await harness.remove(store, references[1], references[1])
+        assert harness.texts(store) == ["3", "2"]
+        assert store.message_size == references[0].size + references[2].size
+        found = store.get_message(references[0].message_id)
+        assert (found.position, found.message.type) == (references[0].position, "3")
+        assert store.get_message(references[1].message_id) is None
+        await harness.remove(store, references[0], references[2])
+        assert (harness.texts(store), store.message_count, store.message_size) == ([], 0, 0)
+
+    async def test_a_message_is_returned_unchanged(self, harness: StoreHarness) -> None:
+        """Properties, body and headers survive storage."""
+        store = harness.queue()
+        properties = {"colour": "red", "number": 7}
+        (sent,) = await harness.send(
+            store, 1, priority=7, properties=properties, body=b"\0\0\0\2hi"
+        )
+        found = store.get_message(sent.message_id).message
+        for name in ("content", "marshalled_properties", "priority", "type", "persistent"):
+            assert getattr(found, name) == getattr(sent.message, name)
+        assert found.message_id == sent.message_id
+        assert found.message_id.broker_sequence_id == 101
+        assert found.destination == Queue("Q")
+
+    async def test_invisible_messages_are_not_returned(self, harness: StoreHarness) -> None:
+        """A message is returned only after `mark_visible`."""
+        store = harness.queue()
+        first, second = harness.reference(1), harness.reference(2)
+        for reference in (first, second):
+            await harness.done(store.add_message(ConnectionContext(), reference))
+        assert harness.texts(store) == []
+        assert store.message_count == 2
+        store.mark_visible(second)
+        assert harness.texts(store) == ["2"]
+        store.mark_visible(first)
+        assert harness.texts(store) == ["1", "2"]
+
+    async def test_a_page_starts_behind_a_position_and_skips(self, harness: StoreHarness) -> None:
+        """`after`, `limit` and `skip` select the messages of a page (activemq-persistence S2)."""
+        store = harness.queue()
+        references = await harness.send(store, *range(1, 11))
+        positions = [r.position for r in references]
+        assert positions == sorted(positions)
+        assert harness.texts(store, 3) == ["1", "2", "3"]
+        assert harness.texts(store, 3, positions[2]) == ["4", "5", "6"]
+        assert harness.texts(store, 3, positions[2], {positions[3], positions[5]}) == [
+            "5",
+            "7",
+            "8",
+        ]
+        assert harness.texts(store, 5, positions[9]) == []
+        await harness.remove(store, references[2])
+        assert harness.texts(store, 2, positions[2]) == ["4", "5"]
+        assert harness.texts(store, 0) == []
+
+    async def test_a_stored_message_id_is_a_duplicate(self, harness: StoreHarness) -> None:
+        """A message whose id is stored gets no position (activemq-persistence S6)."""
+        store = harness.queue()
+        (first,) = await harness.send(store, 1)
+        again = harness.reference(1, text="again")
+        await harness.done(store.add_message(ConnectionContext(), again))
+        assert again.position is None
+        assert (harness.texts(store), store.message_count) == (["1"], 1)
+        await harness.remove(store, first)
+        (later,) = await harness.send(store, 1, text="later")
+        assert later.position.arrival == 2
+        assert harness.texts(store) == ["later"]
+        other = await harness.send(harness.queue("OTHER"), 1)
+        assert other[0].position.arrival == 1
+
+    async def test_a_duplicate_id_is_accepted_once_in_a_queue(self, harness: StoreHarness) -> None:
+        """The property `_AMQ_DUPL_ID` identifies duplicates within one destination."""
+        store = harness.queue()
+        (first,) = await harness.send(store, 1, properties={"_AMQ_DUPL_ID": "d"})
+        for number in (2, 3):
+            again = harness.reference(number, properties={"_AMQ_DUPL_ID": "d"})
+            await harness.done(store.add_message(ConnectionContext(), again))
+            assert again.position is None
+            await harness.remove(store, first)
+        assert store.message_count == 0
+        await harness.send(store, 4, properties={"_AMQ_DUPL_ID": "e"})
+        await harness.send(harness.queue("OTHER"), 5, properties={"_AMQ_DUPL_ID": "d"})
+
+    @pytest.mark.parametrize("in_transaction", [False, True])
+    async def test_a_duplicate_is_complete_when_the_original_is_durable(
+        self, harness: StoreHarness, in_transaction: bool
+    ) -> None:
+        """The sender of a duplicate may only be told that all is well once it is."""
+        store, transactions = harness.queue(), harness.adapter.transaction_store()
+        first, again = (harness.reference(n, properties={"_AMQ_DUPL_ID": "d"}) for n in (1, 2))
+        answer = store.add_message(ConnectionContext(), first)
+        if in_transaction:
+            xid = harness.local()
+            store.add_message(harness.within(xid), again)
+            repeated = transactions.commit(xid, False)
+        else:
+            repeated = store.add_message(ConnectionContext(), again)
+        assert (repeated is None or repeated.done) == (answer is None or answer.done)
+        await harness.done(repeated)
+        assert answer is None or answer.done
+        assert again.position is None
+
+    async def test_duplicates_are_detected_after_a_restart(
+        self, durable_harness: StoreHarness
+    ) -> None:
+        """Message ids and duplicate ids survive a restart."""
+        harness = durable_harness
+        store = harness.queue()
+        (first, _) = await harness.send(store, 1, 2)
+        (third,) = await harness.send(store, 3, properties={"_AMQ_DUPL_ID": "d"})
+        await harness.remove(store, first, third)
+        await harness.restart()
+        store = harness.queue()
+        for reference in (
+            harness.reference(2),
+            harness.reference(4, properties={"_AMQ_DUPL_ID": "d"}),
+        ):
+            await harness.done(store.add_message(ConnectionContext(), reference))
+            assert reference.position is None
+        assert harness.texts(store) == ["2"]
+
+    async def test_an_update_keeps_the_position(self, harness: StoreHarness) -> None:
+        """`update_message` replaces the bytes of a stored message, and nothing else.
+
+        (activemq-persistence S2)
+        """
+        store = harness.queue()
+        first, _ = await harness.send(store, 1, 2)
+        newer = harness.reference(1, text="newer", body=b"\0\0\0\2hi")
+        await harness.done(store.update_message(newer))
+        await harness.done(store.update_message(harness.reference(9)))
+        assert harness.texts(store) == ["newer", "2"]
+        assert store.message_count == 2
+        assert store.get_message(first.message_id).position == first.position
+        if harness.persistent:
+            await harness.restart()
+            assert harness.texts(harness.queue()) == ["newer", "2"]
+
+    async def test_priorities_order_prioritized_queues_only(self, harness: StoreHarness) -> None:
+        """Priorities take effect if the store was asked for with `prioritized`.
+
+        (activemq-persistence S2)
+        """
+        plain, store = harness.queue("PLAIN"), harness.queue("P", prioritized=True)
+        for number, priority in enumerate((4, 0, 9, 4, 5, 9), start=1):
+            for each in (plain, store):
+                (sent,) = await harness.send(each, number, priority=priority)
+                level = 9 - priority if each is store else 0
+                assert sent.position == Position(level, number)
+        assert harness.texts(plain) == ["1", "2", "3", "4", "5", "6"]
+        assert harness.texts(store) == ["3", "6", "5", "1", "4", "2"]
+        assert harness.texts(store, 2, Position(0, 6)) == ["5", "1"]
+        if harness.persistent:
+            await harness.restart()
+            store = harness.queue("P", prioritized=True)
+            assert harness.texts(store) == ["3", "6", "5", "1", "4", "2"]
+
+    async def test_messages_survive_a_restart(self, durable_harness: StoreHarness) -> None:
+        """Everything that was completed is there after a restart, with the same positions.
+
+        (activemq-persistence S4)
+        """
+        harness = durable_harness
+        store, other = harness.queue(), harness.queue("OTHER")
+        harness.queue("EMPTY")
+        references = await harness.send(store, 1, 2, 3)
+        await harness.send(other, 1)
+        await harness.remove(store, references[1])
+        sizes = store.message_size, other.message_size
+        await harness.restart()
+        assert harness.adapter.destinations() == {Queue("Q"), Queue("OTHER"), Queue("EMPTY")}
+        store = harness.queue()
+        assert harness.texts(store) == ["1", "3"]
+        assert harness.texts(harness.queue("OTHER")) == ["1"]
+        assert store.message_count == 2
+        assert (store.message_size, harness.queue("OTHER").message_size) == sizes
+        await harness.restart()
+        assert harness.texts(harness.queue()) == ["1", "3"]
+
+    async def test_a_volatile_store_is_empty_after_a_restart(
+        self, volatile_harness: StoreHarness
+    ) -> None:
+        """A store with `is_volatile` begins with nothing."""
+        harness = volatile_harness
+        await harness.send(harness.queue(), 1)
+        await harness.restart()
+        assert harness.texts(harness.queue()) == []
+
+    async def test_arrival_numbers_are_never_reused(self, harness: StoreHarness) -> None:
+        """Arrival numbers rise, also after removals and restarts."""
+        store = harness.queue()
+        assert store.last_arrival == 0
+        references = await harness.send(store, 1, 2, 3)
+        assert [r.position.arrival for r in references] == [1, 2, 3]
+        await harness.remove(store, *references)
+        epoch = store.epoch
+        if harness.persistent:
+            await harness.restart()
+            store = harness.queue()
+            assert store.epoch == epoch
+        assert store.last_arrival == 3
+        (fourth,) = await harness.send(store, 4)
+        assert fourth.position.arrival == 4
+        await harness.done(store.remove_all_messages(ConnectionContext()))
+        (fifth,) = await harness.send(store, 5)
+        assert (fifth.position.arrival, store.epoch) == (5, epoch)
+
+    async def test_all_messages_of_a_queue_can_be_removed(self, harness: StoreHarness) -> None:
+        """`remove_all_messages` empties the queue, and numbers go on (activemq-persistence S2)."""
+        store = harness.queue()
+        await harness.send(store, 1, 2, properties=None)
+        await harness.send(store, 3, properties={"_AMQ_DUPL_ID": "d"})
+        await harness.done(store.remove_all_messages(ConnectionContext()))
+        await harness.done(store.remove_all_messages(ConnectionContext()))
+        assert (harness.texts(store), store.message_count, store.message_size) == ([], 0, 0)
+        await harness.send(store, 4)
+        again = harness.reference(5, properties={"_AMQ_DUPL_ID": "d"})
+        await harness.done(store.add_message(ConnectionContext(), again))
+        assert again.position is None
+        if harness.persistent:
+            await harness.restart()
+            assert harness.texts(harness.queue()) == ["4"]
+
+    async def test_destinations_are_created_and_removed(self, harness: StoreHarness) -> None:
+        """A removed destination can be created again, empty."""
+        adapter = harness.adapter
+        assert adapter.destinations() == set()
+        await harness.send(harness.queue(), 1)
+        adapter.topic_message_store(Topic("T"))
+        assert adapter.destinations() == {Queue("Q"), Topic("T")}
+        adapter.remove_message_store(Queue("Q"))
+        adapter.remove_message_store(Queue("Q"))
+        assert adapter.destinations() == {Topic("T")}
+        assert harness.queue().message_count == 0
+        await harness.send(harness.queue(), 2)
+        if harness.persistent:
+            await harness.restart()
+            assert harness.adapter.destinations() == {Queue("Q"), Topic("T")}
+            assert harness.texts(harness.queue()) == ["2"]
+        assert harness.adapter.size >= 0
+        assert harness.adapter.state is StoreState.RUNNING
+
+    async def test_the_highest_sequence_numbers_are_known(self, harness: StoreHarness) -> None:
+        """Broker and producer sequence numbers are remembered."""
+        adapter = harness.adapter
+        other = ProducerId("ID:host-1", 2, 1)
+        assert adapter.last_broker_sequence_id == 0
+        assert adapter.last_producer_sequence_id(other) == -1
+        store = harness.queue()
+        references = await harness.send(store, 7, 3)
+        references += await harness.send(store, 5, producer=other)
+        await harness.remove(store, *references)
+        if harness.persistent:
+            await harness.restart()
+            adapter = harness.adapter
+            assert adapter.last_producer_sequence_id(other) == 5
+            assert adapter.last_producer_sequence_id(references[0].message.producer_id) == 7
+        assert adapter.last_broker_sequence_id == 107
+        assert adapter.last_producer_sequence_id(ProducerId("none", 1, 1)) == -1
+
+    async def test_a_checkpoint_changes_no_content(self, harness: StoreHarness) -> None:
+        """`checkpoint` may run at any time between other calls."""
+        store = harness.queue()
+        references = await harness.send(store, *range(1, 301), body=bytes(1000))
+        await harness.remove(store, *references[:290])
+        hidden = harness.reference(301)
+        await harness.done(store.add_message(ConnectionContext(), hidden))
+        await harness.adapter.checkpoint()
+        expected = [str(n) for n in range(291, 301)]
+        assert harness.texts(store) == expected
+        store.mark_visible(hidden)
+        assert harness.texts(store) == [*expected, "301"]
+        assert store.message_count == 11
+        await harness.adapter.checkpoint()
+        if harness.persistent:
+            await harness.restart()
+            store = harness.queue()
+            assert harness.texts(store) == [*expected, "301"]
+            assert [m.position.arrival for m in store.next_messages(None, 2)] == [291, 292]
+
+    async def test_stop_is_idempotent_and_delete_all_messages_empties(
+        self, harness: StoreHarness
+    ) -> None:
+        """`stop` may be called twice; `delete_all_messages` takes effect at `start`."""
+        await harness.send(harness.queue(), 1)
+        await harness.adapter.stop()
+        await harness.adapter.stop()
+        harness.adapter = harness.make()
+        await harness.adapter.delete_all_messages()
+        await harness.adapter.start()
+        assert harness.adapter.destinations() == set()
+        assert harness.adapter.last_broker_sequence_id == 0
+        assert harness.texts(harness.queue()) == []
