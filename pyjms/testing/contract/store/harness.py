@@ -13,10 +13,11 @@ from broker.store.api import (
     MessageStore,
     PersistenceAdapter,
     Position,
+    StoredSubscription,
     SubscriptionKey,
     TopicMessageStore,
 )
-from pyjms.jms.destination import Destination, Queue
+from pyjms.jms.destination import Destination, Queue, Topic
 from pyjms.wire.openwire.commands import (
     ActiveMQTextMessage,
     ConnectionId,
@@ -34,6 +35,8 @@ AdapterFactory: TypeAlias = Callable[[], PersistenceAdapter]
 """Returns a new adapter, not started, on the same data each time it is called."""
 
 QUEUE = Queue("Q")
+T = Topic("T")
+KEY, OTHER = SubscriptionKey("me", "s"), SubscriptionKey("me", "t")
 PRODUCER = ProducerId("ID:host-1", 1, 1)
 
 
@@ -140,6 +143,25 @@ class StoreHarness:
     def xa(number: int = 1) -> XATransactionId:
         """Return the id of an XA transaction."""
         return XATransactionId(7, b"g" + bytes((number,)), b"b" + bytes((number,)))
+
+    async def prepare_branch(self) -> Any:
+        """Prepare a branch: it adds 3 to Q and acknowledges 1, on T it acknowledges 11 for KEY."""
+        queue, topic = self.queue(), self.adapter.topic_message_store(T)
+        first, _ = await self.send(queue, 1, 2)
+        for key in (KEY, OTHER):
+            await self.done(topic.add_subscription(StoredSubscription(key, T), False))
+        (news,) = await self.send(topic, 11)
+        xid = self.xa()
+        inside = self.within(xid)
+        added = self.reference(3)
+        queue.add_message(inside, added)
+        queue.remove_message(inside, first)
+        topic.acknowledge(inside, KEY, news)
+        await self.done(self.adapter.transaction_store().prepare(xid))
+        assert self.texts(queue) == ["2"]
+        assert self.subscription_texts(topic, KEY) == []
+        assert self.subscription_texts(topic, OTHER) == ["11"]
+        return xid, added
 
     @staticmethod
     def texts(

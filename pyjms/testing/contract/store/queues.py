@@ -135,20 +135,19 @@ class QueueContract:
         self, durable_harness: StoreHarness
     ) -> None:
         """Message ids and duplicate ids survive a restart."""
-        harness = durable_harness
-        store = harness.queue()
-        (first, _) = await harness.send(store, 1, 2)
-        (third,) = await harness.send(store, 3, properties={"_AMQ_DUPL_ID": "d"})
-        await harness.remove(store, first, third)
-        await harness.restart()
-        store = harness.queue()
+        store = durable_harness.queue()
+        (first, _) = await durable_harness.send(store, 1, 2)
+        (third,) = await durable_harness.send(store, 3, properties={"_AMQ_DUPL_ID": "d"})
+        await durable_harness.remove(store, first, third)
+        await durable_harness.restart()
+        store = durable_harness.queue()
         for reference in (
-            harness.reference(2),
-            harness.reference(4, properties={"_AMQ_DUPL_ID": "d"}),
+            durable_harness.reference(2),
+            durable_harness.reference(4, properties={"_AMQ_DUPL_ID": "d"}),
         ):
-            await harness.done(store.add_message(ConnectionContext(), reference))
+            await durable_harness.done(store.add_message(ConnectionContext(), reference))
             assert reference.position is None
-        assert harness.texts(store) == ["2"]
+        assert durable_harness.texts(store) == ["2"]
 
     async def test_an_update_keeps_the_position(self, harness: StoreHarness) -> None:
         """`update_message` replaces the bytes of a stored message, and nothing else.
@@ -191,31 +190,33 @@ class QueueContract:
 
         (activemq-persistence S4)
         """
-        harness = durable_harness
-        store, other = harness.queue(), harness.queue("OTHER")
-        harness.queue("EMPTY")
-        references = await harness.send(store, 1, 2, 3)
-        await harness.send(other, 1)
-        await harness.remove(store, references[1])
+        store, other = durable_harness.queue(), durable_harness.queue("OTHER")
+        durable_harness.queue("EMPTY")
+        references = await durable_harness.send(store, 1, 2, 3)
+        await durable_harness.send(other, 1)
+        await durable_harness.remove(store, references[1])
         sizes = store.message_size, other.message_size
-        await harness.restart()
-        assert harness.adapter.destinations() == {Queue("Q"), Queue("OTHER"), Queue("EMPTY")}
-        store = harness.queue()
-        assert harness.texts(store) == ["1", "3"]
-        assert harness.texts(harness.queue("OTHER")) == ["1"]
+        await durable_harness.restart()
+        assert durable_harness.adapter.destinations() == {
+            Queue("Q"),
+            Queue("OTHER"),
+            Queue("EMPTY"),
+        }
+        store = durable_harness.queue()
+        assert durable_harness.texts(store) == ["1", "3"]
+        assert durable_harness.texts(durable_harness.queue("OTHER")) == ["1"]
         assert store.message_count == 2
-        assert (store.message_size, harness.queue("OTHER").message_size) == sizes
-        await harness.restart()
-        assert harness.texts(harness.queue()) == ["1", "3"]
+        assert (store.message_size, durable_harness.queue("OTHER").message_size) == sizes
+        await durable_harness.restart()
+        assert durable_harness.texts(durable_harness.queue()) == ["1", "3"]
 
     async def test_a_volatile_store_is_empty_after_a_restart(
         self, volatile_harness: StoreHarness
     ) -> None:
         """A store with `is_volatile` begins with nothing."""
-        harness = volatile_harness
-        await harness.send(harness.queue(), 1)
-        await harness.restart()
-        assert harness.texts(harness.queue()) == []
+        await volatile_harness.send(volatile_harness.queue(), 1)
+        await volatile_harness.restart()
+        assert volatile_harness.texts(volatile_harness.queue()) == []
 
     async def test_arrival_numbers_are_never_reused(self, harness: StoreHarness) -> None:
         """Arrival numbers rise, also after removals and restarts."""

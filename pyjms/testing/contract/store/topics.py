@@ -14,8 +14,6 @@ from pyjms.testing.contract.store.harness import StoreHarness
 __all__ = ["TopicContract"]
 
 T = Topic("T")
-
-
 KEY, OTHER = SubscriptionKey("ID:me:1", "s"), SubscriptionKey("me", "t:t")
 
 
@@ -147,18 +145,17 @@ class TopicContract:
         self, durable_harness: StoreHarness
     ) -> None:
         """Each message is acknowledged by itself (activemq-persistence S4)."""
-        harness = durable_harness
-        store = harness.adapter.topic_message_store(T)
-        await subscribe(harness, store, KEY)
-        await subscribe(harness, store, OTHER)
-        references = await harness.send(store, *range(1, 11))
-        await acknowledge(harness, store, KEY, *(references[i] for i in (8, 2, 3, 0)))
-        await acknowledge(harness, store, OTHER, *references[:5])
-        await harness.restart()
-        store = harness.adapter.topic_message_store(T)
-        assert harness.subscription_texts(store, KEY) == ["2", "5", "6", "7", "8", "10"]
-        assert harness.subscription_texts(store, OTHER) == ["6", "7", "8", "9", "10"]
-        assert harness.texts(store) == ["2", "5", "6", "7", "8", "9", "10"]
+        store = durable_harness.adapter.topic_message_store(T)
+        await subscribe(durable_harness, store, KEY)
+        await subscribe(durable_harness, store, OTHER)
+        references = await durable_harness.send(store, *range(1, 11))
+        await acknowledge(durable_harness, store, KEY, *(references[i] for i in (8, 2, 3, 0)))
+        await acknowledge(durable_harness, store, OTHER, *references[:5])
+        await durable_harness.restart()
+        store = durable_harness.adapter.topic_message_store(T)
+        assert durable_harness.subscription_texts(store, KEY) == ["2", "5", "6", "7", "8", "10"]
+        assert durable_harness.subscription_texts(store, OTHER) == ["6", "7", "8", "9", "10"]
+        assert durable_harness.texts(store) == ["2", "5", "6", "7", "8", "9", "10"]
         assert store.subscription_message_count(KEY) == 6
 
     async def test_pages_of_a_subscription(self, harness: StoreHarness) -> None:

@@ -7,36 +7,11 @@ from typing import Any
 import pytest
 
 from broker.api.context import ConnectionContext
-from broker.store.api import StoredSubscription, SubscriptionKey
-from pyjms.jms.destination import Queue, Topic
-from pyjms.testing.contract.store.harness import StoreHarness
+from broker.store.api import StoredSubscription
+from pyjms.jms.destination import Queue
+from pyjms.testing.contract.store.harness import KEY, OTHER, StoreHarness, T
 
 __all__ = ["TransactionContract"]
-
-T = Topic("T")
-
-
-KEY, OTHER = SubscriptionKey("me", "s"), SubscriptionKey("me", "t")
-
-
-async def prepare(harness: StoreHarness) -> Any:
-    """Prepare a branch: it adds 3 to Q and acknowledges 1, on T it acknowledges 11 for KEY."""
-    queue, topic = harness.queue(), harness.adapter.topic_message_store(T)
-    first, _ = await harness.send(queue, 1, 2)
-    for key in (KEY, OTHER):
-        await harness.done(topic.add_subscription(StoredSubscription(key, T), False))
-    (news,) = await harness.send(topic, 11)
-    xid = harness.xa()
-    inside = harness.within(xid)
-    added = harness.reference(3)
-    queue.add_message(inside, added)
-    queue.remove_message(inside, first)
-    topic.acknowledge(inside, KEY, news)
-    await harness.done(harness.adapter.transaction_store().prepare(xid))
-    assert harness.texts(queue) == ["2"]
-    assert harness.subscription_texts(topic, KEY) == []
-    assert harness.subscription_texts(topic, OTHER) == ["11"]
-    return xid, added
 
 
 @pytest.mark.anyio
@@ -108,15 +83,14 @@ class TransactionContract:
         self, durable_harness: StoreHarness
     ) -> None:
         """Only prepared transactions survive (activemq-persistence S4)."""
-        harness = durable_harness
-        store = harness.queue()
-        (old,) = await harness.send(store, 1)
-        for xid in (harness.local(), harness.xa()):
-            store.add_message(harness.within(xid), harness.reference(2))
-            store.remove_message(harness.within(xid), old)
-        await harness.restart()
-        assert harness.texts(harness.queue()) == ["1"]
-        assert harness.adapter.transaction_store().recovered() == []
+        store = durable_harness.queue()
+        (old,) = await durable_harness.send(store, 1)
+        for xid in (durable_harness.local(), durable_harness.xa()):
+            store.add_message(durable_harness.within(xid), durable_harness.reference(2))
+            store.remove_message(durable_harness.within(xid), old)
+        await durable_harness.restart()
+        assert durable_harness.texts(durable_harness.queue()) == ["1"]
+        assert durable_harness.adapter.transaction_store().recovered() == []
 
     async def test_a_large_transaction(self, harness: StoreHarness) -> None:
         """A transaction may be larger than memory should hold."""
@@ -146,7 +120,7 @@ class TransactionContract:
         self, harness: StoreHarness, commit: bool
     ) -> None:
         """What a prepared transaction acknowledged is not returned."""
-        xid, added = await prepare(harness)
+        xid, added = await harness.prepare_branch()
         queue, topic = harness.queue(), harness.adapter.topic_message_store(T)
         transactions = harness.adapter.transaction_store()
         if commit:
@@ -166,16 +140,12 @@ class TransactionContract:
     async def test_prepared_transactions_survive_restarts(
         self, durable_harness: StoreHarness, commit: bool, restarts: int
     ) -> None:
-        """A prepared transaction can be committed or rolled back after restarts.
-
-        (activemq-persistence S4)
-        """
-        harness = durable_harness
-        xid, added = await prepare(harness)
+        """A prepared transaction can be ended after restarts (activemq-persistence S4)."""
+        xid, added = await durable_harness.prepare_branch()
         for _ in range(restarts):
-            await harness.restart()
-        queue, topic = harness.queue(), harness.adapter.topic_message_store(T)
-        transactions = harness.adapter.transaction_store()
+            await durable_harness.restart()
+        queue, topic = durable_harness.queue(), durable_harness.adapter.topic_message_store(T)
+        transactions = durable_harness.adapter.transaction_store()
         (found,) = transactions.recovered()
         assert found.xid == xid
         assert [(d, m.type) for d, m in found.added] == [(Queue("Q"), "3")]
@@ -183,24 +153,27 @@ class TransactionContract:
         assert removed == {(Queue("Q"), None, "1"), (T, KEY, "11")}
         positions = {m.message.type: m.position for _, _, m in found.removed}
         assert positions["1"].arrival == 1
-        assert harness.texts(queue) == ["2"]
-        assert harness.subscription_texts(topic, KEY) == []
+        assert durable_harness.texts(queue) == ["2"]
+        assert durable_harness.subscription_texts(topic, KEY) == []
         assert transactions.position_of(Queue("Q"), added.message_id) is None
         if commit:
-            await harness.done(transactions.commit(xid, True))
+            await durable_harness.done(transactions.commit(xid, True))
             added.position = transactions.position_of(Queue("Q"), added.message_id)
             assert added.position.arrival == 3
             queue.mark_visible(added)
         else:
-            await harness.done(transactions.rollback(xid))
+            await durable_harness.done(transactions.rollback(xid))
         for again in range(2):
             if again:
-                await harness.restart()
-                queue, topic = harness.queue(), harness.adapter.topic_message_store(T)
-            assert harness.texts(queue) == (["2", "3"] if commit else ["1", "2"])
-            assert harness.subscription_texts(topic, KEY) == ([] if commit else ["11"])
-            assert harness.subscription_texts(topic, OTHER) == ["11"]
-            assert harness.adapter.transaction_store().recovered() == []
+                await durable_harness.restart()
+                queue, topic = (
+                    durable_harness.queue(),
+                    durable_harness.adapter.topic_message_store(T),
+                )
+            assert durable_harness.texts(queue) == (["2", "3"] if commit else ["1", "2"])
+            assert durable_harness.subscription_texts(topic, KEY) == ([] if commit else ["11"])
+            assert durable_harness.subscription_texts(topic, OTHER) == ["11"]
+            assert durable_harness.adapter.transaction_store().recovered() == []
 
     async def test_a_subscription_acknowledges_in_transactions(self, harness: StoreHarness) -> None:
         """Acknowledgements of durable subscriptions take part in transactions."""
@@ -298,27 +271,36 @@ class TransactionContract:
         self, durable_harness: StoreHarness
     ) -> None:
         """`position_of` returns the positions after the commit, once each."""
-        harness = durable_harness
-        queue, topic, xid = harness.queue(), harness.adapter.topic_message_store(T), harness.xa()
-        again, new, news = harness.reference(1), harness.reference(2), harness.reference(3, T)
-        await harness.done(topic.add_subscription(StoredSubscription(KEY, T), False))
+        queue, topic, xid = (
+            durable_harness.queue(),
+            durable_harness.adapter.topic_message_store(T),
+            durable_harness.xa(),
+        )
+        again, new, news = (
+            durable_harness.reference(1),
+            durable_harness.reference(2),
+            durable_harness.reference(3, T),
+        )
+        await durable_harness.done(topic.add_subscription(StoredSubscription(KEY, T), False))
         for store, reference in ((queue, again), (queue, new), (topic, news)):
-            store.add_message(harness.within(xid), reference)
-        await harness.done(harness.adapter.transaction_store().prepare(xid))
-        await harness.restart()
-        queue, transactions = harness.queue(), harness.adapter.transaction_store()
-        await harness.send(queue, 1, text="came otherwise")
-        await harness.done(harness.adapter.topic_message_store(T).delete_subscription(KEY))
-        await harness.done(transactions.commit(xid, True))
+            store.add_message(durable_harness.within(xid), reference)
+        await durable_harness.done(durable_harness.adapter.transaction_store().prepare(xid))
+        await durable_harness.restart()
+        queue, transactions = durable_harness.queue(), durable_harness.adapter.transaction_store()
+        await durable_harness.send(queue, 1, text="came otherwise")
+        await durable_harness.done(
+            durable_harness.adapter.topic_message_store(T).delete_subscription(KEY)
+        )
+        await durable_harness.done(transactions.commit(xid, True))
         assert transactions.position_of(Queue("Q"), again.message_id) is None
         new.position = transactions.position_of(Queue("Q"), new.message_id)
         assert new.position.arrival == 2
         assert transactions.position_of(Queue("Q"), new.message_id) is None
         assert transactions.position_of(T, news.message_id).arrival == 0  # nobody needs it stored
         queue.mark_visible(new)
-        assert harness.texts(queue) == ["came otherwise", "2"]
-        await harness.restart()
-        assert harness.texts(harness.queue()) == ["came otherwise", "2"]
+        assert durable_harness.texts(queue) == ["came otherwise", "2"]
+        await durable_harness.restart()
+        assert durable_harness.texts(durable_harness.queue()) == ["came otherwise", "2"]
 
     @pytest.mark.parametrize("again", [False, True])
     @pytest.mark.parametrize("how", ["local", "large", "prepared"])
@@ -372,38 +354,38 @@ class TransactionContract:
         self, durable_harness: StoreHarness
     ) -> None:
         """It stays removed after a restart."""
-        harness = durable_harness
-        await prepare(harness)
-        harness.adapter.remove_message_store(Queue("Q"))
-        harness.adapter.remove_message_store(T)
-        await harness.send(harness.queue(), 1)  # as one that the transaction has acknowledged
+        await durable_harness.prepare_branch()
+        durable_harness.adapter.remove_message_store(Queue("Q"))
+        durable_harness.adapter.remove_message_store(T)
+        await durable_harness.send(
+            durable_harness.queue(), 1
+        )  # as one that the transaction has acknowledged
         for _ in range(2):
-            await harness.restart()
-            assert harness.texts(harness.queue()) == ["1"]
-        transactions = harness.adapter.transaction_store()
+            await durable_harness.restart()
+            assert durable_harness.texts(durable_harness.queue()) == ["1"]
+        transactions = durable_harness.adapter.transaction_store()
         for found in transactions.recovered():
             assert (found.added, found.removed) == ([], [])
-            await harness.done(transactions.commit(found.xid, True))
+            await durable_harness.done(transactions.commit(found.xid, True))
         for _ in range(2):
-            assert harness.adapter.destinations() == {Queue("Q")}
-            assert harness.texts(harness.queue()) == ["1"]
-            await harness.restart()
+            assert durable_harness.adapter.destinations() == {Queue("Q")}
+            assert durable_harness.texts(durable_harness.queue()) == ["1"]
+            await durable_harness.restart()
 
     @pytest.mark.parametrize("restarts", [0, 1])
     async def test_remove_all_messages_keeps_prepared_work(
         self, durable_harness: StoreHarness, restarts: int
     ) -> None:
         """`remove_all_messages` leaves prepared transactions alone."""
-        harness = durable_harness
-        xid, added = await prepare(harness)
-        await harness.done(harness.queue().remove_all_messages(ConnectionContext()))
+        xid, added = await durable_harness.prepare_branch()
+        await durable_harness.done(durable_harness.queue().remove_all_messages(ConnectionContext()))
         for _ in range(restarts):
-            await harness.restart()
-        transactions = harness.adapter.transaction_store()
-        await harness.done(transactions.commit(xid, True))
+            await durable_harness.restart()
+        transactions = durable_harness.adapter.transaction_store()
+        await durable_harness.done(transactions.commit(xid, True))
         if restarts:
             added.position = transactions.position_of(Queue("Q"), added.message_id)
-        harness.queue().mark_visible(added)
-        assert harness.texts(harness.queue()) == ["3"]
-        await harness.restart()
-        assert harness.texts(harness.queue()) == ["3"]
+        durable_harness.queue().mark_visible(added)
+        assert durable_harness.texts(durable_harness.queue()) == ["3"]
+        await durable_harness.restart()
+        assert durable_harness.texts(durable_harness.queue()) == ["3"]
