@@ -1,4 +1,4 @@
-"""Writes a line chart as SVG: a few lines of text that every browser draws."""
+"""A line chart as SVG, which every browser draws."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Points = Sequence[tuple[float, float]]
 def line_chart(
     title: str, lines: Mapping[str, Points], ticks: Mapping[float, str], unit: str
 ) -> str:
-    """Return an SVG: a line a name through its points (x rising), `ticks` below the axis."""
+    """Return an SVG with a line for each name through its points and `ticks` below the axis."""
     xs = [x for points in lines.values() for x, _ in points] or [0.0]
     ys = [y for points in lines.values() for _, y in points] + [0.0]
     step = next((s for s in STEPS if (max(ys) - min(ys)) / s <= GRID_LINES), STEPS[-1])

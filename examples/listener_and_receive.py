@@ -1,4 +1,4 @@
-"""A session with a listener delivers to that listener only: `receive` beside it is refused."""
+"""A session with a listener delivers to that listener only: `receive` is refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sends and takes texts in bulk, for the Spark examples."""
+"""Sending and receiving texts in bulk, for the Spark examples."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def connected(url: str) -> Iterator[Connection]:
 
 
 def make_queues(connection: Connection, *names: str) -> None:
-    """Make queues: a virtual topic copies its messages to those that are there."""
+    """Create queues: a virtual topic copies its messages to those that exist."""
     session = connection.create_session()
     for name in names:
         session.create_consumer(session.create_queue(name)).close()
@@ -33,7 +33,7 @@ def make_queues(connection: Connection, *names: str) -> None:
 
 
 def send_texts(connection: Connection, destination: Destination, texts: Iterable[str]) -> int:
-    """Send texts, some in each transaction; return how many."""
+    """Send texts, several in each transaction; return their number."""
     session = connection.create_session(transacted=True)
     producer = session.create_producer(destination)
     number = 0
@@ -47,7 +47,7 @@ def send_texts(connection: Connection, destination: Destination, texts: Iterable
 
 
 def take_texts(connection: Connection, queue: str) -> list[str]:
-    """Take all texts of a queue, until it is silent for a second."""
+    """Receive all texts of a queue, until none comes for a second."""
     session = connection.create_session(transacted=True)
     consumer = session.create_consumer(session.create_queue(queue))
     texts = []

@@ -1,4 +1,4 @@
-"""What the Spark examples share: a broker in a process of its own, and a Spark for short runs."""
+"""Helpers of the Spark examples: a broker in its own process, and Spark for short runs."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ CONF = {
     "spark.sql.shuffle.partitions": "2",
     "spark.log.level": "ERROR",
     "spark.ui.showConsoleProgress": "false",
-    # no second, slow compiler: half of the processor time of a short run
+    # without the second compiler, which takes half of the processor time of a short run
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
 }
 
 
 def short_session(name: str) -> SparkSession:
-    """Start Spark in this process, for a minute's work on little data."""
+    """Start Spark in this process, for a short run on little data."""
     return spark_session(name, master="local[2]", conf=CONF)
 
 
@@ -49,7 +49,7 @@ def running_broker(data: Path) -> Iterator[str]:
         )
     try:
         assert process.stdout is not None
-        for line in process.stdout:  # one line a connector, when it accepts connections
+        for line in process.stdout:  # one line for each connector, once it accepts connections
             if "tcp://" in line:
                 yield "tcp://" + line.split("tcp://", 1)[1].split()[0]
                 break

@@ -1,4 +1,4 @@
-"""A queue listener that fails on one text: that one ends in the dead-letter queue."""
+"""A queue listener that fails on one text, which is moved to the dead-letter queue."""
 
 from __future__ import annotations
 

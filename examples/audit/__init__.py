@@ -1,1 +1,1 @@
-"""Audit: what a broker's own journal says became of every message, and replay of one hour."""
+"""Audit: the fate of every message according to a broker's journal, and replay of one hour."""

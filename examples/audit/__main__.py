@@ -51,7 +51,7 @@ def demonstrate(data: Path) -> dict[str, bool]:
         with connected(url) as connection:
             print(f"Sending {len(texts)} messages to queue {QUEUE}", flush=True)
             send_texts(connection, Queue(QUEUE), texts)
-        # a message that fails is a dead letter at once
+        # a message that fails becomes a dead letter at once
         with connected(f"{url}?jms.redeliveryPolicy.maximumRedeliveries=0") as c:
             handled, refused = handle(c, len(texts) - LEFT)
         print(f"  {handled} handled, {refused} refused, {LEFT} left alone")
@@ -72,7 +72,7 @@ def demonstrate(data: Path) -> dict[str, bool]:
 
 
 def handle(connection: Connection, number: int) -> tuple[int, int]:
-    """Take so many messages, each in a transaction; return how many are good and how many not."""
+    """Receive messages, each in a transaction; return the numbers of good and bad ones."""
     session = connection.create_session(transacted=True)
     consumer = session.create_consumer(Queue(QUEUE))
     handled = refused = 0
@@ -100,7 +100,7 @@ def show(spark: SparkSession, folder: Path) -> dict[str, Row]:
 
 
 def replayed(spark: SparkSession, data: Path) -> list[str]:
-    """Send an hour's flights again, twice by mistake, and return what came."""
+    """Replay the flights of an hour, twice by mistake, and return the messages received."""
     wanted = bodies_between(spark, data, QUEUE, "sched_dep", HOUR, HOUR + timedelta(hours=1))
     with running_broker(data) as url:
         for _ in range(2):

@@ -1,4 +1,4 @@
-"""What Spark reads from a journal: a balance for each queue, and messages to send again."""
+"""Queries on a journal: a balance for each queue, and messages to replay."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ from datetime import datetime
 from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession, Window
-from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
+from pyspark.sql import functions as F  # noqa: N812 - its usual name
 
 __all__ = ["DEAD_LETTERS", "balance", "bodies_between", "replay"]
 
 DEAD_LETTERS = "queue://ActiveMQ.DLQ"
-OURS = "queue://PyJMS.%"  # what the sinks keep for themselves
+OURS = "queue://PyJMS.%"  # internal queues of the sinks
 
 
 def balance(spark: SparkSession, folder: Path, dead_letters: str = DEAD_LETTERS) -> DataFrame:
-    """Return a row a queue: sent, consumed, dead-lettered, pending, and unexplained messages.
+    """Return one row for each queue: sent, consumed, dead-lettered, pending, unexplained messages.
 
     Each message counts once, by its id, whatever was written about it how often. Dead is what
     left its queue and came into `dead_letters` under the same id, as brokers do it (copies of a
@@ -54,7 +54,7 @@ def balance(spark: SparkSession, folder: Path, dead_letters: str = DEAD_LETTERS)
 
 
 def named_dead(records: DataFrame) -> DataFrame:
-    """Return the messages that pipelines' dead letters name."""
+    """Return the messages that the dead letters of pipelines refer to."""
     letters = records.where((F.col("command") == "addMessage") & ~F.col("destination").like(OURS))
     return letters.where(F.col("properties")["PyJMSOriginalMessageID"].isNotNull()).select(
         F.col("properties")["PyJMSOriginalDestination"].alias("destination"),
@@ -64,7 +64,7 @@ def named_dead(records: DataFrame) -> DataFrame:
 
 
 def committed(spark: SparkSession, folder: Path) -> DataFrame:
-    """Return what came and went, without transactions that never ended well."""
+    """Return the records of adds and removals, without transactions that were not committed."""
     records = read_journal(spark, folder, command="addMessage,removeMessage,commit").select(
         "transaction", "command", "destination", "message_id", "properties", "text"
     )
@@ -75,14 +75,14 @@ def committed(spark: SparkSession, folder: Path) -> DataFrame:
 
 
 def read_journal(spark: SparkSession, folder: Path, **wanted: str) -> DataFrame:
-    """Return what is wanted of a journal; what the options leave out is never decoded."""
+    """Return the records that the options select; others are not decoded."""
     return spark.read.format("jms-journal").options(path=str(folder), **wanted).load()
 
 
 def bodies_between(
     spark: SparkSession, folder: Path, queue: str, field: str, start: datetime, end: datetime
 ) -> DataFrame:
-    """Return the texts that a queue got whose JSON `field` is a time in [start, end), once each."""
+    """Return the texts of a queue whose JSON `field` is a time in [start, end), once each."""
     sent = committed(spark, folder).where(
         (F.col("command") == "addMessage") & (F.col("destination") == f"queue://{queue}")
     )
@@ -92,7 +92,7 @@ def bodies_between(
 
 
 def replay(messages: DataFrame, url: str, queue: str, name: str) -> None:
-    """Send messages to a queue, once each: a replay that was broken off may be run again.
+    """Send messages to a queue, once each: an interrupted replay may be repeated.
 
     `name` stands for this replay; the same name with the same messages sends nothing twice.
     """

@@ -1,1 +1,1 @@
-"""The departures board: pipelines on Spark that count every flight once, whatever dies."""
+"""The departures board: Spark pipelines that count every flight once, whatever process dies."""

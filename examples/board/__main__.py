@@ -70,7 +70,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def send(url: str, days: int, pipelines: Sequence[str]) -> Sent:
-    """Send some days' flights, and one of a later day: no more comes for the hours before it."""
+    """Send the flights of some days, and one of a later day, which completes earlier hours."""
     last = FIRST + timedelta(days=days - 1)
     flights = departures(FIRST, last)
     clock = departures(last + timedelta(days=2), last + timedelta(days=2))[0]
@@ -97,14 +97,14 @@ def run_twice(folder: Path, url: str, pipelines: Sequence[str], kill_from: int) 
 
 
 def audit(data: Path) -> dict[str, bool]:
-    """Ask the stopped broker's journal what became of every message."""
+    """Read from the stopped broker's journal what became of every message."""
     print("The broker is stopped; its journal says", flush=True)
     done = subprocess.run([sys.executable, "-m", "examples.audit", data], cwd=ROOT, check=False)
     return {"the journal explains every message": done.returncode == 0}
 
 
 def draw(hours: Sequence[Hour], path: Path) -> None:
-    """Draw how late flights leave, hour by hour, a line for each airport."""
+    """Draw the departure delays by hour, one line for each airport."""
     lines: dict[str, list[tuple[float, float]]] = {}
     ticks = {}
     for hour in sorted(hours, key=lambda hour: hour.hour):

@@ -1,4 +1,4 @@
-"""Alerts: a listener beside the pipelines, which reports at once what leaves hours late."""
+"""Alerts: a listener beside the pipelines that reports flights with long delays at once."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from pyjms.settings import PyjmsSettings
 __all__ = ["LATE", "is_late", "listening"]
 
 LATE = 180
-"""Minutes from which on a delay is worth an alert."""
+"""Delay in minutes from which on a flight is reported."""
 AT_ONCE_DEAD = "jms.redeliveryPolicy.maximumRedeliveries=0"
 
 
@@ -28,13 +28,13 @@ def is_late(flight: Departure) -> bool:
 @jms_listener(queue_of("alerts"), id="alerts", concurrency="1-3")
 @send_to(ALERTS)
 def alert(flight: Departure) -> Departure | None:
-    """Pass on what somebody should look at; what is no flight becomes a dead letter."""
+    """Forward flights with long delays; a message that is not a flight becomes a dead letter."""
     return flight if is_late(flight) else None
 
 
 @contextlib.contextmanager
 def listening(url: str) -> Iterator[None]:
-    """Run the listener beside whatever the block does."""
+    """Run the listener during the block."""
     logging.getLogger("pyjms.listener").setLevel(logging.CRITICAL)  # some messages are broken
     settings = PyjmsSettings.model_validate({"activemq": {"broker_url": f"{url}?{AT_ONCE_DEAD}"}})
     app = JmsApplication(sys.modules[__name__], settings=settings)

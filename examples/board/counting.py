@@ -1,4 +1,4 @@
-"""What must come out, worked out in plain Python, and how far off the pipeline's results are."""
+"""The expected results, computed in plain Python, and their comparison with the pipeline's."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ __all__ = ["Difference", "Hour", "difference", "hours_of"]
 
 
 class Hour(BaseModel):
-    """An hour at an airport: what the pipeline `delays` sends."""
+    """One hour at one airport: a result of the pipeline `delays`."""
 
     hour: datetime
     origin: str
     flights: int
     cancelled: int
     delay: float | None = None
-    """Minutes on average; None: nobody left."""
+    """Average minutes; None: no flight left."""
 
 
 class Difference(NamedTuple):
-    """Flights that are in no result, flights that are in one too often, hours that are wrong."""
+    """Flights missing from the results, flights counted twice, and wrong hours."""
 
     lost: int
     duplicated: int
@@ -35,7 +35,7 @@ class Difference(NamedTuple):
 
 
 def hours_of(flights: Iterable[Departure]) -> list[Hour]:
-    """Return the hours as they must be."""
+    """Return the expected hours."""
     groups: dict[tuple[datetime, str], list[Departure]] = defaultdict(list)
     for flight in flights:
         groups[flight.sched_dep.replace(minute=0), flight.origin].append(flight)
@@ -54,7 +54,7 @@ def to_hour(hour: datetime, origin: str, group: list[Departure]) -> Hour:
 
 
 def difference(expected: Iterable[Hour], found: Iterable[Hour]) -> Difference:
-    """Compare; an hour that came twice has its flights twice."""
+    """Compare results; an hour that was sent twice counts its flights twice."""
     wanted = {(hour.hour, hour.origin): hour for hour in expected}
     counts: Counter[tuple[datetime, str]] = Counter()
     wrong = 0

@@ -8,7 +8,7 @@ CANCELLED = "flights.cancelled"
 ALERTS = "flights.alerts"
 ARCHIVE = "archive"
 BATCH = 700
-"""Messages that the pipeline `delays` takes at once."""
+"""Maximum number of messages in a batch of the pipeline `delays`."""
 
 
 def queue_of(pipeline: str) -> str:

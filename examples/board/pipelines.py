@@ -1,9 +1,9 @@
-"""Three pipelines over the virtual topic, each with a queue of its own."""
+"""Three pipelines on the virtual topic, each with its own queue."""
 
 from __future__ import annotations
 
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
+from pyspark.sql import functions as F  # noqa: N812 - its usual name
 
 from examples.board.names import ARCHIVE, BATCH, BOARD, CANCELLED, dead_letters_of, queue_of
 from examples.board.records import Departure
@@ -18,7 +18,7 @@ from pyjms.spark import jms_pipeline
     max_messages_per_trigger=BATCH,
 )
 def delays(messages: DataFrame) -> DataFrame:
-    """Say for each airport and hour how many flights there are, and how late they leave."""
+    """Compute the number of flights and their delay for each airport and hour."""
     hours = messages.withWatermark("sched_dep", "2 hours").groupBy(
         F.window("sched_dep", "1 hour").alias("hour"), "origin"
     )
@@ -36,7 +36,7 @@ def delays(messages: DataFrame) -> DataFrame:
     dead_letter=dead_letters_of("cancelled"),
 )
 def cancelled(messages: DataFrame) -> DataFrame:
-    """Send the flights that never left to a queue of their own."""
+    """Send cancelled flights to their own queue."""
     return messages.where("dep_delay IS NULL").drop("jms")
 
 
@@ -47,5 +47,5 @@ def cancelled(messages: DataFrame) -> DataFrame:
     dead_letter=dead_letters_of("archive"),
 )
 def archive(messages: DataFrame) -> DataFrame:
-    """Keep every flight as Parquet, with the number that the queue gave its message."""
+    """Store every flight as Parquet, with the arrival number of its message in the queue."""
     return messages.select("jms.seq", *Departure.model_fields)

@@ -1,4 +1,4 @@
-"""Departures in the order of their time, as messages, and broken messages among them."""
+"""Departures in chronological order, as messages, with broken messages among them."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Departure(BaseModel):
 
 
 def departures(first: date, last: date) -> list[Departure]:
-    """Return the flights of some days, both included, in the order of their scheduled time."""
+    """Return the flights of some days, inclusive, in the order of their scheduled times."""
     days = {
         (str(day.month), str(day.day))
         for day in (first + timedelta(n) for n in range((last - first).days + 1))
@@ -57,7 +57,7 @@ def to_departure(row: dict[str, str]) -> Departure:
 
 
 def with_broken(flights: Iterable[Departure], every: int) -> Iterator[str]:
-    """Yield the flights' JSON, and a broken message behind each `every` of them."""
+    """Yield the flights as JSON, with a broken message after each `every` of them."""
     for number, flight in enumerate(flights, start=1):
         yield flight.model_dump_json()
         if number % every == 0:

@@ -1,4 +1,4 @@
-"""Takes what the pipelines have sent, prints it, and says whether it adds up."""
+"""Reading and printing the results of the pipelines, and checking that they add up."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ DEAD_LETTERS = "ActiveMQ.DLQ"
 
 
 class Sent(NamedTuple):
-    """What went to the topic. `clock`: the flight after all others, whose hour stays open."""
+    """The messages sent to the topic. `clock`: the last flight, whose hour stays open."""
 
     flights: Sequence[Departure]
     clock: Departure

@@ -1,4 +1,4 @@
-"""Runs `pyjms pipeline run --once` in a process of its own, which may be killed in a batch."""
+"""Runs `pyjms pipeline run --once` in its own process, which may be killed in a batch."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ CONFIG = Path(__file__).with_name("application.yaml")
 COMMAND = Path(sys.executable).with_name("pyjms")
 LOOK_EVERY = 0.02
 INTO_A_BATCH = 0.25
-"""Seconds; a batch takes longer than that, most of it in its tasks."""
+"""Seconds; shorter than a batch, which spends most of its time in its tasks."""
 DEADLINE = 300.0
 
 
@@ -58,7 +58,7 @@ def run_pipelines(
 def was_in_a_batch(
     process: subprocess.Popen[bytes], folder: Path, pipeline: str, first: int
 ) -> bool:
-    """Kill the group if it is in the middle of a batch, `first` or later; whether it was."""
+    """Kill the group if it is in the middle of batch `first` or later; return whether it was."""
     in_progress = planned(folder, pipeline) - finished(folder, pipeline)
     if not in_progress or min(in_progress) < first:
         return False
@@ -77,7 +77,7 @@ def was_in_a_batch(
 def running(
     command: list[str], folder: Path, url: str, log: int
 ) -> Iterator[subprocess.Popen[bytes]]:
-    """Start a process with a group of its own; nothing of the group is left at the end."""
+    """Start a process in its own group, and end the whole group afterwards."""
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYJMS_ACTIVEMQ__BROKER_URL": url}
     process = subprocess.Popen(
         command,
@@ -97,12 +97,12 @@ def running(
 
 
 def planned(folder: Path, pipeline: str) -> set[int]:
-    """Return the batches that Spark has begun, by its checkpoint."""
+    """Return the batches that Spark has begun, according to its checkpoint."""
     return numbers(folder, pipeline, "offsets")
 
 
 def finished(folder: Path, pipeline: str) -> set[int]:
-    """Return the batches that are done, by its checkpoint."""
+    """Return the completed batches, according to its checkpoint."""
     return numbers(folder, pipeline, "commits")
 
 

@@ -1,4 +1,4 @@
-"""Send, handle, ask, count: ends by itself, with exit code 0 if every number adds up."""
+"""Send, handle, request, count; exits with code 0 if all numbers add up."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ async def count(messages: AsyncIterable[object]) -> int:
 
 
 async def ask(template: JmsTemplate, requests: int) -> list[float]:
-    """Ask for average delays, one request at a time; return the milliseconds of each."""
+    """Request average delays, one at a time; return the milliseconds of each request."""
     latencies = []
     origins = ("EWR", "JFK", "LGA")
     for number in range(requests):

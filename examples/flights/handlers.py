@@ -18,7 +18,7 @@ REQUESTS = "flights.average-delay"
 
 
 class Board:
-    """What the listeners have seen. Handlers run in several threads, so it locks."""
+    """The records that the listeners have handled. It locks: handlers run in several threads."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -41,7 +41,7 @@ class Board:
 
 
 class Container(ApplicationContainer):
-    """pyjms's container with a board in it."""
+    """The application container with a board added."""
 
     board = providers.Singleton(Board)
 
@@ -55,7 +55,7 @@ def on_departure(
     board: InjectedBoard,
     redelivered: Annotated[bool, Header("jms_redelivered")],
 ) -> None:
-    """Take good records; raise on bad ones, which rolls back, until they are dead letters."""
+    """Accept good records; raise on bad ones, which are rolled back until they are dead letters."""
     if redelivered:
         board.count("redelivered")
     flight = Flight.model_validate(dict(message))
@@ -64,11 +64,11 @@ def on_departure(
 
 @jms_listener(f"Consumer.board.{TOPIC}", id="board")
 async def on_board(row: dict[str, str], board: InjectedBoard) -> None:
-    """Take every record, bad ones too."""
+    """Accept every record, bad ones too."""
     board.count("on the board" if row["dep_time"] != "NA" else "cancelled")
 
 
 @jms_listener(REQUESTS, id="delays")
 async def average_delay(origin: str, board: InjectedBoard) -> str:
-    """Answer how late an airport's flights leave on average."""
+    """Return the average departure delay at an airport."""
     return f"{board.average_delay(origin):.1f}"

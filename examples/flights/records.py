@@ -17,7 +17,7 @@ __all__ = ["Flight", "data_folder", "read_flights"]
 
 
 class Flight(BaseModel):
-    """One departure. Cancelled flights have `NA` for times, and do not fit."""
+    """One departure. Cancelled flights have `NA` as times and are invalid."""
 
     month: int
     day: int
@@ -39,7 +39,7 @@ def data_folder() -> Path:
 
 
 def read_flights(count: int | None = None) -> Iterator[dict[str, str]]:
-    """Yield the first `count` rows, or all, as they stand in the file, good and bad."""
+    """Yield the first `count` rows, or all, unchanged, good and bad."""
     path = data_folder() / "flights.csv.zip"
     with zipfile.ZipFile(path) as archive, archive.open(archive.namelist()[0]) as raw:
         rows = csv.DictReader(io.TextIOWrapper(raw, encoding="utf-8"))

@@ -1,1 +1,1 @@
-"""Two streams joined: flights that left late while the weather was bad."""
+"""A join of two streams: flights that left late in bad weather."""

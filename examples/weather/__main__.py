@@ -1,4 +1,4 @@
-"""Flights and weather, joined on Spark; prints what the state holds and how much came too late.
+"""Flights and weather, joined on Spark; prints the size of the state and the late rows.
 
 Ends by itself, with exit code 0 if every number adds up.
 """
@@ -32,7 +32,7 @@ Found = tuple[str, str, int]
 def main() -> int:
     flights, weather = departures(FIRST, LAST), observations(FIRST, LAST)
     delayed = [f for f in flights if f.dep_delay is not None and f.dep_delay >= LATE]
-    held = delayed[:COME_LATE]  # a day too late they come
+    held = delayed[:COME_LATE]  # sent a day late
     sent = [flight for flight in flights if flight not in held]
     spark = short_session("weather")
     with tempfile.TemporaryDirectory(prefix="weather-") as name:
@@ -60,7 +60,7 @@ def main() -> int:
 
 
 def run(spark: SparkSession, url: str, folder: Path) -> int:
-    """Run the pipeline until nothing is left to read; return how many rows came too late."""
+    """Run the pipeline until nothing is left to read; return the number of late rows."""
     (pipeline,) = pipeline_marks(storm)
     query = start_query(
         spark, pipeline, PipelineLocation(url=url, folder=folder / "storm"), once=True
@@ -85,7 +85,7 @@ def to_found(text: str) -> Found:
 
 
 def expected(flights: Sequence[Departure], weather: Sequence[Observation]) -> list[Found]:
-    """Join in Python: the flights that must come out."""
+    """Join in Python: the expected flights."""
     bad = {
         (w.origin, w.hour)
         for w in weather

@@ -1,9 +1,9 @@
-"""One pipeline with two sources: a flight finds the weather of its airport and hour."""
+"""One pipeline with two sources: flights joined with the weather at their airport and hour."""
 
 from __future__ import annotations
 
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
+from pyspark.sql import functions as F  # noqa: N812 - its usual name
 
 from examples.board.records import Departure
 from examples.weather.records import Observation
@@ -23,7 +23,7 @@ WIND, VISIBILITY = 20, 2
     max_messages_per_trigger=500,
 )
 def storm(flights: DataFrame, weather: DataFrame) -> DataFrame:
-    """Send flights that left half an hour late or more in strong wind or low visibility.
+    """Select flights that left half an hour late or more in strong wind or low visibility.
 
     Either side waits three hours for the other: after that its rows leave the state, and
     whatever comes for that time is late and dropped.

@@ -13,18 +13,18 @@ __all__ = ["Observation", "observations"]
 
 
 class Observation(BaseModel):
-    """An hour at an airport."""
+    """One hour at one airport."""
 
     hour: datetime
     origin: str
     wind_speed: float | None = None
-    """Miles an hour."""
+    """Miles per hour."""
     visib: float | None = None
     """Miles."""
 
 
 def observations(first: date, last: date) -> list[Observation]:
-    """Return the hours of some days, both included, in their order."""
+    """Return the hours of some days, inclusive, in chronological order."""
     with (data_folder() / "weather.csv").open(encoding="utf-8", newline="") as file:
         rows = [
             row

@@ -1,8 +1,27 @@
-"""Configuration files: YAML with places, profiles, environment, `${...}`, and clear errors.
+"""Configuration files: strict YAML with locations, profiles, environment, `${...}`, clear errors.
 
-Serves the settings of both packages. Reads files and the mapping it is given as
-environment, nothing else. Whatever is wrong is a ConfigurationException that names the
-file and line, or the environment variable.
+Theory of operation
+-------------------
+
+Serves the settings of both packages (`application.yaml`, `broker.yaml`). A configuration is built
+in layers, each on top of the one before:
+
+    NAME.yaml                    reader: strict YAML, every value with file and line
+    NAME-PROFILE.yaml ...        layers: one for each profile, the last on top
+    PREFIX_A__B__C=value         layers: environment variables, by the path of the key
+    ${NAME}, ${NAME:default}     placeholders: replaced in the merged result
+    pydantic model               problems: validated, all problems reported together
+
+Mappings of two layers are merged, everything else is replaced, lists included: a list that grows
+by its position in a file would depend on the other layers' lengths. A `Document` carries the
+*origin* of every value through all layers, so that an error names the file and line, or the
+environment variable, of exactly the value that is wrong, even if pydantic finds it at the end.
+
+Placeholders are resolved once, last, so that a value of one layer may refer to a key of another.
+Values from the environment are literal: they never start a further replacement.
+
+The modules read files and the mapping that they are given as environment, nothing else. Every
+problem is a ConfigurationException.
 """
 
 from __future__ import annotations

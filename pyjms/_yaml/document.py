@@ -1,4 +1,4 @@
-"""Values with their origins, and how one layer of them lies over another."""
+"""Values with their origins, and how two layers of them are merged."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Path: TypeAlias = tuple[str | int, ...]
 
 
 class Origin(NamedTuple):
-    """Where a value was written: a file with a line (from 1), or an environment variable."""
+    """The source of a value: a file with a line (from 1), or an environment variable."""
 
     source: str
     line: int | None = None
@@ -31,7 +31,7 @@ class Document:
     origins: Mapping[Path, Origin] = field(default_factory=dict)
 
     def origin(self, path: Path) -> Origin | None:
-        """Return where the value at `path` was written, or else what is around it."""
+        """Return the origin of the value at `path`, or of the nearest section that contains it."""
         for length in range(len(path), -1, -1):
             if origin := self.origins.get(path[:length]):
                 return origin
@@ -58,7 +58,7 @@ def dotted(path: Path) -> str:
 
 
 def merge(base: Document, over: Document) -> Document:
-    """Return `base` with `over` on top: mappings join, everything else is replaced."""
+    """Return `base` with `over` on top: mappings are merged, everything else is replaced."""
     origins = dict(base.origins)
     values = _merge_values(base.values, over.values, (), origins)
     origins.update(over.origins)
@@ -72,12 +72,12 @@ def _merge_values(
 ) -> dict[str, Any]:
     merged = dict(base)
     for key, value in over.items():
-        place = (*path, key)
-        below = merged.get(key)
-        if isinstance(below, dict) and isinstance(value, dict):
-            merged[key] = _merge_values(below, value, place, origins)
+        inner = (*path, key)
+        lower = merged.get(key)
+        if isinstance(lower, dict) and isinstance(value, dict):
+            merged[key] = _merge_values(lower, value, inner, origins)
             continue
         merged[key] = value
-        for stale in [known for known in origins if known[: len(place)] == place]:
+        for stale in [known for known in origins if known[: len(inner)] == inner]:
             del origins[stale]
     return merged

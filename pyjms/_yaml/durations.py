@@ -1,7 +1,7 @@
-"""Times in settings: `500ms`, `30s`, `5m`, `1h`; seconds once they are read.
+"""Durations in settings: `500ms`, `30s`, `5m`, `1h`; seconds once they are read.
 
-Spring reads a bare 30000 as milliseconds, this package counts in seconds: so a bare
-number is refused, except 0 and -1, which mean the same everywhere.
+Spring reads a bare 30000 as milliseconds, Python libraries as seconds: so a bare number is
+refused, except 0 and -1, which mean the same everywhere.
 """
 
 from __future__ import annotations
@@ -20,11 +20,10 @@ _NUMBER: Final = re.compile(r"[-+]?[0-9]+(?:\.[0-9]+)?")
 
 
 def read_duration(value: object) -> float:
-    """Return the seconds that `value` means; -1.0 for -1.
+    """Return `value` in seconds; -1.0 for -1.
 
     Raises:
-        ValueError: it has no unit, or is no duration.
-
+        ValueError: it has no unit, or is not a duration.
     """
     if isinstance(value, timedelta):
         return value.total_seconds()
@@ -37,9 +36,9 @@ def read_duration(value: object) -> float:
         number = text.lstrip("+")
         raise ValueError(
             f"{number} has no unit: it is {number}ms to Spring and {number}s to Python; "
-            f"write which one is meant"
+            f"add the unit"
         )
-    raise ValueError(f"{text!r} is no duration; write for instance 500ms, 30s, 5m or 1h")
+    raise ValueError(f"{text!r} is not a duration; write for instance 500ms, 30s, 5m or 1h")
 
 
 def _duration(value: object) -> float:
@@ -91,7 +90,7 @@ Duration: TypeAlias = Annotated[
     float,
     BeforeValidator(_duration),
     PlainSerializer(_text, when_used="json"),
-    _schema("a time with its unit: 500ms, 30s, 5m, 1h; or 0"),
+    _schema("a duration with its unit: 500ms, 30s, 5m, 1h; or 0"),
 ]
 """Seconds, 0 or more."""
 
@@ -99,14 +98,14 @@ Deadline: TypeAlias = Annotated[
     float | None,
     BeforeValidator(_deadline),
     PlainSerializer(_deadline_text, when_used="json"),
-    _schema("a time with its unit: 500ms, 30s, 5m, 1h; 0 waits for ever"),
+    _schema("a duration with its unit: 500ms, 30s, 5m, 1h; 0 waits for ever"),
 ]
-"""Seconds to wait; None, written 0, is for ever."""
+"""Seconds to wait; None, written 0, means for ever."""
 
 ReceiveTimeout: TypeAlias = Annotated[
     float | None,
     BeforeValidator(_receive_timeout),
     PlainSerializer(_receive_timeout_text, when_used="json"),
-    _schema("a time with its unit: 500ms, 30s, 5m, 1h; 0 waits for ever, -1 not at all"),
+    _schema("a duration with its unit: 500ms, 30s, 5m, 1h; 0 waits for ever, -1 does not wait"),
 ]
-"""Seconds to wait for a message; None, written 0, is for ever; 0.0, written -1, not at all."""
+"""Seconds to wait for a message; None, written 0: for ever; 0.0, written -1: do not wait."""

@@ -1,4 +1,4 @@
-"""The layers of a configuration: the file, its profiles, the environment on top."""
+"""The layers of a configuration: the file, its profiles, and the environment on top."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ PROFILES_VARIABLE: Final = "PYJMS_PROFILES"
 
 
 def chosen_profiles(profiles: Iterable[str] | None, environ: Mapping[str, str]) -> list[str]:
-    """Return `profiles`, or those that PYJMS_PROFILES lists with commas."""
+    """Return `profiles`, or those that PYJMS_PROFILES lists, separated by commas."""
     names = environ.get(PROFILES_VARIABLE, "").split(",") if profiles is None else profiles
     return [name.strip() for name in names if name.strip()]
 
 
 def read_layers(path: FilePath, profiles: Iterable[str], *, all_profiles: bool = True) -> Document:
-    """Read `NAME.yaml` and over it `NAME-PROFILE.yaml` for each profile, the last on top.
+    """Read `NAME.yaml` and on top of it `NAME-PROFILE.yaml` for each profile, the last uppermost.
 
     Without `all_profiles` a profile need not have a file.
 
@@ -40,7 +40,7 @@ def read_layers(path: FilePath, profiles: Iterable[str], *, all_profiles: bool =
             raise ConfigurationException(
                 f"Profile {profile!r} has no file {layer}",
                 source=str(layer),
-                hint=f"make that file, or take {profile!r} out of the profiles",
+                hint=f"create that file, or remove {profile!r} from the profiles",
             )
         document = merge(document, read_yaml(layer))
     return document
@@ -52,11 +52,11 @@ def overlay_environment(
     prefix: str,
     exclude: str | None = None,
 ) -> Document:
-    """Return `document` with the variables `prefix` + path over it: `PYJMS_JMS__CLIENT_ID`.
+    """Return `document` with the variables `prefix` + path on top: `PYJMS_JMS__CLIENT_ID`.
 
     Path elements are joined by `__`; only variables with a `__` count, and none that
-    starts with `exclude`. A name below an existing key matches without regard to case,
-    `-` and `.`.
+    starts with `exclude`. A path element matches an existing key without regard to case, `-`
+    and `.`.
     """
     for variable in sorted(environ):
         name = variable.removeprefix(prefix)
@@ -72,8 +72,8 @@ def overlay_environment(
         for key in reversed(path):
             value = {key: value}
         origin = Origin(f"environment variable {variable}")
-        places: list[Path] = [tuple(path[: end + 1]) for end in range(len(path))]
-        new = {p: origin for p in places if p not in document.origins or p == places[-1]}
+        paths: list[Path] = [tuple(path[: end + 1]) for end in range(len(path))]
+        new = {p: origin for p in paths if p not in document.origins or p == paths[-1]}
         document = merge(document, Document(value, new))
     return document
 

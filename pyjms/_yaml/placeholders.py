@@ -1,8 +1,8 @@
 r"""`${NAME}` and `${NAME:default}` in configuration texts.
 
 A name is looked up in the environment, then among the configuration's keys
-(`jms.client_id`, `app.region`), then below `app` (`region`). A value that stands for
-itself alone keeps its type. `\${` is a plain `${`. (Spring: property placeholders)
+(`jms.client_id`, `app.region`), then below `app` (`region`). A text that is a single placeholder
+takes the type of its value. `\${` is a literal `${`. (Spring: property placeholders)
 """
 
 from __future__ import annotations
@@ -31,13 +31,12 @@ class Placeholders:
         """Return `text` with its placeholders replaced.
 
         Raises:
-            ConfigurationException: a name is unknown, leads to itself, or lacks its `}`.
-
+            ConfigurationException: a name is unknown, refers to itself, or lacks its `}`.
         """
         return _text(self.value(text))
 
     def value(self, text: str) -> object:
-        """Like resolve; a text that is one placeholder gives the value with its type."""
+        """Resolve `text`; one that is a single placeholder gives the value with its type."""
         return self._value(text, ())
 
     def _value(self, text: str, names: tuple[str, ...]) -> object:
@@ -57,7 +56,9 @@ class Placeholders:
             pieces.append(_text(self._placeholder(text[start + 2 : end - 1], names)))
             position = end
             if sum(map(len, pieces)) > _MAX_LENGTH:
-                raise ConfigurationException(f"${{...}} makes more than {_MAX_LENGTH} characters")
+                raise ConfigurationException(
+                    f"${{...}} expands to more than {_MAX_LENGTH} characters"
+                )
         return "".join((*pieces, text[position:]))
 
     def _placeholder(self, inner: str, names: tuple[str, ...]) -> object:
@@ -65,7 +66,7 @@ class Placeholders:
         name = _text(self._value(raw, names))
         if name in names or len(names) == _MAX_DEPTH:
             chain = " -> ".join((*names, name))
-            raise ConfigurationException(f"${{{name}}} leads to itself: {chain}")
+            raise ConfigurationException(f"${{{name}}} refers to itself: {chain}")
         found = self._look_up(name)
         if found is _MISSING:
             if default is None:
@@ -79,7 +80,7 @@ class Placeholders:
 
     def _look_up(self, name: str) -> object:
         if name in self._environ:
-            # What the environment says is taken as it is.
+            # Values of the environment are literal.
             return self._environ[name].replace("${", "\\${")
         for key in (name, f"app.{name}"):
             if key in self._values:
@@ -122,7 +123,7 @@ def _flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, object]:
 
 
 def _end(text: str, start: int) -> int:
-    """Return the place behind the `}` that closes the `${` at `start`."""
+    """Return the position after the `}` that closes the `${` at `start`."""
     depth = 0
     position = start
     while position < len(text):
@@ -135,7 +136,9 @@ def _end(text: str, start: int) -> int:
             if depth == 0:
                 return position + 1
         position += 1
-    raise ConfigurationException(f"{text[start:]!r} lacks its }}", hint=r"a plain ${ is \${")
+    raise ConfigurationException(
+        f"{text[start:]!r} lacks its }}", hint=r"a literal ${ is written \${"
+    )
 
 
 def _split(inner: str) -> tuple[str, str | None]:

@@ -1,7 +1,7 @@
-"""Values to a pydantic model, and what pydantic finds wrong as one readable error.
+"""Validation: a pydantic model from a document, and all its problems as one readable error.
 
-Each problem is a line: where it was written, the key's path, what to do. Values of keys
-that hold passwords are never shown.
+Each problem is a line: the value's origin, the path of the key, the reason. Values of keys that
+hold passwords are never shown.
 """
 
 from __future__ import annotations
@@ -20,19 +20,18 @@ __all__ = ["Translate", "validate"]
 M = TypeVar("M", bound=BaseModel)
 
 Translate = Callable[[Path], "str | None"]
-"""Says what an unknown key is called here, as a whole sentence, or None."""
+"""Returns a sentence about an unknown key: its name here, or why there is none; else None."""
 
 _SECRET_WORDS = ("password", "secret", "token", "credential")
 
 
 def validate(model: type[M], document: Document, translate: Translate = lambda _path: None) -> M:
-    """Return the model made of the document's values.
+    """Return the model with the document's values.
 
-    `translate` knows foreign spellings of keys.
+    `translate` knows keys of other products.
 
     Raises:
-        ConfigurationException: a line for each problem; `source` and `line` are the first's.
-
+        ConfigurationException: a line for each problem; `source` and `line` are those of the first.
     """
     try:
         return model.model_validate(document.values)
@@ -56,7 +55,7 @@ class _Lines:
             for leaf in self._foreign_leaves(path, details["input"]):
                 self._add(leaf, self._unknown(leaf))
         elif details["type"] == "missing":
-            self._add(path, "it is missing")
+            self._add(path, "the key is missing")
         else:
             self._add(path, self._wrong(path, details))
 
@@ -69,7 +68,7 @@ class _Lines:
         self._problems.append(self._document.problem(path, reason))
 
     def _foreign_leaves(self, path: Path, value: object) -> list[Path]:
-        """The path itself; or the paths below it, if somebody can translate one of them."""
+        """Return the path itself, or the paths below it if `translate` knows one of them."""
         if not isinstance(value, dict) or not value:
             return [path]
         below = [
@@ -93,11 +92,11 @@ class _Lines:
         secret = any(word in str(part).lower() for part in path for word in _SECRET_WORDS)
         if secret or details["type"] == "value_error" or isinstance(value, dict | list):
             return reason
-        return f"{reason}; it is {value!r}"
+        return f"{reason}; the value is {value!r}"
 
 
 def _written(location: Path, values: object) -> Path:
-    """Return pydantic's location without what it puts in between, such as a union's tag."""
+    """Return pydantic's location without the parts that it inserts, such as a union's tag."""
     path: list[str | int] = []
     for index, part in enumerate(location):
         if isinstance(values, dict):
@@ -113,7 +112,7 @@ def _written(location: Path, values: object) -> Path:
 
 
 def _keys(model: type[BaseModel], path: Path) -> list[str]:
-    """Return the keys that a model takes at `path`; several models if a union is there."""
+    """Return the keys that a model accepts at `path`, those of all models of a union."""
     level: list[Any] = [model]
     for part in path:
         level = [inner for annotation in level for inner in _inside(annotation, part)]
@@ -126,7 +125,7 @@ def _keys(model: type[BaseModel], path: Path) -> list[str]:
 
 
 def _inside(annotation: Any, part: str | int) -> list[Any]:
-    """Return what may stand under the key or index `part`."""
+    """Return the annotations that apply below the key or index `part`."""
     if is_model(annotation):
         field = annotation.model_fields.get(part)
         return models_and_containers(field.annotation) if field else []

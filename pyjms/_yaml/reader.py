@@ -1,8 +1,8 @@
-"""YAML text to a Document, strictly.
+"""A strict YAML reader: text to a Document.
 
-Scalars are read as YAML 1.2 reads them. Where YAML 1.1, which most Python tools read,
-gives something else (`no`, `012`, `1_000`, `12:30`), the reader refuses and names both
-readings. Keys are always text. Repeated keys, tags and merge keys are errors.
+Scalars are read as in YAML 1.2. Where YAML 1.1, which most Python tools use, reads something else
+(`no`, `012`, `1_000`, `12:30`), the reader refuses the value and names both meanings. Keys are
+always text. Repeated keys, tags and merge keys are errors.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from pyjms.errors import ConfigurationException
 __all__ = ["MAX_VALUES", "parse_yaml", "read_yaml"]
 
 MAX_VALUES: Final = 100_000
-"""A file with more values, aliases written out, is refused."""
+"""A file with more values, counting aliases each time, is refused."""
 
 _PLAIN: Final[tuple[tuple[re.Pattern[str], Callable[[str], object]], ...]] = (
     (re.compile(r"|~|null|Null|NULL"), lambda _text: None),
@@ -64,17 +64,17 @@ _MAX_DEPTH = 100
 
 
 class _PlainLoader(yaml.SafeLoader):
-    """Composes nodes without guessing the types of scalars."""
+    """Composes nodes without resolving the types of scalars."""
 
     yaml_implicit_resolvers: dict[str, Any] = {}  # noqa: RUF012 - PyYAML's name for them
     _depth = 0
 
     def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
-        """Compose a node, unless it lies too deep: PyYAML would run out of stack."""
+        """Compose a node, unless it is nested too deeply: PyYAML would exhaust the stack."""
         self._depth += 1
         if self._depth > _MAX_DEPTH:
             mark = None if parent is None else parent.start_mark
-            raise yaml.composer.ComposerError(None, None, "it is nested too deep", mark)
+            raise yaml.composer.ComposerError(None, None, "the value is nested too deeply", mark)
         try:
             return super().compose_node(parent, index)
         finally:
@@ -85,8 +85,7 @@ def read_yaml(path: FilePath) -> Document:
     """Read a file; blocking.
 
     Raises:
-        ConfigurationException: it cannot be read, or not as strict YAML.
-
+        ConfigurationException: the file cannot be read, or is not strict YAML.
     """
     try:
         text = path.read_text(encoding="utf-8")
@@ -98,11 +97,10 @@ def read_yaml(path: FilePath) -> Document:
 
 
 def parse_yaml(text: str, source: str) -> Document:
-    """Read `text`, which came from `source`. No text gives an empty document.
+    """Parse `text`, which came from `source`. An empty text gives an empty document.
 
     Raises:
-        ConfigurationException: it is no strict YAML, or no mapping.
-
+        ConfigurationException: it is not strict YAML, or not a mapping.
     """
     try:
         node = yaml.compose(text, Loader=_PlainLoader)
@@ -137,7 +135,7 @@ class _Converter:
         if isinstance(node, yaml.ScalarNode):
             return self._scalar(node)
         if id(node) in self._open:
-            self._refuse(node, "an alias stands inside its own anchor")
+            self._refuse(node, "an alias refers to the value that contains it")
         self._open.add(id(node))
         try:
             if isinstance(node, yaml.MappingNode):
@@ -154,14 +152,14 @@ class _Converter:
             key = str(key_node.value)
             if key == "<<":
                 self._refuse(key_node, "merge keys are not supported; use profiles or aliases")
-            place = (*path, key)
+            inner = (*path, key)
             if key in values:
-                first = self.origins[place].line
+                first = self.origins[inner].line
                 self._refuse(
-                    key_node, f"the key {key!r} is here for the second time, after line {first}"
+                    key_node, f"the key {key!r} is repeated; it is first set in line {first}"
                 )
-            self.origins[place] = self._origin(key_node)
-            values[key] = self.value(value_node, place)
+            self.origins[inner] = self._origin(key_node)
+            values[key] = self.value(value_node, inner)
         return values
 
     def _scalar(self, node: yaml.ScalarNode) -> object:

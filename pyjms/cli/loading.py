@@ -1,4 +1,4 @@
-"""From `MODULE[:APP]` on the command line to an application."""
+"""Loading of applications: from `MODULE[:APP]` on the command line to a JmsApplication."""
 
 from __future__ import annotations
 
@@ -14,12 +14,11 @@ __all__ = ["load_application", "load_module"]
 
 
 def load_application(target: str, config: Path | None) -> JmsApplication:
-    """Import MODULE and return APP, its only JmsApplication, or one made of its handlers.
+    """Import MODULE and return APP, its only JmsApplication, or a new one with its handlers.
 
     Raises:
-        ConfigurationException: the module or the name is not there, or is ambiguous; or an
-            application of the module's own was given a `--config` as well.
-
+        ConfigurationException: module or application do not exist, or the choice is ambiguous; or
+            `--config` was given with an application that the module creates itself.
     """
     module_name, _, name = target.partition(":")
     module = load_module(module_name)
@@ -33,7 +32,8 @@ def load_application(target: str, config: Path | None) -> JmsApplication:
         return _own(apps[name], config)
     if len(apps) > 1:
         raise ConfigurationException(
-            f"{module_name} has several applications", hint=f"say which: {', '.join(apps)}"
+            f"{module_name} has several applications",
+            hint=f"name one of them: {', '.join(f'{module_name}:{app}' for app in apps)}",
         )
     if apps:
         return _own(next(iter(apps.values())), config)
@@ -41,11 +41,10 @@ def load_application(target: str, config: Path | None) -> JmsApplication:
 
 
 def load_module(name: str) -> ModuleType:
-    """Import a module from the current folder or from where Python looks.
+    """Import a module from the current folder or from Python's search path.
 
     Raises:
-        ConfigurationException: there is none.
-
+        ConfigurationException: there is no such module.
     """
     here = str(Path.cwd())
     if here not in sys.path:
@@ -56,14 +55,15 @@ def load_module(name: str) -> ModuleType:
         if error.name is None or not name.startswith(error.name):
             raise
         raise ConfigurationException(
-            f"There is no module {name!r}", hint="name it as in an import statement"
+            f"There is no module {name!r}",
+            hint="name it as in an import statement, relative to the current folder",
         ) from error
 
 
 def _own(application: JmsApplication, config: Path | None) -> JmsApplication:
     if config is not None:
         raise ConfigurationException(
-            "--config does not go with an application that the module makes itself",
+            "--config cannot be used with an application that the module creates itself",
             hint="pass config= to JmsApplication, or set PYJMS_CONFIG",
         )
     return application

@@ -1,4 +1,4 @@
-"""Logging of the command line: one line a record on standard error, levels from the settings."""
+"""Logging of the command line: one line for each record, levels from the settings."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _FORMAT = "%(asctime)s %(levelname)-7s %(name)s: %(message)s"
 
 
 def configure_logging(levels: Mapping[str, str]) -> None:
-    """Log to standard error; `levels` maps logger names (`root` is all) to level names."""
+    """Log to standard error; `levels` maps logger names (`root`: all) to level names."""
     logging.basicConfig(format=_FORMAT, level=levels.get("root", "INFO"))
     for name, level in levels.items():
         if name != "root":

@@ -1,8 +1,9 @@
-"""`pyjms`: runs applications, checks them, shows their configuration; the broker adds verbs.
+"""`pyjms`: the command line. Runs applications, checks them, shows their configuration.
 
-Sub-commands of other packages come through the entry points `pyjms.cli`. Commands import
-what they need when they run, so that `--help` is quick. An error that pyjms knows is one
-line on standard error and exit code 1; a wrong command line is exit code 2.
+Commands of other packages, `pyjms broker` among them, are added through entry points (see
+`pyjms.cli.extensions`). Commands import what they need when they run, so that `--help` is quick.
+Every error of pyjms is one line on standard error and exit code 1; a wrong command line is exit
+code 2.
 """
 
 from __future__ import annotations
@@ -41,18 +42,18 @@ ConfigOption = Annotated[
     Path | None,
     typer.Option(
         "--config",
-        help="The YAML file; else PYJMS_CONFIG, ./application.yaml, ./config/application.yaml.",
+        help="The YAML file. Default: PYJMS_CONFIG, ./application.yaml, ./config/application.yaml.",
     ),
 ]
-TargetArgument = Annotated[str, typer.Argument(metavar="MODULE[:APP]", help="What to run.")]
+TargetArgument = Annotated[str, typer.Argument(metavar="MODULE[:APP]", help="The application.")]
 
 
 @app.command()
 def run(target: TargetArgument, config: ConfigOption = None) -> None:
     """Run an application until SIGINT or SIGTERM.
 
-    APP is a JmsApplication in MODULE; without it, MODULE's only application, or a new one
-    made of the marked functions in MODULE.
+    APP is a JmsApplication in MODULE. Default: the only application in MODULE, or a new one with
+    the listeners and hooks defined in MODULE.
     """
     from pyjms.cli.loading import load_application
     from pyjms.cli.logs import configure_logging
@@ -62,7 +63,7 @@ def run(target: TargetArgument, config: ConfigOption = None) -> None:
     names = [pipeline.name for pipeline in _pipelines_of(target)]
     if names:
         logger.info(
-            "%s has pipelines, too (%s): they run with `pyjms pipeline run %s`",
+            "%s also has pipelines (%s): `pyjms pipeline run %s` runs them",
             target,
             ", ".join(names),
             target.partition(":")[0],
@@ -74,17 +75,17 @@ def run(target: TargetArgument, config: ConfigOption = None) -> None:
 @app.command()
 def check(
     target: Annotated[
-        str | None, typer.Argument(metavar="[MODULE[:APP]]", help="What to check.")
+        str | None, typer.Argument(metavar="[MODULE[:APP]]", help="The application to check.")
     ] = None,
     config: ConfigOption = None,
 ) -> None:
-    """Check the settings and, if MODULE is given, its handlers; every problem is one line."""
+    """Check the settings and the handlers of MODULE; prints one line for each problem."""
     from pyjms.cli.loading import load_application
     from pyjms.errors import ConfigurationException
 
     if target is None:
         _settings_alone(config).check_settings()
-        typer.echo("The settings are fine.")
+        typer.echo("No problems found in the settings.")
         return
     application = load_application(target, config)
     if not _pipelines_of(target):
@@ -92,7 +93,7 @@ def check(
     problems = [*_problems_of(application), *_pipeline_problems(target, application.settings)]
     if problems:
         raise ConfigurationException("\n".join(problems))
-    typer.echo(f"{target} is fine.")
+    typer.echo(f"No problems found in {target}.")
 
 
 @app.command()
@@ -109,7 +110,7 @@ def listeners(target: TargetArgument, config: ConfigOption = None) -> None:
 
 @config_app.command("show")
 def config_show(config: ConfigOption = None) -> None:
-    """Print the settings in force as YAML; passwords are masked."""
+    """Print the effective settings as YAML; passwords are masked."""
     import yaml
 
     from pyjms.settings import load_settings
@@ -124,7 +125,7 @@ def config_show(config: ConfigOption = None) -> None:
 
 @config_app.command("schema")
 def config_schema(
-    output: Annotated[Path | None, typer.Option("--output", help="Write it to this file.")] = None,
+    output: Annotated[Path | None, typer.Option("--output", help="Write to this file.")] = None,
 ) -> None:
     """Print the JSON Schema of application.yaml, for editors."""
     import json
@@ -157,7 +158,7 @@ def _problems_of(application: JmsApplication) -> list[str]:
 def _pipelines_of(target: str) -> list[Pipeline]:
     """Return the decorated pipelines of an imported module."""
     if "pyjms.spark.pipeline.definition.decorator" not in sys.modules:
-        return []  # nobody can have made any
+        return []  # none can have been defined
     from pyjms.spark.pipeline.definition.decorator import find_pipelines
 
     return find_pipelines(sys.modules[target.partition(":")[0]])

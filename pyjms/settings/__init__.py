@@ -1,4 +1,4 @@
-"""The application's settings: application.yaml, profiles, environment. (design D10)"""
+"""The application's settings: application.yaml, profiles, environment. (decisions D10)"""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Spring Boot's keys, and what they are called here.
+"""Spring Boot's keys and their names here.
 
-An unknown key that Spring Boot has gets an error with our name for it, or with the
-reason why there is none.
+An unknown key that Spring Boot has gets an error with its name here, or with the reason why there
+is none.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _OLD_NAMES: Final = {
 
 _ABSENT: Final = (
     ("jms.jndi_name", "there is no JNDI in Python; write activemq.broker_url"),
-    ("activemq.packages", "no message is ever unpickled, so there are no packages to trust"),
+    ("activemq.packages", "objects are never unpickled, so there are no packages to trust"),
     ("activemq.pool", "this version has no pool; the template caches, see jms.cache"),
     ("artemis", "Artemis speaks OpenWire: write its URL as activemq.broker_url"),
     ("management", "this version has no health indicators"),

@@ -1,7 +1,7 @@
 """PyjmsSettings: every key of application.yaml, with Spring Boot's names and defaults.
 
-Values are read-only. A key that nobody knows is an error. Times are seconds once read;
-see `pyjms._yaml.durations` for how they are written. (spring-jms 8)
+Values are read-only. An unknown key is an error. Durations are seconds once read; see
+`pyjms._yaml.durations` for the notation. (spring-jms 8)
 """
 
 from __future__ import annotations
@@ -70,43 +70,43 @@ class _Section(BaseModel):
 
 
 class CacheSettings(_Section):
-    """What the template keeps between its calls (`jms.cache`). Spring: spring.jms.cache."""
+    """The resources that the template caches (`jms.cache`). Spring: spring.jms.cache."""
 
     enabled: bool = True
-    """Whether connection and sessions are kept at all (CachingConnectionFactory)."""
+    """Whether connection and sessions are cached at all (CachingConnectionFactory)."""
     consumers: bool = False
-    """Whether consumers are kept, too."""
+    """Whether consumers are cached, too."""
     producers: bool = True
-    """Whether producers are kept, too."""
+    """Whether producers are cached, too."""
     session_cache_size: int = Field(default=1, ge=1)
-    """How many sessions of each acknowledge mode are kept."""
+    """Number of cached sessions of each acknowledge mode."""
 
 
 class ListenerSessionSettings(_Section):
     """The listeners' sessions (`jms.listener.session`)."""
 
     acknowledge_mode: Acknowledge = AcknowledgeMode.AUTO
-    """auto, client, dups_ok or a number; without effect while transacted."""
+    """auto, client, dups_ok or a number; no effect if transacted."""
     transacted: bool | None = None
-    """Whether a message is done when its handler has returned, and comes again if it fails.
-    Not set means true."""
+    """Whether a message is consumed when its handler has returned, and redelivered if it fails.
+    Not set: true."""
 
 
 class ListenerSettings(_Section):
-    """What holds for all listeners (`jms.listener`). Spring: spring.jms.listener."""
+    """Defaults of all listeners (`jms.listener`). Spring: spring.jms.listener."""
 
     auto_startup: bool = True
     """Whether listeners start with the application."""
     min_concurrency: int | None = Field(default=None, ge=1)
-    """Consumers of a listener when there is little to do."""
+    """Minimum number of consumers of each listener."""
     max_concurrency: int | None = Field(default=None, ge=1)
-    """Consumers of a listener when there is much to do."""
+    """Maximum number of consumers of each listener."""
     receive_timeout: ReceiveTimeout = 1.0
-    """How long one receive waits; 0 for ever, -1 not at all."""
+    """How long one receive waits; 0: for ever, -1: not at all."""
     max_messages_per_task: int | None = None
-    """Receives after which a consumer's task ends and a new one is made; negative: never."""
+    """Receives after which a consumer's task ends and a new one starts; negative: never."""
     recovery_interval: Duration | None = None
-    """Time between two tries to get a lost connection back; not set is 5s."""
+    """Time between two attempts to restore a lost connection; not set: 5s."""
     cache_level: CacheLevelName | None = None
     """What a listener keeps between messages: none, connection, session, consumer or auto."""
     session: ListenerSessionSettings = ListenerSessionSettings()
@@ -142,23 +142,23 @@ class TemplateSettings(_Section):
     """The JmsTemplate (`jms.template`). Spring: spring.jms.template."""
 
     default_destination: str | None = None
-    """Where messages go, and come from, if a call names nothing."""
+    """Destination of calls without one."""
     delivery_mode: Delivery | None = None
     """persistent or non_persistent."""
     priority: int | None = Field(default=None, ge=0, le=9)
     """0 to 9."""
     time_to_live: Duration | None = None
-    """After which messages expire; 0 never."""
+    """Time after which messages expire; 0: never."""
     qos_enabled: bool | None = None
-    """Whether these three count; not set means if one of them is set."""
+    """Whether these three are used; not set: if one of them is set."""
     delivery_delay: Duration | None = None
     """Time before messages are delivered."""
     receive_timeout: ReceiveTimeout = None
-    """How long receive waits; 0 for ever, -1 not at all."""
+    """How long receive waits; 0: for ever, -1: not at all."""
     session: TemplateSessionSettings = TemplateSessionSettings()
 
     def explicit_qos_enabled(self) -> bool:
-        """Whether delivery mode, priority and time to live are used: as set, or if one is set."""
+        """Return whether delivery mode, priority and time to live apply."""
         if self.qos_enabled is not None:
             return self.qos_enabled
         return not (self.delivery_mode is self.priority is self.time_to_live is None)
@@ -170,7 +170,7 @@ class JmsSettings(_Section):
     pub_sub_domain: bool = False
     """Whether destination names mean topics."""
     subscription_durable: bool = False
-    """Whether the listeners' subscriptions outlive them; makes their names mean topics."""
+    """Whether the listeners' subscriptions are durable; their names then mean topics."""
     client_id: str | None = None
     """The client id of the listeners' connections."""
     cache: CacheSettings = CacheSettings()
@@ -182,25 +182,25 @@ class EmbeddedSettings(_Section):
     """The broker inside the application (`activemq.embedded`)."""
 
     enabled: bool = True
-    """Whether one is used when no broker_url is set."""
+    """Whether it is used when no broker_url is set."""
 
 
 class ActiveMQSettings(_Section):
-    """A broker and how to talk to it (`activemq`, `brokers.<name>`). Spring: spring.activemq."""
+    """A broker and its connections (`activemq`, `brokers.<name>`). Spring: spring.activemq."""
 
     broker_url: str | None = None
-    """Such as tcp://host:61616; not set is a broker inside the application."""
+    """For instance tcp://host:61616; not set: a broker inside the application."""
     user: Text | None = None
-    """The login name."""
+    """The user name."""
     password: Annotated[SecretStr, BeforeValidator(read_text)] | None = None
-    """Its password; never shown."""
+    """The password; never shown."""
     embedded: EmbeddedSettings = EmbeddedSettings()
     close_timeout: Deadline = 15.0
-    """How long closing waits for the broker; 0 for ever."""
+    """How long closing waits for the broker; 0: for ever."""
     send_timeout: Deadline = None
-    """How long a send waits for the broker; 0 for ever."""
+    """How long a send waits for the broker; 0: for ever."""
     non_blocking_redelivery: bool = False
-    """Whether later messages pass one that waits for its redelivery."""
+    """Whether later messages overtake one that waits for its redelivery."""
 
     def effective_broker_url(self) -> str:
         """Return the URL to connect to (spring-jms 8.1.1)."""
@@ -210,12 +210,12 @@ class ActiveMQSettings(_Section):
 
 
 class ListenerOverride(_Section):
-    """What a file changes about one `@jms_listener`, by its id (`listeners.<id>`)."""
+    """Changes to one `@jms_listener`, by its id (`listeners.<id>`)."""
 
     destination: Text | None = None
     """The queue or topic."""
     concurrency: Text | None = None
-    """Consumers: "3" or "3-10"."""
+    """Number of consumers: "3" or "3-10"."""
     selector: str | None = None
     """The message selector."""
     subscription: Text | None = None
@@ -227,9 +227,9 @@ class ListenerOverride(_Section):
 
 
 class PyjmsSettings(BaseSettings):
-    """All settings of an application; `PyjmsSettings()` is the defaults, without any file.
+    """All settings of an application; `PyjmsSettings()` has the defaults, without any file.
 
-    `load_settings` makes it from files and environment.
+    `load_settings` reads them from files and environment.
     """
 
     model_config = SettingsConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
@@ -245,9 +245,9 @@ class PyjmsSettings(BaseSettings):
     spark: SparkSettings = SparkSettings()
     """Spark, for pipelines."""
     pipelines: dict[str, PipelineSettings] = Field(default_factory=dict)
-    """Pipelines of SQL, and changes to decorated ones, by name."""
+    """Pipelines in SQL, and changes to decorated ones, by name."""
     logging: dict[str, Level] = Field(default_factory=dict)
-    """Levels by logger name; root is all."""
+    """Levels by logger name; root: all loggers."""
     app: dict[str, Any] = Field(default_factory=dict)
     """The application's own settings."""
 
@@ -262,7 +262,7 @@ class PyjmsSettings(BaseSettings):
         dotenv_settings: PydanticBaseSettingsSource,
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Take what is given and nothing else: load_settings reads files and environment."""
+        """Use the arguments only: load_settings reads files and environment."""
         del settings_cls, env_settings, dotenv_settings, file_secret_settings
         return (init_settings,)
 

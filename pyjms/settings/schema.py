@@ -10,6 +10,6 @@ __all__ = ["settings_schema"]
 
 
 def settings_schema() -> dict[str, Any]:
-    """Return the schema (draft 2020-12) of the keys and values that load_settings takes."""
+    """Return the schema (draft 2020-12) of the keys and values that load_settings accepts."""
     schema = PyjmsSettings.model_json_schema()
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}

@@ -1,4 +1,4 @@
-"""Where settings come from: a file, its profiles, the environment over them, `${...}` last."""
+"""The sources of settings: a file, its profiles, the environment on top, `${...}` last."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ __all__ = ["BROKER_PREFIX", "CONFIG_VARIABLE", "PREFIX", "load_settings"]
 PREFIX: Final = "PYJMS_"
 """`PYJMS_JMS__LISTENER__MAX_CONCURRENCY` is `jms.listener.max_concurrency`."""
 BROKER_PREFIX: Final = "PYJMS_BROKER__"
-"""These belong to broker.yaml."""
+"""Variables with this prefix belong to broker.yaml."""
 CONFIG_VARIABLE: Final = "PYJMS_CONFIG"
 
-_PLACES: Final = ("application.yaml", "config/application.yaml")
+_DEFAULT_PATHS: Final = ("application.yaml", "config/application.yaml")
 
 
 def load_settings(
@@ -40,9 +40,9 @@ def load_settings(
     """Read the settings; blocking, once at start.
 
     The file is `config`, else PYJMS_CONFIG, else ./application.yaml, else
-    ./config/application.yaml, else none. `profiles`, else PYJMS_PROFILES (with commas),
-    name files beside it: application-PROFILE.yaml; the last is on top. Environment
-    variables are over the files. `environ` is the environment, `os.environ` by default.
+    ./config/application.yaml, else none. `profiles`, else PYJMS_PROFILES (separated by commas),
+    name files next to it: application-PROFILE.yaml; the last is uppermost. Environment variables
+    override the files. `environ` is the environment, `os.environ` by default.
 
     Raises:
         ConfigurationException: a file is missing or malformed, a key is unknown or has a
@@ -54,7 +54,7 @@ def load_settings(
     chosen = chosen_profiles(profiles, environment)
     if path is None and chosen:
         raise ConfigurationException(
-            f"Profiles {', '.join(chosen)} are chosen, and there is no application.yaml",
+            f"Profiles {', '.join(chosen)} are set, but there is no application.yaml",
             hint=f"name the file with --config or {CONFIG_VARIABLE}",
         )
     document = read_layers(path, chosen) if path else Document()
@@ -69,4 +69,4 @@ def _find(config: Path | str | None, environ: Mapping[str, str]) -> Path | None:
     named = config or environ.get(CONFIG_VARIABLE)
     if named:
         return Path(named)
-    return next((path for path in map(Path, _PLACES) if path.is_file()), None)
+    return next((path for path in map(Path, _DEFAULT_PATHS) if path.is_file()), None)

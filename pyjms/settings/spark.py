@@ -1,7 +1,7 @@
-"""The sections `spark` and `pipelines`: where Spark runs, what is restarted, pipelines of SQL.
+"""The sections `spark` and `pipelines`: where Spark runs, restarts, pipelines in SQL.
 
-Read without Spark, and checked as strictly as the rest; what a pipeline's values have to be
-among themselves is checked where pipelines are made. (spark-pipeline 6.2)
+Read without Spark, and checked as strictly as the rest; whether the values of a pipeline go
+together is checked when the pipeline is created. (spark-pipeline 6.2)
 """
 
 from __future__ import annotations
@@ -38,20 +38,20 @@ class _Section(BaseModel):
 
 
 class RestartSettings(_Section):
-    """When a pipeline that failed is started again (`spark.restart`)."""
+    """Restarts of a failed pipeline (`spark.restart`)."""
 
     initial_interval: Duration = 1.0
     """The wait before the first restart."""
     multiplier: float = Field(default=2.0, ge=1)
-    """By which each further wait is longer."""
+    """Factor by which each further wait is longer."""
     max_interval: Duration = 60.0
     """The longest wait."""
     max_attempts: int | None = Field(default=10, ge=0)
-    """Restarts in a row, before the pipeline has failed for good; null: it never has. A batch that
-    is done ends the row, and so does a query that has run for five minutes."""
+    """Consecutive restarts before the pipeline has failed for good; null: no limit. A completed
+    batch, or a query that has run for five minutes, starts the count again."""
     poison_after: int = Field(default=3, ge=1)
-    """How often the same batch may fail, other than by losing the broker, before the pipeline
-    has failed for good."""
+    """How often the same batch may fail, other than by a lost broker connection, before the
+    pipeline has failed for good."""
 
     @model_validator(mode="after")
     def _check_intervals(self) -> Self:
@@ -69,52 +69,52 @@ class SparkSettings(_Section):
     master: Text = "local[*,4]"
     """Spark's master: local[*,4] is this process (4 tries a task), spark://host:7077 a cluster."""
     conf: dict[str, Option] = Field(default_factory=dict)
-    """Further settings of Spark, by their names there."""
+    """Further Spark settings, by their Spark names."""
     checkpoint_root: Folder = "./checkpoints"
-    """The folder of the pipelines' checkpoints and status; on a cluster one that all machines
-    reach."""
+    """The folder of the pipelines' checkpoints and status; on a cluster, one that all machines
+    mount."""
     java: Text = "auto"
-    """auto, system, bundled, or the folder of a Java."""
+    """auto, system, bundled, or the folder of a Java installation."""
     aot_cache: bool = False
-    """Whether Java 25 keeps a start-up cache, which halves the time that Spark takes to start."""
+    """Whether Java 25 keeps a start-up cache, which halves the start-up time of Spark."""
     drain_timeout: Duration = 30.0
-    """How long a stop waits for the batches in progress; then they are stopped, and run again
-    with the next start."""
+    """How long a stop waits for batches in progress; then they are cancelled, and repeated
+    after the next start."""
     restart: RestartSettings = RestartSettings()
 
 
 class PipelineSettings(_Section):
-    """A pipeline of SQL, or changes to a decorated one of this name (`pipelines.<name>`)."""
+    """A pipeline in SQL, or changes to the decorated one of this name (`pipelines.<name>`)."""
 
     source: Text | dict[str, Text] | None = None
     """A destination: orders, queue://orders or topic://prices; or several by name."""
     schema_: str | dict[str, str] | None = Field(default=None, alias="schema")
-    """What the bodies hold, in Spark's DDL (`origin STRING, delay DOUBLE`); or by source."""
+    """The fields of the bodies, in Spark's DDL (`origin STRING, delay DOUBLE`); or by source."""
     sql: str | None = None
     """The query over `messages`, or over the sources' names. Without it this entry changes the
     `@jms_pipeline` of this name."""
     sink: Text | None = None
     """A destination, or parquet:FOLDER."""
     dead_letter: Text | None = None
-    """Where messages go that do not fit the schema; not set is ActiveMQ.DLQ, fail stops."""
+    """Destination of messages that do not match the schema; not set: ActiveMQ.DLQ; fail: stop."""
     trigger: Duration | None = None
-    """Time between the starts of two batches; 0: as soon as there is something."""
+    """Time between the starts of two batches; 0: as soon as there are messages."""
     checkpoint: Text | None = None
-    """The folder below checkpoint_root; not set is the pipeline's name."""
+    """The folder below checkpoint_root; not set: the pipeline's name."""
     output_mode: Literal["append", "update", "complete"] | None = None
     """append, update or complete, as in Spark."""
     exactly_once: Literal["epoch", "ids", "off"] | None = None
-    """epoch, ids or off; not set is epoch."""
+    """epoch, ids or off; not set: epoch."""
     id_column: str | None = None
-    """For ids: the column that is different in each row."""
+    """For ids: the column with a unique value in each row."""
     partitions: int | None = Field(default=None, ge=1)
-    """Tasks that read a batch of a source."""
+    """Number of tasks that read a batch of a source."""
     max_messages_per_trigger: int | None = Field(default=None, ge=1)
-    """The most messages that a batch takes of a source."""
+    """Maximum number of messages of a source in a batch."""
     broker: str | None = None
-    """A name of `brokers`; not set is the broker of `activemq`."""
+    """A name of `brokers`; not set: the broker of `activemq`."""
     options: dict[str, Option] = Field(default_factory=dict)
-    """Further options of the format jms, such as selector; sink.NAME is one of the sink."""
+    """Further options of the format jms, such as selector; sink.NAME is an option of the sink."""
 
     def values(self) -> dict[str, Any]:
         """Return what is set, by the names of the pipeline's fields."""

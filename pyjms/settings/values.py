@@ -1,4 +1,4 @@
-"""Values that Spring Boot spells in more than one way."""
+"""Values with more than one spelling, as Spring Boot accepts them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,6 @@ def read_acknowledge_mode(value: object) -> AcknowledgeMode:
 
     Raises:
         ValueError: it is none of these.
-
     """
     text = str(value)
     mode = _ACKNOWLEDGE_MODES.get(_bare(text))
@@ -44,7 +43,6 @@ def read_delivery_mode(value: object) -> DeliveryMode:
 
     Raises:
         ValueError: it is neither.
-
     """
     if isinstance(value, DeliveryMode):
         return value
@@ -55,12 +53,12 @@ def read_delivery_mode(value: object) -> DeliveryMode:
 
 
 def read_text(value: object) -> object:
-    """Return a number that was written without quotes as the text it is."""
+    """Return a number that was written without quotes as text."""
     return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
 
 
 def read_option(value: object) -> object:
-    """Return a number, true or false that was written without quotes as Spark writes it."""
+    """Return a number or boolean that was written without quotes as text in Spark's spelling."""
     if isinstance(value, bool):
         return str(value).lower()
     return str(value) if isinstance(value, int | float) else value

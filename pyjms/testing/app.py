@@ -27,13 +27,13 @@ __all__ = ["JmsTestApp", "with_redelivery_delay"]
 
 _POLICY: Final = "jms.redeliveryPolicy."
 _DELAYS: Final = tuple(f"{_POLICY}{name}" for name in ("initialRedeliveryDelay", "redeliveryDelay"))
-_SHOWN: Final = 3
-"""Different errors of handlers that a message shows, and below how much of each."""
-_SHOWN_TEXT: Final = 200
+_QUOTED: Final = 3
+"""The number of different errors that a text quotes, and the characters of each."""
+_QUOTED_TEXT: Final = 200
 
 
 def with_redelivery_delay(url: str, seconds: float) -> str:
-    """Return `url` with this time before each redelivery, unless it has delays of its own."""
+    """Return `url` with this delay before each redelivery, unless it sets its own."""
     given = TransportURI.parse(url).options
     if any(name.startswith(_POLICY) and name != f"{_POLICY}maximumRedeliveries" for name in given):
         return url
@@ -44,7 +44,7 @@ def with_redelivery_delay(url: str, seconds: float) -> str:
 class JmsTestApp:
     """Starts applications against a test's broker. The fixture `jms_app` is one.
 
-    A message whose handler raises comes again at once, so a bad one is a dead letter soon.
+    A message whose handler raises is redelivered at once, so a bad one soon is a dead letter.
     """
 
     def __init__(self, broker: EmbeddedBroker, url: str) -> None:
@@ -55,7 +55,7 @@ class JmsTestApp:
 
     @property
     def application(self) -> JmsApplication:
-        """The application that runs.
+        """The running application.
 
         Raises:
             IllegalStateException: `start` has not been called.
@@ -63,7 +63,7 @@ class JmsTestApp:
         """
         if self._application is None:
             raise IllegalStateException(
-                "No application runs", hint="await jms_app.start(handlers) first"
+                "No application is running", hint="await jms_app.start(handlers) first"
             )
         return self._application
 
@@ -82,11 +82,12 @@ class JmsTestApp:
         interceptors: Iterable[HandlerInterceptor] = (),
         error_handler: ErrorHandler | None = None,
     ) -> JmsApplication:
-        """Run these modules, handlers or instances; on the test's broker, whatever they say.
+        """Run these modules, handlers or instances on the test's broker, whatever the settings say.
 
-        Without `config` and `settings` the defaults hold: no file is looked for.
-        `redelivery_delay` is the seconds before a message that was rolled back comes again (1 s
-        outside of tests); options `jms.redeliveryPolicy` of `pyjms_broker_url` win.
+        Without `config` and `settings` the defaults apply: no file is searched for.
+        `redelivery_delay`: seconds before a rolled-back message is redelivered (1 s outside of
+        tests); options `jms.redeliveryPolicy` of `pyjms_broker_url` take precedence.
+        `interceptors` and `error_handler` are JmsApplication's.
 
         Raises:
             IllegalStateException: one runs already.
@@ -95,7 +96,8 @@ class JmsTestApp:
         """
         if self._application is not None and self._application.is_running:
             raise IllegalStateException(
-                "The test's application runs already", hint="hand all its handlers to one start"
+                "The test's application is running already",
+                hint="pass all handlers to one start",
             )
         if settings is None:
             settings = load_settings(Path(config)) if config else PyjmsSettings()
@@ -114,8 +116,7 @@ class JmsTestApp:
         """Stop the application. Idempotent; the fixture does it.
 
         Args:
-            timeout: seconds of real time for handlers that still work; then they are cancelled.
-
+            timeout: seconds of real time for handlers in progress; then they are cancelled.
         """
         if self._application is not None:
             with real_time():
@@ -130,8 +131,7 @@ class JmsTestApp:
             timeout: seconds of real time.
 
         Raises:
-            RequestTimeoutException: it is not empty by then; what handlers raised is in the text.
-
+            RequestTimeoutException: it is not empty by then; the text quotes what handlers raised.
         """
         try:
             await self.broker.drained(name, timeout)
@@ -140,15 +140,15 @@ class JmsTestApp:
             if not raised:
                 raise
             raise RequestTimeoutException(
-                f"{late.reason}; handlers raised {_times(len(raised))} so far: {_shown(raised)}",
-                hint="a message whose handler raises comes again, until it is a dead letter",
+                f"{late.reason}; handlers raised {_times(len(raised))} so far: {_quoted(raised)}",
+                hint="a message whose handler raises is redelivered until it is a dead letter",
             ) from raised[-1]
         errors: list[Any] = self.recorder.errors() if raise_errors else []
         if errors:
             raise errors[0]
 
     async def dead_letters(self, name: str = "ActiveMQ.DLQ") -> list[Message]:
-        """The messages in the dead-letter queue, oldest first; they stay there."""
+        """Return the messages in the dead-letter queue, oldest first, without removing them."""
         return [from_command(command) for command in await self.broker.dead_letters(name)]
 
 
@@ -156,8 +156,8 @@ def _times(number: int) -> str:
     return "once" if number == 1 else f"{number} times"
 
 
-def _shown(errors: Sequence[BaseException]) -> str:
-    """Say which errors there were, and how often; the newest first."""
-    counted = Counter(repr(error)[:_SHOWN_TEXT] for error in reversed(errors))
-    shown = [f"{text} {_times(number)}" for text, number in list(counted.items())[:_SHOWN]]
-    return "; ".join(shown) + ("; ..." if len(counted) > _SHOWN else "")
+def _quoted(errors: Sequence[BaseException]) -> str:
+    """Return the different errors and their counts as text, the newest first."""
+    counted = Counter(repr(error)[:_QUOTED_TEXT] for error in reversed(errors))
+    shown = [f"{text} {_times(number)}" for text, number in list(counted.items())[:_QUOTED]]
+    return "; ".join(shown) + ("; ..." if len(counted) > _QUOTED else "")

@@ -1,4 +1,4 @@
-"""What an embedded broker offers to tests, and where the installed one is found."""
+"""The interface of embedded brokers for tests, and the discovery of the installed one."""
 
 from __future__ import annotations
 
@@ -16,34 +16,32 @@ class EmbeddedBroker(Protocol):
 
     @property
     def url(self) -> str:
-        """Where clients of this process connect to: `vm://...`."""
+        """The URL for clients in this process: `vm://...`."""
 
     async def tcp_url(self) -> str:
-        """Where other processes connect to, once it is started; the first call opens a port."""
+        """Return the URL for other processes, once started; the first call opens a port."""
 
     async def start(self) -> None: ...
 
     async def stop(self) -> None: ...
 
     async def drained(self, name: str, timeout: float = 5.0) -> None:
-        """Wait until the queue `name` holds nothing and nothing of it is unacknowledged.
+        """Wait until the queue `name` is empty and all its messages are acknowledged.
 
         Raises:
-            TimeoutError: it still does after `timeout` seconds of real time; the text says how
-                much.
-
+            RequestTimeoutException: it is not after `timeout` seconds of real time; the text says
+                how many messages are left.
         """
 
     async def dead_letters(self, name: str = "ActiveMQ.DLQ") -> list[ActiveMQMessage]:
-        """The messages in the dead-letter queue `name`, oldest first; they stay there."""
+        """Return the messages in the dead-letter queue `name`, oldest first; they stay there."""
 
 
 def embedded_broker() -> EmbeddedBroker:
-    """A new broker from the entry points `pyjms.embedded_brokers`, not started.
+    """Return a new broker from the entry points `pyjms.embedded_brokers`, not started.
 
     Raises:
         ResourceAllocationException: none is installed.
-
     """
     for entry in entry_points(group="pyjms.embedded_brokers"):
         broker: EmbeddedBroker = entry.load()()

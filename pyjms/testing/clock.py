@@ -1,7 +1,7 @@
-"""A clock that stands still until a test turns it, or jumps whenever everything waits.
+"""A virtual clock that stands still until a test advances it, or jumps when every task waits.
 
-Works on asyncio and trio. Time moves from deadline to deadline, and after each one every
-task runs as far as it can, so that what happens at second 3 sees the world of second 3.
+Works on asyncio and trio. Time moves from deadline to deadline, and after each one every task runs
+as far as it can, so that what happens at second 3 sees the state of second 3.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ __all__ = ["VirtualClock", "real_time"]
 
 _SETTLE_ROUNDS = 20
 _PROBE = 0.001
-"""Turns given to the other tasks before asking "all blocked?", and how long to ask (seconds):
-asked too early, anyio on asyncio would ask again only after 0.1 s."""
+"""Turns given to the other tasks before checking whether all are blocked, and seconds for that
+check: if it comes too early, anyio on asyncio checks again only after 0.1 s."""
 _THREAD_ROUNDS = 50
 _THREAD_PAUSE = 0.001
-"""A handler's thread that takes longer than this looks blocked, and time goes on without it."""
+"""A handler's thread that takes longer counts as blocked, and time goes on without it."""
 
 
 @contextmanager
 def real_time() -> Iterator[None]:
-    """Put the machine's clock in force for this block: a virtual one would not let it end."""
+    """Use the system clock in this block: with a virtual one it might never end."""
     replaced = _clock.install(_clock.SystemClock())
     try:
         yield
@@ -41,11 +41,12 @@ def real_time() -> Iterator[None]:
 
 
 class VirtualClock:
-    """Time for tests: `async with VirtualClock() as clock:` puts it in force.
+    """Time for tests: `async with VirtualClock() as clock:` installs it.
 
-    `await clock.advance(seconds)` turns it. With `autojump=True` it turns itself to the
-    next deadline whenever all tasks are blocked. It gives handlers in threads 50 ms of real
-    time; work on sockets looks blocked at once, so use autojump for what stays on the loop.
+    `await clock.advance(seconds)` advances it. With `autojump=True` it advances itself to the next
+    deadline whenever all tasks are blocked. It gives handlers in threads 50 ms of real time; a task
+    that waits for a socket counts as blocked at once, so use autojump for work that stays on the
+    loop.
     """
 
     def __init__(
@@ -66,15 +67,15 @@ class VirtualClock:
         self._jumper: BackgroundTask | None = None
 
     def now(self) -> float:
-        """Virtual monotonic seconds."""
+        """Return the virtual monotonic time in seconds."""
         return self._now
 
     def time_ms(self) -> int:
-        """Virtual wall clock in milliseconds; it moves with `now`."""
+        """Return the virtual wall-clock time in milliseconds; it advances with `now`."""
         return round(self._now * 1000 + self._offset_ms)
 
     async def sleep(self, seconds: float) -> None:
-        """Wait until the clock has been turned by `seconds`. Cancellable."""
+        """Wait until the clock has advanced by `seconds`. Cancellable."""
         if seconds <= 0:
             await checkpoint()
             return
@@ -86,7 +87,7 @@ class VirtualClock:
             self._drop(number, fired=woken.is_set())
 
     def timeout(self, seconds: float | None) -> AbstractContextManager[_clock.TimeoutScope]:
-        """A block that is cancelled, quietly, once the clock has been turned by `seconds`."""
+        """Return a block that is cancelled, without an error, when `seconds` have passed."""
         return self._timeout(seconds)
 
     @contextmanager
@@ -113,7 +114,7 @@ class VirtualClock:
                 self._drop(number, fired=fired)
 
     async def advance(self, seconds: float) -> None:
-        """Turn the clock by `seconds`, stopping at each deadline until all tasks have settled."""
+        """Advance the clock by `seconds`; at each deadline wait until all tasks have settled."""
         target = self._now + seconds
         await self.settle()
         while (deadline := self._next_deadline()) is not None and deadline <= target:

@@ -1,8 +1,8 @@
 """The pytest plugin: a real broker, in memory, for each test; Spark, for pipelines.
 
-Fixtures are coroutines and come alive through anyio's plugin: set `anyio_mode = "auto"`
-or mark tests with `pytest.mark.anyio`. They run on whatever backend the test runs on.
-Nothing of pyjms is imported until a fixture asks for it.
+Fixtures are coroutines, run by anyio's plugin: set `anyio_mode = "auto"` or mark tests with
+`pytest.mark.anyio`. They use the backend of the test. Nothing of pyjms is imported before a
+fixture needs it.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ __all__ = [
 
 @pytest.fixture
 async def jms_broker() -> AsyncIterator[EmbeddedBroker]:
-    """A broker of this test's own, in memory; `await jms_broker.drained("foo.bar")`."""
+    """A broker for this test alone, in memory; `await jms_broker.drained("foo.bar")`."""
     from pyjms.testing.broker import embedded_broker  # noqa: PLC0415
     from pyjms.testing.clock import real_time  # noqa: PLC0415
 
@@ -51,7 +51,7 @@ async def jms_broker() -> AsyncIterator[EmbeddedBroker]:
 
 @pytest.fixture
 def pyjms_broker_url(jms_broker: EmbeddedBroker) -> str:
-    """Where the fixtures connect to; override it to run the same tests on another broker."""
+    """The URL that the fixtures connect to; override it to run the tests on another broker."""
     return jms_broker.url
 
 
@@ -63,7 +63,7 @@ async def jms_template(pyjms_broker_url: str) -> AsyncIterator[JmsTemplate]:
     from pyjms.core.template import JmsTemplate  # noqa: PLC0415
     from pyjms.testing.clock import real_time  # noqa: PLC0415
 
-    # cached consumers would hold messages back from others
+    # cached consumers would keep prefetched messages from others
     factory = CachingConnectionFactory(ConnectionFactory(pyjms_broker_url), cache_consumers=False)
     try:
         yield JmsTemplate(factory, receive_timeout=5.0)
@@ -76,7 +76,7 @@ async def jms_template(pyjms_broker_url: str) -> AsyncIterator[JmsTemplate]:
 async def jms_app(jms_broker: EmbeddedBroker, pyjms_broker_url: str) -> AsyncIterator[JmsTestApp]:
     """Runs handlers on the test's broker: `await jms_app.start(module)`.
 
-    Redeliveries come at once: `start(module, redelivery_delay=1.0)` has them wait.
+    Messages are redelivered at once: `start(module, redelivery_delay=1.0)` delays them.
     """
     from pyjms.testing.app import JmsTestApp  # noqa: PLC0415
 
@@ -89,10 +89,10 @@ async def jms_app(jms_broker: EmbeddedBroker, pyjms_broker_url: str) -> AsyncIte
 
 @pytest.fixture
 async def jms_clock() -> AsyncIterator[VirtualClock]:
-    """Time that stands still until `await jms_clock.advance(seconds)`.
+    """Virtual time, which stands still until `await jms_clock.advance(seconds)`.
 
-    It is the time of pyjms and of the broker: redeliveries, expiry, timeouts of receives. Not of
-    `jms_app.drained`, nor of the fixtures' own ends: these give up in real time.
+    It is the time of pyjms and of the broker: redelivery, expiration, time-outs of receives.
+    `jms_app.drained` and the teardown of fixtures use real time.
     """
     from pyjms.testing.clock import VirtualClock  # noqa: PLC0415
 
@@ -102,7 +102,7 @@ async def jms_clock() -> AsyncIterator[VirtualClock]:
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
-    """The Spark session of all tests; it starts in seconds. Skips where pyspark is not there."""
+    """The Spark session of all tests; starts within seconds. Skips if pyspark is not installed."""
     if importlib.util.find_spec("pyspark") is None:
         pytest.skip('Spark is not installed: pip install "pyjms[spark]"')
     from pyjms.testing.spark import local_session  # noqa: PLC0415
@@ -114,7 +114,7 @@ def spark() -> Iterator[SparkSession]:
 
 @pytest.fixture
 def run_pipeline(spark: SparkSession, tmp_path: Path) -> Iterator[PipelineRun]:
-    """Call it with a pipeline and messages; it returns what the pipeline sent."""
+    """Call it with a pipeline and messages; it returns the messages that the pipeline sent."""
     from pyjms.testing.spark import PipelineRun  # noqa: PLC0415
 
     run = PipelineRun(spark, tmp_path / "checkpoints")

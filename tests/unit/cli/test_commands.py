@@ -77,8 +77,8 @@ def test_help_lists_the_commands(pyjms: Run) -> None:
 
 
 def test_check_of_what_is_fine(pyjms: Run) -> None:
-    assert pyjms("check").stdout == "The settings are fine.\n"
-    assert pyjms("check", "orders").stdout == "orders is fine.\n"
+    assert pyjms("check").stdout == "No problems found in the settings.\n"
+    assert pyjms("check", "orders").stdout == "No problems found in orders.\n"
 
 
 def test_check_lists_every_problem_on_a_line(pyjms: Run) -> None:

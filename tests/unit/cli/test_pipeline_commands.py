@@ -88,7 +88,7 @@ def test_list_shows_functions_and_sql(pyjms: Run) -> None:
 def test_check_of_what_is_fine(pyjms: Run) -> None:
     done = pyjms("pipeline", "check", "board", "sql.yaml")
     assert done.stdout.splitlines() == ["delays is fine.", "join is fine.", "copy is fine."]
-    assert pyjms("check", "board").stdout == "board is fine.\n"
+    assert pyjms("check", "board").stdout == "No problems found in board.\n"
 
 
 def test_check_lists_every_problem_on_a_line(pyjms: Run, tmp_path: Path) -> None:
@@ -239,5 +239,5 @@ def test_run_of_listeners_says_where_pipelines_run(pyjms: Run, tmp_path: Path) -
         _, log = process.communicate(timeout=50)
         guard.cancel()
     assert process.returncode == 0, log
-    said = "board has pipelines, too (delays, join): they run with `pyjms pipeline run board`"
+    said = "board also has pipelines (delays, join): `pyjms pipeline run board` runs them"
     assert log.count(said) == 1

@@ -338,7 +338,7 @@ def test_placeholders_of_settings_made_by_hand(monkeypatch: pytest.MonkeyPatch) 
      ("jms: {pub-sub-domain: true}", 1, "jms.pub-sub-domain is jms.pub_sub_domain here"),
      ("spring: {jms: {listener: {concurrency: 3}}}", 1, "is jms.listener.min_concurrency here"),
      ("spring: {activemq: {in-memory: true}}", 1, "is activemq.embedded.enabled here"),
-     ("spring: {activemq: {packages: {trust-all: true}}}", 1, "no message is ever unpickled"),
+     ("spring: {activemq: {packages: {trust-all: true}}}", 1, "objects are never unpickled"),
      ("spring: {jms: {jndi-name: x}}", 1, "no JNDI in Python"),
      ("logging: {level: {root: INFO}}", 1, "logging.level"),
      ("brokers: {x: {broker-url: y}}", 1, "did you mean brokers.x.broker_url?"),

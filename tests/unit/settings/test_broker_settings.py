@@ -190,7 +190,7 @@ def test_sizes(tmp_path: Path, text: str, bytes_: int) -> None:
      ("persistence:\n  type: kahadb\n  journal:\n    disk_sync_strategy: seldom", 4, "'periodic'"),
      ("plugins: [x]", 1, "BrokerService(plugins=...)"),
      ("connectors:\n  - url: x", 2, "did you mean connectors[0].uri?"),
-     ("connectors:\n  - name: x", 2, "connectors[0].uri: it is missing"),
+     ("connectors:\n  - name: x", 2, "connectors[0].uri: the key is missing"),
      ("policies:\n  - memroy_limit: 1", 2, "did you mean policies[0].memory_limit?"),
      ("policies:\n  - dead_letter_strategy:\n      type: shared\n      queue_prefix: x", 4, "there is no such setting"),
      ("policies:\n  - dead_letter_strategy: {type: lost}", 2, "'shared', 'individual', 'discarding'"),

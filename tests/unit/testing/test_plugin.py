@@ -50,7 +50,7 @@ async def test_an_application_under_test(jms_app: JmsTestApp) -> None:
         jms_app.application  # noqa: B018
     application = await jms_app.start(handler)
     assert isinstance(application, JmsApplication)
-    with pytest.raises(IllegalStateException, match="runs already"):
+    with pytest.raises(IllegalStateException, match="is running already"):
         await jms_app.start(handler)
     for text in ("good", "bad"):
         await jms_app.template.convert_and_send("in", text)

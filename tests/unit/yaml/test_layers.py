@@ -116,7 +116,7 @@ def test_a_placeholder_alone_keeps_the_type() -> None:
 
 @pytest.mark.parametrize(
     ("text", "reason"),
-    [("${NO}", r"\$\{NO\} is unknown"), ("${loop}", "leads to itself: loop -> pool -> loop"),
+    [("${NO}", r"\$\{NO\} is unknown"), ("${loop}", "refers to itself: loop -> pool -> loop"),
      ("${NO", "lacks its }"), ("${jms}", "unknown"), ("${jms.list}", "unknown"),
      ("${big}", "characters")],
 )  # fmt: skip

@@ -32,8 +32,8 @@ def test_durations(text: object, seconds: float, written: str) -> None:
 @pytest.mark.parametrize(
     ("value", "reason"),
     [(30000, "it is 30000ms to Spring and 30000s to Python"), ("30", "30ms to Spring and 30s"),
-     (1.5, "1.5 has no unit"), ("soon", "no duration"), ("5d", "500ms, 30s, 5m or 1h"),
-     (-1, "cannot be negative"), (True, "no duration"), ("-5s", "no duration"), (None, "no duration")],
+     (1.5, "1.5 has no unit"), ("soon", "not a duration"), ("5d", "500ms, 30s, 5m or 1h"),
+     (-1, "cannot be negative"), (True, "not a duration"), ("-5s", "not a duration"), (None, "not a duration")],
 )  # fmt: skip
 def test_no_durations(value: object, reason: str) -> None:
     with pytest.raises(ValidationError, match=reason):
@@ -100,11 +100,11 @@ def problem(text: str) -> ConfigurationException:
      ("doors:\n  - uri: a\n    prt: 1", ["m.yaml:3: doors[0].prt: there is no such setting; did you mean doors[0].port?"]),
      ("by_name:\n  uri:\n    uri: a\n    urx: 1", ["m.yaml:4: by_name.uri.urx: there is no such setting; did you mean by_name.uri.uri?"]),
      ("by_name:\n  a:\n    qqq: 1\n    uri: b", ["m.yaml:3: by_name.a.qqq: there is no such setting; by_name.a has uri, port"]),
-     ("doors:\n  - port: 1", ["m.yaml:2: doors[0].uri: it is missing"]),
+     ("doors:\n  - port: 1", ["m.yaml:2: doors[0].uri: the key is missing"]),
      ("colour:\n  type: red\n  depht: 1", ["m.yaml:3: colour.depht: there is no such setting; did you mean colour.depth?"]),
-     ("doors: [{uri: a, port: many}]", ["m.yaml:1: doors[0].port: Input should be a valid integer, unable to parse string as an integer; it is 'many'"]),
-     ("name: x\nwait: 5", ["m.yaml:2: wait: 5 has no unit: it is 5ms to Spring and 5s to Python; write which one is meant"]),
-     ("doors: 5\nwait: x", ["m.yaml:1: doors: Input should be a valid list; it is 5", "m.yaml:2: wait: 'x' is no duration; write for instance 500ms, 30s, 5m or 1h"])],
+     ("doors: [{uri: a, port: many}]", ["m.yaml:1: doors[0].port: Input should be a valid integer, unable to parse string as an integer; the value is 'many'"]),
+     ("name: x\nwait: 5", ["m.yaml:2: wait: 5 has no unit: it is 5ms to Spring and 5s to Python; add the unit"]),
+     ("doors: 5\nwait: x", ["m.yaml:1: doors: Input should be a valid list; the value is 5", "m.yaml:2: wait: 'x' is not a duration; write for instance 500ms, 30s, 5m or 1h"])],
 )  # fmt: skip
 def test_problems_are_lines_with_places(text: str, lines: list[str]) -> None:
     error = problem(text)
