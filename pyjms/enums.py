@@ -1,4 +1,4 @@
-"""The numbers of JMS and Spring that have names."""
+"""The numeric constants of JMS and Spring."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ __all__ = ["AcknowledgeMode", "CacheLevel", "DeliveryMode"]
 
 
 class AcknowledgeMode(IntEnum):
-    """When a received message counts as done. JMS: Session constants; INDIVIDUAL is ActiveMQ's."""
+    """When received messages are acknowledged. JMS: Session; INDIVIDUAL is ActiveMQ's."""
 
     TRANSACTED = 0
     AUTO = 1
@@ -18,14 +18,14 @@ class AcknowledgeMode(IntEnum):
 
 
 class DeliveryMode(IntEnum):
-    """Whether a message outlives its broker. JMS: DeliveryMode."""
+    """Whether a message survives a restart of the broker. JMS: DeliveryMode."""
 
     NON_PERSISTENT = 1
     PERSISTENT = 2
 
 
 class CacheLevel(IntEnum):
-    """What a listener container keeps between receives. Spring: CACHE_NONE to CACHE_AUTO."""
+    """What a listener container reuses between receives. Spring: CACHE_NONE to CACHE_AUTO."""
 
     NONE = 0
     CONNECTION = 1

@@ -1,4 +1,4 @@
-"""The errors of JMS and ours.
+"""The exceptions of pyjms: those of JMS, of Spring and our own.
 
     Exception
     └── JMSException                          error_code, hint, retryable, linked_exception
@@ -7,7 +7,7 @@
         ├── InvalidClientIDException
         ├── InvalidDestinationException
         │   └── DestinationResolutionException
-        ├── DestinationDoesNotExistException  ActiveMQ: a temporary destination has gone
+        ├── DestinationDoesNotExistException  ActiveMQ: a temporary destination was deleted
         ├── InvalidSelectorException          also ValueError; position
         ├── JMSSecurityException
         ├── MessageEOFException               also EOFError
@@ -29,8 +29,8 @@
         ├── ConfigurationException            source, line
         └── UnsupportedOperationException     also NotImplementedError
 
-Java's IllegalArgument and NumberFormat are ValueError here, NullPointer is TypeError.
-One tree serves JMS and Spring: there are no runtime twins.
+Java's IllegalArgumentException and NumberFormatException are ValueError here, NullPointerException
+is TypeError. Spring's unchecked copies of the JMS exceptions do not exist: one tree serves both.
 """
 
 from __future__ import annotations
@@ -69,10 +69,11 @@ __all__ = [
 
 
 class JMSException(Exception):
-    """Something JMS could not do.
+    """The base of all exceptions of JMS.
 
-    `str()` is the reason followed by the hint; `reason` and `hint` have them apart.
-    JMS: javax.jms.JMSException; linkedException is `linked_exception` (or `__cause__`).
+    `str()` is the reason followed by the hint, what to do about it; `reason` and `hint` hold them
+    separately. `retryable` is true if the same call may succeed later.
+    JMS: javax.jms.JMSException; its linkedException is `linked_exception` (and `__cause__`).
     """
 
     retryable: bool = False
@@ -93,22 +94,22 @@ class IllegalStateException(JMSException):
 
 
 class ConnectionClosedException(IllegalStateException):
-    """The connection, or what it made, is closed."""
+    """The connection, or the session, consumer or producer, is closed."""
 
     def __init__(self, reason: str = "The connection is already closed", **kwargs: Any) -> None:
         super().__init__(reason, **kwargs)
 
 
 class InvalidClientIDException(JMSException):
-    """The client id is refused, or another connection has it."""
+    """The client id was rejected, or another connection has it."""
 
 
 class InvalidDestinationException(JMSException):
-    """The destination is none, malformed, unknown or not ours to use."""
+    """The destination is missing, malformed, unknown or not usable by this client."""
 
 
 class DestinationResolutionException(InvalidDestinationException):
-    """A name led to no destination, or to one of the wrong kind."""
+    """A name resolved to no destination, or to one of the wrong kind."""
 
 
 class DestinationDoesNotExistException(JMSException):
@@ -116,7 +117,7 @@ class DestinationDoesNotExistException(JMSException):
 
 
 class InvalidSelectorException(JMSException, ValueError):
-    """The selector is not valid SQL-92 as JMS uses it; `position` is where, from 0."""
+    """The selector is malformed; `position` is the offset of the error, from 0."""
 
     def __init__(self, reason: str = "", *, position: int | None = None, **kwargs: Any) -> None:
         super().__init__(reason, **kwargs)
@@ -124,7 +125,7 @@ class InvalidSelectorException(JMSException, ValueError):
 
 
 class JMSSecurityException(JMSException):
-    """User and password were refused, or the user may not do this."""
+    """The credentials were rejected, or the user is not authorized."""
 
 
 class MessageEOFException(JMSException, EOFError):
@@ -132,7 +133,7 @@ class MessageEOFException(JMSException, EOFError):
 
 
 class MessageFormatException(JMSException, ValueError):
-    """A value has no JMS type, or cannot be read as the wanted one."""
+    """A value has no JMS type, or cannot be converted to the requested one."""
 
 
 class MessageConversionException(MessageFormatException):
@@ -160,23 +161,23 @@ class MessageNotWriteableException(JMSException):
 
 
 class ResourceAllocationException(JMSException):
-    """The provider lacks what is needed: memory, disk, an extra."""
+    """A resource is missing: memory, disk space, an optional package."""
 
     retryable = True
 
 
 class TransactionInProgressException(JMSException):
-    """commit or rollback inside a transaction that somebody else runs."""
+    """commit or rollback was called inside a transaction that is managed elsewhere."""
 
 
 class TransactionRolledBackException(JMSException):
-    """The commit ended in a rollback."""
+    """The transaction was rolled back instead of committed."""
 
     retryable = True
 
 
 class XAException(JMSException):
-    """An XA call failed; `xa_error_code` is XA's number (-4 is XAER_NOTA)."""
+    """An XA call failed; `xa_error_code` is the XA error code (-4 is XAER_NOTA)."""
 
     def __init__(self, reason: str = "", *, xa_error_code: int = 0, **kwargs: Any) -> None:
         super().__init__(reason, **kwargs)
@@ -184,19 +185,19 @@ class XAException(JMSException):
 
 
 class ConnectionFailedException(JMSException, ConnectionError):
-    """The transport could not be opened, or broke."""
+    """The connection could not be opened, or was lost."""
 
     retryable = True
 
 
 class RequestTimeoutException(JMSException, TimeoutError):
-    """The broker did not answer in time."""
+    """The broker did not respond in time."""
 
     retryable = True
 
 
 class ListenerExecutionFailedException(JMSException):
-    """A handler raised (the cause), or could not be called with the message."""
+    """A handler raised the cause, or could not be called with the message."""
 
     def __init__(
         self,
@@ -220,7 +221,7 @@ class ProtocolViolation(JMSException):
 
 
 class LocalProtocolError(ProtocolViolation):
-    """What we were asked to write cannot be written."""
+    """A command cannot be written."""
 
 
 class RemoteProtocolError(ProtocolViolation):
@@ -237,7 +238,7 @@ class RemoteProtocolError(ProtocolViolation):
 
 
 class ConfigurationException(JMSException):
-    """A setting is wrong; `source` and `line` say where."""
+    """A setting is invalid; `source` and `line` say where."""
 
     def __init__(
         self,
@@ -253,4 +254,4 @@ class ConfigurationException(JMSException):
 
 
 class UnsupportedOperationException(JMSException, NotImplementedError):
-    """JMS has it, this provider or object does not."""
+    """JMS defines the operation; this provider or object does not support it."""

@@ -1,6 +1,7 @@
-"""The five kinds of body: text, map and object; bytes and stream have rooms of their own.
+"""The message types with a text, a map or an object; those of bytes and streams are re-exported.
 
-Written until sent, read-only once received, until `clear_body()`. (JMS 1.1 section 3.11)
+A body is writable until the message is received; then it is read-only until `clear_body()`.
+(jms-api 7)
 """
 
 from __future__ import annotations
@@ -18,7 +19,10 @@ __all__ = ["BytesMessage", "MapMessage", "ObjectMessage", "StreamMessage", "Text
 
 
 class TextMessage(Message):
-    """A message with a text, or none: "" and None stay different."""
+    """A message with a text or without one: "" and None are different.
+
+    JMS: javax.jms.TextMessage (JMS 1.1 section 3.11).
+    """
 
     __slots__ = ()
     MIME_TYPE: ClassVar[str] = "jms/text-message"
@@ -31,10 +35,11 @@ class TextMessage(Message):
 
     @property
     def text(self) -> str | None:
-        """The text.
+        """The text; setting it replaces it.
 
         Raises:
-            MessageFormatException: what was received is damaged.
+            MessageFormatException: the received text is damaged; or the value set is not a str.
+            MessageNotWriteableException: it is set while the body is read-only.
         """
         if self._pending:
             self._load()
@@ -57,10 +62,11 @@ class TextMessage(Message):
 
 
 class ObjectMessage(Message):
-    """A message with a serialized Java object: opaque bytes, carried and never unpickled.
+    """A message with a serialized Java object, carried as opaque bytes.
 
-    `data` is the Java serialization stream (`aced0005...`) or None. No Python object is
-    ever made of it: deserialising what a network sends runs the sender's code.
+    `data` is the Java serialization stream (`aced0005...`) or None. No Python object is ever made
+    of it: deserialising data from a network runs the sender's code.
+    JMS: javax.jms.ObjectMessage (JMS 1.1 section 3.11).
     """
 
     __slots__ = ()
@@ -74,7 +80,7 @@ class ObjectMessage(Message):
 
     @property
     def data(self) -> bytes | None:
-        """The serialized form."""
+        """The serialized form; setting it replaces it."""
         if self._pending:
             self._load()
         return self._body
@@ -95,7 +101,8 @@ class ObjectMessage(Message):
 class MapMessage(Message):
     """A message of named values: a mapping that also has JMS's typed getters and setters.
 
-    It is true even when it is empty, and compared by identity, as all messages are.
+    It is true even if it is empty, and compares by identity, as all messages do.
+    JMS: javax.jms.MapMessage (JMS 1.1 section 3.11).
     """
 
     __slots__ = ()
@@ -144,27 +151,27 @@ class MapMessage(Message):
         return list(self._values())
 
     def items(self) -> list[tuple[str, object]]:
-        """Return names and values, as they were written."""
+        """Return names and values, with the types they were set with."""
         return list(self._values().items())
 
     @property
     def map_names(self) -> list[str]:
-        """The names, in no promised order."""
+        """The names, in no particular order. JMS: getMapNames."""
         return list(self._values())
 
     def item_exists(self, name: str) -> bool:
-        """Whether there is a value, if only None, of this name."""
+        """Return whether there is a value of this name, even None. JMS: itemExists."""
         return name in self._values()
 
     def get_object(self, name: str) -> object:
-        """Return the value as it was written; None if it is missing."""
+        """Return the value with the type it was set with; None if it is missing."""
         return self._values().get(_checked(name))
 
     def get_boolean(self, name: str) -> bool:
         """Return the value as a bool; missing is False.
 
-        All typed getters raise MessageFormatException where the conversion table has no
-        entry, and ValueError where a text does not spell the value.
+        All typed getters raise MessageFormatException if the conversion table has no entry, and
+        ValueError if a text cannot be converted.
         """
         return cast("bool", self._convert(name, "boolean"))
 
@@ -209,7 +216,7 @@ class MapMessage(Message):
         return cast("bytes | None", self._convert(name, "bytes"))
 
     def set_object(self, name: str, value: object) -> None:
-        """Do as `message[name] = value` does."""
+        """Set a value of any type, as `message[name] = value` does."""
         self[name] = value
 
     def set_boolean(self, name: str, value: bool) -> None:
@@ -245,7 +252,7 @@ class MapMessage(Message):
         self[name] = fit(value, "double")
 
     def set_string(self, name: str, value: str | None) -> None:
-        """Set a text, or None."""
+        """Set a string, or None."""
         self[name] = fit(value, "String")
 
     def set_bytes(
@@ -278,5 +285,5 @@ class MapMessage(Message):
 
 def _checked(name: str) -> str:
     if not name:
-        raise ValueError("The name of a map's value cannot be None or empty")
+        raise ValueError("The name of a value in a map cannot be None or empty")
     return name

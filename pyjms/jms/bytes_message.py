@@ -1,7 +1,7 @@
-"""The message of raw bytes: written in a row, read from the start after `reset()`.
+"""The message of raw bytes: written in sequence, read from the start after `reset()`.
 
-No type is checked: what was written as an int may be read as four bytes. Numbers are
-big-endian. (JMS 1.1 BytesMessage; java.io.DataOutput)
+No types are recorded: what was written as an int may be read as four bytes. Numbers are
+big-endian. (jms-api 7; java.io.DataOutput)
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ _LAYOUTS: Final[dict[str, struct.Struct]] = {
 class BytesMessage(Message):
     """A message of bytes.
 
-    `data` is the whole body at once, in either mode; the `write_` and `read_` methods go
-    through it piece by piece. A new message is write-only until `reset()`; a received one
-    is read-only until `clear_body()`.
+    `data` is the whole body, readable in either mode; the `write_` and `read_` methods handle it
+    piece by piece. A new message is write-only until `reset()`; a received one is read-only until
+    `clear_body()`. JMS: javax.jms.BytesMessage (JMS 1.1 section 3.11).
     """
 
     __slots__ = ("_position",)
@@ -60,7 +60,7 @@ class BytesMessage(Message):
 
     @property
     def data(self) -> bytes:
-        """The whole body; reading it moves nothing. Setting it replaces what was written.
+        """The whole body, whatever the read position; setting it replaces the body.
 
         Raises:
             MessageNotWriteableException: it is set while read-only.
@@ -85,7 +85,7 @@ class BytesMessage(Message):
         return len(self._readable())
 
     def reset(self) -> None:
-        """Make the body read-only and go to its start."""
+        """Make the body read-only and move to its start. JMS: reset."""
         if self._pending:
             self._load()
         self._body = bytes(self._body)
@@ -93,15 +93,15 @@ class BytesMessage(Message):
         self._position = 0
 
     def get_body(self, kind: type[_T]) -> _T | None:
-        """Go to the start and return the whole body, None if it is empty; it is read-only then."""
+        """Reset, and return the whole body, None if it is empty."""
         self.reset()
         return super().get_body(kind)
 
     def read_boolean(self) -> bool:
-        """Read one byte, not zero.
+        """Read one byte; True if it is not zero.
 
-        All reads raise MessageNotReadableException while write-only and MessageEOFException
-        where fewer bytes are left; then the position stays.
+        All reads raise MessageNotReadableException while the message is write-only and
+        MessageEOFException if fewer bytes are left; the position then stays as it is.
         """
         return cast("bool", self._read("boolean"))
 
@@ -142,10 +142,10 @@ class BytesMessage(Message):
         return cast("float", self._read("double"))
 
     def read_utf(self) -> str:
-        """Read a text as `write_utf` writes it.
+        """Read a string as `write_utf` writes it.
 
         Raises:
-            MessageFormatException: these bytes are none.
+            MessageFormatException: the bytes are not modified UTF-8.
         """
         start = self._position
         count = cast("int", self._read("unsigned short"))
@@ -158,12 +158,12 @@ class BytesMessage(Message):
             text = decode_mutf8(bytes(body[self._position : end]))
         except ValueError as error:
             self._position = start
-            raise MessageFormatException(f"No text at {start}: {error}") from error
+            raise MessageFormatException(f"No modified UTF-8 at offset {start}: {error}") from error
         self._position = end
         return text
 
     def read_bytes(self, length: int | None = None) -> bytes | None:
-        """Read up to `length` bytes, all that are left by default; None at the end.
+        """Read up to `length` bytes, by default all that are left; None at the end.
 
         JMS: readBytes(byte[]), whose -1 is None here.
         """
@@ -176,7 +176,7 @@ class BytesMessage(Message):
         return data
 
     def read_bytes_into(self, buffer: bytearray | memoryview) -> int:
-        """Fill `buffer` as far as the bytes go; return how many, -1 at the end."""
+        """Fill `buffer` with what is left; return the number of bytes, or -1 at the end."""
         data = self.read_bytes(len(buffer))
         if data is None:
             return -1
@@ -186,8 +186,8 @@ class BytesMessage(Message):
     def write_boolean(self, value: bool) -> None:
         """Write one byte, 0 or 1.
 
-        All writes raise MessageNotWriteableException while read-only and
-        MessageFormatException where the value is not of the type.
+        All writes raise MessageNotWriteableException while the message is read-only and
+        MessageFormatException if the value is not of the type.
         """
         self._write("boolean", value)
 
@@ -222,19 +222,19 @@ class BytesMessage(Message):
         self._write("double", value)
 
     def write_utf(self, value: str) -> None:
-        """Write a 2-byte count and the text in modified UTF-8.
+        """Write a 2-byte count and the string in modified UTF-8.
 
         Raises:
-            MessageFormatException: it is no text, or longer than 65535 bytes.
+            MessageFormatException: it is not a str, or longer than 65535 bytes.
         """
         text = fit(value, "String")
         if not isinstance(text, str):
-            raise TypeError("write_utf needs a text, not None")
+            raise TypeError("write_utf needs a string, not None")
         data = encode_mutf8(text)
         if len(data) > _LONGEST_UTF:
             raise MessageFormatException(
-                f"A text of {len(data)} bytes is too long for write_utf",
-                hint="65535 is the most; write_bytes takes any number",
+                f"A string of {len(data)} bytes is too long for write_utf",
+                hint="the limit is 65535; write_bytes has none",
             )
         body = self._writable()
         body += len(data).to_bytes(2, "big")
@@ -249,7 +249,7 @@ class BytesMessage(Message):
         body += data[offset:] if length is None else data[offset : offset + length]
 
     def write_object(self, value: object) -> None:
-        """Write a number, bool, str or bytes as the method of its type does.
+        """Write a number, bool, str or bytes, as the method for its type does.
 
         Raises:
             TypeError: it is None.
@@ -291,13 +291,13 @@ class BytesMessage(Message):
     def _writable(self) -> bytearray:
         self._check_body_writable()
         body = self._body
-        if not isinstance(body, bytearray):  # was readable, and made writable as it is
+        if not isinstance(body, bytearray):  # it was read-only until clear_body()
             body = self._body = bytearray(body)
         return body
 
     def _end(self, count: int) -> MessageEOFException:
         left = len(self._body) - self._position
-        return MessageEOFException(f"{count} bytes were asked for, {left} are left")
+        return MessageEOFException(f"Cannot read {count} bytes: {left} are left")
 
     def _load(self) -> None:
         super()._load()

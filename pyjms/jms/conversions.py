@@ -1,8 +1,8 @@
-"""Which JMS type may be read as which: the tables, and the one function that follows them.
+"""The type conversions of JMS: which type may be read as which.
 
-A type is named as JMS names it: boolean, byte, short, char, int, long, float, double,
-String, bytes. Python's `int` is an int or, beyond 32 bits, a long; `float` is a double.
-(JMS 1.1 sections 3.5.4 and 3.11.3; jms-api 6.3 to 6.5, 7.7, 7.8)
+A type is named as JMS names it: boolean, byte, short, char, int, long, float, double, String,
+bytes. Python's `int` is an int or, beyond 32 bits, a long; `float` is a double. (jms-api 6.3 to
+6.5, 7.7, 7.8)
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ PROPERTY_READS: Final[dict[str, frozenset[str]]] = {
         "String": "boolean byte short int long float double String",
     }.items()
 }
-"""What a property written as the key may be read as."""
+"""For each type of a property, the types that it may be read as."""
 
 BODY_READS: Final[dict[str, frozenset[str]]] = {**PROPERTY_READS, "bytes": frozenset({"bytes"})}
 """The same for the values of MapMessage and StreamMessage."""
@@ -64,14 +64,14 @@ NULLS: Final[dict[str, object]] = {
     "String": None,
     "bytes": None,
 }
-"""What reading None, or a missing property, gives: a value, or the error to raise."""
+"""For each type, the result of reading None or a missing property: a value, or an error."""
 
 MAP_NULLS: Final[dict[str, object]] = {
     **NULLS,
     **dict.fromkeys(("byte", "short", "int", "long"), 0),
     **dict.fromkeys(("float", "double"), 0.0),
 }
-"""The same for a MapMessage, where ActiveMQ is milder than JMS."""
+"""The same for a MapMessage, where ActiveMQ is more lenient than JMS."""
 
 _TYPES: Final[dict[type, str]] = {
     bool: "boolean",
@@ -116,8 +116,8 @@ def convert(
 
     Raises:
         MessageFormatException: the table `reads` does not allow it.
-        ValueError: a text does not spell such a number; or `nulls` says so.
-        TypeError: None is read, and `nulls` says so.
+        ValueError: a text is not such a number; or `value` is None and `nulls` has ValueError.
+        TypeError: `value` is None and `nulls` has TypeError.
     """
     if value is None:
         return _null(target, nulls)
@@ -135,22 +135,22 @@ def convert(
 
 
 def fit(value: object, target: str) -> object:
-    """Return `value` as the type that carries `target`, for a write that names the type.
+    """Return `value` as the Python type of the JMS type `target`, for a write that names it.
 
     Raises:
-        MessageFormatException: it is no such value, or out of the type's range.
+        MessageFormatException: it is not of that type, or out of its range.
     """
     fitted = _FITTERS[target](value)
     if fitted is _UNFIT:
-        shown = type(value).__name__ if isinstance(value, str | bytes) else repr(value)
-        raise MessageFormatException(f"{shown} is no value of type {target}")
+        quoted = type(value).__name__ if isinstance(value, str | bytes) else repr(value)
+        raise MessageFormatException(f"{quoted} is not a value of type {target}")
     return fitted
 
 
 def normalize(value: object, *, binary: bool, containers: bool = True) -> object:
-    """Return `value` as it is kept where no type is named: the object forms of set and write.
+    """Return `value` in the form in which it is stored if a write names no type.
 
-    Bytes pass if `binary`, lists and mappings (ActiveMQ's extension) if `containers`; all
+    Bytes are accepted if `binary`, lists and mappings (ActiveMQ's extension) if `containers`; all
     of these are copied, deeply.
 
     Raises:
@@ -178,7 +178,7 @@ def _normalize_other(value: object, *, binary: bool, containers: bool) -> object
             return normalize(base(value), binary=binary)
     raise MessageFormatException(
         f"A {type(value).__name__} has no JMS type",
-        hint="JMS knows bool, int, float and str; bytes in bodies only",
+        hint="JMS has bool, int, float and str; bytes in bodies only",
     )
 
 
@@ -270,7 +270,7 @@ def _text(value: object) -> str:
 
 
 def _plain(value: object) -> object:
-    """Strip our number subclasses: who names a type gets Python's own."""
+    """Return a plain Python value: a typed read does not return our subclasses."""
     for base in (bool, int, float, str):
         if isinstance(value, base):
             return base(value)

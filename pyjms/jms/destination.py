@@ -1,8 +1,8 @@
-"""Where messages go: queues and topics, lasting or temporary.
+"""Destinations: queues and topics, permanent or temporary.
 
-Identity is kind and physical name. Options (`?consumer.prefetchSize=1`) travel on the
-object but are no part of identity and never go over the wire. A name with commas is a
-composite; `*` and a last `>` are wildcards for consumers. (JMS 4.4.4; ActiveMQ D1-D8)
+Identity is kind and physical name. Options (`?consumer.prefetchSize=1`) belong to the object but
+not to its identity, and are never sent. A name with commas is a composite destination; `*` and a
+final `>` are wildcards for consumers. (jms-api 1; activemq-broker D1-D8)
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ __all__ = [
 
 
 class Destination:
-    """A queue or a topic; make one of the four subclasses."""
+    """A queue or a topic; create one of the four subclasses."""
 
     __slots__ = ("_hash", "options", "physical_name")
 
@@ -38,10 +38,10 @@ class Destination:
     options: dict[str, str]
 
     def __init__(self, name: str) -> None:
-        """Take `name`, trimmed, with its options split off.
+        """Create the destination `name`, which may have options: `name?key=value&...`.
 
         Raises:
-            InvalidDestinationException: nothing is left of the name.
+            InvalidDestinationException: the name is empty, or an option is not key=value.
         """
         bare, mark, query = name.partition("?")
         bare = bare.strip()
@@ -56,7 +56,7 @@ class Destination:
 
     @property
     def qualified_name(self) -> str:
-        """`queue://name` and alike."""
+        """The name with its kind: `queue://name`, `temp-topic://name` ..."""
         return self.PREFIX + self.physical_name
 
     @property
@@ -75,7 +75,7 @@ class Destination:
 
     @property
     def composite_destinations(self) -> tuple[Destination, ...]:
-        """The members of a composite, without repeats; only itself otherwise."""
+        """The members of a composite destination, without duplicates; otherwise itself."""
         if "," not in self.physical_name:
             return (self,)
         members = (m.strip() for m in self.physical_name.split(","))
@@ -101,7 +101,7 @@ class Destination:
 
 
 class Queue(Destination):
-    """Each message goes to one consumer."""
+    """A queue: each message goes to one consumer."""
 
     __slots__ = ()
     TYPE: ClassVar[int] = 100
@@ -110,7 +110,7 @@ class Queue(Destination):
 
 
 class Topic(Destination):
-    """Each message goes to every subscriber."""
+    """A topic: each message goes to every subscriber."""
 
     __slots__ = ()
     TYPE: ClassVar[int] = 101
@@ -119,7 +119,7 @@ class Topic(Destination):
 
 
 class TemporaryQueue(Queue):
-    """A queue that lives as long as the connection that made it."""
+    """A queue that exists as long as the connection that created it."""
 
     __slots__ = ()
     TYPE: ClassVar[int] = 102
@@ -128,7 +128,7 @@ class TemporaryQueue(Queue):
 
 
 class TemporaryTopic(Topic):
-    """A topic that lives as long as the connection that made it."""
+    """A topic that exists as long as the connection that created it."""
 
     __slots__ = ()
     TYPE: ClassVar[int] = 103
@@ -140,7 +140,7 @@ _KINDS: tuple[type[Destination], ...] = (TemporaryQueue, TemporaryTopic, Queue, 
 
 
 def parse_destination(text: str, default: type[Destination] = Queue) -> Destination:
-    """Return the destination that `queue://a`, `topic://b`, `temp-queue://..` or a bare name means.
+    """Return the destination of `queue://a`, `topic://b`, `temp-queue://c` ... or a bare name.
 
     Raises:
         InvalidDestinationException: the name is empty.

@@ -1,4 +1,4 @@
-"""What a connection says about its provider. (JMS 1.1 section 4.3; ActiveMQ 5.17)"""
+"""What a connection tells about its provider. (jms-api 1; JMS 1.1 section 4.3)"""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ JMSX_PROPERTY_NAMES = (
 
 
 class ConnectionMetaData(NamedTuple):
-    """Versions and names."""
+    """Names and versions of the JMS provider. JMS: javax.jms.ConnectionMetaData."""
 
     jms_version: str = "1.1"
     jms_major_version: int = 1

@@ -1,4 +1,4 @@
-"""Numbers as Java writes and reads them in text. (java.lang valueOf and toString)"""
+"""Numbers in text as Java formats and parses them. (java.lang valueOf and toString)"""
 
 from __future__ import annotations
 
@@ -16,26 +16,26 @@ _HEXADECIMAL = re.compile(
 )
 _SPECIAL = re.compile(r"([+-]?)(NaN|Infinity)")
 
-# Java spells doubles of this range without an exponent.
+# Java formats doubles of this range without an exponent.
 _PLAIN_FROM, _PLAIN_TO = 1e-3, 1e7
 
 
 def parse_integer(text: str, low: int, high: int) -> int:
-    """Return the integer that `text` spells, as Integer.valueOf reads it.
+    """Parse an integer as Integer.valueOf does.
 
     Raises:
-        ValueError: it spells none, or one outside low to high.
+        ValueError: it is not an integer, or not between `low` and `high`.
     """
     if not _INTEGER.fullmatch(text) or not low <= (value := int(text)) <= high:
-        raise ValueError(f"{text!r} is no integer from {low} to {high}")
+        raise ValueError(f"{text!r} is not an integer from {low} to {high}")
     return value
 
 
 def parse_float(text: str) -> float:
-    """Return the double that `text` spells, as Double.valueOf reads it.
+    """Parse a double as Double.valueOf does.
 
     Raises:
-        ValueError: it spells none.
+        ValueError: it is not a number.
     """
     bare = text.strip()
     if special := _SPECIAL.fullmatch(bare):
@@ -46,20 +46,20 @@ def parse_float(text: str) -> float:
         return float(bare)
     if _HEXADECIMAL.fullmatch(bare):
         return float.fromhex(bare)
-    raise ValueError(f"{text!r} is no number")
+    raise ValueError(f"{text!r} is not a number")
 
 
 def parse_float32(text: str) -> float:
-    """Return the float that `text` spells, kept as the double with the same value.
+    """Parse a 32-bit float; it is returned as the double with the same value.
 
     Raises:
-        ValueError: it spells none.
+        ValueError: it is not a number.
     """
     return float32(parse_float(text))
 
 
 def float32(value: float) -> float:
-    """Return `value` rounded to 32 bits; too large becomes infinite, as in Java."""
+    """Return `value` rounded to 32 bits; infinite if it is too large, as in Java."""
     try:
         rounded: float = struct.unpack(">f", struct.pack(">f", value))[0]
     except OverflowError:

@@ -1,7 +1,7 @@
-"""Properties by which a message asks the broker to deliver it later. (ActiveMQ ScheduledMessage)
+"""Properties of ActiveMQ's ScheduledMessage, which ask the broker for a later delivery.
 
-A broker with `scheduler_support` obeys them, ActiveMQ with `schedulerSupport`; others deliver at
-once. Delays and periods are milliseconds. What is delivered has `scheduledJobId` instead.
+A broker with `scheduler_support` (ActiveMQ: `schedulerSupport`) obeys them; others deliver at once.
+Delays and periods are milliseconds. The delivered message has `scheduledJobId` instead.
 """
 
 from __future__ import annotations
@@ -29,20 +29,21 @@ AMQ_SCHEDULED_DELAY: Final = "AMQ_SCHEDULED_DELAY"
 AMQ_SCHEDULED_PERIOD: Final = "AMQ_SCHEDULED_PERIOD"
 """Milliseconds between two deliveries."""
 AMQ_SCHEDULED_REPEAT: Final = "AMQ_SCHEDULED_REPEAT"
-"""How often it is delivered again after the first time; negative: for ever."""
+"""How often it is delivered again after the first delivery; negative: for ever."""
 AMQ_SCHEDULED_CRON: Final = "AMQ_SCHEDULED_CRON"
 """Minute, hour, day of month, month, day of week: `0 6 * * 1-5`."""
 AMQ_SCHEDULED_ID: Final = "scheduledJobId"
-"""Of a delivered message, and of a request to remove one: the job's id."""
+"""The id of the job, in a delivered message and in a request to remove the job."""
 AMQ_SCHEDULER_MANAGEMENT_DESTINATION: Final = "ActiveMQ.Scheduler.Management"
-"""The topic that takes requests."""
+"""The topic for requests to the scheduler."""
 AMQ_SCHEDULER_ACTION: Final = "AMQ_SCHEDULER_ACTION"
-"""What a request asks for: BROWSE (with a reply destination), REMOVE or REMOVEALL."""
+"""The kind of a request: BROWSE (with a reply destination), REMOVE or REMOVEALL."""
 AMQ_SCHEDULER_ACTION_BROWSE: Final = "BROWSE"
 AMQ_SCHEDULER_ACTION_REMOVE: Final = "REMOVE"
 AMQ_SCHEDULER_ACTION_REMOVEALL: Final = "REMOVEALL"
 AMQ_SCHEDULER_ACTION_START_TIME: Final = "ACTION_START_TIME"
-"""Milliseconds since 1970: of BROWSE and REMOVEALL, with the other."""
+"""The start of the time range of BROWSE and REMOVEALL, in milliseconds since 1970."""
 AMQ_SCHEDULER_ACTION_END_TIME: Final = "ACTION_END_TIME"
+"""The end of that range."""
 PYJMS_NEXT_TIME: Final = "PyJMSNextTime"
-"""Of answers to BROWSE, of this broker: when the job is due, in milliseconds since 1970."""
+"""In replies of this broker to BROWSE: when the job is due, in milliseconds since 1970."""

@@ -1,7 +1,7 @@
-"""The message of typed values in a row: written in a row, read from the start after `reset()`.
+"""The message of a sequence of typed values, read from the start after `reset()`.
 
-Each value is read as the type it was written as, or converted by the table; a read that
-fails leaves the position where it was. (JMS 1.1 StreamMessage; jms-api 7.4, 7.7, 7.8)
+Each value is read as the type it was written as, or converted as the table in `conversions`
+allows; a read that fails leaves the position unchanged. (jms-api 7.4, 7.7, 7.8)
 """
 
 from __future__ import annotations
@@ -21,7 +21,10 @@ __all__ = ["StreamMessage"]
 
 
 class StreamMessage(Message):
-    """A message of typed values; write-only until `reset()`, read-only once received."""
+    """A message of typed values; write-only until `reset()`, read-only once received.
+
+    JMS: javax.jms.StreamMessage (JMS 1.1 section 3.11).
+    """
 
     __slots__ = ("_bytes_ended", "_offset", "_position")
     MIME_TYPE: ClassVar[str] = "jms/stream-message"
@@ -38,13 +41,13 @@ class StreamMessage(Message):
 
     @property
     def values(self) -> list[object]:
-        """All values as they were written, in either mode; reading them moves nothing."""
+        """All values with the types they were written with, whatever the read position."""
         if self._pending:
             self._load()
         return list(self._body)
 
     def reset(self) -> None:
-        """Make the body read-only and go to its start."""
+        """Make the body read-only and move to its start. JMS: reset."""
         if self._pending:
             self._load()
         self.read_only_body = True
@@ -55,10 +58,10 @@ class StreamMessage(Message):
     def read_boolean(self) -> bool:
         """Read the next value as a bool.
 
-        All reads raise MessageNotReadableException while write-only, MessageEOFException
-        past the end, MessageFormatException where the conversion table has no entry or
-        bytes are only half read, ValueError where a text does not spell the value or an
-        integer is None, TypeError where a float or character is None. Then the position stays.
+        All reads raise MessageNotReadableException while the message is write-only,
+        MessageEOFException past the end, MessageFormatException if the conversion table has no
+        entry or bytes are only partly read, ValueError if a text cannot be converted or an
+        integer is None, TypeError if a float or character is None. The position then stays.
         """
         return cast("bool", self._read("boolean"))
 
@@ -95,7 +98,7 @@ class StreamMessage(Message):
         return cast("str | None", self._read("String"))
 
     def read_object(self) -> object:
-        """Read the next value as it was written."""
+        """Read the next value with the type it was written with."""
         value = self._next()
         self._position += 1
         return value
@@ -103,9 +106,9 @@ class StreamMessage(Message):
     def read_bytes(self, length: int | None = None) -> bytes | None:
         """Read up to `length` bytes of the next value, all of it by default.
 
-        With a length, the same value goes on until a call returns fewer bytes than asked,
-        or None; until then every other read fails. None also if the value is None, and once
-        more after the last piece of the last value.
+        With a length, the calls read the same value until one of them returns fewer bytes than
+        requested, or None; until then every other read fails. None also if the value is None,
+        and once more after the last piece of the last value.
         JMS: readBytes(byte[]), whose -1 is None here.
         """
         if self._bytes_ended and self._position >= len(self._body):
@@ -132,7 +135,7 @@ class StreamMessage(Message):
         return data
 
     def read_bytes_into(self, buffer: bytearray | memoryview) -> int:
-        """Fill `buffer` from the next value; return how many bytes, -1 for JMS's end of it."""
+        """Fill `buffer` from the next value; return the number of bytes, -1 at its end."""
         data = self.read_bytes(len(buffer))
         if data is None:
             return -1
@@ -142,8 +145,8 @@ class StreamMessage(Message):
     def write_boolean(self, value: bool) -> None:
         """Write a boolean.
 
-        All writes raise MessageNotWriteableException while read-only and
-        MessageFormatException where the value is not of the type.
+        All writes raise MessageNotWriteableException while the message is read-only and
+        MessageFormatException if the value is not of the type.
         """
         self._write(fit(value, "boolean"))
 
@@ -176,7 +179,7 @@ class StreamMessage(Message):
         self._write(fit(value, "double"))
 
     def write_string(self, value: str | None) -> None:
-        """Write a text, or None."""
+        """Write a string, or None."""
         self._write(fit(value, "String"))
 
     def write_bytes(self, value: bytes | None, offset: int = 0, length: int | None = None) -> None:
@@ -208,12 +211,12 @@ class StreamMessage(Message):
             self._load()
         if self._offset is not None:
             raise MessageFormatException(
-                "A bytes value is only half read",
-                hint="read_bytes() until it returns fewer bytes than asked, or None",
+                "A bytes value is only partly read",
+                hint="call read_bytes() until it returns fewer bytes than requested, or None",
             )
         self._bytes_ended = False
         if self._position >= len(self._body):
-            raise MessageEOFException(f"All {len(self._body)} values of the stream were read")
+            raise MessageEOFException(f"All {len(self._body)} values of the stream have been read")
         return self._body[self._position]
 
     def _current_bytes(self) -> bytes | None:
@@ -241,6 +244,6 @@ class StreamMessage(Message):
         self._bytes_ended = False
 
     def is_body_assignable_to(self, kind: type) -> bool:
-        """Return False: a stream is read value by value. (JMS 2.0)"""
+        """Return False: a stream is read value by value. JMS 2.0: isBodyAssignableTo."""
         del kind
         return False

@@ -1,8 +1,8 @@
-"""JMS's number types that Python does not tell apart.
+"""The number types of JMS that Python does not distinguish.
 
-A plain `int` is a Java int, or a long where it needs more than 32 bits; a plain `float`
-is a double. These subclasses carry the other types from the wire to the conversion
-tables and back; they behave as the numbers they are.
+A plain `int` is a Java int, or a long if it needs more than 32 bits; a plain `float` is a double.
+These subclasses carry the other types between the wire format and the conversion tables, and
+behave as the numbers that they are.
 """
 
 from __future__ import annotations

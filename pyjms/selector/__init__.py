@@ -1,7 +1,14 @@
-"""Message selectors: SQL-92's conditions over headers and properties. (jms-api 8)
+"""Message selectors: SQL-92 conditions over headers and properties. (jms-api 8)
 
-Pure: no I/O, no clock. Selectors are immutable and shared; the same text gives the same
-object while it stays in the cache.
+    text  --parser, builder-->  tree  --compiler-->  nested functions  --matches(lookup)-->  bool
+
+`compile_selector` parses a text once and caches the result; brokers evaluate it for each message.
+Evaluation works on a lookup function, so that a broker decodes the properties of a message only
+if the selector reads one. No I/O, no clock; selectors are immutable and thread-safe.
+
+A selector comes from an untrusted client, so its cost is bounded everywhere: length and nesting
+when it is parsed, steps of a regular expression (`regex`) and length of results when it is
+evaluated. Nothing recurses deeper than MAX_DEPTH.
 """
 
 from __future__ import annotations
@@ -25,10 +32,11 @@ _CACHED = 512
 
 
 class Selector:
-    """A condition on messages; made by `compile_selector`.
+    """A condition on messages; create it by `compile_selector`.
 
-    A lookup is a function that gives a header or property by its name, None for none;
-    numbers keep their JMS types (`pyjms.jms.types`). What it raises comes through.
+    It is evaluated with a lookup: a function that returns a header or property by its name, None
+    if there is none. Numbers keep their JMS types (`pyjms.jms.types`). Exceptions of the lookup
+    are passed on.
     """
 
     __slots__ = ("_evaluate", "text")
@@ -37,7 +45,7 @@ class Selector:
         """Compile `text`, uncached.
 
         Raises:
-            InvalidSelectorException: it is no selector.
+            InvalidSelectorException: it is not a valid selector.
 
         """
         self.text = text
@@ -46,7 +54,7 @@ class Selector:
         )
 
     def matches(self, lookup: Lookup) -> bool:
-        """Return whether the message is selected: only TRUE selects."""
+        """Return whether the message is selected: FALSE and UNKNOWN do not select."""
         return self._evaluate(lookup) is True
 
     def evaluate(self, lookup: Lookup) -> bool | None:
@@ -60,20 +68,20 @@ class Selector:
 
 @functools.lru_cache(maxsize=_CACHED)
 def compile_selector(text: str) -> Selector:
-    """Return the selector that `text` spells, from the cache if it is there.
+    """Return the compiled selector `text`, from a cache of the latest ones.
 
     Raises:
-        InvalidSelectorException: it is none; `position` and `hint` say where and what to do.
+        InvalidSelectorException: it is not valid; `position` and `hint` say where and why.
 
     """
     return Selector(text)
 
 
 def selector_or_none(text: str | None) -> Selector | None:
-    """Return the selector, or None for None, "" and blank text, which select everything.
+    """Return the compiled selector, or None for None, "" and blank text, which select everything.
 
     Raises:
-        InvalidSelectorException: the text is no selector.
+        InvalidSelectorException: the text is not a valid selector.
 
     """
     return compile_selector(text) if text and text.strip() else None

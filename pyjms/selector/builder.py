@@ -1,9 +1,9 @@
-"""What the parser calls for each piece of grammar: makes the node, and refuses nonsense.
+"""Builds the tree of a selector from the grammar's rules, and rejects conditions without a meaning.
 
-The methods are named after grammar.lark's rules. Children are tokens (strings that know
-their place) and nodes; a rule's children never include the terminals whose names begin
-with `_`. The checks are ActiveMQ's: literals that cannot be compared are errors, while
-properties of the wrong type are merely not equal.
+lark calls one method per rule of grammar.lark, with the rule's children: tokens (strings that know
+their position) and nodes. Terminals whose names begin with `_` are left out. The checks are
+ActiveMQ's: literals that cannot be compared are errors, while properties of the wrong type are
+merely not equal.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ from pyjms.selector.tree import (
     Truth,
 )
 
-__all__ = ["MAX_DEPTH", "Builder", "SelectorMistake"]
+__all__ = ["MAX_DEPTH", "Builder", "SelectorSyntaxError"]
 
 MAX_DEPTH: Final = 100
-"""How deep brackets, signs, NOTs, calls and sums may nest."""
+"""How deep brackets, signs, NOT, calls and sums may nest."""
 
 _LONG: Final = 2**63
 _CONDITIONS: Final = (Truth, Not, AllOf, AnyOf, Compare, IsNull, Like, In)
 
 
-class SelectorMistake(ValueError):
-    """What is wrong, where, and what to do; parse() turns it into the public error."""
+class SelectorSyntaxError(ValueError):
+    """What is wrong, where, and what to do; `parse` turns it into InvalidSelectorException."""
 
     def __init__(self, reason: str, position: int, hint: str) -> None:
         super().__init__(reason)
@@ -48,7 +48,7 @@ class SelectorMistake(ValueError):
 
 
 class Builder:
-    """Builds the tree from the leaves up, one call for each rule of the grammar."""
+    """Builds the tree from the leaves up, by one call per rule of the grammar."""
 
     # lark looks these up by the rules' names.
 
@@ -72,14 +72,14 @@ class Builder:
         for side in (left, right):
             if isinstance(side, Literal) and side.value is None:
                 hint = "write IS NULL or IS NOT NULL"
-                raise SelectorMistake("NULL cannot be compared", at, hint)
+                raise SelectorSyntaxError("NULL cannot be compared", at, hint)
         if (
             isinstance(left, Literal)
             and isinstance(right, Literal)
             and isinstance(left.value, bool) > isinstance(right.value, bool)
         ):
             hint = "write the condition alone"
-            raise SelectorMistake("TRUE and FALSE compare with booleans only", at, hint)
+            raise SelectorSyntaxError("TRUE and FALSE compare with booleans only", at, hint)
         return Compare(operator.value, left, right, _depth(at, left, right))
 
     def order(self, children: list[Any]) -> Node:
@@ -103,7 +103,7 @@ class Builder:
         character = "" if escape is None else _unquoted(escape)
         if escape is not None and len(character) != 1:
             hint = "write for instance ESCAPE '!'"
-            raise SelectorMistake("ESCAPE takes one character", escape.start_pos, hint)
+            raise SelectorSyntaxError("ESCAPE takes one character", escape.start_pos, hint)
         test = Like(operand, _unquoted(pattern), character, _depth(at, operand))
         return _negated(negated, test, at)
 
@@ -112,7 +112,7 @@ class Builder:
         at = keyword.start_pos
         if not isinstance(operand, Property):
             hint = "write name IN ('a', 'b')"
-            raise SelectorMistake("IN takes a name on its left", at, hint)
+            raise SelectorSyntaxError("IN takes a name on its left", at, hint)
         return _negated(negated, In(operand.name, frozenset(map(_unquoted, values))), at)
 
     def arithmetic(self, children: list[Any]) -> Node:
@@ -130,7 +130,7 @@ class Builder:
 
     def xml(self, children: list[Any]) -> Node:
         keyword = children[0]
-        raise SelectorMistake(
+        raise SelectorSyntaxError(
             f"{keyword.upper()} is not supported",
             keyword.start_pos,
             "selectors see headers and properties; set what you select by as a property",
@@ -144,12 +144,12 @@ class Builder:
         name, at = str(token), token.start_pos
         if name not in FUNCTIONS:
             hint = f"the functions are {', '.join(FUNCTIONS)}"
-            raise SelectorMistake(f"there is no function {name}", at, hint)
+            raise SelectorSyntaxError(f"there is no function {name}", at, hint)
         usage = f"write {FUNCTIONS[name].usage}"
         if any(isinstance(argument, _CONDITIONS) for argument in arguments):
-            raise SelectorMistake(f"{name} takes values, not conditions", at, usage)
+            raise SelectorSyntaxError(f"{name} takes values, not conditions", at, usage)
         if problem := check_call(name, arguments):
-            raise SelectorMistake(problem, at, usage)
+            raise SelectorSyntaxError(problem, at, usage)
         return Call(name, tuple(arguments), _depth(at, *arguments))
 
     def string(self, children: list[Any]) -> Node:
@@ -161,9 +161,9 @@ class Builder:
     def exact(self, children: list[Any]) -> Node:
         token = children[0]
         value = int(token.rstrip("lL"), {"HEX": 16, "OCTAL": 8}.get(token.type, 10))
-        if value > _LONG:  # the number itself is good behind a minus
+        if value > _LONG:  # the number itself is valid after a minus
             hint = "write it with a point or an exponent: 1e30"
-            raise SelectorMistake("the number is larger than a long", token.start_pos, hint)
+            raise SelectorSyntaxError("the number is larger than a long", token.start_pos, hint)
         return Literal(value)
 
     def constant(self, children: list[Any]) -> Node:
@@ -172,9 +172,9 @@ class Builder:
 
 def _join(kind: type[AllOf | AnyOf], children: list[Any]) -> Node:
     keywords = children[1::2]
-    places = [keywords[0].start_pos, *(keyword.start_pos for keyword in keywords)]
-    operands = tuple(map(_condition, children[::2], places))
-    return kind(operands, _depth(places[0], *operands))
+    positions = [keywords[0].start_pos, *(keyword.start_pos for keyword in keywords)]
+    operands = tuple(map(_condition, children[::2], positions))
+    return kind(operands, _depth(positions[0], *operands))
 
 
 def _negated(keyword: object, test: Node, at: int) -> Node:
@@ -185,7 +185,7 @@ def _order(operator: Any, left: Node, right: Node, at: int) -> Node:
     for side in (left, right):
         if not _has_order(side):
             hint = "strings and booleans have = and <> only"
-            raise SelectorMistake(f"only numbers can be compared with {operator}", at, hint)
+            raise SelectorSyntaxError(f"only numbers can be compared with {operator}", at, hint)
     return Compare(operator, left, right, _depth(at, left, right))
 
 
@@ -205,14 +205,14 @@ def _condition(node: Node, at: int) -> Node:
     if isinstance(node, Call) and FUNCTIONS[node.name].is_condition:
         return node
     hint = "compare it with something, as in name = 'text'"
-    raise SelectorMistake("a value stands where a condition belongs", at, hint)
+    raise SelectorSyntaxError("a value stands where a condition belongs", at, hint)
 
 
 def _depth(at: int, *operands: Node) -> int:
     depth = 1 + max(operand.depth for operand in operands)
     if depth > MAX_DEPTH:
         hint = "join conditions without brackets"
-        raise SelectorMistake(f"it nests deeper than {MAX_DEPTH} levels", at, hint)
+        raise SelectorSyntaxError(f"it nests deeper than {MAX_DEPTH} levels", at, hint)
     return depth
 
 

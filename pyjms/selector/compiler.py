@@ -1,7 +1,13 @@
-"""Tree to closures: what a selector costs for each message.
+"""Compiles the tree of a selector to nested functions.
 
-Each node becomes a function of the lookup; literals, operators and patterns are bound
-when compiling. What consumers write most (`name = 'text'`, `name > 5`) has short cuts.
+Each node becomes a function of the lookup that returns the node's value. Literals, operators and
+patterns are bound at compile time, so evaluating a node is one call without a look at its type.
+The comparisons that consumers write most, `name = 'text'` and `name > 5`, have short cuts: one
+lookup, one type check, one comparison. AND and OR stop at the first operand that decides.
+
+Three-valued logic: TRUE, FALSE and UNKNOWN are True, False and None, and NULL is None as well.
+Why functions: walking the tree would decide on the type of each node for each message, and
+generated Python source would mean to compile text that clients send.
 """
 
 from __future__ import annotations
@@ -48,7 +54,7 @@ _OPERATORS: Final[dict[str, Callable[[Any, Any], bool]]] = {
 def compile_tree(node: Node, *, convert_strings: bool = False) -> Evaluate:
     """Return the function that evaluates `node` for a message's lookup.
 
-    `convert_strings` lets strings compare with numbers and booleans (ActiveMQ:
+    With `convert_strings`, strings compare with numbers and booleans (ActiveMQ's prefix
     `convert_string_expressions:`).
     """
     return _Compiler(convert_strings=convert_strings).compile(node)
@@ -167,7 +173,7 @@ def _in_list(name: str, values: frozenset[str]) -> Evaluate:
 
 
 def _test(symbol: str) -> Callable[[object, object], bool | None]:
-    """Return the comparison with ActiveMQ's rules for NULL: see jms-api 8.7."""
+    """Return the comparison `symbol` with ActiveMQ's rules for NULL. (jms-api 8.7)"""
     if symbol == "=":
         return _equal
     if symbol == "<>":

@@ -1,8 +1,8 @@
-"""ActiveMQ's functions: REGEX, REPLACE, SPLIT, INLIST, MAKELIST.
+"""ActiveMQ's selector functions: REGEX, REPLACE, SPLIT, INLIST, MAKELIST.
 
-NULL, or a value of the wrong type, gives NULL (ActiveMQ logs an error; neither matches).
-Patterns are those of `pyjms.selector.regex`, which cannot run away; a result longer than
-MAX_TEXT is NULL.
+NULL, or a value of the wrong type, gives NULL; ActiveMQ logs an error, and neither matches.
+Patterns are those of `pyjms.selector.regex`, whose cost is bounded. A result longer than MAX_TEXT
+is NULL.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from pyjms.selector.types import text_of
 __all__ = ["FUNCTIONS", "MAX_TEXT", "Function", "check_call"]
 
 MAX_TEXT: Final = 65_536
-"""The longest text that REPLACE makes."""
+"""The longest result of REPLACE, in characters."""
 
 
 @dataclass(frozen=True, slots=True)
 class Function:
-    """A function, how many arguments it takes and where its pattern is."""
+    """A function, the number of its arguments, and the index of its pattern among them."""
 
     call: Callable[..., object]
     least: int
@@ -36,7 +36,7 @@ class Function:
 
 
 def check_call(name: str, arguments: Sequence[Node]) -> str:
-    """Return what is wrong with a call, "" if nothing is."""
+    """Return what is wrong with a call, or "" if nothing is."""
     function = FUNCTIONS[name]
     count = len(arguments)
     if count < function.least or (function.most is not None and count > function.most):
@@ -53,7 +53,7 @@ def check_call(name: str, arguments: Sequence[Node]) -> str:
 
 
 def _regex(pattern: object, value: object) -> bool | None:
-    """Whether the pattern is found in the text of the value; FALSE for NULL."""
+    """Return whether the pattern is found in the text of the value; FALSE for NULL."""
     if value is None:
         return False
     compiled = _pattern(pattern)
@@ -66,7 +66,7 @@ def _regex(pattern: object, value: object) -> bool | None:
 
 
 def _replace(value: object, pattern: object, replacement: object) -> str | None:
-    """The text with every match replaced; `$1` is a group, a backslash quotes."""
+    """Return the text with every match replaced; `$1` is a group, a backslash quotes."""
     compiled = _pattern(pattern)
     if compiled is None or not isinstance(value, str) or not isinstance(replacement, str):
         return None
@@ -98,7 +98,7 @@ def _expand(replacement: str, match: Match) -> str:
 
 
 def _split(value: object, pattern: object, limit: object = 0) -> list[object] | None:
-    """The pieces between the matches, at most `limit`; with 0, empty ones at the end go."""
+    """Return the pieces between matches, at most `limit`; 0: all but empty ones at the end."""
     compiled = _pattern(pattern)
     if compiled is None or not isinstance(value, str) or type_of(limit) != "int":
         return None
@@ -124,7 +124,7 @@ def _split(value: object, pattern: object, limit: object = 0) -> list[object] | 
 
 
 def _in_list(values: object, value: object) -> bool | None:
-    """Whether the list has the value, with the same type."""
+    """Return whether the list contains the value, with the same type."""
     if not isinstance(values, list):
         return None
     return any(item == value and type_of(item) == type_of(value) for item in values)

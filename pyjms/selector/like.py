@@ -1,7 +1,8 @@
-"""LIKE patterns as regular expressions that cannot run away.
+"""LIKE patterns as regular expressions whose cost is bounded.
 
-`%` is tried at the nearest place only, inside an atomic group, so matching takes time in
-proportion to text times pattern. (jms-api 8.5)
+Each `%` is matched at the nearest possible position only, inside an atomic group. That is
+sufficient, since nothing but the last piece is anchored, and it makes the time proportional to
+text times pattern: there is no backtracking into an earlier `%`. (jms-api 8.5)
 """
 
 from __future__ import annotations
@@ -12,10 +13,10 @@ __all__ = ["compile_like"]
 
 
 def compile_like(pattern: str, escape: str = "") -> re.Pattern[str]:
-    """Return what `fullmatch` must find for a text to be LIKE `pattern`.
+    """Return the regular expression that fully matches the texts that are LIKE `pattern`.
 
-    `escape` takes the meaning from a following `_`, `%` or itself; before anything else
-    it is an ordinary character, as in ActiveMQ.
+    `escape` makes a following `_`, `%` or itself an ordinary character; before anything else it
+    is an ordinary character itself, as in ActiveMQ.
     """
     first, *rest = _parts(pattern, escape)
     if not rest:
@@ -26,7 +27,7 @@ def compile_like(pattern: str, escape: str = "") -> re.Pattern[str]:
 
 
 def _parts(pattern: str, escape: str) -> list[str]:
-    """Return the regular expressions between the `%`."""
+    """Return the regular expressions of the pieces between the `%`."""
     parts = [""]
     position = 0
     while position < len(pattern):

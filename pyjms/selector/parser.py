@@ -1,7 +1,7 @@
-"""Selector text to tree: lark for the grammar, the checks that ActiveMQ makes, clear errors.
+"""Parses selector text to a tree: lark's grammar, ActiveMQ's checks, and helpful errors.
 
-Nothing here recurses with the depth of the text. lark is imported when the first selector
-is parsed, because most programs have none.
+The parser is LALR, so nothing recurses with the length of the text. lark is imported when the
+first selector is parsed, because most programs have none.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from importlib import resources
 from typing import TYPE_CHECKING, Final
 
 from pyjms.errors import InvalidSelectorException
-from pyjms.selector.builder import MAX_DEPTH, Builder, SelectorMistake
+from pyjms.selector.builder import MAX_DEPTH, Builder, SelectorSyntaxError
 from pyjms.selector.tree import Node
 
 if TYPE_CHECKING:
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 __all__ = ["CONVERT_STRINGS_PREFIX", "MAX_DEPTH", "MAX_LENGTH", "parse"]
 
 CONVERT_STRINGS_PREFIX: Final = "convert_string_expressions:"
-"""ActiveMQ: a selector that begins so compares strings with numbers; STOMP needs it."""
+"""ActiveMQ's prefix of selectors that compare strings with numbers, as STOMP needs."""
 
 MAX_LENGTH: Final = 65_536
-"""Longer selectors are refused."""
+"""The longest selector that is accepted, in characters."""
 
-_SHOWN: Final = 200
+_QUOTED: Final = 200
 
 _CHARACTER_HINTS: Final = {
     '"': "strings are in single quotes: 'red'",
@@ -55,7 +55,7 @@ def parse(text: str) -> Node:
     """Return the tree of the selector `text`, without its prefix.
 
     Raises:
-        InvalidSelectorException: it is no selector, is too long or nested too deeply.
+        InvalidSelectorException: it is malformed, too long or nested too deeply.
 
     """
     from lark.exceptions import UnexpectedCharacters, UnexpectedToken  # noqa: PLC0415 - see above
@@ -68,7 +68,7 @@ def parse(text: str) -> Node:
         )
     condition = text.removeprefix(CONVERT_STRINGS_PREFIX)
     try:
-        # Blanks for the prefix keep the positions right.
+        # blanks instead of the prefix keep the positions right
         node: Node = _lark().parse(condition.rjust(len(text)))  # type: ignore[assignment]
     except UnexpectedCharacters as error:
         position = error.pos_in_stream or 0
@@ -80,8 +80,8 @@ def parse(text: str) -> Node:
         position = len(text) if not found else error.token.start_pos or 0
         reason = f"unexpected {found!r}" if found else "it ends too early"
         raise _invalid(text, reason, position, _token_hint(found, error.expected)) from None
-    except SelectorMistake as mistake:
-        raise _invalid(text, mistake.reason, mistake.position, mistake.hint) from None
+    except SelectorSyntaxError as error:
+        raise _invalid(text, error.reason, error.position, error.hint) from None
     return node
 
 
@@ -97,9 +97,9 @@ def _token_hint(found: str, expected: set[str]) -> str:
 
 
 def _invalid(text: str, reason: str, position: int, hint: str) -> InvalidSelectorException:
-    shown = text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
+    quoted = text if len(text) <= _QUOTED else f"{text[:_QUOTED]}..."
     return InvalidSelectorException(
-        f"Invalid selector {shown!r}: {reason} at position {position}",
+        f"Invalid selector {quoted!r}: {reason} at position {position}",
         position=position,
         hint=hint,
     )

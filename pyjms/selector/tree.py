@@ -1,6 +1,7 @@
-"""What a selector says, as a tree; the parser builds it, the compiler reads it.
+"""The tree of a selector: built by the builder, read by the compiler.
 
-Every node knows its depth, so that no walk has to find out the hard way.
+Every node has its depth, so that the builder can reject a tree that is too deep before anything
+walks it recursively.
 """
 
 from __future__ import annotations
@@ -79,7 +80,7 @@ class AnyOf:
 
 @dataclass(frozen=True, slots=True)
 class Compare:
-    """Two values compared."""
+    """A comparison of two values."""
 
     operator: Comparison
     left: Node
@@ -97,7 +98,7 @@ class IsNull:
 
 @dataclass(frozen=True, slots=True)
 class Like:
-    """A text against a pattern of `_` and `%`."""
+    """Whether a text matches a pattern of `_` and `%`."""
 
     operand: Node
     pattern: str
@@ -107,7 +108,7 @@ class Like:
 
 @dataclass(frozen=True, slots=True)
 class In:
-    """Whether a text property is one of several texts."""
+    """Whether a string property is one of several strings."""
 
     name: str
     values: frozenset[str]
@@ -124,7 +125,7 @@ class Negate:
 
 @dataclass(frozen=True, slots=True)
 class Arithmetic:
-    """Two values calculated."""
+    """A calculation with two values."""
 
     operator: Operator
     left: Node
@@ -134,7 +135,7 @@ class Arithmetic:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One of ActiveMQ's functions."""
+    """A call of one of ActiveMQ's functions."""
 
     name: str
     arguments: tuple[Node, ...]

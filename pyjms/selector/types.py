@@ -1,11 +1,11 @@
-"""Three-valued logic and what happens between values of different types.
+"""Comparison and arithmetic of selector values, with SQL's NULL and Java's types.
 
-TRUE, FALSE and UNKNOWN are True, False and None; NULL is None, too. Numbers of different
-types are promoted, a bool is no number, and a string is never a number unless the
-selector asks for it. Where SQL and ActiveMQ differ, ActiveMQ wins. (jms-api 8.4 to 8.7)
+TRUE, FALSE and UNKNOWN are True, False and None; NULL is None as well. Numbers of different types
+are promoted, a bool is not a number, and a string is never a number unless the selector asks for
+conversion. Where SQL and ActiveMQ differ, ActiveMQ wins. (jms-api 8.4 to 8.7)
 
 Known differences from ActiveMQ: minus zero equals zero; floats calculate as doubles; an
-impossible calculation (`yes * 2`) is UNKNOWN, where ActiveMQ logs and does not match.
+impossible calculation (`yes * 2`) is UNKNOWN, where ActiveMQ logs an error and does not match.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ ACCEPTED: Final[dict[str, frozenset[int]]] = {
     ">": frozenset({1}),
     ">=": frozenset({0, 1}),
 }
-"""What `compare` must give for a comparison to be TRUE."""
+"""The results of `compare` for which a comparison is TRUE."""
 
 _KINDS: Final[dict[type, str]] = {
     bool: "boolean",
@@ -40,13 +40,13 @@ _SIZES: Final = {False: 2**31, True: 2**63}
 
 
 def kind_of(value: object) -> str:
-    """Return boolean, char, string or number, or the type's name for what else there is."""
+    """Return boolean, char, string or number, or the name of any other type."""
     kind = type(value)
     return _KINDS.get(kind) or kind.__name__
 
 
 def compare(left: object, right: object) -> int | None:
-    """Return -1, 0 or 1 for two values that are not NULL; None if they do not compare.
+    """Return -1, 0 or 1 for two values that are not NULL; None if they cannot be compared.
 
     NaN equals itself and is above every other number, as Double.compareTo has it.
     """
@@ -74,10 +74,10 @@ def _compare_numbers(left: float, right: float) -> int:
 
 
 def convert(left: object, right: object) -> tuple[object, object]:
-    """Return both with a string beside another type read as that type, if it can be.
+    """Return both values, a string converted to the type of the other one if possible.
 
-    ActiveMQ: what the prefix `convert_string_expressions:` switches on. The text must
-    spell exactly the other's type: '2.5' beside an int stays a string.
+    ActiveMQ does it for selectors with the prefix `convert_string_expressions:`. The text must be
+    exactly of the other's type: '2.5' and an int are left as they are.
     """
     if isinstance(left, str) != isinstance(right, str):
         if isinstance(left, str):
@@ -101,14 +101,14 @@ def _read(text: object, other: object) -> object:
 
 
 def negate(value: object) -> object:
-    """Return minus `value`; NULL for what is no number."""
+    """Return minus `value`; NULL if it is not a number."""
     if kind_of(value) != "number":
         return None
     return -value if isinstance(value, float) else _integer(-value, value, value)  # type: ignore[operator]
 
 
 def calculate(operator: Operator, left: object, right: object) -> object:
-    """Return the result; NULL if one is NULL or no number. A string `+` anything joins texts."""
+    """Return the result; NULL if a value is NULL or not a number. String `+` any value joins."""
     if left is None or right is None:
         return None
     if operator == "+" and kind_of(left) == "string":
@@ -155,7 +155,7 @@ def _remainder(left: float, right: float) -> object:
 
 
 def text_of(value: object) -> str:
-    """Return the text that Java's toString gives."""
+    """Return the value as text, as Java's toString does."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, float):

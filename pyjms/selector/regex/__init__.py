@@ -1,6 +1,6 @@
-"""Regular expressions that always end in time, for patterns that strangers send.
+"""Regular expressions whose cost is bounded, for patterns from untrusted clients.
 
-The common ground of Java's and Python's syntax, without what needs exponential time.
+The common subset of Java's and Python's syntax, without the forms that need exponential time.
 """
 
 from __future__ import annotations

@@ -1,7 +1,17 @@
-"""Runs a compiled pattern: backtracking that never does the same work twice.
+"""Runs a compiled pattern: a backtracking machine that never does the same work twice.
 
-A state is an instruction at a position in the text. Each is tried once, so a search
-takes at most instructions times positions steps, and gives up after MAX_STEPS.
+A pattern is a program of five instructions. The machine's state is a pair (instruction, position in
+the text); at a `Split` it pushes the second choice on a stack and continues with the first, so
+that choices are tried in the order that Java and Python prescribe (greedy, lazy, leftmost
+alternative). What makes it safe is the set of visited states: whether a state leads to a match
+does not depend on how it was reached, so a state that was tried once has failed, and is not tried
+again. A search therefore takes at most instructions x positions steps, where a plain backtracking
+matcher may take exponentially many; `(a+)+b` is linear here. The set is kept between start
+positions: what failed from one start fails from the next.
+
+The price: back references and look-around depend on how a state was reached and are not
+supported. `MAX_STEPS` bounds the rest. Python's `re` is no alternative, since a search that has
+started cannot be interrupted.
 """
 
 from __future__ import annotations
@@ -14,33 +24,33 @@ __all__ = ["MAX_STEPS", "Accept", "Assertion", "Instruction", "Jump", "Match", "
            "Split"]  # fmt: skip
 
 MAX_STEPS: Final = 100_000
-"""A search that takes more raises OverflowError; about a sixth of a second."""
+"""A search that takes more steps raises OverflowError; it takes about a sixth of a second."""
 
 
 @dataclass(frozen=True, slots=True)
 class Accept:
-    """Take one character that passes the test."""
+    """Consume one character that passes the test."""
 
     test: Callable[[str], bool]
 
 
 @dataclass(frozen=True, slots=True)
 class Assertion:
-    """Go on if the place in the text passes the test."""
+    """Continue if the position in the text passes the test."""
 
     test: Callable[[str, int], bool]
 
 
 @dataclass(frozen=True, slots=True)
 class Save:
-    """Remember the place as a group's start (even slot) or end (odd slot)."""
+    """Record the position as the start (even slot) or end (odd slot) of a group."""
 
     slot: int
 
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """Go on at `first`, and if that fails at `second`; both relative."""
+    """Continue at `first`, and if that fails at `second`; both are relative."""
 
     first: int
     second: int
@@ -48,7 +58,7 @@ class Split:
 
 @dataclass(frozen=True, slots=True)
 class Jump:
-    """Go on elsewhere; relative."""
+    """Continue at another instruction; relative."""
 
     offset: int
 
@@ -58,7 +68,7 @@ Instruction = Accept | Assertion | Save | Split | Jump
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """Where a pattern was found, and its groups."""
+    """A match of a pattern: its position and groups."""
 
     text: str
     slots: tuple[int, ...]
@@ -74,7 +84,7 @@ class Match:
         return self.slots[1]
 
     def group(self, number: int) -> str:
-        """Return the text of a group; 0 is the match, "" if the group took no part.
+        """Return the text of a group: 0 is the whole match; "" if the group did not participate.
 
         Raises:
             ValueError: there is no such group.
@@ -105,7 +115,7 @@ class Pattern:
         return self._search(text, position, set())
 
     def find_all(self, text: str) -> Iterator[Match]:
-        """Give the matches from left to right; they do not overlap.
+        """Yield the matches from left to right; they do not overlap.
 
         Raises:
             OverflowError: one takes more than MAX_STEPS.
@@ -120,7 +130,7 @@ class Pattern:
             position = found.end + (found.end == found.start)
 
     def _search(self, text: str, position: int, visited: set[tuple[int, int]]) -> Match | None:
-        # What failed from one start fails from the next, so `visited` is kept.
+        # what failed from one start fails from the next, so `visited` is kept
         for start in range(position, len(text) + 1):
             slots = self._run(text, start, visited)
             if slots is not None:

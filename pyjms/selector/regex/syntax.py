@@ -1,8 +1,8 @@
-r"""Reads a pattern and makes the program for the machine.
+r"""Parses a pattern to a program for the machine, by recursive descent.
 
-Understood: literals and escapes, `.`, `[...]`, `\d \w \s` and their opposites, `^ $ \b
-\B \A \z \Z`, groups, `|`, `* + ? {m,n}` with their lazy forms, `(?i)` and `(?s)` in
-front. Back references, look-around and possessive forms are refused.
+Supported: literals and escapes, `.`, `[...]`, `\d \w \s` and their opposites, `^ $ \b \B \A \z
+\Z`, groups, `|`, `* + ? {m,n}` with their lazy forms, and `(?i)` and `(?s)` at the beginning. Back
+references, look-around and possessive forms are errors.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from pyjms.selector.regex.machine import (
 __all__ = ["MAX_INSTRUCTIONS", "compile_pattern"]
 
 MAX_INSTRUCTIONS: Final = 2_000
-"""A pattern that needs more is refused; counted repeats are written out."""
+"""The longest program; a counted repeat is expanded, so it counts as often as it repeats."""
 
 _MAX_NESTING: Final = 30
 _MAX_GROUPS: Final = 20
@@ -70,10 +70,10 @@ def compile_pattern(text: str) -> Pattern:
         ValueError: the pattern is malformed, too large, or uses what is not supported.
 
     """
-    return _Reader(text).read()
+    return _Parser(text).parse()
 
 
-class _Reader:
+class _Parser:
     def __init__(self, text: str) -> None:
         self._text = text
         self._position = 0
@@ -82,7 +82,7 @@ class _Reader:
         self._ignore_case = False
         self._dot_all = False
 
-    def read(self) -> Pattern:
+    def parse(self) -> Pattern:
         self._read_flags()
         program = self._alternatives()
         if self._peek():
@@ -99,7 +99,7 @@ class _Reader:
 
     def _alternatives(self) -> _Program:
         program = self._sequence()
-        while self._take("|"):
+        while self._accept("|"):
             other = self._sequence()
             program = [Split(1, len(program) + 2), *program, Jump(len(other) + 1), *other]
             self._check_size(program)
@@ -115,7 +115,7 @@ class _Reader:
     def _repeated(self, atom: _Program) -> _Program:
         while (letter := self._peek()) and letter in "*+?{":
             least, most = self._bounds()
-            lazy = self._take("?")
+            lazy = self._accept("?")
             if self._peek() == "+":
                 raise self._error("possessive repeats are not supported")
             atom = self._repeat(atom, least, most, lazy=lazy)
@@ -167,8 +167,8 @@ class _Reader:
         if self._nesting > _MAX_NESTING:
             raise self._error("groups nest too deeply")
         number = 0
-        if self._take("?"):
-            if not self._take(":"):
+        if self._accept("?"):
+            if not self._accept(":"):
                 raise self._error("of the (?...) forms only (?:...) is supported here")
         else:
             number = self._groups
@@ -176,7 +176,7 @@ class _Reader:
             if self._groups > _MAX_GROUPS:
                 raise self._error("there are too many groups")
         program = self._alternatives()
-        if not self._take(")"):
+        if not self._accept(")"):
             raise self._error("a group lacks its ')'")
         self._nesting -= 1
         return [Save(2 * number), *program, Save(2 * number + 1)] if number else program
@@ -206,7 +206,7 @@ class _Reader:
         return letter
 
     def _set(self) -> _Test:
-        negated = self._take("^")
+        negated = self._accept("^")
         singles: set[str] = set()
         tests: list[_Test] = []
         first = True
@@ -254,7 +254,7 @@ class _Reader:
     def _peek(self) -> str:
         return self._text[self._position : self._position + 1]
 
-    def _take(self, letter: str) -> bool:
+    def _accept(self, letter: str) -> bool:
         found = self._peek() == letter
         self._position += found
         return found

@@ -14,7 +14,7 @@ Two codecs read and write the same bytes:
   tight, with or without the cache (`cache`). They are the reference, and find the words for errors.
 - `fast_reader` and `fast_writer` handle the commands of the message path in the form that our own
   ends negotiate: loose, uncached, version 12. They decline whatever is unusual, and then the
-  general codec does the work; they are 5 to 10 times as fast. Property tests compare the two.
+  general codec does the work. They are several times as fast; property tests compare the two.
 
 Loose and uncached is our preferred form because a message's body can then be kept and sent as
 the bytes that came in (`raw`). Only RemoteProtocolError escapes from `receive_data` and only
