@@ -19,6 +19,9 @@ if TYPE_CHECKING:  # what type checkers read; the tables below are what runs, a 
     from pyjms.client.options import (
         PrefetchPolicy as PrefetchPolicy, RedeliveryPolicy as RedeliveryPolicy,
     )
+    from pyjms.connection.transaction import (
+        Propagation as Propagation, TransactionStatus as TransactionStatus,
+    )
     from pyjms.container.core import ApplicationContainer as ApplicationContainer
     from pyjms.enums import (
         AcknowledgeMode as AcknowledgeMode, CacheLevel as CacheLevel, DeliveryMode as DeliveryMode,
@@ -84,9 +87,19 @@ if TYPE_CHECKING:  # what type checkers read; the tables below are what runs, a 
     from pyjms.listener.handler.reply import JmsResponse as JmsResponse
     from pyjms.settings import PyjmsSettings as PyjmsSettings, load_settings as load_settings
     from pyjms.support.converter import (
-        DefaultMessageConverter as DefaultMessageConverter, MessageConverter as MessageConverter,
-        SimpleMessageConverter as SimpleMessageConverter,
+        ContentTypeDelegatingMessageConverter as ContentTypeDelegatingMessageConverter,
+        DefaultMessageConverter as DefaultMessageConverter,
+        JsonMessageConverter as JsonMessageConverter, MessageConverter as MessageConverter,
+        MessageType as MessageType, SimpleMessageConverter as SimpleMessageConverter,
     )
+    from pyjms.support.destination import (
+        DestinationResolver as DestinationResolver,
+        DynamicDestinationResolver as DynamicDestinationResolver,
+    )
+    from pyjms.support.headers import (
+        JmsHeaders as JmsHeaders, SimpleJmsHeaderMapper as SimpleJmsHeaderMapper,
+    )
+    from pyjms.support.qos import QosSettings as QosSettings
     from pyjms.sync.connection import (
         Connection as Connection, ConnectionFactory as ConnectionFactory,
     )
@@ -98,6 +111,7 @@ if TYPE_CHECKING:  # what type checkers read; the tables below are what runs, a 
         CachingConnectionFactory as CachingConnectionFactory,
         JmsTransactionManager as JmsTransactionManager,
         SingleConnectionFactory as SingleConnectionFactory,
+        UserCredentialsConnectionFactoryAdapter as UserCredentialsConnectionFactoryAdapter,
     )
     from pyjms.sync.session import (
         MessageConsumer as MessageConsumer, MessageProducer as MessageProducer,
@@ -113,6 +127,7 @@ SHARED = {
     "pyjms.annotation.send_to": "send_to",
     "pyjms.app": "JmsApplication",
     "pyjms.client.options": "PrefetchPolicy RedeliveryPolicy",
+    "pyjms.connection.transaction": "Propagation TransactionStatus",
     "pyjms.container.core": "ApplicationContainer",
     "pyjms.enums": "AcknowledgeMode CacheLevel DeliveryMode",
     "pyjms.errors": """
@@ -142,7 +157,13 @@ SHARED = {
     "pyjms.listener.handler.interceptors": "HandlerInterceptor HandlerInvocation Proceed",
     "pyjms.listener.handler.reply": "JmsResponse",
     "pyjms.settings": "PyjmsSettings load_settings",
-    "pyjms.support.converter": "DefaultMessageConverter MessageConverter SimpleMessageConverter",
+    "pyjms.support.converter": """
+        ContentTypeDelegatingMessageConverter DefaultMessageConverter JsonMessageConverter
+        MessageConverter MessageType SimpleMessageConverter
+    """,
+    "pyjms.support.destination": "DestinationResolver DynamicDestinationResolver",
+    "pyjms.support.headers": "JmsHeaders SimpleJmsHeaderMapper",
+    "pyjms.support.qos": "QosSettings",
 }
 """Names by module that are the same here and in `pyjms.aio`."""
 
@@ -151,6 +172,7 @@ _BLOCKING = {
     "pyjms.sync.containers": "DefaultMessageListenerContainer SimpleMessageListenerContainer",
     "pyjms.sync.factories": """
         CachingConnectionFactory JmsTransactionManager SingleConnectionFactory
+        UserCredentialsConnectionFactoryAdapter
     """,
     "pyjms.sync.session": "MessageConsumer MessageProducer QueueBrowser Session",
     "pyjms.sync.template": "JmsTemplate",

@@ -24,18 +24,23 @@ if TYPE_CHECKING:  # what type checkers read; the tables are what runs, a test c
         ConfigurationException as ConfigurationException,
         ConnectionClosedException as ConnectionClosedException,
         ConnectionFailedException as ConnectionFailedException,
+        ContentTypeDelegatingMessageConverter as ContentTypeDelegatingMessageConverter,
         DefaultJmsListenerContainerFactory as DefaultJmsListenerContainerFactory,
         DefaultMessageConverter as DefaultMessageConverter, DeliveryMode as DeliveryMode,
         Destination as Destination,
         DestinationDoesNotExistException as DestinationDoesNotExistException,
         DestinationResolutionException as DestinationResolutionException,
+        DestinationResolver as DestinationResolver,
+        DynamicDestinationResolver as DynamicDestinationResolver,
         ExponentialBackOff as ExponentialBackOff, FixedBackOff as FixedBackOff, Header as Header,
         Headers as Headers, IllegalStateException as IllegalStateException,
         InvalidClientIDException as InvalidClientIDException,
         InvalidDestinationException as InvalidDestinationException,
         InvalidSelectorException as InvalidSelectorException, JMSException as JMSException,
         JMSSecurityException as JMSSecurityException, JmsApplication as JmsApplication,
-        JmsListenerEndpointRegistry as JmsListenerEndpointRegistry, JmsResponse as JmsResponse,
+        JmsListenerEndpointRegistry as JmsListenerEndpointRegistry,
+        JmsHeaders as JmsHeaders, JsonMessageConverter as JsonMessageConverter,
+        JmsResponse as JmsResponse,
         ListenerExecutionFailedException as ListenerExecutionFailedException,
         LocalProtocolError as LocalProtocolError, MapMessage as MapMessage, Message as Message,
         MessageConversionException as MessageConversionException,
@@ -43,6 +48,7 @@ if TYPE_CHECKING:  # what type checkers read; the tables are what runs, a test c
         MessageFormatException as MessageFormatException,
         MessageNotReadableException as MessageNotReadableException,
         MessageNotWriteableException as MessageNotWriteableException,
+        MessageType as MessageType, Propagation as Propagation, QosSettings as QosSettings,
         ObjectMessage as ObjectMessage, Payload as Payload, PrefetchPolicy as PrefetchPolicy,
         ProtocolViolation as ProtocolViolation, PyjmsSettings as PyjmsSettings, Queue as Queue,
         RedeliveryPolicy as RedeliveryPolicy, RemoteProtocolError as RemoteProtocolError,
@@ -50,17 +56,22 @@ if TYPE_CHECKING:  # what type checkers read; the tables are what runs, a test c
         RequestTimeoutException as RequestTimeoutException,
         ResourceAllocationException as ResourceAllocationException,
         SimpleJmsListenerContainerFactory as SimpleJmsListenerContainerFactory,
-        SimpleMessageConverter as SimpleMessageConverter, StreamMessage as StreamMessage,
+        SimpleMessageConverter as SimpleMessageConverter,
+        SimpleJmsHeaderMapper as SimpleJmsHeaderMapper, StreamMessage as StreamMessage,
         TemporaryQueue as TemporaryQueue, TemporaryTopic as TemporaryTopic,
         TextMessage as TextMessage, Topic as Topic,
         TransactionInProgressException as TransactionInProgressException,
         TransactionRolledBackException as TransactionRolledBackException,
+        TransactionStatus as TransactionStatus,
         UnsupportedOperationException as UnsupportedOperationException, XAException as XAException,
         jms_listener as jms_listener, load_settings as load_settings, on_shutdown as on_shutdown,
         on_startup as on_startup, send_to as send_to,
     )
     from pyjms.client.factory import ConnectionFactory as ConnectionFactory
     from pyjms.connection.caching import CachingConnectionFactory as CachingConnectionFactory
+    from pyjms.connection.credentials import (
+        UserCredentialsConnectionFactoryAdapter as UserCredentialsConnectionFactoryAdapter,
+    )
     from pyjms.connection.single import SingleConnectionFactory as SingleConnectionFactory
     from pyjms.connection.transaction import JmsTransactionManager as JmsTransactionManager
     from pyjms.core.template import JmsTemplate as JmsTemplate
@@ -80,6 +91,7 @@ if TYPE_CHECKING:  # what type checkers read; the tables are what runs, a test c
 _COROUTINES = {
     "pyjms.client.factory": "ConnectionFactory",
     "pyjms.connection.caching": "CachingConnectionFactory",
+    "pyjms.connection.credentials": "UserCredentialsConnectionFactoryAdapter",
     "pyjms.connection.single": "SingleConnectionFactory",
     "pyjms.connection.transaction": "JmsTransactionManager",
     "pyjms.core.template": "JmsTemplate",
@@ -88,7 +100,12 @@ _COROUTINES = {
     "pyjms.listener.container.simple": "SimpleMessageListenerContainer",
 }
 
-_HOMES = {name: home for home, names in (SHARED | _COROUTINES).items() for name in names.split()}
+_HOMES = {
+    name: home
+    for table in (SHARED, _COROUTINES)
+    for home, names in table.items()
+    for name in names.split()
+}
 
 __all__ = sorted(_HOMES)  # noqa: PLE0605 - the table has them
 

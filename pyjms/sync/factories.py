@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import copy_context
 from functools import partial
 from typing import Any
 
 from pyjms.connection.caching import CachingConnectionFactory as CoreCaching
+from pyjms.connection.credentials import UserCredentialsConnectionFactoryAdapter as CoreCredentials
 from pyjms.connection.single import SingleConnectionFactory as CoreSingle
 from pyjms.connection.transaction import JmsTransactionManager as CoreManager
 from pyjms.connection.transaction import Propagation, TransactionStatus
@@ -17,7 +18,12 @@ from pyjms.sync.connection import Connection
 from pyjms.sync.facade import Facade, blocking, blocking_as, core_of, loop_of
 from pyjms.sync.portal import call_on_loop
 
-__all__ = ["CachingConnectionFactory", "JmsTransactionManager", "SingleConnectionFactory"]
+__all__ = [
+    "CachingConnectionFactory",
+    "JmsTransactionManager",
+    "SingleConnectionFactory",
+    "UserCredentialsConnectionFactoryAdapter",
+]
 
 
 class SingleConnectionFactory(Facade[CoreSingle]):
@@ -48,6 +54,35 @@ class CachingConnectionFactory(Facade[CoreCaching]):
     create_connection = blocking_as(lambda: Connection, CoreCaching.create_connection)
     destroy = blocking(CoreCaching.destroy)
     reset_connection = blocking(CoreCaching.reset_connection)
+
+
+class UserCredentialsConnectionFactoryAdapter(Facade[CoreCredentials]):
+    """Connects with fixed credentials, or those of the current thread. Spring: same name.
+
+    Threads may share it.
+
+    Args:
+        target: opens the connections.
+        user_name: the user, if neither the call nor the thread names one.
+        password: that user's password.
+    """
+
+    def __init__(
+        self, target: Any, *, user_name: str | None = None, password: str | None = None
+    ) -> None:
+        self.core = CoreCredentials(core_of(target), user_name=user_name, password=password)
+        self.loop = loop_of(target)
+
+    create_connection = blocking_as(lambda: Connection, CoreCredentials.create_connection)
+
+    def credentials(
+        self, user_name: str | None, password: str | None
+    ) -> AbstractContextManager[None]:
+        """Use these credentials within the block, in this thread. Does not block.
+
+        Spring: setCredentialsForCurrentThread and removeCredentialsFromCurrentThread.
+        """
+        return self.core.credentials(user_name, password)
 
 
 class JmsTransactionManager(Facade[CoreManager]):

@@ -16,23 +16,27 @@ import pyjms.aio
 NAMES = """
     AcknowledgeMode ApplicationContainer BytesMessage CacheLevel CachingConnectionFactory
     ConfigurationException Connection ConnectionClosedException ConnectionFactory
-    ConnectionFailedException DefaultJmsListenerContainerFactory DefaultMessageConverter
-    DefaultMessageListenerContainer DeliveryMode Destination DestinationDoesNotExistException
-    DestinationResolutionException ExponentialBackOff FixedBackOff HandlerInterceptor
-    HandlerInvocation Header Headers IllegalStateException InvalidClientIDException
-    InvalidDestinationException InvalidSelectorException JMSException JMSSecurityException
-    JmsApplication JmsListenerEndpoint JmsListenerEndpointRegistry JmsResponse JmsTemplate
-    JmsTransactionManager ListenerExecutionFailedException LocalProtocolError MapMessage Message
+    ConnectionFailedException ContentTypeDelegatingMessageConverter
+    DefaultJmsListenerContainerFactory DefaultMessageConverter DefaultMessageListenerContainer
+    DeliveryMode Destination DestinationDoesNotExistException DestinationResolutionException
+    DestinationResolver DynamicDestinationResolver ExponentialBackOff FixedBackOff
+    HandlerInterceptor HandlerInvocation Header Headers IllegalStateException
+    InvalidClientIDException InvalidDestinationException InvalidSelectorException JMSException
+    JMSSecurityException JmsApplication JmsHeaders JmsListenerEndpoint
+    JmsListenerEndpointRegistry JmsResponse JmsTemplate JmsTransactionManager
+    JsonMessageConverter ListenerExecutionFailedException LocalProtocolError MapMessage Message
     MessageConsumer MessageConversionException MessageConverter MessageEOFException
     MessageFormatException MessageNotReadableException MessageNotWriteableException
-    MessageProducer MethodJmsListenerEndpoint ObjectMessage Payload PrefetchPolicy Proceed
-    ProtocolViolation PyjmsSettings Queue QueueBrowser RedeliveryPolicy RemoteProtocolError
-    ReplyFailureException RequestTimeoutException ResourceAllocationException Session
-    SimpleAsyncTaskExecutor SimpleJmsListenerContainerFactory SimpleJmsListenerEndpoint
-    SimpleMessageConverter SimpleMessageListenerContainer SingleConnectionFactory StreamMessage
-    TaskExecutor TemporaryQueue TemporaryTopic TextMessage Topic TransactionInProgressException
-    TransactionRolledBackException UnsupportedOperationException XAException jms_listener
-    load_settings on_shutdown on_startup send_to
+    MessageProducer MessageType MethodJmsListenerEndpoint ObjectMessage Payload PrefetchPolicy
+    Proceed Propagation ProtocolViolation PyjmsSettings QosSettings Queue QueueBrowser
+    RedeliveryPolicy RemoteProtocolError ReplyFailureException RequestTimeoutException
+    ResourceAllocationException Session SimpleAsyncTaskExecutor SimpleJmsHeaderMapper
+    SimpleJmsListenerContainerFactory SimpleJmsListenerEndpoint SimpleMessageConverter
+    SimpleMessageListenerContainer SingleConnectionFactory StreamMessage TaskExecutor
+    TemporaryQueue TemporaryTopic TextMessage Topic TransactionInProgressException
+    TransactionRolledBackException TransactionStatus UnsupportedOperationException
+    UserCredentialsConnectionFactoryAdapter XAException jms_listener load_settings on_shutdown
+    on_startup send_to
 """.split()  # noqa: SIM905 - to be read
 
 BOTH = pytest.mark.parametrize("module", [pyjms, pyjms.aio], ids=["pyjms", "pyjms.aio"])

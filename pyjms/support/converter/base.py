@@ -1,4 +1,4 @@
-"""The contract of converters."""
+"""The interface of message converters."""
 
 from __future__ import annotations
 
@@ -12,13 +12,17 @@ __all__ = ["MessageConverter"]
 
 @runtime_checkable
 class MessageConverter(Protocol):
-    """Turns payloads into messages and messages into payloads. Plain calls, no waiting."""
+    """Converts payloads to messages, and messages to payloads. Spring: MessageConverter.
+
+    Both are plain calls, which must not block; tasks and threads call them at the same time.
+    `pyjms.testing.contract.converter` has tests for implementations.
+    """
 
     def to_message(self, payload: object, session: Session) -> Message:
         """Return a message of `session` for `payload`.
 
         Raises:
-            MessageConversionException: this converter has no message for it.
+            MessageConversionException: the converter does not support it.
         """
         ...
 
@@ -29,6 +33,6 @@ class MessageConverter(Protocol):
         choice to the message.
 
         Raises:
-            MessageConversionException: the message does not fit.
+            MessageConversionException: the message cannot be read, or not as `target`.
         """
         ...

@@ -1,6 +1,6 @@
-"""Text, bytes and maps, one message kind each. (spring-jms 5.1)
+"""Text, bytes and maps, one kind of message each. (spring-jms 5.1)
 
-Python objects never become ObjectMessages: those are Java's. (design D16)
+Python objects never become ObjectMessages, which contain serialized Java. (decisions D16)
 """
 
 from __future__ import annotations
@@ -17,17 +17,18 @@ __all__ = ["SimpleMessageConverter"]
 
 
 class SimpleMessageConverter:
-    """str and TextMessage, bytes and BytesMessage, mappings with text keys and MapMessage.
+    """Converts str to TextMessage, bytes to BytesMessage, mappings to MapMessage, and back.
 
-    A message passes as it is; so do, on the way in, plain and stream messages. An
-    ObjectMessage gives its bytes, unread.
+    A message as payload is passed through. Messages without body and StreamMessages are payloads
+    themselves; an ObjectMessage is read as its bytes. Tasks and threads may share it; no call
+    blocks. Spring: SimpleMessageConverter.
     """
 
     def to_message(self, payload: object, session: Session) -> Message:
-        """Return `payload` as the message of its kind.
+        """Return `payload` as a message of the matching kind.
 
         Raises:
-            MessageConversionException: it is none of the kinds, or a mapping with other keys.
+            MessageConversionException: it has another type, or is a mapping whose keys are not str.
             MessageFormatException: a value of the mapping has no JMS type.
         """
         if isinstance(payload, Message):
@@ -45,7 +46,7 @@ class SimpleMessageConverter:
         )
 
     def from_message(self, message: Message, target: Any = None) -> Any:
-        """Return the payload; `target` is not looked at."""
+        """Return the payload; `target` is ignored."""
         del target
         for kind, extract in _EXTRACTORS.items():
             if isinstance(message, kind):
@@ -60,7 +61,7 @@ def _map_message(payload: Mapping[Any, Any], session: Session) -> Message:
             raise MessageConversionException(
                 "Cannot convert non-str key of type "
                 f"[{type(name).__qualname__}] to the name of a MapMessage's value",
-                hint="the keys of a map payload are texts",
+                hint="the keys of a mapping must be str",
             )
         message[name] = value
     return message

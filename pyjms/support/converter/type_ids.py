@@ -1,8 +1,8 @@
-"""Names of Python types in messages, and which of them may be turned back into types.
+"""Type ids in messages, and which of them may be resolved to Python types.
 
-A message never makes us import what the application has not listed: an id leads to a type
-through a mapping, through the type that the receiver asks for, or through a trusted
-package. (spring-jms 5.2.3; design D16)
+A message cannot cause an import that the application has not allowed: an id is resolved through a
+mapping, through the type that the receiver requests, or through a trusted package.
+(spring-jms 5.2.3; decisions D16)
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from typing import Annotated, Any, Final, Union
 
 __all__ = ["TypeIds", "bare_type", "is_open"]
 
-# Always readable: their JSON holds nothing but data. The id is the bare name.
+# Always allowed: their JSON contains nothing but data. The id is the bare name.
 _PLAIN_TYPES: Final[dict[str, type]] = {
     kind.__name__: kind for kind in (bool, int, float, str, list, tuple, set, dict)
 }
 
 
 class TypeIds:
-    """Gives types their ids and finds the types of ids.
+    """Maps types to ids, and ids to types.
 
     `mappings` is id to type; `trusted_packages` are module names under which any class may
     be loaded by its full name.
@@ -45,7 +45,7 @@ class TypeIds:
         return f"{kind.__module__}.{kind.__qualname__}"
 
     def find(self, type_id: str, target: Any = None) -> type | None:
-        """Return the type that `type_id` may stand for, where `target` is asked for; or None."""
+        """Return the type of `type_id`, if it is allowed where `target` is requested; else None."""
         found = self._types.get(type_id) or _PLAIN_TYPES.get(type_id)
         if found is not None:
             return found
@@ -65,7 +65,7 @@ class TypeIds:
             try:
                 found: object = importlib.import_module(name)
             except ModuleNotFoundError:
-                continue  # the last part may be a class that holds the next
+                continue  # the last part may be a class that contains the next
             for part in parts[end:]:
                 found = getattr(found, part, None)
             return found if isinstance(found, type) else None
@@ -73,12 +73,12 @@ class TypeIds:
 
 
 def is_open(target: Any) -> bool:
-    """Whether `target` leaves the choice to the message."""
+    """Whether `target` leaves the choice of type to the message."""
     return target is None or target is object or target is Any
 
 
 def bare_type(target: Any) -> Any:
-    """Return what `target` is about: the class behind Annotated and behind list[...]."""
+    """Return the class of a typing form: without Annotated and type arguments."""
     while typing.get_origin(target) is Annotated:
         target = typing.get_args(target)[0]
     return typing.get_origin(target) or target

@@ -7,6 +7,7 @@ your own, define the one fixture that it names, and run pytest with anyio's plug
 import pytest
 
 pytest.register_assert_rewrite(
+    "pyjms.testing.contract.converter",
     "pyjms.testing.contract.store",
     "pyjms.testing.contract.transport",
 )

@@ -1,7 +1,7 @@
 """JSON in a text or bytes message, with the type's id in a property. (spring-jms 5.2)
 
-Values are written and checked by pydantic: models, dataclasses, TypedDicts, dates, and
-all that `TypeAdapter` takes.
+Values are serialized and validated by pydantic: models, dataclasses, TypedDicts, dates, and
+everything that `TypeAdapter` supports.
 """
 
 from __future__ import annotations
@@ -37,18 +37,19 @@ class MessageType(Enum):
 
 
 class JsonMessageConverter:
-    """Writes any payload as JSON and reads it back as the type that the message names.
+    """Writes any payload as JSON, and reads it as the type that the message names.
 
-    Spring: MappingJackson2MessageConverter, JacksonJsonMessageConverter.
+    Tasks and threads may share it; no call blocks. Spring: MappingJackson2MessageConverter,
+    JacksonJsonMessageConverter.
 
     Args:
-        target_type: what to write: BytesMessage or TextMessage.
+        target_type: the kind of message to write.
         type_id_property_name: the property with the type's id; None: no id is written, and
-            reading needs a target.
-        type_id_mappings: id to type, for ids that are no Python names (Java's).
-        trusted_packages: modules whose classes may be loaded by full name.
-        encoding: of the bytes.
-        encoding_property_name: the property with the encoding, on BytesMessages.
+            reading requires a target.
+        type_id_mappings: type id to type, for ids that are not Python names, such as Java's.
+        trusted_packages: modules whose classes may be loaded by their full name.
+        encoding: the encoding of BytesMessages.
+        encoding_property_name: the property with the encoding of a BytesMessage.
     """
 
     def __init__(
@@ -71,7 +72,7 @@ class JsonMessageConverter:
         """Return `payload` as a message of JSON.
 
         Raises:
-            MessageConversionException: pydantic cannot write it.
+            MessageConversionException: pydantic cannot serialize it.
         """
         try:
             data = pydantic_core.to_json(payload)
@@ -86,12 +87,12 @@ class JsonMessageConverter:
         return message
 
     def from_message(self, message: Message, target: Any = None) -> Any:
-        """Return the payload, of the type that the message names, else of `target`.
+        """Return the payload, as the type that the message names, else as `target`.
 
         Raises:
-            MessageConversionException: there is no type to read it as, the id is unknown or
-                not trusted, the JSON is broken or does not fit the type.
-            ValueError: the message is neither text nor bytes.
+            MessageConversionException: there is no type to read it as, its id is unknown or
+                not trusted, or the JSON is malformed or does not fit the type.
+            ValueError: the message is neither a TextMessage nor a BytesMessage.
         """
         data = self._json(message)
         kind = self._type_of(message, target)
@@ -139,7 +140,7 @@ class JsonMessageConverter:
             raise MessageConversionException(
                 f"Could not find type id property [{self.type_id_property_name}] on message "
                 f"[{message.message_id}] from destination [{message.destination}]",
-                hint="ask for a type, or have the sender set the property",
+                hint="request a type, or have the sender set the property",
             )
         type_id = message.properties.get_string(self.type_id_property_name or "")
         kind = self._type_ids.find(type_id or "", target)
@@ -147,12 +148,12 @@ class JsonMessageConverter:
             raise MessageConversionException(
                 f"Type id [{type_id}] of message [{message.message_id}] is unknown or not trusted",
                 target=target,
-                hint="list it in type_id_mappings or trusted_packages, or ask for its type",
+                hint="list it in type_id_mappings or trusted_packages, or request its type",
             )
         return self._narrowed(kind, target)
 
     def _narrowed(self, kind: type, target: Any) -> Any:
-        """Return the more exact of the type named by the message and the one asked for."""
+        """Return the more specific one of the message's type and the requested one."""
         if is_open(target):
             return kind
         bare = bare_type(target)
@@ -163,7 +164,7 @@ def _validated(data: str | bytes, kind: Any, message: Message) -> Any:
     try:
         return type_adapter(kind).validate_json(data)
     except pydantic.ValidationError as error:
-        # The text of pydantic's error shows the input: a body has no place in an error.
+        # The text of pydantic's error includes the input, and a body must not appear in an error.
         raise MessageConversionException(
             f"Could not convert message [{message.message_id}] to {type_name(kind)}: "
             f"{describe_problems(error)}",
@@ -184,10 +185,10 @@ def type_name(kind: Any) -> str:
 
 @lru_cache(maxsize=1024)
 def type_adapter(kind: Any) -> pydantic.TypeAdapter[Any]:
-    """Return pydantic's adapter for `kind`; making one is slow, so they are kept.
+    """Return pydantic's adapter for `kind`; they are cached, as creating one is slow.
 
     Raises:
-        MessageConversionException: pydantic does not know such a type.
+        MessageConversionException: pydantic does not support the type.
     """
     try:
         return pydantic.TypeAdapter(kind)

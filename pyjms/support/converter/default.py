@@ -1,4 +1,4 @@
-"""The default converter: plain payloads as themselves, everything else as JSON. (design D16)"""
+"""The default converter: text, bytes and mappings directly, the rest as JSON. (decisions D16)"""
 
 from __future__ import annotations
 
@@ -11,13 +11,14 @@ from pyjms.errors import MessageConversionException
 from pyjms.jms.api import Session
 from pyjms.jms.bodies import BytesMessage, TextMessage
 from pyjms.jms.message import Message
-from pyjms.support.converter.json_converter import (
+from pyjms.support.converter.json import (
     JsonMessageConverter,
     MessageType,
     describe_problems,
     type_adapter,
     type_name,
 )
+from pyjms.support.converter.registry import content_type_of, find_converter
 from pyjms.support.converter.simple import SimpleMessageConverter
 from pyjms.support.converter.type_ids import bare_type, is_open
 
@@ -29,12 +30,17 @@ _PLAIN = (Message, str, bytes, bytearray, memoryview, Mapping)
 
 
 class DefaultMessageConverter:
-    """SimpleMessageConverter for str, bytes and mappings; for all else JSON in a TextMessage.
+    """Converts str, bytes and mappings as SimpleMessageConverter, everything else as JSON text.
 
-    A JSON message has its type's id in the property `_type`. On the way back that id must
-    be listed in `type_id_mappings`, lie in `trusted_packages`, or be the type that the
-    receiver asks for (or a subclass); where the property is missing, the type asked for
-    decides. Nothing is ever unpickled.
+    A JSON message names its type in the property `_type`. When it is read, that type must be
+    listed in `type_id_mappings`, lie in `trusted_packages`, or be the type that the receiver asks
+    for, or a subclass of it. Without the property the type asked for decides. A message whose
+    property `content_type` names a converter of an installed package is read by that one. Nothing
+    is ever unpickled. Tasks and threads may share it; no call blocks.
+
+    Args:
+        type_id_mappings: type id to type, for ids that are not Python names.
+        trusted_packages: modules whose classes may be loaded by their full name.
     """
 
     def __init__(
@@ -67,10 +73,16 @@ class DefaultMessageConverter:
 
         Raises:
             MessageConversionException: it does not fit, or its type is not allowed.
+            ConfigurationException: a package's converter for its content type is broken.
         """
         wanted = bare_type(target)
         if isinstance(wanted, type) and issubclass(wanted, Message):
             return message
+        content_type = content_type_of(message)
+        if content_type is not None:
+            converter = find_converter(content_type)
+            if converter is not None:
+                return converter.from_message(message, target)
         if isinstance(message, TextMessage | BytesMessage) and self._json.has_type_id(message):
             return self._json.from_message(message, target)
         payload = self._simple.from_message(message)
