@@ -1,8 +1,8 @@
-"""The hot modules compiled by mypyc, beside the same source interpreted. Run: make compiled.
+"""Compare the hot modules compiled by mypyc with the same source interpreted: make compiled.
 
 Copies pyjms and broker to build/compiled, compiles the modules of `MODULES` there, runs
 the codec's and the regions' tests against that tree and prints the rates of both. Exits
-with 1 when the compiler or a test fails; without a C compiler it says so and exits with 0.
+with 1 when the compiler or a test fails. Without a C compiler it prints that and exits with 0.
 """
 
 from __future__ import annotations

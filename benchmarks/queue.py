@@ -79,7 +79,7 @@ async def _send(session: Any, count: int, window: Window | None) -> None:
 
 
 async def with_listener(url: str, count: int) -> Result:
-    """Coroutine face; the consumer has a message listener."""
+    """The coroutine API; the consumer has a message listener."""
     from pyjms.aio import ConnectionFactory
 
     connection = await ConnectionFactory(url).create_connection()
@@ -103,7 +103,7 @@ async def with_listener(url: str, count: int) -> Result:
 
 
 async def with_receive(url: str, count: int) -> Result:
-    """Coroutine face; the consumer calls receive()."""
+    """The coroutine API; the consumer calls receive()."""
     from pyjms.aio import ConnectionFactory, TextMessage
 
     connection = await ConnectionFactory(url).create_connection()
@@ -159,7 +159,7 @@ async def with_container(url: str, count: int) -> Result:
 
 
 def blocking_listener(url: str, count: int) -> Result:
-    """Blocking face: one thread sends, the session's thread calls the listener."""
+    """The blocking API: one thread sends, the session's thread calls the listener."""
     room, done = threading.Semaphore(WINDOW), threading.Event()
     left = iter(range(count - 1, -1, -1))
 
@@ -181,7 +181,7 @@ def blocking_listener(url: str, count: int) -> Result:
 
 
 def blocking_receive(url: str, count: int) -> Result:
-    """Blocking face: one thread sends, another one calls receive()."""
+    """The blocking API: one thread sends, another one calls receive()."""
     room = threading.Semaphore(WINDOW)
     with _blocking_sessions(url) as (receiving, sending):
         consumer = receiving.create_consumer(receiving.create_queue(QUEUE))
@@ -233,7 +233,7 @@ CASES = tuple(f"{transport} {kind}" for kind in (*ASYNC, *BLOCKING) for transpor
 
 
 def loop_options() -> dict[str, Any]:
-    """uvloop where it is installed, as the command line has it."""
+    """Use uvloop where it is installed, as the command line does."""
     try:
         import uvloop  # noqa: F401
     except ImportError:
@@ -290,7 +290,7 @@ def run_apart(case: str, count: int, tree: Path | None = None) -> Result:
 def compare(
     trees: dict[str, Path | None], cases: tuple[str, ...], count: int, rounds: int
 ) -> dict[str, dict[str, Result]]:
-    """Return the medians of each case for each named tree; runs take turns over all of them."""
+    """Return the medians of each case for each named tree; the runs alternate between the trees."""
     runs: dict[tuple[str, str], list[Result]] = {}
     for _ in range(rounds):
         for case in cases:

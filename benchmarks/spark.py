@@ -188,7 +188,7 @@ def streams(spark: Any, url: str, folder: Path, count: int) -> Rows:
 
 
 def progress(spark: Any, url: str, checkpoint: Path, options: dict[str, str]) -> list[Any]:
-    """Run a stream until the queue is empty; what Spark says of each batch with rows."""
+    """Run a stream until the queue is empty; return Spark's report of each batch with rows."""
     reader = spark.readStream.format("jms").option("url", url).options(**options)
     query = (
         reader.load(QUEUE)
@@ -230,7 +230,7 @@ def micro_batches(spark: Any, url: str, folder: Path, batches: int) -> Rows:
 
 
 def small_batches(query: Any, url: str | None, count: int) -> list[Any]:
-    """Have a query run small batches; what Spark says of the later half."""
+    """Run a query with small batches; return Spark's reports of the later half."""
     while len(found := [p for p in query.recentProgress if p["numInputRows"]]) < count:
         if url is not None:
             fill(url, 5)

@@ -64,7 +64,7 @@ with ConnectionFactory("vm://localhost?broker.persistent=false").create_connecti
 
 
 def import_ms(statement: str) -> float:
-    """Return the milliseconds that the imports of `statement` take, the interpreter's own aside."""
+    """Return the milliseconds that the imports of `statement` take, without start-up."""
     wanted = _importtime(statement)
     return wanted - _importtime("pass")
 
@@ -132,7 +132,7 @@ FIGURES: dict[str, Callable[[], float]] = {
 
 
 def measure(*, quick: bool = False) -> dict[str, float]:
-    """Return the median milliseconds of each figure; the rounds take turns over all of them."""
+    """Return the median milliseconds of each figure; the rounds alternate between the trees."""
     rounds = 1 if quick else ROUNDS
     runs: dict[str, list[float]] = {name: [] for name in FIGURES}
     for figure in FIGURES.values():  # fills the caches

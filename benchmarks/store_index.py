@@ -27,7 +27,7 @@ QUEUE = KahaDestination(0, "bench.index")
 
 
 class Bench:
-    """An index in a directory, and a place in a journal that is not there."""
+    """An index in a directory, and locations in a journal that does not exist."""
 
     def __init__(self, directory: Path) -> None:
         self.index = StoreIndex(directory / "index.sqlite")

@@ -1,4 +1,4 @@
-"""Our client's driver for the side-by-side benchmark: its coroutine face, one method a role.
+"""Our client's driver for the side-by-side benchmark: its coroutine API, one method per role.
 
 Run by the benchmark's harness, whose folder of drivers is on the path (`benchlib`).
 """

@@ -1,4 +1,4 @@
-"""Our client at a real ActiveMQ 5.17.2, and at our own broker process: both must serve it alike."""
+"""Our client at a real ActiveMQ 5.17.2 and at our own broker process, which must behave alike."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def broker_url(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def quick_factory(broker_url: str) -> Any:
-    """Makes factories whose redeliveries do not wait long: `quick_factory("option=...", ...)`."""
+    """Makes factories with short redelivery delays: `quick_factory("option=...", ...)`."""
 
     def make(query: str = "", **options: Any) -> ConnectionFactory:
         factory = ConnectionFactory(f"{broker_url}?{query}" if query else broker_url, **options)
@@ -49,5 +49,5 @@ async def connect(quick_factory: Any) -> AsyncIterator[Any]:
 
 @pytest.fixture
 def name(request: pytest.FixtureRequest) -> str:
-    """A destination name of this test's own."""
+    """A destination name that no other test uses."""
     return "".join(c if c.isalnum() else "-" for c in request.node.name).strip("-")

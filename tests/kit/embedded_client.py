@@ -67,7 +67,7 @@ class Client:
                 await producer.send(session.create_text_message(text), **how)
 
     async def left(self, destination: str | Destination) -> list[str | None]:
-        """Consume and return what a queue still has for others."""
+        """Consume a queue and return its texts."""
         return [self.text(message) for message in await self.take(destination)]
 
     async def take(self, destination: str | Destination) -> list[Message]:

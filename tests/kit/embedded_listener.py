@@ -23,7 +23,7 @@ KINDS = {
 
 
 class Diary:
-    """Notes deliveries as `text#count`, with `*` when redelivered, and when they came."""
+    """Records deliveries as `text#count`, with `*` when redelivered, and their times."""
 
     def __init__(self, clock: VirtualClock) -> None:
         self.clock = clock
@@ -109,7 +109,7 @@ async def build(factory: ConnectionFactory) -> AsyncIterator[Callable[..., Any]]
 
 @pytest.fixture
 def left(template: JmsTemplate) -> Callable[[str], Any]:
-    """`await left("q")`: take what is in the queue."""
+    """`await left("q")`: consume and return what is in the queue."""
 
     async def take(name: str) -> list[Any]:
         messages = []

@@ -1,4 +1,4 @@
-"""The real Java client of Debian's ActiveMQ 5.17.2, in one process that is told what to do."""
+"""The real Java client of Debian's ActiveMQ 5.17.2, in one process that runs named scenarios."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-PROGRAM = Path(__file__).with_name("program")
+PROGRAM = Path(__file__).resolve().parents[1] / "integration" / "java" / "program"
 
 
 class JavaError(Exception):
-    """What Java threw: `name` is the class without its package."""
+    """An exception that Java threw: `name` is its class without the package."""
 
     def __init__(self, name: str, message: str, code: int | None) -> None:
         super().__init__(f"{name}: {message}")
@@ -35,7 +35,7 @@ class Java:
         self.ours = ours
 
     def __call__(self, scenario: str, *arguments: object, options: str = "") -> Any:
-        """Run it to its end and give what it found; `options` follow the URL's `?`."""
+        """Run it to its end and return its result; `options` follow the URL's `?`."""
         self.begin(scenario, *arguments, options=options)
         return self.end()
 
@@ -76,7 +76,7 @@ def jvm(
 def java(
     request: pytest.FixtureRequest, jvm: subprocess.Popen[str], java_command: list[str]
 ) -> Java:
-    """The client at our broker, and at ActiveMQ: both must answer alike."""
+    """The client at our broker, and at ActiveMQ: both must behave alike."""
     ours = request.param == "pyjms"
     url = request.getfixturevalue("our_broker" if ours else "real_broker")
     return Java(jvm, url, java_command, ours=ours)

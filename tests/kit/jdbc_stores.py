@@ -17,7 +17,7 @@ from pyjms.testing.contract.store import StoreHarness
 
 
 class States:
-    """The states that an adapter tells of, and waiting for one."""
+    """Records the states that an adapter reports, and waits for one."""
 
     def __init__(self, adapter: JDBCPersistenceAdapter) -> None:
         self.told: list[tuple[StoreState, Exception | None]] = []
@@ -38,7 +38,7 @@ class States:
 
 @pytest.fixture
 def watch() -> type[States]:
-    """Watch an adapter's state from now on: `watch(adapter)`."""
+    """Records an adapter's states from now on: `watch(adapter)`."""
     return States
 
 
@@ -66,7 +66,7 @@ async def open_store(tmp_path: Path) -> AsyncIterator[Callable[..., Any]]:
 
 @pytest.fixture
 def sql(tmp_path: Path) -> Callable[..., list[tuple[Any, ...]]]:
-    """Ask the store's database behind its back."""
+    """Queries the store's database on a connection of its own."""
 
     def ask(
         statement: str, *parameters: Any, directory: Path | None = None

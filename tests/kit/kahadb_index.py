@@ -1,4 +1,4 @@
-"""An index in a temporary directory, and short words for what tests do with it."""
+"""An index in a temporary directory, and short names for what tests do with it."""
 
 from __future__ import annotations
 

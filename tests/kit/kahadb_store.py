@@ -1,4 +1,4 @@
-"""A KahaDB store in a folder of its own, driven at random, and all that it knows."""
+"""A KahaDB store in a folder of its own, random work on it, and its complete state."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ class Home:
         await wait_for(self.adapter.journal.barrier(sync=False))
 
     def state(self) -> dict[str, Any]:
-        """All that the adapter tells about what it has."""
+        """Return everything that can be read from the adapter."""
         adapter = self.adapter
         index = adapter._require_open().index
         found: dict[str, Any] = {
@@ -167,7 +167,7 @@ class Home:
 
 
 class Driver:
-    """Does what brokers do, at random, and keeps to their rules."""
+    """Calls the store at random, in the order that a broker may call it."""
 
     def __init__(self, home: Home, seed: int) -> None:
         self.home = home

@@ -1,4 +1,4 @@
-"""A broker on a real port, and peers that speak raw OpenWire and keep no rule."""
+"""A broker on a real port, and peers that speak raw OpenWire and may break any rule."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ PATIENCE = 60.0  # a guard against hanging tests, never waited for
 
 
 class Peer:
-    """One socket to the broker. It reads when told, and sends what it is given."""
+    """One socket to the broker. It reads only in its methods, and sends whatever it is given."""
 
     def __init__(self, stream: SocketStream, name: str) -> None:
         self.stream = stream
@@ -158,7 +158,7 @@ async def peer(service: BrokerService) -> AsyncIterator[Connect]:
 
 @pytest.fixture
 def gone(service: BrokerService) -> Callable[[], Any]:
-    """`await gone()`: until the broker has forgotten every connection."""
+    """`await gone()`: wait until the broker has stopped every connection."""
 
     async def wait() -> None:
         with anyio.fail_after(PATIENCE):
@@ -170,7 +170,7 @@ def gone(service: BrokerService) -> Callable[[], Any]:
 
 @pytest.fixture
 def serves(service: BrokerService, peer: Connect) -> Callable[[], Any]:
-    """`await serves()`: the broker still takes an honest client's message to its consumer."""
+    """`await serves()`: check that the broker still delivers a well-behaved client's message."""
     numbers = iter(range(1_000_000))
 
     async def check() -> None:
@@ -188,7 +188,7 @@ def serves(service: BrokerService, peer: Connect) -> Callable[[], Any]:
 
 
 def wire_format_info(**properties: Any) -> WireFormatInfo:
-    """An info that says what its maker likes."""
+    """Return our WireFormatInfo with other properties."""
     info = OpenWireFormat().local_info()
     for name, value in properties.items():
         setattr(info, name, value)

@@ -92,7 +92,7 @@ class Cluster:
 
 @cache
 def cluster() -> Cluster:
-    """The process's server, started when first asked for."""
+    """Return the process's server; start it the first time."""
     return Cluster()
 
 

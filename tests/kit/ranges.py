@@ -31,7 +31,7 @@ _numbers = itertools.count(1)
 
 
 class RangesClient:
-    """A connection that asks."""
+    """A connection that sends requests to `PyJMS.Ranges` and receives the responses."""
 
     def __init__(self, connection: ActiveMQConnection) -> None:
         self.connection = connection
@@ -103,7 +103,7 @@ class Broker:
         self.stack = AsyncExitStack()
 
     async def start(self) -> None:
-        """Start it, in a new service over what is there."""
+        """Start it, as a new service on the existing store."""
         how: dict[str, Any] = {}
         if self.kind == "memory":
             how["persistent"] = False

@@ -142,7 +142,7 @@ class RawClient:
         return message
 
     async def heard(self, kind: type[Command]) -> Command:
-        """The next command of that kind which is no dispatch."""
+        """Return the next command of that kind other than dispatches."""
         with _clock.timeout(5):
             while not any(isinstance(command, kind) for command in self.commands):
                 await self._news.wait()
@@ -152,7 +152,7 @@ class RawClient:
         raise AssertionError(f"no {kind.__name__} came, only {self.commands}")
 
     async def nothing_dispatched(self) -> None:
-        """Pass a round trip, then make sure that no message came before its answer."""
+        """Make a round trip and check that no message arrived before its response."""
         await self.request(ProducerInfo(ProducerId(self.name, next(self._ids), 1)))
         assert self._dispatches == []
 
@@ -199,7 +199,7 @@ class RawClient:
         await self.transport.stop()
 
     async def cut(self) -> None:
-        """End the transport without a word."""
+        """Close the transport without ending the connection."""
         self.closed = True
         await self.transport.stop()
 

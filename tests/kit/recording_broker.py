@@ -1,4 +1,4 @@
-"""A broker that writes down what it is asked, behind a connection driven by raw commands."""
+"""A broker that records its calls, behind a connection driven by raw commands."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def _recorded(name: str) -> Callable[..., object]:
 
 
 class RecordingBroker(ErrorBroker):
-    """Answers each call with what `answers` has for it; raises an exception found there."""
+    """Returns what `answers` has for a call, or raises it if it is an exception."""
 
     def __init__(self) -> None:
         self.calls: list[tuple[str, tuple[object, ...]]] = []
@@ -83,7 +83,7 @@ class RecordingBroker(ErrorBroker):
         return [name for name, _ in self.calls]
 
     def args(self, name: str) -> tuple[object, ...]:
-        """Of the last call of that name."""
+        """Return the arguments of the last call of that name."""
         return next(args for called, args in reversed(self.calls) if called == name)
 
 

@@ -1,4 +1,4 @@
-"""A region broker without a chain around it, and clients that record what they get."""
+"""A region broker without filters, and clients that record what they are sent."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ from pyjms.wire.openwire.primitives import encode_map, encode_text
 
 
 class ManualClock:
-    """A clock that moves when told; sleepers wake when their time has come."""
+    """A clock that only `advance` moves; it wakes the sleepers whose time has come."""
 
     def __init__(self) -> None:
         self.seconds = 1_000_000.0
@@ -201,7 +201,7 @@ class Client:
         self.broker.remove_consumer(self.context, info, last_delivered)
 
     def received(self, consumer: Subscription) -> list[str | None]:
-        """The texts that a consumer got so far; None is a dispatch without a message."""
+        """Return the texts that a consumer got so far; None is a dispatch without a message."""
         return [
             None if dispatch.message is None else dispatch.message.type
             for dispatch in self.dispatches_of(consumer)
@@ -268,7 +268,7 @@ class Client:
 
 
 class _Controlled:
-    """Store calls that answer later, or fail, as the adapter says."""
+    """Store calls that complete later, or fail, as their adapter is set to."""
 
     adapter: PagedAdapter
 
@@ -312,7 +312,7 @@ class _TopicStore(_Controlled, MemoryTopicMessageStore):
 
 
 class PagedAdapter(MemoryPersistenceAdapter):
-    """A store as a disk would be: what it has may leave the broker's memory."""
+    """A store that counts as durable: its messages may leave the broker's memory."""
 
     is_volatile = False
     concurrent_store_and_dispatch_queues = True
@@ -338,7 +338,7 @@ class PagedAdapter(MemoryPersistenceAdapter):
         return self.unanswered[-1]
 
     def complete(self, error: Exception | None = None) -> None:
-        """Answer the oldest call."""
+        """Complete the oldest call."""
         self.unanswered.pop(0).complete(error)
 
     def change(self, state: StoreState) -> None:
@@ -398,7 +398,7 @@ class Broker:
         return found
 
     def texts(self, destination: Destination) -> list[str | None]:
-        """What a queue holds."""
+        """Return the texts of a queue's messages."""
         return [r.message.type for r in self.queue(destination).browse()]
 
     @property

@@ -1,4 +1,4 @@
-"""A broker with a scheduler, in memory and virtual time, or on the disk; and a client of it."""
+"""A broker with a scheduler, in memory and virtual time or on disk, and a client of it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Scheduling:
         self._name = f"scheduling-{next(_numbers)}"
         self._stack = AsyncExitStack()
         self.arrivals: list[float] = []
-        """When the last messages came, in seconds from the start."""
+        """When the last received messages arrived, in seconds from the start."""
 
     async def start(self) -> None:
         how = {"scheduler_support": True, **self._attributes}
@@ -69,12 +69,12 @@ class Scheduling:
         return 0 if there is None else there.statistics.messages
 
     async def until(self, condition: Callable[[], Any], seconds: float = 10) -> None:
-        """Wait for what the broker does in the background."""
+        """Wait until a condition holds that the broker meets in the background."""
         for _ in range(int(seconds * 100)):
             if condition():
                 return
             await _clock.sleep(0.01)
-        raise AssertionError("it did not come to that")
+        raise AssertionError("the condition did not become true")
 
     async def send(
         self,
@@ -105,7 +105,7 @@ class Scheduling:
         await self.send(topic, AMQ_SCHEDULER_ACTION=action, **properties)
 
     async def receive(self, seconds: float, queue: str | Destination = "Q") -> list[Message]:
-        """All that comes to a queue until nothing does for so long."""
+        """Receive from a queue until nothing arrives for so long."""
         where = Queue(queue) if isinstance(queue, str) else queue
         consumer = await self.session.create_consumer(where)
         found, self.arrivals = [], []

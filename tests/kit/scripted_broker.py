@@ -1,4 +1,4 @@
-"""A connection whose broker is a script: what it sends is seen, what it hears is said."""
+"""A client connection on a mock transport whose broker side is scripted by the test."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Peer:
         return [Response(command.command_id)]
 
     def sent(self, kind: type[C]) -> list[C]:
-        """What of a kind was sent so far."""
+        """Return the commands of a kind that were sent so far."""
         return [command for command in self.mock.sent if isinstance(command, kind)]
 
     def clear(self) -> None:
@@ -82,7 +82,7 @@ class Peer:
     async def dispatch(
         self, consumer: ActiveMQMessageConsumer, *texts: str, counter: int = 0, **headers: Any
     ) -> list[MessageDispatch]:
-        """Let messages come to `consumer`."""
+        """Dispatch messages to `consumer`."""
         dispatches = [self.dispatch_of(consumer, text, counter, **headers) for text in texts]
         for dispatch in dispatches:
             self.mock.deliver(dispatch)

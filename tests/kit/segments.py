@@ -1,4 +1,4 @@
-"""Journals for the Spark rooms' tests, written with the format's own room."""
+"""KahaDB journals for the tests of `pyjms.spark`, written with `pyjms.wire.kahadb`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Stores in folders, made by the KahaDB adapter, and the commands run on them."""
+"""KahaDB stores in folders, and the command line run on them."""
 
 from __future__ import annotations
 
@@ -151,7 +151,7 @@ class Folder:
 
 
 async def fill(store: Store) -> None:
-    """Some of everything: several segments, a dead letter, subscriptions, a prepared branch."""
+    """Fill a store: several segments, a dead letter, subscriptions, a prepared transaction branch."""
     orders, news, dead = Queue("orders.new"), Topic("news"), Queue("ActiveMQ.DLQ")
     await store.send(dead, 1)
     first, second, *rest = await store.send(orders, *range(10, 40))

@@ -1,4 +1,4 @@
-"""Who dies when: a filter of the broker knows what a query is doing, and ends a process there.
+"""Kill points: a broker filter that knows what a query is doing, and ends a process there.
 
 Used by tests with the broker in their own process, and by `broker_child.py`, which kills itself.
 """
@@ -34,7 +34,7 @@ from pyjms.wire.openwire.primitives import decode_text
 
 Act = Callable[[ConnectionContext], None]
 TEXTS = [f"m{number}" for number in range(200)]
-"""What a query is given."""
+"""The input of a query."""
 WORK = {"OUT": "partition", "PyJMS.Stage": "stage", "PyJMS.Epoch": "epoch"}
 
 
@@ -46,9 +46,10 @@ def lost_and_doubled(out: Sequence[str]) -> tuple[int, int]:
 
 
 class Killer(BrokerFilter):
-    """Does something deadly at a named point: what the broker sees says where the query is.
+    """Kills a process at a named point, which it knows from the commands that the broker gets.
 
-    `before` a thing: it never happens; `after`: it does, on the disk too, and nobody hears of it.
+    `before` an action: it never happens; `after`: it has happened, on disk too, but its response is
+    lost.
     """
 
     def __init__(self, inner: Any) -> None:
@@ -139,7 +140,7 @@ class Killer(BrokerFilter):
 
 
 class Guard(BrokerFilter):
-    """Lets those in that have the right name and password; all, where there are none."""
+    """Accepts connections with the right name and password; all of them, while none is set."""
 
     login: tuple[str, str] | None = None
 
@@ -184,5 +185,5 @@ def _process_of(context: ConnectionContext) -> int:
             if path.readlink() == Path(f"socket:[{socket}]"):
                 return int(path.parts[2])
         except OSError:
-            continue  # it is gone
+            continue  # the process has ended
     raise AssertionError(f"nobody has the connection from port {port}")
