@@ -1,4 +1,4 @@
-"""What a connection tells about its provider. (jms-api 1; JMS 1.1 section 4.3)"""
+"""Names and versions that a connection reports of its provider. (jms-api 1; JMS 1.1 section 4.3)"""
 
 from __future__ import annotations
 

@@ -86,14 +86,14 @@ def _replace(value: object, pattern: object, replacement: object) -> str | None:
 
 def _expand(replacement: str, match: Match) -> str:
     text = ""
-    letters = iter(replacement)
-    for letter in letters:
-        if letter == "\\":
-            text += next(letters, "")
-        elif letter == "$":
-            text += match.group(int(next(letters, "")))
+    characters = iter(replacement)
+    for character in characters:
+        if character == "\\":
+            text += next(characters, "")
+        elif character == "$":
+            text += match.group(int(next(characters, "")))
         else:
-            text += letter
+            text += character
     return text
 
 

@@ -31,14 +31,14 @@ def _parts(pattern: str, escape: str) -> list[str]:
     parts = [""]
     position = 0
     while position < len(pattern):
-        letter = pattern[position]
+        character = pattern[position]
         follower = pattern[position + 1 : position + 2]
-        if letter == escape and follower and follower in f"_%{escape}":
+        if character == escape and follower and follower in f"_%{escape}":
             parts[-1] += re.escape(follower)
             position += 1
-        elif letter == "%":
+        elif character == "%":
             parts.append("")
         else:
-            parts[-1] += "." if letter == "_" else re.escape(letter)
+            parts[-1] += "." if character == "_" else re.escape(character)
         position += 1
     return parts

@@ -107,13 +107,13 @@ class _Parser:
 
     def _sequence(self) -> _Program:
         program: _Program = []
-        while (letter := self._peek()) and letter not in "|)":
+        while (character := self._peek()) and character not in "|)":
             program += self._repeated(self._atom())
             self._check_size(program)
         return program
 
     def _repeated(self, atom: _Program) -> _Program:
-        while (letter := self._peek()) and letter in "*+?{":
+        while (character := self._peek()) and character in "*+?{":
             least, most = self._bounds()
             lazy = self._accept("?")
             if self._peek() == "+":
@@ -132,9 +132,9 @@ class _Parser:
         return program
 
     def _bounds(self) -> tuple[int, int | None]:
-        letter = self._next()
-        if letter != "{":
-            return {"*": (0, None), "+": (1, None), "?": (0, 1)}[letter]
+        character = self._next()
+        if character != "{":
+            return {"*": (0, None), "+": (1, None), "?": (0, 1)}[character]
         end = self._text.find("}", self._position)
         low, comma, high = self._text[self._position : end].partition(",")
         if end < 0 or not _is_number(low) or (high and not _is_number(high)):
@@ -147,20 +147,20 @@ class _Parser:
         return least, most
 
     def _atom(self) -> _Program:
-        letter = self._next()
-        if letter == "(":
+        character = self._next()
+        if character == "(":
             return self._group()
-        if letter in "*+?{":
-            raise self._error(f"nothing to repeat before {letter!r}")
-        if letter == "[":
+        if character in "*+?{":
+            raise self._error(f"nothing to repeat before {character!r}")
+        if character == "[":
             return [Accept(self._set())]
-        if letter == ".":
+        if character == ".":
             return [Accept(_anything if self._dot_all else _not_line_end)]
-        if letter == "\\":
+        if character == "\\":
             return [self._escape()]
-        if letter in _ASSERTIONS:
-            return [Assertion(_ASSERTIONS[letter])]
-        return [Accept(self._one_of(frozenset(letter)))]
+        if character in _ASSERTIONS:
+            return [Assertion(_ASSERTIONS[character])]
+        return [Accept(self._one_of(frozenset(character)))]
 
     def _group(self) -> _Program:
         self._nesting += 1
@@ -182,28 +182,28 @@ class _Parser:
         return [Save(2 * number), *program, Save(2 * number + 1)] if number else program
 
     def _escape(self) -> Instruction:
-        letter = self._next("a backslash at the end")
-        if f"\\{letter}" in _ASSERTIONS:
-            return Assertion(_ASSERTIONS[f"\\{letter}"])
-        if letter.lower() in _CLASSES:
-            return Accept(_class_test(letter))
-        if letter in _DIGITS:
+        character = self._next("a backslash at the end")
+        if f"\\{character}" in _ASSERTIONS:
+            return Assertion(_ASSERTIONS[f"\\{character}"])
+        if character.lower() in _CLASSES:
+            return Accept(_class_test(character))
+        if character in _DIGITS:
             raise self._error("back references are not supported")
-        return Accept(self._one_of(frozenset(self._escaped(letter))))
+        return Accept(self._one_of(frozenset(self._escaped(character))))
 
-    def _escaped(self, letter: str) -> str:
-        if letter in _CONTROLS:
-            return _CONTROLS[letter]
-        if length := _HEX_DIGITS.get(letter):
+    def _escaped(self, character: str) -> str:
+        if character in _CONTROLS:
+            return _CONTROLS[character]
+        if length := _HEX_DIGITS.get(character):
             digits = self._text[self._position : self._position + length]
             self._position += length
             try:
                 return chr(int(digits, 16))
             except ValueError:
-                raise self._error(f"\\{letter} needs {length} hexadecimal digits") from None
-        if letter.isalnum():
-            raise self._error(f"\\{letter} is not supported")
-        return letter
+                raise self._error(f"\\{character} needs {length} hexadecimal digits") from None
+        if character.isalnum():
+            raise self._error(f"\\{character} is not supported")
+        return character
 
     def _set(self) -> _Test:
         negated = self._accept("^")
@@ -212,13 +212,13 @@ class _Parser:
         first = True
         while first or self._peek() != "]":
             first = False
-            letter = self._next("a set lacks its ']'")
-            if letter == "[" or (letter == "&" and self._peek() == "&"):
+            character = self._next("a set lacks its ']'")
+            if character == "[" or (character == "&" and self._peek() == "&"):
                 raise self._error("sets inside sets are not supported; write \\[ for the character")
-            if letter == "\\" and self._peek().lower() in _CLASSES and self._peek():
+            if character == "\\" and self._peek().lower() in _CLASSES and self._peek():
                 tests.append(_class_test(self._next()))
                 continue
-            low = self._escaped(self._next()) if letter == "\\" else letter
+            low = self._escaped(self._next()) if character == "\\" else character
             high = self._range_end()
             if high is None:
                 singles.add(low)
@@ -234,18 +234,20 @@ class _Parser:
         if self._peek() != "-" or self._text[self._position + 1 : self._position + 2] in {"]", ""}:
             return None
         self._next()
-        letter = self._next()
-        return self._escaped(self._next("a set lacks its ']'")) if letter == "\\" else letter
+        character = self._next()
+        return self._escaped(self._next("a set lacks its ']'")) if character == "\\" else character
 
-    def _one_of(self, letters: frozenset[str]) -> _Test:
+    def _one_of(self, characters: frozenset[str]) -> _Test:
         if self._ignore_case:
-            letters |= {variant for one in letters for variant in (one.lower(), one.upper())}
-        return letters.__contains__
+            characters |= {variant for one in characters for variant in (one.lower(), one.upper())}
+        return characters.__contains__
 
     def _cased(self, test: _Test) -> _Test:
         if not self._ignore_case:
             return test
-        return lambda letter: test(letter) or test(letter.lower()) or test(letter.upper()[:1])
+        return lambda character: (
+            test(character) or test(character.lower()) or test(character.upper()[:1])
+        )
 
     def _check_size(self, program: _Program) -> None:
         if len(program) > MAX_INSTRUCTIONS:
@@ -254,17 +256,17 @@ class _Parser:
     def _peek(self) -> str:
         return self._text[self._position : self._position + 1]
 
-    def _accept(self, letter: str) -> bool:
-        found = self._peek() == letter
+    def _accept(self, character: str) -> bool:
+        found = self._peek() == character
         self._position += found
         return found
 
     def _next(self, missing: str = "the pattern ends too early") -> str:
-        letter = self._peek()
-        if not letter:
+        character = self._peek()
+        if not character:
             raise self._error(missing)
         self._position += 1
-        return letter
+        return character
 
     def _error(self, problem: str) -> ValueError:
         return ValueError(f"{problem} (at {self._position} in the pattern)")
@@ -282,20 +284,20 @@ def _anything(_letter: str) -> bool:
     return True
 
 
-def _not_line_end(letter: str) -> bool:
-    return letter not in "\n\r\x85\u2028\u2029"
+def _not_line_end(character: str) -> bool:
+    return character not in "\n\r\x85\u2028\u2029"
 
 
-def _class_test(letter: str) -> _Test:
-    members = _CLASSES[letter.lower()]
-    if letter.islower():
+def _class_test(character: str) -> _Test:
+    members = _CLASSES[character.lower()]
+    if character.islower():
         return members.__contains__
     return lambda found: found not in members
 
 
 def _range_test(low: str, high: str) -> _Test:
-    return lambda letter: low <= letter <= high
+    return lambda character: low <= character <= high
 
 
 def _set_test(tests: list[_Test], negated: bool) -> _Test:
-    return lambda letter: any(test(letter) for test in tests) != negated
+    return lambda character: any(test(character) for test in tests) != negated

@@ -4,7 +4,8 @@ Each direction of a connection has a table, filled by the writer: a new value is
 index that it is stored under, later only the index is sent. Both tables start empty after
 negotiation and live as long as the connection.
 
-- The reader stores what it is told to; it never evicts, since the writer reuses indexes.
+- The reader stores a value under the index sent with it. It never evicts: the writer reuses
+  indexes.
 - The writer must not evict a value that the frame it is writing refers to. Like the reference,
   it frees slots, oldest first, before each frame, so that 100 are available.
 - A frame that is not sent after all (a field cannot be written, or it is too large) takes its

@@ -180,7 +180,7 @@ def usual(command: Any) -> Any:
 
 @settings(max_examples=400, deadline=None)
 @given(structures(HOT, 2) | structures(HOT, 2).map(usual))
-def test_the_short_way_is_the_long_way(command):
+def test_the_fast_codec_equals_the_general_codec(command):
     frame = LooseWriter(12, True).frame(command)
     out = bytearray()
     if FastWriter().write_frame(out, command):
@@ -226,7 +226,7 @@ few_dispatches = st.builds(MessageDispatch, few_consumers, few_destinations, few
 
 @settings(max_examples=300, deadline=None)
 @given(st.lists(few_messages | few_acks | few_dispatches, max_size=12), st.data())
-def test_what_the_short_way_remembers_changes_nothing(commands, data):
+def test_the_memo_of_the_fast_codec_changes_nothing(commands, data):
     reader, writer = FastReader(), FastWriter()
     for command in commands:
         frame = LooseWriter(12, True).frame(command)

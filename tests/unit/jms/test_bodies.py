@@ -315,7 +315,7 @@ def test_reading_bytes_of_a_stream_piece_by_piece() -> None:
 
 
 @pytest.mark.fact("jms-api 7.4")
-def test_what_the_oracle_says_of_pieces(oracle: dict[str, Any]) -> None:
+def test_the_oracle_agrees_on_parts(oracle: dict[str, Any]) -> None:
     recorded = oracle["jms-bodies"]["StreamMessage"]
     message = StreamMessage([b"12345"])
     message.reset()

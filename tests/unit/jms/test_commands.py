@@ -109,7 +109,7 @@ def test_bodies_travel_both_ways(message: Message, body: Any, use_compression: b
     assert sent(back).content is None
 
 
-def test_what_was_not_decoded_is_sent_on_as_it_came() -> None:
+def test_undecoded_content_is_forwarded_unchanged() -> None:
     message = MapMessage({"a": 1})
     message.properties["p"] = 1
     command = sent(message, use_compression=True)

@@ -25,7 +25,9 @@ KINDS = {
 
 @pytest.mark.fact("activemq-broker D2")
 @pytest.mark.parametrize(("prefix", "kind"), KINDS.items())
-def test_a_qualified_name_fixes_the_kind_a_bare_one_is_the_callers(prefix, kind) -> None:
+def test_a_qualified_name_decides_the_kind_and_a_bare_one_leaves_it_to_the_caller(
+    prefix, kind
+) -> None:
     for default in KINDS.values():
         found = parse_destination(f"{prefix} orders.new ", default)
         assert type(found) is kind
@@ -49,12 +51,12 @@ def test_a_prefix_names_the_kind(kind: type[Destination]) -> None:
 
 
 @pytest.mark.parametrize("name", ["orders", "a.b:c", "orders?x=http://y", "q://x"[2:], ""])
-def test_a_bare_name_names_no_kind(name: str) -> None:
+def test_a_bare_name_has_no_kind(name: str) -> None:
     assert named_kind(name) is None
 
 
 @pytest.mark.parametrize("name", ["topc://news", "Topic://news", " queue://news", "http://x"])
-def test_a_prefix_that_is_none_is_told(name: str) -> None:
+def test_an_unknown_prefix_is_reported(name: str) -> None:
     with pytest.raises(InvalidDestinationException, match="names no kind of destination") as raised:
         named_kind(name)
     assert "queue://, " in str(raised.value)

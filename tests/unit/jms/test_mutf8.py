@@ -9,7 +9,7 @@ from pyjms.jms.mutf8 import (
     utf16_length,
 )
 
-# ENCODING 2.1
+# openwire-encoding 2.1
 FORMS = [
     ("", ""),
     ("a\x7f", "617f"),
@@ -52,7 +52,7 @@ def test_four_byte_sequences_are_for_the_lenient_only():
 
 
 @pytest.mark.parametrize("data", ["80", "c3", "e282", "c1a1", "c3c3", "ff", "e28261"])
-def test_what_is_neither_form_is_refused(data):
+def test_bytes_of_neither_form_are_refused(data):
     for decode in (decode_mutf8, decode_mutf8_lenient):
         with pytest.raises(UnicodeDecodeError):
             decode(bytes.fromhex(data))

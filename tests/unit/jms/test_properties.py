@@ -300,7 +300,7 @@ def test_numbers_in_text_are_spelt_as_java_spells_them(value: float, text: str) 
      ("0x1p3", "get_double", 8.0), ("1e400", "get_double", float("inf")), ("TRUE", "get_boolean", True),
      ("yes", "get_boolean", False)],
 )  # fmt: skip
-def test_text_that_spells_a_value(text: str, getter: str, value: object) -> None:
+def test_text_that_is_a_value(text: str, getter: str, value: object) -> None:
     properties = Message().properties
     properties["x"] = text
     found = getattr(properties, getter)("x")
@@ -313,7 +313,7 @@ def test_text_that_spells_a_value(text: str, getter: str, value: object) -> None
     [("128", "get_byte"), ("1_0", "get_int"), (" 1", "get_int"), ("2147483648", "get_int"),
      ("", "get_long"), ("1,5", "get_double"), ("0x10", "get_int"), ("nan", "get_float")],
 )  # fmt: skip
-def test_text_that_spells_no_such_number(text: str, getter: str) -> None:
+def test_text_that_is_not_such_a_number(text: str, getter: str) -> None:
     properties = Message().properties
     properties["x"] = text
     with pytest.raises(ValueError) as caught:

@@ -168,7 +168,7 @@ def test_errors_say_where_and_what_to_do(text: str, position: int, hint: str) ->
     assert f"position {position}" in error.reason
 
 
-def test_a_blank_selector_is_no_selector() -> None:
+def test_a_blank_selector_compiles_to_none() -> None:
     assert [selector_or_none(text) for text in (None, "", " \n")] == [None, None, None]
     selector = selector_or_none("a = 1")
     assert selector is not None
@@ -192,7 +192,7 @@ def test_long_selectors_work(text: str) -> None:
      "a" + " = a" * 5_000, "a" + " IS NULL" * 5_000, "a = '" + "x" * 70_000 + "'"],
     ids=["not", "minus", "sum", "calls", "nested not", "equals", "is null", "length"],
 )  # fmt: skip
-def test_too_much_is_refused_with_a_sentence(text: str) -> None:
+def test_too_large_selectors_are_refused_with_an_explanation(text: str) -> None:
     error = problem(text)
     assert len(str(error)) < 600
     assert error.hint
@@ -224,7 +224,7 @@ def test_values_of_no_jms_type_never_match() -> None:
     assert evaluate("v < w", v=b"a", w=b"b") is FALSE
 
 
-def test_what_the_lookup_raises_comes_through() -> None:
+def test_exceptions_of_the_lookup_are_passed_on() -> None:
     def lookup(name: str) -> object:
         raise LookupError(name)
 

@@ -15,7 +15,7 @@ from pyjms.transport.uri import TransportURI
 
 
 @pytest.mark.parametrize("scheme", ["tcp", "nio", "auto", "auto+nio"])
-def test_the_chain_of_filters_in_its_order(scheme: str) -> None:
+def test_the_filters_in_their_order(scheme: str) -> None:
     correlator = create_transport(f"{scheme}://h:1")
     assert isinstance(correlator, ResponseCorrelator)
     negotiator = correlator.next
@@ -52,7 +52,7 @@ def test_an_unknown_scheme_is_named_and_the_known_ones_listed(url: str) -> None:
 
 
 @pytest.mark.parametrize("url", ["failover:(tcp://a:1,tcp://b:2)", "ssl://a:1", "udp://a:1"])
-def test_schemes_of_activemq_that_are_not_built_say_so(url: str) -> None:
+def test_schemes_of_activemq_that_are_not_supported_are_named(url: str) -> None:
     with pytest.raises(UnsupportedOperationException, match="is not built into this version"):
         create_transport(url)
 

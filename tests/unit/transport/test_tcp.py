@@ -131,7 +131,7 @@ async def test_a_burst_goes_out_in_one_send_and_stop_writes_what_is_queued() -> 
         assert pair.heard.errors == []
 
 
-async def test_a_command_that_cannot_be_written_harms_nobody_else() -> None:
+async def test_a_command_that_cannot_be_written_does_not_affect_others() -> None:
     async with connected() as pair:
         with pytest.raises(LocalProtocolError):
             pair.transport.oneway(ControlCommand("x" * 70000))
@@ -140,7 +140,7 @@ async def test_a_command_that_cannot_be_written_harms_nobody_else() -> None:
         assert await read_all(pair.peer) == frame(KeepAliveInfo(5))
 
 
-async def test_a_peer_that_reads_nothing_makes_it_congested_until_it_reads() -> None:
+async def test_a_peer_that_does_not_read_congests_the_transport_until_it_reads() -> None:
     async with connected() as pair:
         transport = pair.transport
         transport.oneway(KeepAliveInfo())
@@ -191,14 +191,16 @@ async def test_a_closed_peer_is_reported_once() -> None:
         assert len(pair.heard.errors) == 1
 
 
-async def test_bytes_that_are_no_openwire_end_the_transport() -> None:
+async def test_bytes_that_are_not_openwire_end_the_transport() -> None:
     async with connected() as pair:
         await pair.peer.send(b"\x00\x00\x00\x02\xfe\x00")
         assert isinstance(await pair.heard.error(), RemoteProtocolError)
         assert await read_all(pair.peer) == b""
 
 
-async def test_a_listener_that_fails_ends_the_transport(caplog: pytest.LogCaptureFixture) -> None:
+async def test_an_exception_of_the_listener_ends_the_transport(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     class Broken(RecordingListener):
         def on_command(self, command: object) -> None:
             raise ZeroDivisionError
@@ -267,7 +269,7 @@ async def test_socket_options_take_effect() -> None:
             assert bool(option(stream, socket.IPPROTO_TCP, socket.TCP_NODELAY)) is on
 
 
-async def test_nobody_listens_there() -> None:
+async def test_a_refused_connection_is_reported() -> None:
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
         port = unused.getsockname()[1]
@@ -291,7 +293,7 @@ async def _start(transport: RequestTransport, failures: list[Exception]) -> None
 
 
 @pytest.mark.fact("activemq-edges I1")
-async def test_the_negotiation_and_what_can_go_wrong() -> None:
+async def test_the_negotiation_and_its_failures() -> None:
     async with listening() as (port, accepted):
         failures: list[Exception] = []
 
@@ -330,7 +332,7 @@ async def test_the_negotiation_and_what_can_go_wrong() -> None:
             )
 
 
-async def test_client_and_accepted_end_talk() -> None:
+async def test_client_and_accepted_end_exchange_commands() -> None:
     multi = await anyio.create_tcp_listener(local_host="127.0.0.1")
     async with multi:
         client = create_transport(f"tcp://127.0.0.1:{multi.extra(SocketAttribute.local_port)}")
@@ -353,7 +355,7 @@ async def test_client_and_accepted_end_talk() -> None:
     await server.stop()
 
 
-async def test_a_slow_peer_does_not_hold_up_stop_for_ever(
+async def test_a_slow_peer_does_not_block_stop_for_ever(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async with connected() as pair:
@@ -368,7 +370,7 @@ async def test_a_slow_peer_does_not_hold_up_stop_for_ever(
         assert "took no data while closing" in caplog.text
 
 
-async def test_the_writer_lets_go_of_those_who_wait_when_it_is_abandoned() -> None:
+async def test_abandoning_the_writer_ends_all_waits_for_space() -> None:
     class Stuck:
         async def send(self, item: bytes) -> None:
             await anyio.sleep_forever()

@@ -138,7 +138,7 @@ def test_the_toy_format_is_a_wire_format() -> None:
 
 
 @pytest.mark.parametrize("wrap", [lambda stream: stream, Scrambled], ids=["socket", "wrapped"])
-async def test_both_ends_talk_in_order(wrap: Any) -> None:
+async def test_both_ends_exchange_commands_in_order(wrap: Any) -> None:
     async with connected(wrap) as ends:
         for n in range(500):
             ends.client.oneway(f"out {n}")
@@ -219,7 +219,7 @@ async def test_a_lost_peer_is_reported_once() -> None:
     assert len(heard.errors) == 1
 
 
-async def test_a_transport_without_a_stream_says_so() -> None:
+async def test_a_transport_without_a_stream_cannot_start() -> None:
     transport: TcpTransport[str] = TcpTransport(LineFormat(), TcpOptions())
     with pytest.raises(ConnectionFailedException, match="neither a stream nor a way to open one"):
         await transport.start()

@@ -30,7 +30,7 @@ class Loop:
             function()
 
 
-def test_a_turn_sends_before_it_does_what_was_defer() -> None:
+def test_a_turn_sends_before_it_runs_deferred_work() -> None:
     loop = Loop()
 
     def late() -> None:
@@ -49,7 +49,7 @@ def test_a_turn_sends_before_it_does_what_was_defer() -> None:
     assert not loop.waiting
 
 
-def test_what_finishes_the_first_turn_of_a_pass_is_done_between_its_sends() -> None:
+def test_finish_functions_of_the_first_turn_run_between_its_sends() -> None:
     loop = Loop()
     finished = []
 
@@ -71,7 +71,7 @@ def test_what_finishes_the_first_turn_of_a_pass_is_done_between_its_sends() -> N
     assert not loop.turn.finish_with(loop.does("never")), "there is no turn"
 
 
-def test_later_turns_of_a_pass_send_together_in_the_next() -> None:
+def test_later_turns_of_a_pass_send_together_in_the_next_pass() -> None:
     loop = Loop()
     for name in "abc":
         loop.turn.run(lambda name=name: loop.turn.send(loop.does(name)))
@@ -83,7 +83,7 @@ def test_later_turns_of_a_pass_send_together_in_the_next() -> None:
     assert loop.done[3:] == ["d"]
 
 
-def test_outside_a_turn_the_next_pass_sends_and_nothing_is_defer() -> None:
+def test_outside_a_turn_the_next_pass_sends_and_nothing_is_deferred() -> None:
     loop = Loop()
     loop.turn.send(loop.does("a"))
     loop.turn.send(loop.does("b"))
@@ -114,7 +114,7 @@ async def test_a_loop_has_one_turn() -> None:
     assert isinstance(turn, Turn)
 
 
-async def test_an_answer_is_sent_at_once_but_only_one_for_what_came() -> None:
+async def test_flush_sends_immediately_but_only_once_per_chunk_received() -> None:
     own, peer = socket.socketpair()
     peer.setblocking(False)
     writer = SocketWriter(None, own)  # type: ignore[arg-type]
@@ -176,7 +176,7 @@ async def test_only_asyncio_has_a_timer_of_its_own() -> None:
         await waiter.wait()
 
 
-async def test_who_waits_for_room_hears_of_a_send_that_took_all() -> None:
+async def test_waits_for_space_end_when_a_send_takes_everything() -> None:
     own, peer = socket.socketpair()
     writer = SocketWriter(None, own, high_water=10, low_water=5)  # type: ignore[arg-type]
     try:

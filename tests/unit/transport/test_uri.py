@@ -54,7 +54,7 @@ def test_host_and_port(text: str, host: str, port: int | None) -> None:
 
 
 @pytest.mark.parametrize("port", ["6161x", "-1", "65536", "99999999999999999999", "²"])
-def test_a_port_that_is_no_port_is_named(port: str) -> None:
+def test_an_invalid_port_is_named(port: str) -> None:
     with pytest.raises(ConfigurationException, match="Invalid port") as caught:
         _ = parse(f"tcp://localhost:{port}").port
     assert repr(port) in caught.value.reason

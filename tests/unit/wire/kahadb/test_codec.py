@@ -152,7 +152,7 @@ def test_what_cannot_be_written_is_refused(values: dict[str, object], why: str) 
         encode_command(broken(**values))
 
 
-def test_a_message_is_no_part_of_the_repr() -> None:
+def test_the_message_is_not_part_of_the_repr() -> None:
     assert "secret" not in repr(KahaAddMessageCommand(QUEUE, "m", b"secret"))
 
 
@@ -165,7 +165,7 @@ def test_long_and_odd_varints() -> None:
     assert list(iter_fields(b"\x0a\x01x\x10\x05", 0, 5)) == [(10, 2, 3), (16, 5, 5)]
 
 
-def test_buffers_are_taken_as_bytes() -> None:
+def test_buffers_are_accepted_as_bytes() -> None:
     command = KahaAddMessageCommand(QUEUE, "m", memoryview(b"abc"))  # type: ignore[arg-type]
     decoded = decode_command(encode_command(command))
     assert isinstance(decoded, KahaAddMessageCommand)

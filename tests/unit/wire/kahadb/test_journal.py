@@ -55,7 +55,7 @@ def test_a_batch_is_a_control_record_and_its_records() -> None:
     assert payloads(bytes(wrong)) == [b"`bc", b"d"]
 
 
-def test_what_is_no_batch_is_refused() -> None:
+def test_bytes_that_are_not_a_batch_are_refused() -> None:
     for wrong in ([], [b"a", b""]):
         with pytest.raises(LocalProtocolError):
             encode_batch(wrong)

@@ -121,7 +121,7 @@ def test_every_golden_frame_of_versions_1_to_11(golden):
     assert passed == 264
 
 
-def test_the_short_way_reads_and_writes_the_same_as_the_long_way(golden):
+def test_the_fast_codec_reads_and_writes_the_same_as_the_general_codec(golden):
     """Hot commands have code of their own for loose, uncached version 12."""
     reader, writer = FastReader(), FastWriter()
     read = written = 0

@@ -57,7 +57,7 @@ async def clock() -> AsyncIterator[VirtualClock]:
 
 
 @pytest.mark.fact("activemq-edges I3")
-async def test_quiet_sides_are_noticed_at_activemqs_times(clock: VirtualClock) -> None:
+async def test_inactive_sides_are_detected_at_activemqs_times(clock: VirtualClock) -> None:
     rig = Rig(clock)
     await rig.begin()
     assert await rig.advance(10) == 0  # the first look, after the initial delay
@@ -90,7 +90,7 @@ async def test_quiet_sides_are_noticed_at_activemqs_times(clock: VirtualClock) -
     await echo.monitor.stop()
 
 
-async def test_a_peer_that_does_not_read_is_not_answered(clock: VirtualClock) -> None:
+async def test_a_peer_that_does_not_read_gets_no_keep_alive_response(clock: VirtualClock) -> None:
     rig = Rig(clock)
     await rig.begin()
     rig.socket.full = True
@@ -101,7 +101,7 @@ async def test_a_peer_that_does_not_read_is_not_answered(clock: VirtualClock) ->
     await rig.monitor.stop()
 
 
-async def test_what_was_written_counts_as_a_sign_of_life(clock: VirtualClock) -> None:
+async def test_written_commands_count_as_activity(clock: VirtualClock) -> None:
     rig = Rig(clock)
     await rig.begin()
     await rig.advance(10)
@@ -111,7 +111,7 @@ async def test_what_was_written_counts_as_a_sign_of_life(clock: VirtualClock) ->
     await rig.monitor.stop()
 
 
-async def test_a_send_under_way_is_no_idleness_and_a_pause_of_ours_no_silence(
+async def test_a_send_in_progress_and_our_own_pause_do_not_count_as_inactivity(
     clock: VirtualClock,
 ) -> None:
     rig = Rig(clock)
@@ -131,7 +131,7 @@ async def test_no_monitoring_when_the_duration_is_zero(clock: VirtualClock) -> N
     await rig.monitor.stop()
 
 
-async def test_keep_alives_can_be_switched_off_or_ask_for_an_echo(clock: VirtualClock) -> None:
+async def test_keep_alives_can_be_disabled_or_require_a_response(clock: VirtualClock) -> None:
     off = Rig(clock, use_keep_alive=False)
     await off.begin()
     assert await off.advance(25) == 0
@@ -144,7 +144,7 @@ async def test_keep_alives_can_be_switched_off_or_ask_for_an_echo(clock: Virtual
     await asking.monitor.stop()
 
 
-async def test_after_stop_nobody_looks_any_more(clock: VirtualClock) -> None:
+async def test_after_stop_nothing_is_monitored(clock: VirtualClock) -> None:
     rig = Rig(clock)
     await rig.begin()
     await rig.monitor.stop()

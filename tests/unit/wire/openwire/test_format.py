@@ -225,7 +225,7 @@ def test_without_a_limit_large_frames_are_read():
         (frame("01" + b"ActiveMQ".hex() + "0000000c01" + "00000002" + "0000"), "cut short"),
     ],
 )
-def test_who_does_not_begin_with_a_wire_format_info_is_refused(data, reason):
+def test_a_peer_that_does_not_begin_with_wire_format_info_is_refused(data, reason):
     with pytest.raises(RemoteProtocolError, match=reason):
         OpenWireFormat().receive_data(data)
 
@@ -265,7 +265,7 @@ def test_damaged_frames_are_refused_with_their_position(body, reason, position):
     assert caught.value.position == position
 
 
-def test_after_an_error_nothing_is_read_any_more():
+def test_nothing_is_read_after_an_error():
     sender, receiver = pair()
     with pytest.raises(RemoteProtocolError) as first:
         receiver.receive_data(frame("63"))
@@ -422,7 +422,7 @@ def test_counts_alone_allocate_nothing(body):
     assert peak < 64 * 1024
 
 
-def test_commands_before_a_broken_frame_are_not_lost() -> None:
+def test_commands_before_a_damaged_frame_are_not_lost() -> None:
     sender, receiver = OpenWireFormat(), OpenWireFormat()
     info = sender.local_info()
     hello = sender.encode(info)

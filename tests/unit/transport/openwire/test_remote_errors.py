@@ -58,7 +58,7 @@ def test_xa_errors_carry_the_code_of_their_text() -> None:
     assert error.xa_error_code == -4
 
 
-def test_causes_are_linked_and_a_chain_without_end_is_cut() -> None:
+def test_causes_are_linked_and_an_endless_chain_is_truncated() -> None:
     root = Throwable("java.io.IOException", "disk")
     error = from_throwable(Throwable("javax.jms.JMSException", "why", (), root))
     assert isinstance(error.linked_exception, JMSException)

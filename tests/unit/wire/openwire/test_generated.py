@@ -11,7 +11,7 @@ import pytest
 
 from pyjms.wire.openwire.commands import TYPES
 
-GENERATOR = Path(__file__).resolve().parents[3] / "tools" / "openwire" / "generate.py"
+GENERATOR = Path(__file__).resolve().parents[4] / "tools" / "openwire" / "generate.py"
 
 
 def load_generator() -> ModuleType:

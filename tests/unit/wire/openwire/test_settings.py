@@ -64,7 +64,7 @@ def test_the_info_has_javas_types():
     assert "Host" not in values
 
 
-def test_platform_details_are_told_on_request_only():
+def test_platform_details_are_sent_on_request_only():
     values = wire_format_properties(WireFormatSettings(include_platform_details=True).info())
     assert str(values["PlatformDetails"]).startswith("Python 3.")
 
@@ -113,7 +113,7 @@ def test_no_properties_mean_loose_uncached_and_untimed():
 
 
 @pytest.mark.parametrize("size", [0, -1])
-def test_a_frame_size_that_is_no_limit_is_ignored(size):
+def test_a_frame_size_of_zero_is_not_a_limit(size):
     info = WireFormatInfo(
         version=12, marshalled_properties=encode_map({"MaxFrameSize": Long(size)})
     )
@@ -152,7 +152,7 @@ def test_too_many_properties_are_refused():
 @pytest.mark.parametrize(
     "wrong", [{"version": 0}, {"version": 13}, {"cache_size": -1}, {"cache_size": 16384}]
 )
-def test_settings_that_cannot_be_are_refused(wrong):
+def test_invalid_settings_are_refused(wrong):
     with pytest.raises(ConfigurationException) as caught:
         settings(**wrong)
     assert "wireFormat." in caught.value.hint

@@ -75,7 +75,7 @@ async def test_the_smaller_number_and_both_flags_win() -> None:
     await silent.negotiator.stop()
 
 
-async def test_a_peer_that_says_nothing_in_time() -> None:
+async def test_a_peer_that_sends_nothing_times_out() -> None:
     rig = Rig([])
     caught: list[Exception] = []
 
@@ -129,7 +129,7 @@ async def test_a_connection_that_breaks_during_the_negotiation_fails_start_only(
         rig.negotiator.oneway(KeepAliveInfo())
 
 
-async def test_commands_that_wait_are_limited() -> None:
+async def test_the_queue_of_commands_before_the_handshake_is_limited() -> None:
     rig = Rig([])
     for _ in range(1000):
         rig.negotiator.oneway(KeepAliveInfo())

@@ -121,7 +121,7 @@ def test_values_of_the_wrong_type_are_named(query: str) -> None:
 
 
 @pytest.mark.parametrize("name", sorted(IGNORED))
-def test_options_without_a_meaning_are_accepted_with_one_line(
+def test_options_without_effect_are_accepted_with_one_log_line(
     name: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.INFO):

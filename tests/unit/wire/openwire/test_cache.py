@@ -31,7 +31,7 @@ def test_types_are_told_apart():
     assert cache.find(BrokerId("a")) == NOT_STORED
 
 
-def test_a_reused_slot_forgets_its_value():
+def test_a_reused_slot_loses_its_previous_value():
     cache = WriteCache(4)
     assert fill(cache, "a", "b", "c", "d", "e") == [0, 1, 2, 3, 0]
     assert cache.find(ConnectionId("a")) == NOT_STORED

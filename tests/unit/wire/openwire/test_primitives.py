@@ -16,7 +16,7 @@ from pyjms.wire.openwire.primitives import (
     encode_values,
 )
 
-# code, value, layout (ENCODING 7)
+# code, value, layout (openwire-encoding 7)
 VALUES: list[tuple[str, Any, str]] = [
     ("null", None, "00"),
     ("boolean", True, "0101"),
@@ -91,7 +91,7 @@ def test_nested_and_stream_strings_are_modified_utf8():
     assert encode_text("😀").endswith(surrogates)
 
 
-def test_a_lone_surrogate_in_a_map_stays_what_it_is():
+def test_a_lone_surrogate_in_a_map_is_preserved():
     values = {"k": "\ud83d😀"}
     assert decode_map(encode_map(values)) == values
 

@@ -54,7 +54,7 @@ async def test_numbers_start_again_before_they_leave_32_bits(rig: Rig) -> None:
     assert [c.command_id for c in rig.mock.sent] == [0x7FFF_FFFF, 1]
 
 
-async def test_answers_in_any_order_find_their_requests(rig: Rig) -> None:
+async def test_responses_in_any_order_match_their_requests(rig: Rig) -> None:
     rig.mock.respond = lambda c: (
         (IntegerResponse(2, 22), IntegerResponse(1, 11)) if c.command_id == 2 else ()
     )
@@ -72,7 +72,7 @@ async def test_answers_in_any_order_find_their_requests(rig: Rig) -> None:
     assert rig.heard.commands == []
 
 
-async def test_a_refusal_is_raised_as_the_class_it_names(rig: Rig) -> None:
+async def test_an_exception_response_is_raised_as_the_class_it_names(rig: Rig) -> None:
     rig.mock.respond = lambda c: (
         ExceptionResponse(c.command_id, Throwable("javax.jms.InvalidDestinationException", "no")),
     )
@@ -85,7 +85,7 @@ async def test_a_refusal_is_raised_as_the_class_it_names(rig: Rig) -> None:
     assert isinstance(answers[0], InvalidDestinationException)
 
 
-async def test_a_request_times_out_and_its_late_answer_is_dropped(rig: Rig) -> None:
+async def test_a_request_times_out_and_its_late_response_is_dropped(rig: Rig) -> None:
     async with VirtualClock() as clock:
         caught: list[Exception] = []
 
@@ -120,7 +120,9 @@ async def test_cancelling_stops_the_wait_only(rig: Rig) -> None:
     assert (await rig.correlator.request(ShutdownInfo())).correlation_id == 2
 
 
-async def test_a_dead_transport_fails_all_requests_and_the_listener_hears_once(rig: Rig) -> None:
+async def test_a_failed_transport_fails_all_requests_and_notifies_the_listener_once(
+    rig: Rig,
+) -> None:
     failures: list[Exception] = []
 
     async def ask() -> None:
@@ -141,7 +143,7 @@ async def test_a_dead_transport_fails_all_requests_and_the_listener_hears_once(r
         await rig.correlator.request(ShutdownInfo())
 
 
-async def test_stopping_fails_who_still_waits(rig: Rig) -> None:
+async def test_stopping_fails_pending_requests(rig: Rig) -> None:
     answers: list[object] = []
     rig.correlator.request_soon(ShutdownInfo(), answers.append)
     await rig.correlator.stop()

@@ -93,7 +93,7 @@ def receive(sent: Any, **values: Any) -> Any:
 
 
 @pytest.mark.parametrize("sent", MESSAGES)
-def test_raw_is_the_body_as_it_came_in(sent):
+def test_raw_is_the_body_as_received(sent):
     sender, receiver = pair()
     frame = sender.encode(sent)
     (received,) = receiver.receive_data(frame)
