@@ -137,7 +137,7 @@ class JmsApplication:
         """Refuse to go on with neither a listener nor a hook. The command line asks.
 
         Raises:
-            ConfigurationException: there is none; it says what was looked for.
+            ConfigurationException: there is none; the text says what was searched for.
 
         """
         if not len(self.registry):

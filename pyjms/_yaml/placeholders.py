@@ -144,12 +144,12 @@ def _end(text: str, start: int) -> int:
 def _split(inner: str) -> tuple[str, str | None]:
     """Return name and default; a `:` inside a placeholder in the name does not count."""
     depth = 0
-    for position, letter in enumerate(inner):
+    for position, character in enumerate(inner):
         if inner.startswith("${", position):
             depth += 1
-        elif letter == "}":
+        elif character == "}":
             depth -= 1
-        elif letter == ":" and depth == 0:
+        elif character == ":" and depth == 0:
             return inner[:position].strip(), inner[position + 1 :]
     return inner.strip(), None
 

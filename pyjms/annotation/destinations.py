@@ -1,4 +1,4 @@
-"""How a mark's destination becomes text: the name, with its kind if an object says it."""
+"""The destination argument of the decorators as text: a name, or a URI for an object."""
 
 from __future__ import annotations
 

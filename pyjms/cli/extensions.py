@@ -2,8 +2,8 @@
 
 An entry point is a function (one command, its docstring is the help) or a `typer.Typer` (a group of
 commands). Group `pyjms.cli` adds it to `pyjms` itself, `pyjms.cli.broker` below `pyjms broker`, and
-so on for every group of commands. One that cannot be loaded stays in the list of commands, says
-why, and fails when it is called; the others work.
+so on for every group of commands. One that cannot be loaded is still listed; calling it reports
+the reason. The other commands work.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def _add(app: typer.Typer, entry: EntryPoint) -> None:
 
 
 def _add_broken(app: typer.Typer, entry: EntryPoint, reason: str) -> None:
-    """Add a command that says why the real one is not there."""
+    """Add a command in place of one that cannot be loaded; it reports the reason."""
     problem = f"Command {entry.name!r} of {_distribution(entry)} cannot be loaded: {reason}"
 
     def fail() -> None:

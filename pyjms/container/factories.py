@@ -25,7 +25,10 @@ __all__ = [
 
 
 def native_connection_factory(settings: PyjmsSettings) -> ClientConnectionFactory:
-    """Return the client's factory for the broker of `activemq`. (spring-jms 8.1.1)"""
+    """Return the client's factory for the broker of `activemq`.
+
+    (spring-jms 8.1.1)
+    """
     return broker_connection_factory(settings.activemq)
 
 

@@ -11,8 +11,8 @@ deadlock when handlers wait for each other.
 
 The caller's context variables are copied into the call, so that a handler in its thread sees the
 session bound to it. A Python thread cannot be interrupted: a call that is cancelled is *abandoned*.
-Its thread, a daemon, ends when the handler returns, and `busy` stays true, so that nobody waits for
-it or gives it another call.
+Its thread, a daemon, ends when the handler returns, and `busy` stays true, so that it is not waited
+for and gets no further call.
 
 `on_loop` is the other direction: a function that must run on the loop, called from the handler's
 thread, which waits for the result (`Message.acknowledge`).

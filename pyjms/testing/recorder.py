@@ -37,15 +37,15 @@ class Recorder:
         self.all_calls: list[HandlerCall] = []
 
     def calls(self, handler: Callable[..., Any]) -> list[HandlerCall]:
-        """The calls of this handler. Methods compare by function and instance."""
+        """Return the calls of this handler. Methods compare by function and instance."""
         return [call for call in self.all_calls if call.handler == handler]
 
     def messages(self, handler: Callable[..., Any]) -> list[Message]:
-        """The messages that this handler was called with."""
+        """Return the messages that this handler was called with."""
         return [call.message for call in self.calls(handler)]
 
     def errors(self) -> list[BaseException]:
-        """What the handlers raised."""
+        """Return the exceptions that the handlers raised."""
         return [call.error for call in self.all_calls if call.error is not None]
 
     async def __call__(self, invocation: HandlerInvocation, proceed: Proceed) -> object:

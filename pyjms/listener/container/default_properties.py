@@ -187,7 +187,10 @@ class DefaultContainerProperties(ContainerProperties):
         return _positive(self._idle_receives_per_task_limit)
 
     def resolve_defaults(self) -> None:
-        """Replace what is unset or AUTO by its effective value. (spring-jms 1.2.2, 1.4.2, 1.8.4)"""
+        """Replace what is unset or AUTO by its effective value.
+
+        (spring-jms 1.2.2, 1.4.2, 1.8.4)
+        """
         if self._cache_level is CacheLevel.AUTO:
             external = self.transaction_manager is not None
             self._cache_level = CacheLevel.NONE if external else CacheLevel.CONSUMER

@@ -5,7 +5,7 @@ How a delivery ends depends on the session's mode and on the listener (spring-jm
     session                      listener returns         listener raises
     ---------------------------  -----------------------  ------------------------------------
     locally transacted           session.commit           session.rollback
-    in an external transaction   left to the manager      the manager is told: rollback only
+    in an external transaction   left to the manager      the transaction is rollback-only
     CLIENT, INDIVIDUAL           message.acknowledge      session.recover: delivered again
     AUTO, DUPS_OK                done on receipt          nothing: the message is consumed
 
@@ -165,7 +165,7 @@ class ListenerExecution:
             await close_quietly(session, connection)
 
     def locally_transacted(self, session: Session) -> bool:
-        """Whether this container, and no external transaction, ends the session's transactions."""
+        """Return whether this container, not an external transaction, ends those of the session."""
         if not self._properties.session_transacted:
             return False
         resource = bound(self._properties.require_connection_factory())

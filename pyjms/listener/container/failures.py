@@ -48,17 +48,17 @@ _NOT_FROM_THE_PROVIDER = (
 
 
 def is_infrastructure_failure(error: BaseException) -> bool:
-    """Whether an error of a listener puts the connection in doubt: a JMSException of JMS itself."""
+    """Return whether an error puts the connection in doubt: a JMSException of the provider."""
     return isinstance(error, JMSException) and not isinstance(error, _NOT_FROM_THE_PROVIDER)
 
 
 def is_misconfiguration(error: BaseException) -> bool:
-    """Whether trying again is of no use: the request is wrong, not the connection."""
+    """Return whether a retry is of no use: the request is wrong, not the connection."""
     return isinstance(error, _MISCONFIGURATIONS)
 
 
 def prevents_startup(error: BaseException) -> bool:
-    """Whether an application must not start with it: also a client id that is in use elsewhere.
+    """Return whether an application must not start with it: also a client id that is in use.
 
     A container by itself keeps trying to get that client id, as Spring's does.
     """

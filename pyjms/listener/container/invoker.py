@@ -15,7 +15,7 @@ while it waits: `interrupt_wait` cancels the scope only then. Between receiving 
 handling it there is no await, so an interruption either finds `waiting` and no message, or comes
 too late: a wait that was cancelled and yet returned a message (the broker's answer overtook the
 cancellation) is detected in `handle`, which then runs the handling in a shielded scope of its own.
-Only what nobody has received is ever cancelled.
+A message that has been received is always handled.
 
 *Threads.* `def` handlers run in the invoker's `Worker`, one thread for each consumer, so that a
 slow handler holds up no other consumer. A thread cannot be cancelled: `interrupt` leaves a busy
@@ -140,7 +140,7 @@ class AsyncMessageListenerInvoker:
         """Run the handling of a message that has just been received, outside of the wait.
 
         If a stop has cut the wait short while the message came in, the handling runs in a
-        scope of its own: cancelled is only what nobody has received.
+        scope of its own: a message that has been received is always handled.
         """
         self.waiting = False
         if not self._scope.cancel_called:
@@ -196,7 +196,7 @@ class AsyncMessageListenerInvoker:
         return self._life_cycle.running and not limits.reached
 
     async def _prepare_resources(self) -> None:
-        """Wait for a recovery in progress, then create what the cache level says to keep."""
+        """Wait for a recovery in progress, then create the resources that the cache level keeps."""
         level = self._properties.cache_level
         if level < CacheLevel.SESSION:
             await self._recovery.join(self._failures)

@@ -25,8 +25,8 @@ The invoker's own back-off (`FailureRecord.setup_failures`) is for the case that
 and the same consumer still fails: without it, it would spin. Any successful receive resets it.
 
 A container that has just been started is a special case: what it will never be able to do (a bad
-selector, an unsupported option) is reported to whoever waits for the start, and the container
-stops, instead of trying for ever. Later the same errors are retried, as in Spring.
+selector, an unsupported option) is reported to the caller that waits for the start, and the
+container stops, instead of trying for ever. Later the same errors are retried, as in Spring.
 
 Waits and the number of attempts are the back-off's; tenacity runs the attempts. The log lines are
 Spring's.

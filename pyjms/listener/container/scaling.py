@@ -152,11 +152,11 @@ class InvokerPool(Generic[InvokerT]):
         return sum(invoker.idle for invoker in self._scheduled)
 
     def has_surplus(self) -> bool:
-        """Whether there are more invokers than `concurrent_consumers`."""
+        """Return whether there are more invokers than `concurrent_consumers`."""
         return len(self._scheduled) > self._properties.concurrent_consumers
 
     def exceeds_maximum(self) -> bool:
-        """Whether there are more invokers than `max_concurrent_consumers`, which was lowered."""
+        """Return whether there are more invokers than a lowered `max_concurrent_consumers`."""
         return len(self._scheduled) > self._properties.max_concurrent_consumers
 
     def reschedule(self, invoker: InvokerT) -> bool:

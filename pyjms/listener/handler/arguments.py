@@ -120,7 +120,7 @@ class CallPlan:
         return self.handler(*values)
 
     def _is_not_payload(self, parameter: HandlerParameter) -> bool:
-        """Whether marker or type make a parameter something else than the payload."""
+        """Return whether marker or type make a parameter something else than the payload."""
         if parameter.injection is not None:
             return True
         if parameter.marker(Header) is not None or parameter.marker(Headers) is not None:

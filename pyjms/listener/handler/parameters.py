@@ -132,7 +132,7 @@ def injection_marker(parameter: inspect.Parameter, hint: Any) -> InjectionMarker
 
 
 def allows_none(hint: Any) -> bool:
-    """Whether `hint` is a union with None in it."""
+    """Return whether `hint` is a union that includes None."""
     return get_origin(hint) in (Union, types.UnionType) and type(None) in get_args(hint)
 
 
