@@ -1,1 +1,1 @@
-"""The JMS client: connections, sessions, producers and consumers over a transport."""
+"""The JMS client: connections, sessions, producers and consumers over an OpenWire transport."""

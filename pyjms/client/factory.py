@@ -1,4 +1,4 @@
-"""The connection factory, coroutine face. (ActiveMQ edges section 2, F9, N21)"""
+"""The connection factory of the coroutine API. (activemq-edges 2, F9, N21)"""
 
 from __future__ import annotations
 
@@ -18,11 +18,17 @@ __all__ = ["ConnectionFactory"]
 
 
 class ConnectionFactory(api.ConnectionFactory):
-    """Makes connections to the broker of a URL, all with the same options.
+    """Creates connections to the broker of a URL. ActiveMQ: ActiveMQConnectionFactory.
 
-    Options come from the URL (`?jms.sendTimeout=500`, milliseconds) and as keywords
-    (`send_timeout=0.5`, seconds), which win; `options` has them all. Without a URL it is
-    `tcp://localhost:61616`, as the environment's AMQ_HOST and AMQ_PORT change it.
+    Tasks of one loop may share it. `options` has all options.
+
+    Args:
+        url: the broker's URL; None: `tcp://localhost:61616`, unless AMQ_HOST and AMQ_PORT are
+            set. It may have options (`?jms.sendTimeout=500`, durations in milliseconds).
+        user_name: the user of connections that name none.
+        password: that user's password.
+        options: options as keywords (`send_timeout=0.5`, durations in seconds); they override
+            those of the URL. See `ClientOptions`.
     """
 
     def __init__(
@@ -33,10 +39,11 @@ class ConnectionFactory(api.ConnectionFactory):
         password: str | None = None,
         **options: Unpack[ClientKeywords],
     ) -> None:
-        """Take the options; nothing is connected yet.
+        """Read the options; does not connect.
 
         Raises:
-            ConfigurationException: the URL cannot be read, or an option is unknown.
+            ConfigurationException: the URL is malformed, or an option of it unknown.
+            TypeError: a keyword is not an option.
         """
         uri = TransportURI.parse(url or default_broker_url())
         given, self.uri = uri.split_options("jms.")
@@ -45,7 +52,7 @@ class ConnectionFactory(api.ConnectionFactory):
         self.user_name = credentials.get("user_name") if user_name is None else user_name
         self.password = credentials.get("password") if password is None else password
         self.exception_listener: ExceptionListener | None = None
-        """What new connections have as their exception listener."""
+        """The exception listener of new connections."""
         unknown = options.keys() - {f.name for f in fields(ClientOptions)}
         if unknown:
             raise TypeError(f"ConnectionFactory has no option {min(unknown)!r}")
@@ -56,7 +63,7 @@ class ConnectionFactory(api.ConnectionFactory):
 
     @property
     def redelivery_policy(self) -> RedeliveryPolicy:
-        """The redelivery policy of destinations that have none of their own."""
+        """The redelivery policy of destinations without one of their own."""
         return self.options.redelivery_policy_map.default_entry
 
     @redelivery_policy.setter
@@ -70,19 +77,24 @@ class ConnectionFactory(api.ConnectionFactory):
 
     @property
     def prefetch_policy(self) -> PrefetchPolicy:
-        """How many messages are sent ahead."""
+        """How many messages are dispatched ahead of their acknowledgements."""
         return self.options.prefetch_policy
 
     async def create_connection(
         self, user_name: str | None = None, password: str | None = None
     ) -> ActiveMQConnection:
-        """Connect, with these credentials or the factory's. The connection is not started.
+        """Connect, and return a connection that is not started.
 
-        The broker checks the credentials, and the client id, on the connection's first use.
+        Waits until the transport is established. The broker checks the credentials and the client
+        id on the first use of the connection. Cancelling closes the transport.
+
+        Args:
+            user_name: None: the factory's user and password.
+            password: the user's password.
 
         Raises:
-            ConnectionFailedException: nobody answers, or the peer is no OpenWire peer.
-            ConfigurationException: an option of the URL is unknown to the transport.
+            ConnectionFailedException: the broker cannot be reached, or does not speak OpenWire.
+            ConfigurationException: the transport does not know an option of the URL.
         """
         if user_name is None:
             user_name, password = self.user_name, self.password

@@ -1,1 +1,1 @@
-"""The template, and what binds a session to the code that runs under it."""
+"""JmsTemplate, and the session bound to the current task."""

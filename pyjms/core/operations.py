@@ -1,4 +1,4 @@
-"""What a template does once it has a session: send, receive, browse, ask and wait."""
+"""The operations of a template on a session: send, receive, browse, request/reply."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _T = TypeVar("_T")
 
 _Send = Callable[[Session, Destination, Message], Awaitable[None]]
 
-_ACKNOWLEDGED_BY_US = (AcknowledgeMode.CLIENT, AcknowledgeMode.INDIVIDUAL)
+_ACKNOWLEDGED_BY_TEMPLATE = (AcknowledgeMode.CLIENT, AcknowledgeMode.INDIVIDUAL)
 
 
 async def send_with(
@@ -34,10 +34,10 @@ async def send_with(
     qos: QosSettings | None,
     delivery_delay: float | None,
 ) -> None:
-    """Send with these settings, or with the producer's own.
+    """Send with these settings; None: with the producer's own.
 
     Raises:
-        UnsupportedOperationException: there is a delivery delay.
+        UnsupportedOperationException: `delivery_delay` is set.
     """
     if delivery_delay is not None:
         raise UnsupportedOperationException(
@@ -65,7 +65,7 @@ async def receive_from(
     no_local: bool,
     commit: bool,
 ) -> Message | None:
-    """Receive one message and commit (if `commit`) or acknowledge, as the session has it."""
+    """Receive one message; acknowledge it, or commit if `commit`, according to the session."""
     consumer = await session.create_consumer(destination, selector, no_local=no_local)
 
     async def receive(consumer: MessageConsumer) -> Message | None:
@@ -73,7 +73,7 @@ async def receive_from(
         if session.transacted:
             if commit:
                 await session.commit()
-        elif message is not None and session.acknowledge_mode in _ACKNOWLEDGED_BY_US:
+        elif message is not None and session.acknowledge_mode in _ACKNOWLEDGED_BY_TEMPLATE:
             await message.acknowledge()
         return message
 
@@ -86,7 +86,7 @@ async def browse_with(
     selector: str | None,
     action: Callable[[Session, QueueBrowser], Awaitable[_T] | _T],
 ) -> _T:
-    """Return what `action` makes of a browser of `queue`."""
+    """Return the result of `action(session, browser)` for a browser of `queue`."""
     browser = await session.create_browser(queue, selector)
     return await using(browser, lambda b: call(action, session, b))
 
@@ -98,17 +98,17 @@ async def reply_from_temporary_queue(
     send: _Send,
     timeout: float | None,
 ) -> Message | None:
-    """Ask with a temporary queue to reply to, which is gone afterwards."""
+    """Send a request, and receive the reply on a temporary queue, which is deleted then."""
     queue = await session.create_temporary_queue()
     try:
         consumer = await session.create_consumer(queue)
 
-        async def ask(consumer: MessageConsumer) -> Message | None:
+        async def request_reply(consumer: MessageConsumer) -> Message | None:
             request.reply_to = queue
             await send(session, destination, request)
             return await consumer.receive(timeout)
 
-        reply = await using(consumer, ask)
+        reply = await using(consumer, request_reply)
     except BaseException:
         await quietly(lambda: session.delete_temporary(queue), f"delete {queue}")
         raise
@@ -124,7 +124,7 @@ async def reply_from_response_queue(
     timeout: float | None,
     queue: Destination,
 ) -> Message | None:
-    """Ask with a lasting queue to reply to, and take the reply that belongs to the request."""
+    """Send a request, and receive its reply on a permanent queue, by correlation id."""
     request.reply_to = queue
     await send(session, destination, request)
     key = (request.correlation_id or request.message_id or "").replace("'", "''")

@@ -1,4 +1,4 @@
-"""What a template is set to, and the destinations that it means. (spring-jms 4.1 to 4.5)"""
+"""The settings of a template, and its destinations. (spring-jms 4.1 to 4.5)"""
 
 from __future__ import annotations
 
@@ -15,12 +15,11 @@ from pyjms.support.qos import QosSettings
 
 __all__ = ["TemplateOptions", "TemplateSettings"]
 
-_PROVIDERS: Final = (DeliveryMode.PERSISTENT, DEFAULT_PRIORITY, 0.0)
-"""What a provider does with a message that says nothing."""
+_PROVIDER_DEFAULTS: Final = (DeliveryMode.PERSISTENT, DEFAULT_PRIORITY, 0.0)
 
 
 class TemplateOptions(TypedDict, total=False):
-    """The keyword arguments of JmsTemplate; `TemplateSettings` says what they mean."""
+    """The keyword arguments of JmsTemplate, described by `TemplateSettings`."""
 
     default_destination: Destination | None
     default_destination_name: str | None
@@ -44,25 +43,25 @@ class TemplateSettings:
     """The settings of a JmsTemplate: arguments, and attributes of the same names.
 
     Args:
-        connection_factory: whose connections to use.
-        default_destination: where operations go that name none.
-        default_destination_name: the same by name; the object wins.
-        pub_sub_domain: whether names mean topics.
-        session_transacted: outside a transaction, each operation commits by itself.
-        session_acknowledge_mode: of sessions that are not transacted.
-        receive_timeout: seconds; None for ever, 0 not at all.
-        explicit_qos_enabled: whether the next three count; else the provider's defaults do. None:
-            they count if one of them is given here.
-        delivery_mode: PERSISTENT or not.
+        connection_factory: opens the connections.
+        default_destination: the destination of operations that name none.
+        default_destination_name: its name, if it is not given as an object.
+        pub_sub_domain: whether destination names are those of topics.
+        session_transacted: whether each operation outside a transaction commits by itself.
+        session_acknowledge_mode: the mode of sessions that are not transacted.
+        receive_timeout: seconds to wait for a message; None: for ever, 0: do not wait.
+        explicit_qos_enabled: whether the next three apply instead of the provider's defaults;
+            None: if one of them is given here.
+        delivery_mode: PERSISTENT or NON_PERSISTENT.
         priority: 0 to 9.
-        time_to_live: seconds, 0 for ever.
-        delivery_delay: seconds before delivery. OpenWire has no such thing: with one, a
-            send raises UnsupportedOperationException.
-        message_converter: DefaultMessageConverter if None.
-        destination_resolver: SimpleDestinationResolver if None.
-        message_id_enabled: False is a hint that ids are not needed.
-        message_timestamp_enabled: False leaves the timestamp 0.
-        pub_sub_no_local: whether to miss, on topics, what the same connection sent.
+        time_to_live: seconds until a message expires; 0: never.
+        delivery_delay: seconds before delivery. OpenWire does not support it: if it is set,
+            sending raises UnsupportedOperationException.
+        message_converter: None: a DefaultMessageConverter.
+        destination_resolver: None: a SimpleDestinationResolver.
+        message_id_enabled: False: a hint that message ids are not needed.
+        message_timestamp_enabled: False: messages are sent without a timestamp.
+        pub_sub_no_local: on topics, do not receive what the same connection has sent.
     """
 
     def __init__(
@@ -95,7 +94,7 @@ class TemplateSettings:
         self.receive_timeout = receive_timeout
         given = (delivery_mode, priority, time_to_live)
         self.explicit_qos_enabled: bool = (
-            given != _PROVIDERS if explicit_qos_enabled is None else explicit_qos_enabled
+            given != _PROVIDER_DEFAULTS if explicit_qos_enabled is None else explicit_qos_enabled
         )
         self.delivery_mode = delivery_mode
         self.priority = priority
@@ -119,20 +118,20 @@ class TemplateSettings:
         self.delivery_mode = DeliveryMode.PERSISTENT if persistent else DeliveryMode.NON_PERSISTENT
 
     def explicit_qos(self) -> QosSettings | None:
-        """Return the three settings if they count, else None."""
+        """Return the three settings if they apply, else None."""
         if not self.explicit_qos_enabled:
             return None
         return QosSettings(self.delivery_mode, self.priority, self.time_to_live)
 
     def set_qos_settings(self, settings: QosSettings) -> None:
-        """Take the three settings and turn `explicit_qos_enabled` on."""
+        """Set the three settings, and `explicit_qos_enabled`."""
         self.explicit_qos_enabled = True
         self.delivery_mode = settings.delivery_mode
         self.priority = settings.priority
         self.time_to_live = settings.time_to_live
 
     def resolve(self, session: Session, destination: Destination | str | None) -> Destination:
-        """Return the destination itself, the one of this name, or the default.
+        """Return the destination, that of this name, or the default.
 
         Raises:
             IllegalStateException: there is neither a destination nor a default.
@@ -141,14 +140,14 @@ class TemplateSettings:
         if resolved is None:
             raise IllegalStateException(
                 "No 'default_destination' or 'default_destination_name' specified",
-                hint="name a destination, or give the template a default",
+                hint="pass a destination, or set a default on the template",
             )
         return resolved
 
     def resolve_or_none(
         self, session: Session, destination: Destination | str | None
     ) -> Destination | None:
-        """Do as `resolve` does, but return None where there is nothing to resolve."""
+        """Do as `resolve`, but return None if there is neither a destination nor a default."""
         if destination is None:
             destination = self.default_destination or self.default_destination_name
         if isinstance(destination, str):

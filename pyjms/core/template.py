@@ -1,8 +1,8 @@
-"""JmsTemplate: sending and receiving without handling connections and sessions.
+"""JmsTemplate: sending and receiving without managing connections and sessions.
 
-Each operation opens a connection and a session and closes them again, unless a session
-is bound to the same factory object (`pyjms.core.resources`): in a listener, or in a
-transaction. Wrap the factory in a CachingConnectionFactory to keep them. (spring-jms 4)
+Each operation opens a connection and a session and closes them again, unless a session is bound
+to the same factory object (`pyjms.core.resources`), in a listener or a transaction. Wrap the
+factory in a CachingConnectionFactory to keep them open. (spring-jms 4)
 """
 
 from __future__ import annotations
@@ -47,23 +47,32 @@ BrowserCallback = Callable[[Session, QueueBrowser], Awaitable[_T] | _T]
 """A function or coroutine function of a session and a browser."""
 
 MessageCreator = Callable[[Session], Awaitable[Message] | Message]
-"""Makes the message to send."""
+"""A function or coroutine function of a session that returns the message to send."""
 
 MessagePostProcessor = Callable[[Message], Awaitable[Message] | Message]
-"""Gets the converted message; what it returns is sent."""
+"""A function or coroutine function of the converted message that returns the one to send."""
 
 
 class JmsTemplate(TemplateSettings):
-    """Sends and receives, with the settings it has; share it freely once it is set up.
+    """Sends and receives without managing connections and sessions. Spring: JmsTemplate.
 
     Every operation takes its destination first: an object, a name, or None for the default.
-    Callbacks may be functions or coroutine functions. JMS's exceptions come out as they are.
+    Callbacks may be functions or coroutine functions. Any number of tasks of one loop may share a
+    template once it is configured; for other threads use `pyjms.JmsTemplate`. Cancelling an
+    operation closes what it has opened. JMS exceptions are not translated.
     """
 
     async def execute(self, action: SessionCallback[_T], *, start_connection: bool = False) -> _T:
-        """Return what `action(session)` returns.
+        """Return the result of `action(session)`.
 
-        `start_connection` is for actions that receive.
+        Within a transaction or a listener it is the session bound there, otherwise a new one.
+
+        Args:
+            action: a function or coroutine function of a session.
+            start_connection: start the connection first, for actions that receive.
+
+        Raises:
+            JMSException: a connection or session could not be opened.
         """
 
         async def run(session: Session) -> _T:
@@ -74,7 +83,7 @@ class JmsTemplate(TemplateSettings):
     async def execute_producer(
         self, destination: Destination | str | None, action: ProducerCallback[_T]
     ) -> _T:
-        """Return what `action(session, producer)` returns.
+        """Return the result of `action(session, producer)`.
 
         Without a destination and a default the producer is unbound.
         """
@@ -87,14 +96,16 @@ class JmsTemplate(TemplateSettings):
         return await self._execute(run)
 
     async def send(self, destination: Destination | str | None, creator: MessageCreator) -> None:
-        """Send the message that `creator(session)` makes.
+        """Send the message that `creator(session)` returns.
 
-        Headers that a send sets (priority, delivery mode, expiration ...) are overwritten;
-        reply_to, correlation_id, type and properties are kept.
+        Sending overwrites the headers that it sets (priority, delivery mode, expiration and
+        others) and keeps reply_to, correlation_id, type and properties. Waits for the broker as
+        the producer's `send` does.
 
         Raises:
             IllegalStateException: there is neither a destination nor a default.
-            TypeError: it cannot be called; `convert_and_send` takes a payload.
+            TypeError: `creator` is not callable; `convert_and_send` takes a payload.
+            JMSException: the message could not be sent.
         """
         _check_creator(creator)
 
@@ -112,13 +123,19 @@ class JmsTemplate(TemplateSettings):
         *,
         post_processor: MessagePostProcessor | None = None,
     ) -> None:
-        """Convert `payload`, pass the message through `post_processor`, send what it returns.
+        """Convert `payload` to a message and send it, or what `post_processor` makes of it.
 
         A message as payload is sent as it is.
 
+        Args:
+            destination: a destination or its name; None: the default.
+            payload: converted by `message_converter`.
+            post_processor: gets the message and returns the one to send.
+
         Raises:
-            MessageConversionException: no message can be made of the payload.
+            MessageConversionException: the payload cannot be converted.
             IllegalStateException: there is neither a destination nor a default.
+            JMSException: the message could not be sent.
         """
 
         async def create(session: Session) -> Message:
@@ -130,18 +147,21 @@ class JmsTemplate(TemplateSettings):
         await self.send(destination, create)
 
     async def receive(self, destination: Destination | str | None = None) -> Message | None:
-        """Wait `receive_timeout` for a message and return it, or None."""
+        """Wait for a message as `receive_selected` does, and return it or None."""
         return await self.receive_selected(destination, None)
 
     async def receive_selected(
         self, destination: Destination | str | None, selector: str | None
     ) -> Message | None:
-        """Wait `receive_timeout` for a message that `selector` matches and return it, or None.
+        """Wait for a message that `selector` matches, and return it or None.
 
-        It is acknowledged, or committed if the session is transacted and the template's own.
+        Waits at most `receive_timeout` seconds. The message is acknowledged; in a transacted
+        session of its own the template commits. Cancelling the wait loses no message.
 
         Raises:
             InvalidSelectorException: the selector is malformed.
+            IllegalStateException: there is neither a destination nor a default.
+            JMSException: the connection has failed, or the broker refused.
         """
 
         async def run(session: Session) -> Message | None:
@@ -163,11 +183,11 @@ class JmsTemplate(TemplateSettings):
         destination: Destination | str | None = None,
         type: Any = None,  # noqa: A002 - JMS's word
     ) -> Any:
-        """Receive a message and return its payload, of `type` if one is given; None without one.
+        """Receive a message and return its payload, as `type` if given; None: no message came.
 
         Raises:
-            MessageConversionException: the payload cannot be had, or not as `type`; the
-                message is gone then, unless a transaction around this rolls back.
+            MessageConversionException: the message cannot be read, or not as `type`. It is
+                consumed all the same, unless a surrounding transaction rolls back.
         """
         return self._payload(await self.receive(destination), type)
 
@@ -177,7 +197,7 @@ class JmsTemplate(TemplateSettings):
         selector: str | None,
         type: Any = None,  # noqa: A002 - JMS's word
     ) -> Any:
-        """Receive a message that `selector` matches and return its payload, as above."""
+        """Do as `receive_and_convert`, with a message that `selector` matches."""
         return self._payload(await self.receive_selected(destination, selector), type)
 
     async def send_and_receive(
@@ -187,11 +207,19 @@ class JmsTemplate(TemplateSettings):
         *,
         response_queue: Destination | str | None = None,
     ) -> Message | None:
-        """Send a request and wait `receive_timeout` for its reply; None if none comes.
+        """Send a request and wait `receive_timeout` seconds for its reply; None: none came.
 
-        Runs in a session of its own, never in a transaction: the request must be visible.
-        The reply comes to a temporary queue, or to `response_queue`: there the message whose
-        correlation id is the request's, or else the request's message id.
+        Runs in a session of its own and never in a transaction, as the request must be visible.
+
+        Args:
+            destination: a destination or its name; None: the default.
+            creator: returns the request.
+            response_queue: where the reply is expected, with the correlation id of the request
+                or else its message id; None: a temporary queue.
+
+        Raises:
+            IllegalStateException: there is neither a destination nor a default.
+            JMSException: the request could not be sent, or the connection has failed.
         """
         _check_creator(creator)
 
@@ -215,7 +243,7 @@ class JmsTemplate(TemplateSettings):
     async def browse(
         self, destination: Destination | str | None, action: BrowserCallback[_T]
     ) -> _T:
-        """Return what `action(session, browser)` returns; the messages stay in the queue."""
+        """Return the result of `action(session, browser)`; see `browse_selected`."""
         return await self.browse_selected(destination, None, action)
 
     async def browse_selected(
@@ -224,17 +252,20 @@ class JmsTemplate(TemplateSettings):
         selector: str | None,
         action: BrowserCallback[_T],
     ) -> _T:
-        """Browse the messages that `selector` matches.
+        """Return the result of `action(session, browser)` for the messages that match `selector`.
+
+        The messages stay in the queue.
 
         Raises:
-            IllegalStateException: the default destination is no queue.
-            DestinationResolutionException: the destination given is no queue.
+            IllegalStateException: the default destination is not a queue.
+            DestinationResolutionException: the given destination is not a queue.
+            InvalidSelectorException: the selector is malformed.
         """
 
         async def run(session: Session) -> _T:
             queue = self.resolve(session, destination)
             if not isinstance(queue, Queue):
-                raise _no_queue(destination)
+                raise _not_a_queue(destination)
             return await browse_with(session, queue, selector, action)
 
         return await self._execute(run, start_connection=True)
@@ -310,11 +341,11 @@ def _message(value: Message | None, maker: str) -> Message:
 
 def _limited(timeout: float | None, resource: resources.BoundResource | None) -> float | None:
     remaining = None if resource is None else resource.remaining()
-    # Spring: a template that waits for ever does so in a transaction with a deadline too.
+    # As in Spring, a template that waits for ever also does so in a transaction with a deadline.
     return timeout if timeout is None or remaining is None else min(timeout, remaining)
 
 
-def _no_queue(destination: Destination | str | None) -> Exception:
+def _not_a_queue(destination: Destination | str | None) -> Exception:
     if destination is None:
         return IllegalStateException(
             "The default destination does not correspond to a queue",

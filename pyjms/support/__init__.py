@@ -1,1 +1,1 @@
-"""What template and listeners share: resolvers, converters, headers, quality of service."""
+"""Shared by templates and listeners: resolvers, converters, header mapping, quality of service."""

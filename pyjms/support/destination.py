@@ -1,4 +1,4 @@
-"""From names to destinations; `queue://name` and `topic://name` say the kind. (spring-jms 3.4)"""
+"""Destination resolvers: names to destinations, with optional prefixes. (spring-jms 3.4)"""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from pyjms.jms.destination import Destination, Queue, Topic, named_kind
 
 __all__ = ["DestinationResolver", "DynamicDestinationResolver", "SimpleDestinationResolver"]
 
-# Names come from the application, but reply names may be many.
-_MOST_NAMES: Final = 1024
+# Bounds the cache: names come from the application, but names for replies may be many.
+_MAX_NAMES: Final = 1024
 
 
 class DestinationResolver(Protocol):
-    """Finds the destination of a name."""
+    """Resolves destination names. A plain call, which must not block. Spring: same name."""
 
     def resolve_destination_name(
         self, session: Session, destination_name: str, pub_sub_domain: bool
@@ -24,21 +24,21 @@ class DestinationResolver(Protocol):
         A prefix of the name, `queue://` or `topic://`, wins over `pub_sub_domain`.
 
         Raises:
-            DestinationResolutionException: there is none.
+            DestinationResolutionException: there is no such destination.
         """
         ...
 
 
 class DynamicDestinationResolver:
-    """Asks the session for a handle, every time."""
+    """Creates a new handle for every call. Tasks and threads may share it. Spring: same name."""
 
     def resolve_destination_name(
         self, session: Session, destination_name: str, pub_sub_domain: bool
     ) -> Destination:
-        """Return `session.create_topic(name)` or `create_queue(name)`, by prefix or by domain.
+        """Return `session.create_topic(name)` or `create_queue(name)`, by prefix or else domain.
 
         Raises:
-            ValueError: there is no session or no name.
+            ValueError: the session or the name is missing.
             InvalidDestinationException: the name is malformed.
         """
         if session is None:
@@ -56,7 +56,10 @@ class DynamicDestinationResolver:
 
 
 class SimpleDestinationResolver:
-    """Does so once per name, and keeps the handle: queues and topics apart."""
+    """Caches the handle of each name, for queues and topics separately. Spring: same name.
+
+    Tasks of one loop may share it.
+    """
 
     def __init__(self) -> None:
         self._dynamic = DynamicDestinationResolver()
@@ -65,14 +68,14 @@ class SimpleDestinationResolver:
     def resolve_destination_name(
         self, session: Session, destination_name: str, pub_sub_domain: bool
     ) -> Destination:
-        """Return the destination of this name and domain; raises as the dynamic resolver does."""
+        """Return the destination of this name and domain; raises what the dynamic resolver does."""
         key = (destination_name, pub_sub_domain)
         destination = self._cache.get(key)
         if destination is None or session is None:
             destination = self._dynamic.resolve_destination_name(
                 session, destination_name, pub_sub_domain
             )
-            if len(self._cache) >= _MOST_NAMES:
+            if len(self._cache) >= _MAX_NAMES:
                 del self._cache[next(iter(self._cache))]
             self._cache[key] = destination
         return destination

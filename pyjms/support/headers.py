@@ -1,6 +1,6 @@
-"""Header names as handlers see them, and the mapping to JMS and back. (spring-jms 5.4)
+"""Header names as handlers see them, and their mapping to JMS and back. (spring-jms 5.4)
 
-Mapping never raises: what JMS cannot take is left out, with a line in the DEBUG log.
+Mapping never raises: a header that JMS cannot represent is omitted, and logged at DEBUG.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ logger = logging.getLogger(__name__)
 
 
 class JmsHeaders:
-    """The names under which the JMS headers appear. Spring: JmsHeaders."""
+    """The names of JMS headers in handlers and templates. Spring: JmsHeaders."""
 
     PREFIX: Final = "jms_"
     CORRELATION_ID: Final = "jms_correlationId"
@@ -40,7 +40,7 @@ class JmsHeaders:
 CONTENT_TYPE: Final = "contentType"
 CONTENT_TYPE_PROPERTY: Final = "content_type"
 
-# Inbound: always there, or only when set.
+# Inbound: always present, or only if set.
 _ALWAYS: Final[dict[str, Callable[[Message], object]]] = {
     JmsHeaders.DELIVERY_MODE: lambda m: m.delivery_mode,
     JmsHeaders.EXPIRATION: lambda m: Long(m.expiration),
@@ -60,10 +60,13 @@ _SENT_TYPES: Final = (bool, int, float, str, bytes)
 
 
 class SimpleJmsHeaderMapper:
-    """Maps headers to JMS headers and properties, and back.
+    """Maps headers to JMS headers and properties, and back. Spring: SimpleJmsHeaderMapper.
 
-    The prefixes go before property names: `inbound_prefix` on the names that handlers
-    see, `outbound_prefix` on the properties that are sent.
+    Plain calls; tasks and threads may share it.
+
+    Args:
+        inbound_prefix: put before the names of properties, as handlers see them.
+        outbound_prefix: put before the names of properties that are sent.
     """
 
     def __init__(self, *, inbound_prefix: str = "", outbound_prefix: str = "") -> None:
@@ -71,7 +74,7 @@ class SimpleJmsHeaderMapper:
         self.outbound_prefix = outbound_prefix
 
     def from_headers(self, headers: Mapping[str, object], message: Message) -> None:
-        """Set the headers and properties of `message` that JMS has a place for."""
+        """Set those headers on `message` that JMS can represent, as headers or properties."""
         correlation_id = headers.get(JmsHeaders.CORRELATION_ID)
         if isinstance(correlation_id, str | int | float) and not isinstance(correlation_id, bool):
             message.correlation_id = str(correlation_id)
@@ -88,8 +91,8 @@ class SimpleJmsHeaderMapper:
     def to_headers(self, message: Message) -> dict[str, Any]:
         """Return the headers and properties of `message`, with an `id` and a `timestamp`.
 
-        As every message of Spring has them: `id` is a new UUID, `timestamp` is now, in
-        milliseconds, unless a property has that name.
+        As on every Spring message, `id` is a new UUID and `timestamp` the current time in
+        milliseconds since 1970, unless a property has that name.
         """
         headers: dict[str, Any] = {"id": uuid.uuid4(), "timestamp": Long(_clock.time_ms())}
         for name, value in message.properties.items():

@@ -12,7 +12,13 @@ __all__ = ["QosSettings"]
 
 @dataclass(frozen=True, slots=True)
 class QosSettings:
-    """How a message is sent; `time_to_live` is seconds, 0 for ever."""
+    """The quality of service of sends. Spring: QosSettings.
+
+    Attributes:
+        delivery_mode: PERSISTENT or NON_PERSISTENT.
+        priority: 0 to 9.
+        time_to_live: seconds until a message expires; 0: never.
+    """
 
     delivery_mode: DeliveryMode = DeliveryMode.PERSISTENT
     priority: int = DEFAULT_PRIORITY

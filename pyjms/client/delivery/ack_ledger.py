@@ -20,9 +20,9 @@ There is one class per rule, chosen once per consumer by `choose_ledger`:
     AutoAckLedger                  AUTO, and DUPS_OK on queues: every message, when done
     OptimizedAckLedger             AUTO with optimizeAcknowledge: a range at 65 % of the
                                    prefetch, or after a time (activemq-broker A7)
-    DupsOkAckLedger                DUPS_OK on topics: a range at half the prefetch (A4)
+    DupsOkAckLedger                DUPS_OK on topics: a range at half the prefetch
     DeferredAckLedger              CLIENT and TRANSACTED: one range when the application says
-                                   so; DELIVERED at half the prefetch until then (A5, A6)
+                                   so; DELIVERED at half the prefetch until then
     IndividualAckLedger            INDIVIDUAL; CLIENT and TRANSACTED where order may change
     =============================  =========================================================
 

@@ -1,7 +1,7 @@
-"""The `jms.*` options of broker URLs and the keywords of a ConnectionFactory: one table.
+"""The `jms.*` options of broker URLs, and the keywords of a ConnectionFactory: one table.
 
-Milliseconds of the URL are seconds here. What ActiveMQ knows and has no meaning here
-is accepted with one INFO line; a name nobody knows is an error. (ActiveMQ edges section 2)
+Durations are milliseconds in the URL and seconds here. Options of ActiveMQ without a meaning here
+are accepted and logged once at INFO; an unknown name is an error. (activemq-edges 2)
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ logger = logging.getLogger(__name__)
 
 
 class ClientKeywords(TypedDict, total=False):
-    """The options as keywords; what each does is written at `ClientOptions`."""
+    """The options as keywords, described by `ClientOptions`."""
 
     client_id: str | None
     client_id_prefix: str | None
@@ -61,36 +61,37 @@ class ClientKeywords(TypedDict, total=False):
 
 @dataclass
 class ClientOptions:
-    """What a ConnectionFactory is told; a connection takes a copy when it is made.
+    """The options of a ConnectionFactory; each connection has a copy, made on creation.
 
-    The policies are not copied: changing them changes all connections. (R7)
+    The policies are not copied: changing them affects all connections. Durations are seconds.
+    (activemq-broker R7)
     """
 
     client_id: str | None = None
-    """None: generated on first use. Two connections cannot have one."""
+    """None: generated on first use. No two connections can have the same."""
     client_id_prefix: str | None = None
     connection_id_prefix: str | None = None
 
     always_sync_send: bool = False
     """Every send waits for the broker."""
     use_async_send: bool = False
-    """No send waits, persistent ones neither: what the broker refuses is lost."""
+    """No send waits, not even persistent ones: messages that the broker refuses are lost."""
     send_timeout: float | None = None
-    """Above 0 every send waits for the broker, so long at most; None: for ever."""
+    """Above 0 every send waits for the broker, at most this long; None: no limit."""
     close_timeout: float | None = 15.0
-    """How long closing a connection waits for the broker's answer."""
+    """How long closing a connection waits for the broker."""
     connect_response_timeout: float | None = None
-    """How long announcing a connection waits for the broker's answer; None: for ever."""
+    """How long the registration of a connection waits for the broker; None: for ever."""
     copy_message_on_send: bool = True
-    """False: a message that was sent becomes read-only, as it is shared in ActiveMQ."""
+    """False: a message becomes read-only when it is sent, as in ActiveMQ, which shares it."""
     disable_time_stamps_by_default: bool = False
     nested_map_and_list_enabled: bool = True
     use_compression: bool = False
     producer_window_size: int = 0
-    """Bytes that a producer may have sent asynchronously and unacknowledged; 0: no limit."""
+    """Bytes that a producer may have sent asynchronously without a ProducerAck; 0: no limit."""
 
     watch_topic_advisories: bool = True
-    """Learn which temporary destinations exist, so that sending to a gone one fails at once."""
+    """Track temporary destinations, so that sending to a deleted one fails at once."""
     check_for_duplicates: bool = True
     audit_depth: int = 2048
     audit_maximum_producer_number: int = 64
@@ -101,26 +102,26 @@ class ClientOptions:
     message_priority_supported: bool = False
     """Sort prefetched messages by priority."""
     non_blocking_redelivery: bool = False
-    """Let later messages pass while a redelivery waits."""
+    """Deliver later messages while a redelivery is delayed."""
     optimize_acknowledge: bool = False
-    """AUTO sessions: acknowledge in ranges, at 65 % of the prefetch."""
+    """AUTO sessions acknowledge in ranges, at 65 % of the prefetch."""
     optimize_acknowledge_time_out: float = 0.3
-    """... or when a message arrives and the last acknowledgement is older; 0: only at 65 %."""
+    """Also when a message arrives and the last acknowledgement is older than this; 0: never."""
     optimized_ack_scheduled_ack_interval: float = 0.0
-    """... or by a timer; 0: no timer."""
+    """Also by a timer of this interval; 0: no timer."""
     optimized_message_dispatch: bool = True
     """Durable subscribers of AUTO sessions use `optimize_durable_topic_prefetch`."""
     send_acks_async: bool = True
-    """False: acknowledgements outside transactions wait for the broker's answer."""
+    """False: acknowledgements outside transactions wait for the broker."""
     transacted_individual_ack: bool = False
     warn_about_unstarted_connection_timeout: float = 0.5
-    """Warn when a message comes so long after the making of a session not started; <= 0: never."""
+    """Warn if a message arrives this long after an unstarted session was created; <= 0: never."""
 
     prefetch_policy: PrefetchPolicy = field(default_factory=PrefetchPolicy)
     redelivery_policy_map: RedeliveryPolicyMap = field(default_factory=RedeliveryPolicyMap)
 
 
-Reader = Callable[[str], object]
+Parser = Callable[[str], object]
 
 
 def _seconds(text: str) -> float:
@@ -135,7 +136,7 @@ def _seconds_or_unlimited(text: str) -> float | None:
     return int(text) / 1000 if int(text) >= 0 else None
 
 
-_SPECIAL: Final[dict[str, Reader]] = {
+_PARSERS: Final[dict[str, Parser]] = {
     "send_timeout": _seconds_or_never,
     "close_timeout": _seconds_or_never,
     "connect_response_timeout": _seconds_or_never,
@@ -147,8 +148,8 @@ _SPECIAL: Final[dict[str, Reader]] = {
     "maximum_redelivery_delay": _seconds_or_unlimited,
     "back_off_multiplier": float,
 }
-_BY_TYPE: Final[dict[str, Reader]] = {"bool": boolean, "int": int, "str | None": str}
-_SPELLED: Final = {
+_BY_TYPE: Final[dict[str, Parser]] = {"bool": boolean, "int": int, "str | None": str}
+_SPELLINGS: Final = {
     "client_id": "clientID",
     "client_id_prefix": "clientIDPrefix",
     "connection_id_prefix": "connectionIDPrefix",
@@ -171,23 +172,23 @@ IGNORED: Final = frozenset(
         "useDedicatedTaskRunner",
     }
 )
-"""ActiveMQ's options without a meaning here: Java's threads and objects, JMX, blobs, failover."""
+"""Options of ActiveMQ without a meaning here: Java threads and objects, JMX, blobs, failover."""
 
 
 def _camel(name: str) -> str:
-    return _SPELLED.get(name) or re.sub(r"_([a-z])", lambda m: m[1].upper(), name)
+    return _SPELLINGS.get(name) or re.sub(r"_([a-z])", lambda m: m[1].upper(), name)
 
 
-def _table(kind: Any, prefix: str = "", path: str = "") -> dict[str, tuple[str, Reader]]:
-    """The options that a dataclass's fields are, by their URL names: path and reader."""
+def _table(kind: Any, prefix: str = "", path: str = "") -> dict[str, tuple[str, Parser]]:
+    """Return the fields of a dataclass by their URL names, with path and parser."""
     return {
-        prefix + _camel(f.name): (path + f.name, _SPECIAL.get(f.name) or _BY_TYPE[str(f.type)])
+        prefix + _camel(f.name): (path + f.name, _PARSERS.get(f.name) or _BY_TYPE[str(f.type)])
         for f in fields(kind)
-        if f.name in _SPECIAL or str(f.type) in _BY_TYPE
+        if f.name in _PARSERS or str(f.type) in _BY_TYPE
     }
 
 
-JMS_OPTIONS: Final[dict[str, tuple[str, Reader]]] = {
+JMS_OPTIONS: Final[dict[str, tuple[str, Parser]]] = {
     "userName": ("user_name", str),
     "password": ("password", str),
     "prefetchPolicy.all": ("prefetch_policy.all", int),
@@ -195,24 +196,24 @@ JMS_OPTIONS: Final[dict[str, tuple[str, Reader]]] = {
     **_table(PrefetchPolicy, "prefetchPolicy.", "prefetch_policy."),
     **_table(RedeliveryPolicy, "redeliveryPolicy.", "redelivery_policy."),
 }
-"""URL name without `jms.` -> (path of the attribute, reader of the text)."""
+"""By URL name without `jms.`: the path of the attribute, and the parser of the text."""
 
 
 def apply_options(given: Mapping[str, str], options: ClientOptions) -> dict[str, str]:
-    """Set what `given` (names without `jms.`) says; return `user_name` and `password`, if there.
+    """Set the options `given` (names without `jms.`); return `user_name` and `password`, if given.
 
     Raises:
-        ConfigurationException: a name is unknown or a value cannot be read. (N1)
+        ConfigurationException: a name is unknown, or a value invalid. (activemq-edges N1)
     """
     unknown = {name: text for name, text in given.items() if name not in _KNOWN}
     if unknown:
-        shown = ", ".join(
+        listed = ", ".join(
             f"{name}={'***' if 'pass' in name.lower() else text}" for name, text in unknown.items()
         )
         raise ConfigurationException(
             f"There are {len(unknown)} jms options that couldn't be set on the ConnectionFactory."
             " Check the options are spelled correctly."
-            f" Unknown parameters=[{{{shown}}}]. This connection factory cannot be started.",
+            f" Unknown parameters=[{{{listed}}}]. This connection factory cannot be started.",
             hint=did_you_mean(next(iter(unknown)), _KNOWN),
         )
     credentials: dict[str, str] = {}
@@ -228,7 +229,7 @@ def apply_options(given: Mapping[str, str], options: ClientOptions) -> dict[str,
 _KNOWN: Final = JMS_OPTIONS.keys() | IGNORED
 
 
-def _value(name: str, text: str, read: Reader) -> object:
+def _value(name: str, text: str, read: Parser) -> object:
     try:
         return read(text)
     except ValueError as error:

@@ -1,7 +1,6 @@
-"""When a message that was rolled back comes again, and when it has come too often.
+"""The redelivery policy and the prefetch policy, as in ActiveMQ. Durations are seconds.
 
-The client redelivers from its own buffer, the broker only hears of the end: a poison
-acknowledgement, which dead-letters. Delays are seconds. (ActiveMQ R0 to R9, section 7.3)
+(activemq-broker R0 to R9, Q12; `jms.redeliveryPolicy.*`, `jms.prefetchPolicy.*`)
 """
 
 from __future__ import annotations
@@ -26,10 +25,25 @@ NO_MAXIMUM_REDELIVERIES = -1
 
 @dataclass
 class RedeliveryPolicy:
-    """ActiveMQ's RedeliveryPolicy. Shared by consumers, who see changes at once."""
+    """When a message that was rolled back is delivered again, and how often at most.
+
+    Consumers share it: a change takes effect at once. ActiveMQ: RedeliveryPolicy.
+
+    Attributes:
+        maximum_redeliveries: -1: no maximum; 0: a single delivery, then dead-lettered.
+        initial_redelivery_delay: seconds before the first redelivery.
+        redelivery_delay: seconds before each later one, unless the back-off is exponential.
+        maximum_redelivery_delay: the longest delay in seconds; None: no limit.
+        use_exponential_back_off: multiply the delay by `back_off_multiplier` each time.
+        back_off_multiplier: the factor of exponential back-off.
+        use_collision_avoidance: vary each delay at random.
+        collision_avoidance_percent: by how much at most.
+        pre_dispatch_check: in transacted sessions, refuse messages that arrive with too many
+            deliveries already.
+        destination: the destination of an entry of a RedeliveryPolicyMap.
+    """
 
     maximum_redeliveries: int = 6
-    """-1: no maximum; 0: one delivery, then dead."""
     initial_redelivery_delay: float = 1.0
     redelivery_delay: float = 1.0
     maximum_redelivery_delay: float | None = None
@@ -38,9 +52,7 @@ class RedeliveryPolicy:
     use_collision_avoidance: bool = False
     collision_avoidance_percent: int = 15
     pre_dispatch_check: bool = True
-    """Refuse what comes from the broker with too many deliveries already (transacted only)."""
     destination: Destination | None = None
-    """What an entry of a `RedeliveryPolicyMap` is for."""
 
     def next_delay(self, previous: float | None) -> float:
         """Return the seconds before the next redelivery; `previous` is the last delay, if any."""
@@ -57,14 +69,14 @@ class RedeliveryPolicy:
         return delay
 
     def is_exceeded(self, redeliveries: int) -> bool:
-        """Whether a message redelivered so often is dead."""
+        """Whether a message redelivered this often is to be dead-lettered."""
         maximum = self.maximum_redeliveries
         return maximum != NO_MAXIMUM_REDELIVERIES and redeliveries > maximum
 
     def __str__(self) -> str:
-        """ActiveMQ's text, which users find in `dlqDeliveryFailureCause`; milliseconds."""
+        """Return ActiveMQ's text, which appears in `dlqDeliveryFailureCause`; milliseconds."""
         longest = self.maximum_redelivery_delay
-        shown = {
+        values = {
             "destination": "null" if self.destination is None else self.destination,
             "collisionAvoidanceFactor": self.collision_avoidance_percent / 100,
             "maximumRedeliveries": self.maximum_redeliveries,
@@ -76,24 +88,27 @@ class RedeliveryPolicy:
             "redeliveryDelay": round(self.redelivery_delay * 1000),
             "preDispatchCheck": str(self.pre_dispatch_check).lower(),
         }
-        inner = ", ".join(f"{name} = {value}" for name, value in shown.items())
+        inner = ", ".join(f"{name} = {value}" for name, value in values.items())
         return f"RedeliveryPolicy {{{inner}}}"
 
 
 @dataclass
 class RedeliveryPolicyMap:
-    """Redelivery policies by destination: the most specific entry wins, else the default. (R7)"""
+    """Redelivery policies by destination: the most specific entry applies, else the default.
+
+    (activemq-broker R7)
+    """
 
     default_entry: RedeliveryPolicy = field(default_factory=RedeliveryPolicy)
     entries: dict[Destination, RedeliveryPolicy] = field(default_factory=dict)
 
     def put(self, destination: Destination, policy: RedeliveryPolicy) -> None:
-        """Use `policy` for `destination`, which may have wildcards."""
+        """Use `policy` for `destination`, which may contain wildcards."""
         policy.destination = destination
         self.entries[destination] = policy
 
     def entry_for(self, destination: Destination) -> RedeliveryPolicy:
-        """Return the policy for a concrete destination."""
+        """Return the policy of a destination without wildcards."""
         exact = self.entries.get(destination)
         if exact is not None:
             return exact
@@ -132,19 +147,31 @@ MAX_PREFETCH_SIZE: Final = 32767
 
 @dataclass
 class PrefetchPolicy:
-    """ActiveMQ's PrefetchPolicy. Sizes above 32767 are cut to that; 0 means pull."""
+    """How many messages are dispatched to a consumer ahead of their acknowledgements.
+
+    Sizes above 32767 are reduced to that. With 0 each `receive` pulls one message. ActiveMQ:
+    ActiveMQPrefetchPolicy.
+
+    Attributes:
+        queue_prefetch: for consumers of queues.
+        queue_browser_prefetch: for browsers.
+        topic_prefetch: for consumers of topics.
+        durable_topic_prefetch: for durable subscribers.
+        optimize_durable_topic_prefetch: for durable subscribers of AUTO sessions, while
+            `optimized_message_dispatch` is on.
+        maximum_pending_message_limit: how many messages the broker keeps for a slow consumer of
+            a topic, beyond the prefetch; 0: the broker's own limit.
+    """
 
     queue_prefetch: int = 1000
     queue_browser_prefetch: int = 500
     topic_prefetch: int = MAX_PREFETCH_SIZE
     durable_topic_prefetch: int = 100
     optimize_durable_topic_prefetch: int = 1000
-    """Used for durable subscribers of AUTO sessions while messages are dispatched optimized."""
     maximum_pending_message_limit: int = 0
-    """What the broker keeps for a slow topic consumer, over the prefetch; 0: its own limit."""
 
     def set_all(self, size: int) -> None:
-        """Set every prefetch size. `jms.prefetchPolicy.all`"""
+        """Set all prefetch sizes (`jms.prefetchPolicy.all`)."""
         self.queue_prefetch = self.queue_browser_prefetch = self.topic_prefetch = size
         self.durable_topic_prefetch = self.optimize_durable_topic_prefetch = size
 
