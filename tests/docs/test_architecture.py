@@ -1,0 +1,33 @@
+"""`docs/architecture.md` names the packages that exist, and all of them."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+TEXT = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+
+
+def test_every_path_in_the_document_exists() -> None:
+    paths = set(re.findall(r"\b((?:pyjms|broker)/[a-z_/.]*[a-z])", TEXT))
+    assert len(paths) > 30
+    assert [path for path in sorted(paths) if not (ROOT / path).exists()] == []
+
+
+def test_every_package_is_described() -> None:
+    described = set(re.findall(r"`((?:pyjms|broker)/\w+(?:\.py)?)`", TEXT))
+    packages = {
+        f"{top}/{path.parent.name}"
+        for top in ("pyjms", "broker")
+        for path in (ROOT / top).glob("*/__init__.py")
+    }
+    assert packages - described == set()
+
+
+def test_every_link_leads_to_a_file() -> None:
+    for document in [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]:
+        text = document.read_text(encoding="utf-8")
+        for link in re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", text):
+            if "://" not in link:
+                assert (document.parent / link).exists(), f"{document.name}: {link}"
