@@ -6,8 +6,8 @@ the brokers that do not run yet.
 
 from __future__ import annotations
 
+from broker.api.filter import BrokerPlugin
 from broker.connector.vm import registry, vm_transport
-from broker.service.configuration import BrokerPlugin
 from broker.service.embedded import create_for_vm
 from broker.service.persistence import PersistenceFactory
 from broker.service.service import BrokerService

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Protocol
 
 from broker.api.broker import Broker
+from broker.api.filter import BrokerPlugin
 from broker.policy.map import PolicyMap
 from broker.service.attributes import BrokerAttributes, SystemUsageAttributes
 from broker.service.persistence import PersistenceFactory
@@ -18,16 +19,9 @@ from pyjms.jms.destination import Destination
 
 __all__ = [
     "BrokerConfiguration",
-    "BrokerPlugin",
     "ConnectorConfiguration",
     "ServiceConfiguration",
 ]
-
-BrokerPlugin: TypeAlias = Callable[[Broker], Broker]
-"""Returns a filter around the rest of the chain; the last plug-in listed is the outermost.
-
-(activemq-broker B1)
-"""
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -40,7 +34,7 @@ class BrokerConfiguration(SystemUsageAttributes, BrokerAttributes):
     io_exception_handler: IOExceptionHandler | None = None
     virtual_destinations: Sequence[VirtualDestination] | None = None
     policies: PolicyMap | None = None
-    plugins: Sequence[BrokerPlugin] = ()
+    plugins: Sequence[BrokerPlugin | Callable[[Broker], Broker]] = ()
     destinations: Sequence[Destination] = ()
 
 

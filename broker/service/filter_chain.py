@@ -7,6 +7,7 @@ from collections.abc import Callable
 from broker.advisory.filter import AdvisoryBroker
 from broker.advisory.messages import AdvisoryProducer
 from broker.api.broker import Broker
+from broker.api.filter import BrokerPlugin
 from broker.chain.composite import CompositeDestinationBroker
 from broker.chain.stop_guard import StopGuard
 from broker.chain.user_id import UserIDBroker
@@ -57,7 +58,7 @@ def build_filter_chain(
             ),
         ),
         (config.populate_jmsx_user_id, UserIDBroker),
-        *((True, plugin) for plugin in config.plugins),
+        *((True, _installer_of(plugin)) for plugin in config.plugins),
         (True, StopGuard),
     ]
     broker: Broker = region
@@ -65,6 +66,14 @@ def build_filter_chain(
         if enabled:
             broker = install(broker)
     return broker
+
+
+def _installer_of(
+    plugin: BrokerPlugin | Callable[[Broker], Broker],
+) -> Callable[[Broker], Broker]:
+    if callable(plugin):  # a filter class, or a function that returns a filter
+        return plugin
+    return plugin.install_plugin
 
 
 def _scheduler(

@@ -61,7 +61,8 @@ class BrokerService(BrokerConfiguration):
         virtual_destinations: instead of the virtual topics `VirtualTopic.>`, which are gone then.
             (activemq-broker V8)
         policies: how destinations behave, by name.
-        plugins: filters of your own; the last one is the outermost.
+        plugins: objects with `install_plugin(broker)`, or filter classes, whose filters are put
+            around the chain; the last one is the outermost. (activemq-broker B1)
         destinations: created at start.
     """
 

@@ -125,10 +125,11 @@ class BrokerStores:
         self.temp_store = self.job_store = None
         if config.persistence_adapter is not None:
             store = config.persistence_adapter
-        elif directory is None or config.persistence is None:
+        elif config.persistence is None or not config.persistent:
             store = MemoryPersistenceAdapter()
         else:
-            store = config.persistence.create(directory, config.broker_name)
+            location = directory or self._broker_directory
+            store = config.persistence.create(location, config.broker_name)
         self._store = store
         store.on_state = on_state
         if isinstance(store, LockedStore):

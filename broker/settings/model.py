@@ -8,13 +8,14 @@ sizes bytes. (activemq-broker 1.2)
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, Self
+from typing import Annotated, Any, Self, TypeAlias
 
-from pydantic import model_validator
+from pydantic import WithJsonSchema, model_validator
 
 from broker.policy.map import PolicyMap
 from broker.service.attributes import BrokerAttributes, SystemUsageAttributes
 from broker.service.store_failures import IOExceptionHandler
+from broker.settings.extensions import PluginSettings
 from broker.settings.persistence import PersistenceSettings
 from broker.settings.policies import PolicySettings
 from broker.settings.values import DestinationName, Section
@@ -26,6 +27,15 @@ __all__ = [
     "IOExceptionHandlerSettings",
     "SystemUsageSettings",
 ]
+
+
+InstalledPlugin: TypeAlias = Annotated[
+    PluginSettings,
+    WithJsonSchema(
+        {"type": "object", "properties": {"type": {"type": "string"}}, "required": ["type"]}
+    ),
+]
+"""One of the installed plug-ins; `broker.settings.installed` reads its settings."""
 
 
 class ConnectorSettings(Section):
@@ -56,6 +66,8 @@ class BrokerSettings(Section, BrokerAttributes):
     """The store; null: KahaDB with its defaults."""
     io_exception_handler: IOExceptionHandlerSettings = IOExceptionHandlerSettings()
     """What happens when the store fails."""
+    plugins: tuple[InstalledPlugin, ...] = ()
+    """Broker plug-ins, each with its type and its own settings; the last is the outermost."""
     connectors: tuple[ConnectorSettings, ...] = ()
     """Where clients connect; with none, only vm:// within the process."""
     destinations: tuple[DestinationName, ...] = ()
@@ -91,6 +103,7 @@ class BrokerSettings(Section, BrokerAttributes):
             "io_exception_handler": IOExceptionHandler(
                 **_values(IOExceptionHandler, self.io_exception_handler)
             ),
+            "plugins": self.plugins,
             "destinations": self.destinations,
             "policies": PolicyMap(policy.build() for policy in self.policies),
         }

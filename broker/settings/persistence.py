@@ -1,12 +1,13 @@
-"""`persistence` of broker.yaml: which store. (persistence E1, E2)"""
+"""`persistence` of broker.yaml: which store. (activemq-persistence E1, E2)"""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Final, Literal, TypeAlias, get_args
 
 from pydantic import BeforeValidator, Field
 
+from broker import entry_points
 from broker.settings.jdbc import JDBCPersistenceSettings, JournaledJDBCPersistenceSettings
 from broker.settings.kahadb import KahaDBPersistenceSettings, MultiKahaDBPersistenceSettings
 from broker.settings.values import Section
@@ -15,7 +16,7 @@ from broker.store.memory import MemoryPersistenceAdapter
 if TYPE_CHECKING:
     from broker.store.api import PersistenceAdapter
 
-__all__ = ["MemoryPersistenceSettings", "PersistenceSettings"]
+__all__ = ["BUILT_IN_TYPES", "MemoryPersistenceSettings", "PersistenceSettings"]
 
 
 class MemoryPersistenceSettings(Section):
@@ -32,33 +33,43 @@ class MemoryPersistenceSettings(Section):
         """None."""
 
     def create(self, directory: Path, broker_name: str) -> PersistenceAdapter:
-        """Make the store."""
+        """Create the store."""
         return MemoryPersistenceAdapter()
 
 
-_GONE: Final = {"leveldb": "levelDB", "replicatedleveldb": "Replicated levelDB"}
+_REMOVED: Final = {"leveldb": "levelDB", "replicatedleveldb": "Replicated levelDB"}
+
+BuiltInStore: TypeAlias = (
+    KahaDBPersistenceSettings
+    | MultiKahaDBPersistenceSettings
+    | MemoryPersistenceSettings
+    | JDBCPersistenceSettings
+    | JournaledJDBCPersistenceSettings
+)
+BUILT_IN_TYPES: Final = tuple(
+    str(get_args(store.model_fields["type"].annotation)[0]) for store in get_args(BuiltInStore)
+)
 
 
-def _refuse_what_is_gone(value: object) -> object:
+def _check_type(value: object) -> object:
     kind = value.get("type") if isinstance(value, dict) else None
-    name = _GONE.get(str(kind).lower().replace("_", ""))
+    name = _REMOVED.get(str(kind).lower().replace("_", ""))
     if name is not None:
         raise ValueError(
             f"{name} stores were removed from ActiveMQ in 5.17 and do not exist here; "
             "use type: kahadb"
         )
+    others = entry_points.installed(entry_points.STORES)
+    if others and isinstance(kind, str) and kind not in BUILT_IN_TYPES:
+        raise ValueError(f"there is no store {kind!r}; known are: {', '.join(_types(others))}")
     return value
 
 
+def _types(others: list[str]) -> list[str]:
+    return [*BUILT_IN_TYPES, *others]
+
+
 PersistenceSettings: TypeAlias = Annotated[
-    Annotated[
-        KahaDBPersistenceSettings
-        | MultiKahaDBPersistenceSettings
-        | MemoryPersistenceSettings
-        | JDBCPersistenceSettings
-        | JournaledJDBCPersistenceSettings,
-        Field(discriminator="type"),
-    ],
-    BeforeValidator(_refuse_what_is_gone),
+    Annotated[BuiltInStore, Field(discriminator="type")], BeforeValidator(_check_type)
 ]
-"""Any of them, told apart by `type`."""
+"""Any built-in store, distinguished by `type`."""

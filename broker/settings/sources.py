@@ -7,8 +7,10 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
+from broker.settings.installed import model_for
 from broker.settings.kahadb_attributes import place_of
 from broker.settings.model import BrokerSettings
+from broker.settings.persistence import BUILT_IN_TYPES
 from pyjms._yaml import (
     Document,
     chosen_profiles,
@@ -23,10 +25,6 @@ __all__ = ["ENVIRONMENT_PREFIX", "broker_schema", "load_broker_settings"]
 
 ENVIRONMENT_PREFIX: Final = "PYJMS_BROKER__"
 """`PYJMS_BROKER__SYSTEM_USAGE__MEMORY_LIMIT` is `system_usage.memory_limit`."""
-
-_ABSENT: Final = {
-    "plugins": "give filters of your own to BrokerService(plugins=...)",
-}
 
 
 def load_broker_settings(
@@ -54,18 +52,20 @@ def load_broker_settings(
         environment, ENVIRONMENT_PREFIX.removesuffix("_"), BrokerSettings, document
     )
     document = overlay_environment(document, environment, ENVIRONMENT_PREFIX)
-    return validate(BrokerSettings, expand(document, environment), _translate)
+    document = expand(document, environment)
+    return validate(model_for(document), document, _translate)
 
 
 def broker_schema() -> dict[str, Any]:
     """Return the JSON Schema (draft 2020-12) of broker.yaml."""
     schema = BrokerSettings.model_json_schema()
+    # stores of other distributions have settings of their own
+    persistence = schema["properties"]["persistence"]
+    others = {"type": {"not": {"enum": list(BUILT_IN_TYPES)}}}
+    persistence["anyOf"].append({"type": "object", "properties": others, "required": ["type"]})
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
 
 
 def _translate(path: tuple[str | int, ...]) -> str | None:
-    reason = _ABSENT.get(str(path[0]))
-    if reason is not None:
-        return f"{path[0]} does not exist here: {reason}"
-    place = place_of(str(path[-1])) if path[0] == "persistence" else None
-    return None if place is None else f"there is no such setting; write {place}"
+    location = place_of(str(path[-1])) if path[0] == "persistence" else None
+    return None if location is None else f"there is no such setting; write {location}"

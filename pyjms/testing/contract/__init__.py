@@ -9,5 +9,6 @@ import pytest
 pytest.register_assert_rewrite(
     "pyjms.testing.contract.converter",
     "pyjms.testing.contract.store",
+    "pyjms.testing.contract.connector",
     "pyjms.testing.contract.transport",
 )

@@ -46,7 +46,7 @@ def test_the_defaults_are_the_services_own() -> None:
     keywords = BrokerSettings().keywords()
     parameters = inspect.signature(BrokerService).parameters
     unset = {"store_directory", "persistence", "virtual_destinations"}
-    assert set(keywords) == set(parameters) - {"plugins", "persistence_adapter"} - unset
+    assert set(keywords) == set(parameters) - {"persistence_adapter"} - unset
     for name in set(keywords) - {"policies", "io_exception_handler"}:
         assert keywords[name] == parameters[name].default, name
     service = BrokerService(**keywords)
@@ -188,7 +188,7 @@ def test_sizes(tmp_path: Path, text: str, bytes_: int) -> None:
      ("persistence: {type: tape}", 1, "'kahadb', 'multi_kahadb', 'memory', 'jdbc', 'journaled_jdbc'"),
      ("persistence:\n  type: kahadb\n  lock_acquire_sleep_interval: 0", 1, "must be more than 0"),
      ("persistence:\n  type: kahadb\n  journal:\n    disk_sync_strategy: seldom", 4, "'periodic'"),
-     ("plugins: [x]", 1, "BrokerService(plugins=...)"),
+     ("plugins: [x]", 1, "a plug-in is a mapping with a type"),
      ("connectors:\n  - url: x", 2, "did you mean connectors[0].uri?"),
      ("connectors:\n  - name: x", 2, "connectors[0].uri: the key is missing"),
      ("policies:\n  - memroy_limit: 1", 2, "did you mean policies[0].memory_limit?"),

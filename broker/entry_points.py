@@ -1,0 +1,63 @@
+"""Loads what other distributions add to the broker through entry points.
+
+Only what a configuration uses is loaded, so a broken distribution stops nobody who does not use it.
+"""
+
+from __future__ import annotations
+
+from importlib.metadata import EntryPoint, entry_points
+
+from pyjms.errors import ConfigurationException
+
+__all__ = ["CONNECTORS", "PLUGINS", "STORES", "check_loaded", "installed", "load"]
+
+PLUGINS = "broker.plugins"
+STORES = "broker.stores"
+CONNECTORS = "broker.connectors"
+
+_KINDS = {PLUGINS: "Broker plug-in", STORES: "Store", CONNECTORS: "Connector"}
+
+
+def installed(group: str) -> list[str]:
+    """Return the names in an entry point group, sorted."""
+    return sorted({point.name for point in entry_points(group=group)})
+
+
+def load(group: str, name: str) -> object:
+    """Load the entry point `name` of `group`.
+
+    Raises:
+        ConfigurationException: it is not installed, or cannot be imported.
+    """
+    for point in entry_points(group=group, name=name):
+        try:
+            return point.load()
+        except Exception as error:  # whatever the module of another distribution raises
+            raise _broken(point, f"{type(error).__name__}: {error}") from error
+    known = installed(group)
+    raise ConfigurationException(
+        f"{_KINDS[group]} '{name}' is not installed (entry point group {group})",
+        hint=f"installed are: {', '.join(known)}" if known else "none is installed",
+    )
+
+
+def check_loaded(group: str, name: str, ok: bool, expected: str) -> None:
+    """Refuse what an entry point has loaded, unless it is `ok`.
+
+    Raises:
+        ConfigurationException: it is not what the group's entry points must be.
+    """
+    if not ok:
+        for point in entry_points(group=group, name=name):
+            raise _broken(point, f"{point.value} is not {expected}")
+
+
+def _broken(point: EntryPoint, reason: str) -> ConfigurationException:
+    owner = "an unknown distribution"
+    if point.dist is not None:
+        owner = f"{point.dist.name} {point.dist.version}"
+    return ConfigurationException(
+        f"{_KINDS[point.group]} '{point.name}' of {owner} cannot be loaded: {reason} "
+        f"(entry point group {point.group})",
+        hint="update or reinstall that distribution, or uninstall it",
+    )

@@ -1,0 +1,138 @@
+"""The contract of broker connectors, as tests: start, stop, limits, and the ends of connections.
+
+A connector registered under the entry point `broker.connectors` should pass them. Subclass
+`ConnectorContract`, define its fixture `connector` and its two methods; docs/extending.md shows
+one.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Collection
+from typing import Any, Protocol
+
+import anyio
+import pytest
+from anyio.abc import ByteStream
+
+from pyjms.testing.broker import embedded_broker
+
+__all__ = ["ConnectorContract", "ContractConnector"]
+
+_PATIENCE = 20
+"""Seconds of real time to wait for what must happen."""
+
+
+class ContractConnector(Protocol):
+    """What the tests use of a `broker.connector.TransportConnector`."""
+
+    maximum_connections: int
+
+    @property
+    def connections(self) -> Collection[Any]: ...
+
+    @property
+    def connect_uri(self) -> str: ...
+
+    async def start(self) -> None: ...
+
+    async def stop(self) -> None: ...
+
+
+@pytest.mark.anyio
+class ConnectorContract(ABC):
+    """Tests of a connector whose clients connect to it through a byte stream."""
+
+    @pytest.fixture
+    async def host(self) -> AsyncIterator[Any]:
+        """A running broker in memory, for the connector to belong to."""
+        broker: Any = embedded_broker()
+        await broker.start()
+        try:
+            yield broker.service
+        finally:
+            await broker.stop()
+
+    @pytest.fixture
+    def connector(self, host: Any) -> ContractConnector:
+        """Return a connector of `host`, not started, on any free port of this machine."""
+        raise NotImplementedError("define the fixture connector(host)")
+
+    @abstractmethod
+    async def connect(self, connector: Any) -> ByteStream:
+        """Open a client's connection to the started connector."""
+
+    @abstractmethod
+    async def request(self, client: Any) -> None:
+        """Do something that the broker must confirm, and wait for its confirmation."""
+
+    @pytest.fixture
+    async def started(self, connector: Any) -> AsyncIterator[Any]:
+        await connector.start()
+        try:
+            yield connector
+        finally:
+            await connector.stop()
+
+    async def test_a_second_start_is_ignored(self, started: Any) -> None:
+        uri = started.connect_uri
+        await started.start()
+        assert started.connect_uri == uri
+        async with await self.connect(started) as client:
+            await self.request(client)
+
+    async def test_a_client_is_counted_until_it_leaves(self, started: Any) -> None:
+        async with await self.connect(started) as client:
+            await self.request(client)
+            assert len(started.connections) == 1
+        await _until_empty(started)
+
+    async def test_clients_are_served_side_by_side(self, started: Any) -> None:
+        async with await self.connect(started) as one, await self.connect(started) as two:
+            await self.request(two)
+            await self.request(one)
+            assert len(started.connections) == 2
+
+    async def test_the_number_of_connections_is_limited(self, started: Any) -> None:
+        started.maximum_connections = 1
+        async with await self.connect(started) as client:
+            await self.request(client)
+            async with await self.connect(started) as refused:
+                with (
+                    anyio.fail_after(_PATIENCE),
+                    pytest.raises((anyio.EndOfStream, anyio.BrokenResourceError)),
+                ):
+                    await refused.receive()
+            await self.request(client)
+
+    async def test_a_stop_disconnects_the_clients_and_waits_for_their_ends(
+        self, started: Any
+    ) -> None:
+        async with await self.connect(started) as client:
+            await self.request(client)
+            with anyio.fail_after(_PATIENCE):
+                await started.stop()
+            assert not started.connections
+            with anyio.fail_after(_PATIENCE):
+                await _read_to_the_end(client)
+        await started.stop()  # idempotent
+
+    async def test_it_can_be_started_again(self, started: Any) -> None:
+        await started.stop()
+        await started.start()
+        async with await self.connect(started) as client:
+            await self.request(client)
+
+
+async def _read_to_the_end(client: ByteStream) -> None:
+    try:
+        while True:  # what was sent before the end may still arrive
+            await client.receive()
+    except (anyio.EndOfStream, anyio.BrokenResourceError):
+        return
+
+
+async def _until_empty(connector: Any) -> None:
+    with anyio.fail_after(_PATIENCE):
+        while connector.connections:  # noqa: ASYNC110 - the contract has no event for it
+            await anyio.sleep(0.01)

@@ -1,0 +1,183 @@
+"""The broker's recipes in docs/extending.md, run as installed third-party packages."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.kit.recipes import ROOT, install, recipe_files, run_recipe
+
+SEND = """
+import anyio
+from broker import BrokerService
+from broker.settings import load_broker_settings
+from pyjms.aio import ConnectionFactory, JmsTemplate
+from pyjms.errors import ConfigurationException, JMSException
+
+async def send(settings, *messages):
+    async with BrokerService.from_settings(settings) as service:
+        template = JmsTemplate(ConnectionFactory(service.vm_uri))
+        for queue, text in messages:
+            await template.convert_and_send(queue, text)
+
+"""
+LOAD = """
+from broker.settings import load_broker_settings
+from pyjms.errors import ConfigurationException
+try:
+    load_broker_settings("broker.yaml")
+except ConfigurationException as error:
+    print(str(error))
+else:
+    raise SystemExit("it was accepted")
+"""
+
+
+def python(folder: Path, code: str) -> str:
+    return run_recipe(folder, "-c", code)
+
+
+def written(folder: Path, text: str) -> None:
+    (folder / "broker.yaml").write_text(text)
+
+
+def test_the_plugin_of_the_recipe(tmp_path: Path) -> None:
+    install(recipe_files("A broker plug-in"), tmp_path)
+    python(
+        tmp_path,
+        SEND
+        + "settings = load_broker_settings('broker.yaml')\n"
+        + "anyio.run(send, settings, ('q', 'x' * 900))\n"
+        + "try:\n    anyio.run(send, settings, ('q', 'x' * 1001))\n"
+        + "except JMSException as error:\n    assert 'more than 1000' in str(error), error\n"
+        + "else:\n    raise SystemExit('it was accepted')\n"
+        + "from acme_limits import SizeLimitPlugin\n"
+        + "service = BrokerService(plugins=[SizeLimitPlugin(maximum=1)])\n"
+        + "assert service.plugins[0].maximum == 1\n",
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("plugins:\n  - type: size_limit\n    maximun: 1", "broker.yaml:3: plugins[0].maximun: there is no such setting; did you mean plugins[0].maximum?"),
+        ("plugins:\n  - type: size_limit\n    maximum: 0", "broker.yaml:3: plugins[0].maximum: Input should be greater than or equal to 1"),
+        ("plugins:\n  - type: size_limits\n    maximum: 1", "broker.yaml:2: plugins[0].type: Broker plug-in 'size_limits' is not installed"),
+        ("plugins:\n  - type: other", "installed are: size_limit"),
+        ("plugins:\n  - size_limit", "broker.yaml:2: plugins[0]: a plug-in is a mapping with a type"),
+        ("connectors:\n  - uri: stomp://localhost:1", "broker.yaml:2: connectors[0].uri: there is no connector for stomp://"),
+    ],
+)  # fmt: skip
+def test_errors_in_the_settings_of_a_plugin(tmp_path: Path, text: str, expected: str) -> None:
+    install(recipe_files("A broker plug-in"), tmp_path)
+    written(tmp_path, text)
+    assert expected in python(tmp_path, LOAD)
+
+
+def test_several_plugins_are_installed_in_their_order(tmp_path: Path) -> None:
+    files = recipe_files("A broker plug-in")
+    project = files["pyproject.toml"].replace(
+        'size_limit = "acme_limits:SizeLimitPlugin"',
+        'size_limit = "acme_limits:SizeLimitPlugin"\nsecond = "acme_limits:SecondPlugin"',
+    )
+    second = "\n\nclass SecondPlugin(SizeLimitPlugin):\n    pass\n"
+    module = files["acme_limits.py"] + second
+    install(files | {"pyproject.toml": project, "acme_limits.py": module}, tmp_path)
+    written(
+        tmp_path,
+        "persistent: false\nplugins:\n  - {type: size_limit, maximum: 1}\n"
+        "  - {type: second, maximum: 2}\n  - {type: size_limit, maximum: 3}\n",
+    )
+    code = (
+        "settings = load_broker_settings('broker.yaml')\n"
+        "async def chain():\n"
+        "    async with BrokerService.from_settings(settings) as service:\n"
+        "        outer = service.broker.next\n"
+        "        assert [outer.maximum, outer.next.maximum, outer.next.next.maximum] == [3, 2, 1]\n"
+        "anyio.run(chain)\n"
+    )
+    python(tmp_path, SEND + code)
+
+
+@pytest.mark.parametrize(
+    ("recipe", "module", "group", "text"),
+    [
+        ("A broker plug-in", "acme_limits.py", "broker.plugins", "plugins:\n  - type: size_limit"),
+        ("A store", "acme_store.py", "broker.stores", "persistence:\n  type: quota"),
+    ],
+)
+def test_a_broken_distribution_is_named_and_breaks_nothing_else(
+    tmp_path: Path, recipe: str, module: str, group: str, text: str
+) -> None:
+    files = recipe_files(recipe)
+    install(files | {module: "import nothing_of_that_name\n"}, tmp_path)
+    written(tmp_path, text)
+    output = python(tmp_path, LOAD)
+    assert "broker.yaml:2: " in output
+    assert "acme-" in output
+    assert " 1.0 cannot be loaded: ModuleNotFoundError: No module named 'nothing" in output
+    assert f"(entry point group {group})" in output
+    written(tmp_path, "persistent: false")
+    python(tmp_path, "from broker.settings import *; load_broker_settings('broker.yaml')")
+    (tmp_path / module).write_text("".join(f"{name} = 1\n" for name in ("SizeLimitPlugin", "QuotaStoreSettings")))  # fmt: skip
+    written(tmp_path, text)
+    assert "is not a pydantic model with a method" in python(tmp_path, LOAD)
+
+
+def test_the_store_of_the_recipe(tmp_path: Path) -> None:
+    install(recipe_files("A store"), tmp_path)
+    code = (
+        "settings = load_broker_settings('broker.yaml')\n"
+        "assert settings.persistence.maximum_queues == 2\n"
+        "anyio.run(send, settings, ('a', '1'), ('b', '2'))\n"
+        "try:\n    anyio.run(send, settings, ('a', '1'), ('b', '2'), ('c', '3'))\n"
+        "except JMSException as error:\n    assert 'there are 2 queues' in str(error), error\n"
+        "else:\n    raise SystemExit('it was accepted')\n"
+    )
+    python(tmp_path, SEND + code)
+    written(tmp_path, "persistence:\n  type: quota\n  maximum_queus: 2")
+    assert "did you mean persistence.maximum_queues?" in python(tmp_path, LOAD)
+    written(tmp_path, "persistence:\n  type: quotas")
+    known = "known are: kahadb, multi_kahadb, memory, jdbc, journaled_jdbc, quota"
+    assert known in python(tmp_path, LOAD)
+
+
+def test_the_connector_of_the_recipe_passes_the_contract(tmp_path: Path) -> None:
+    install(recipe_files("A connector"), tmp_path)
+    output = run_recipe(
+        tmp_path, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_acme_lines.py"
+    )
+    assert " passed" in output
+    assert "skipped" not in output
+
+
+def test_the_connector_of_the_recipe_in_a_configuration(tmp_path: Path) -> None:
+    install(recipe_files("A connector"), tmp_path)
+    code = (
+        "from pyjms.transport.uri import TransportURI\n"
+        "async def lines():\n"
+        "    settings = load_broker_settings('broker.yaml')\n"
+        "    async with BrokerService.from_settings(settings) as service:\n"
+        "        uri = TransportURI.parse(service.connect_uri)\n"
+        "        async with await anyio.connect_tcp(uri.host, uri.port) as client:\n"
+        "            await client.send(b'orders.new hello\\n')\n"
+        "            assert await client.receive() == b'ok\\n'\n"
+        "            await client.send(b'\\n')\n"
+        "            assert (await client.receive()).startswith(b'error: ')\n"
+        "        template = JmsTemplate(ConnectionFactory(service.vm_uri))\n"
+        "        assert await template.receive_and_convert('orders.new') == 'hello'\n"
+        "anyio.run(lines)\n"
+    )
+    python(tmp_path, SEND + code)
+
+
+def test_the_broker_command_of_the_recipe(tmp_path: Path) -> None:
+    install(recipe_files("A broker CLI command"), tmp_path)
+    done = subprocess.run(
+        [sys.executable, "-c", "from pyjms.cli.main import main; main()", "broker", "defaults", "--only", "restart"],
+        check=False, cwd=tmp_path, env={"PYTHONPATH": f"{tmp_path}:{ROOT}"}, capture_output=True, text=True, timeout=50,
+    )  # fmt: skip
+    assert (done.returncode, done.stdout) == (0, "restart_allowed: True\n"), done.stderr
