@@ -8,13 +8,15 @@ one.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Collection
+from collections.abc import AsyncIterator, Collection, Iterator
+from contextlib import contextmanager
 from typing import Any, Protocol
 
 import anyio
 import pytest
 from anyio.abc import ByteStream
 
+from pyjms import _clock
 from pyjms.testing.broker import embedded_broker
 
 __all__ = ["ConnectorContract", "ContractConnector"]
@@ -99,7 +101,7 @@ class ConnectorContract(ABC):
             await self.request(client)
             async with await self.connect(started) as refused:
                 with (
-                    anyio.fail_after(_PATIENCE),
+                    _in_time(),
                     pytest.raises((anyio.EndOfStream, anyio.BrokenResourceError)),
                 ):
                     await refused.receive()
@@ -110,10 +112,10 @@ class ConnectorContract(ABC):
     ) -> None:
         async with await self.connect(started) as client:
             await self.request(client)
-            with anyio.fail_after(_PATIENCE):
+            with _in_time():
                 await started.stop()
             assert not started.connections
-            with anyio.fail_after(_PATIENCE):
+            with _in_time():
                 await _read_to_the_end(client)
         await started.stop()  # idempotent
 
@@ -122,6 +124,13 @@ class ConnectorContract(ABC):
         await started.start()
         async with await self.connect(started) as client:
             await self.request(client)
+
+
+@contextmanager
+def _in_time() -> Iterator[None]:
+    with _clock.SystemClock().timeout(_PATIENCE) as scope:
+        yield
+    assert not scope.cancelled_caught, f"nothing happened within {_PATIENCE} seconds"
 
 
 async def _read_to_the_end(client: ByteStream) -> None:
@@ -133,6 +142,6 @@ async def _read_to_the_end(client: ByteStream) -> None:
 
 
 async def _until_empty(connector: Any) -> None:
-    with anyio.fail_after(_PATIENCE):
-        while connector.connections:  # noqa: ASYNC110 - the contract has no event for it
-            await anyio.sleep(0.01)
+    with _in_time():
+        while connector.connections:
+            await _clock.sleep(0.01)
