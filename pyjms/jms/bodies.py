@@ -14,6 +14,7 @@ from pyjms.jms.bytes_message import BytesMessage
 from pyjms.jms.conversions import BODY_READS, MAP_NULLS, convert, fit, normalize
 from pyjms.jms.message import Message
 from pyjms.jms.stream_message import StreamMessage
+from pyjms.jms.typed_setters import TypedSetters
 
 __all__ = ["BytesMessage", "MapMessage", "ObjectMessage", "StreamMessage", "TextMessage"]
 
@@ -98,7 +99,7 @@ class ObjectMessage(Message):
         self._body = None
 
 
-class MapMessage(Message):
+class MapMessage(TypedSetters, Message):
     """A message of named values: a mapping that also has JMS's typed getters and setters.
 
     It is true even if it is empty, and compares by identity, as all messages do.
@@ -215,45 +216,9 @@ class MapMessage(Message):
         """Return the value, which must be bytes; missing is None."""
         return cast("bytes | None", self._convert(name, "bytes"))
 
-    def set_object(self, name: str, value: object) -> None:
-        """Set a value of any type, as `message[name] = value` does."""
-        self[name] = value
-
-    def set_boolean(self, name: str, value: bool) -> None:
-        """Set a boolean; the typed setters raise what `message[name] = value` raises."""
-        self[name] = fit(value, "boolean")
-
-    def set_byte(self, name: str, value: int) -> None:
-        """Set an 8-bit integer."""
-        self[name] = fit(value, "byte")
-
-    def set_short(self, name: str, value: int) -> None:
-        """Set a 16-bit integer."""
-        self[name] = fit(value, "short")
-
     def set_char(self, name: str, value: str) -> None:
         """Set one character, a UTF-16 unit."""
         self[name] = fit(value, "char")
-
-    def set_int(self, name: str, value: int) -> None:
-        """Set a 32-bit integer."""
-        self[name] = fit(value, "int")
-
-    def set_long(self, name: str, value: int) -> None:
-        """Set a 64-bit integer."""
-        self[name] = fit(value, "long")
-
-    def set_float(self, name: str, value: float) -> None:
-        """Set a 32-bit float; the value is rounded to it."""
-        self[name] = fit(value, "float")
-
-    def set_double(self, name: str, value: float) -> None:
-        """Set a double."""
-        self[name] = fit(value, "double")
-
-    def set_string(self, name: str, value: str | None) -> None:
-        """Set a string, or None."""
-        self[name] = fit(value, "String")
 
     def set_bytes(
         self, name: str, value: bytes | None, offset: int = 0, length: int | None = None

@@ -13,8 +13,9 @@ from typing import ClassVar, Final, Protocol, cast
 
 from pyjms.enums import DeliveryMode
 from pyjms.errors import MessageFormatException, MessageNotWriteableException
-from pyjms.jms.conversions import NULLS, PROPERTY_READS, convert, fit, normalize
+from pyjms.jms.conversions import NULLS, PROPERTY_READS, convert, normalize
 from pyjms.jms.destination import Destination, parse_destination
+from pyjms.jms.typed_setters import TypedSetters
 
 __all__ = ["MessageProperties", "PropertyHolder", "PropertySource"]
 
@@ -60,7 +61,7 @@ class PropertyHolder(Protocol):
         """Return the application's properties, decoded; changes to the dict take effect."""
 
 
-class MessageProperties(MutableMapping[str, object]):
+class MessageProperties(TypedSetters, MutableMapping[str, object]):
     """The properties of one message.
 
     `properties[name]` raises KeyError where a property is missing; the typed getters do
@@ -183,42 +184,6 @@ class MessageProperties(MutableMapping[str, object]):
             MessageFormatException: it is a list or a dict.
         """
         return cast("str | None", self._convert(name, "String"))
-
-    def set_object(self, name: str, value: object) -> None:
-        """Set a property of any type, as `properties[name] = value` does."""
-        self[name] = value
-
-    def set_boolean(self, name: str, value: bool) -> None:
-        """Set a boolean; the typed setters raise what `properties[name] = value` raises."""
-        self[name] = fit(value, "boolean")
-
-    def set_byte(self, name: str, value: int) -> None:
-        """Set an 8-bit integer."""
-        self[name] = fit(value, "byte")
-
-    def set_short(self, name: str, value: int) -> None:
-        """Set a 16-bit integer."""
-        self[name] = fit(value, "short")
-
-    def set_int(self, name: str, value: int) -> None:
-        """Set a 32-bit integer."""
-        self[name] = fit(value, "int")
-
-    def set_long(self, name: str, value: int) -> None:
-        """Set a 64-bit integer."""
-        self[name] = fit(value, "long")
-
-    def set_float(self, name: str, value: float) -> None:
-        """Set a 32-bit float; the value is rounded to it."""
-        self[name] = fit(value, "float")
-
-    def set_double(self, name: str, value: float) -> None:
-        """Set a double."""
-        self[name] = fit(value, "double")
-
-    def set_string(self, name: str, value: str | None) -> None:
-        """Set a text, or None."""
-        self[name] = fit(value, "String")
 
     def _find(self, name: str) -> object:
         header = _HEADERS.get(name)

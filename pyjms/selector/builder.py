@@ -103,7 +103,7 @@ class Builder:
         character = "" if escape is None else _unquoted(escape)
         if escape is not None and len(character) != 1:
             hint = "write for instance ESCAPE '!'"
-            raise SelectorSyntaxError("ESCAPE takes one character", escape.start_pos, hint)
+            raise SelectorSyntaxError("ESCAPE takes a single character", escape.start_pos, hint)
         test = Like(operand, _unquoted(pattern), character, _depth(at, operand))
         return _negated(negated, test, at)
 
@@ -112,7 +112,7 @@ class Builder:
         at = keyword.start_pos
         if not isinstance(operand, Property):
             hint = "write name IN ('a', 'b')"
-            raise SelectorSyntaxError("IN takes a name on its left", at, hint)
+            raise SelectorSyntaxError("the left side of IN must be a name", at, hint)
         return _negated(negated, In(operand.name, frozenset(map(_unquoted, values))), at)
 
     def arithmetic(self, children: list[Any]) -> Node:
@@ -184,7 +184,7 @@ def _negated(keyword: object, test: Node, at: int) -> Node:
 def _order(operator: Any, left: Node, right: Node, at: int) -> Node:
     for side in (left, right):
         if not _has_order(side):
-            hint = "strings and booleans have = and <> only"
+            hint = "strings and booleans can be compared with = and <> only"
             raise SelectorSyntaxError(f"only numbers can be compared with {operator}", at, hint)
     return Compare(operator, left, right, _depth(at, left, right))
 
@@ -205,7 +205,7 @@ def _condition(node: Node, at: int) -> Node:
     if isinstance(node, Call) and FUNCTIONS[node.name].is_condition:
         return node
     hint = "compare it with something, as in name = 'text'"
-    raise SelectorSyntaxError("a value stands where a condition belongs", at, hint)
+    raise SelectorSyntaxError("a condition is expected here, not a value", at, hint)
 
 
 def _depth(at: int, *operands: Node) -> int:

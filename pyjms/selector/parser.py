@@ -29,7 +29,7 @@ _QUOTED: Final = 200
 
 _CHARACTER_HINTS: Final = {
     '"': "strings are in single quotes: 'red'",
-    "'": "a string lacks its closing quote; a quote inside a string is written twice",
+    "'": "a string has no closing quote; a quote inside a string is written twice",
     "!": "not equal is <>",
     "&": "join conditions with AND",
     "|": "join conditions with OR",
@@ -38,15 +38,15 @@ _CHARACTER_HINTS: Final = {
 }
 _TOKEN_HINTS: Final = {
     "": "something is missing at the end: a value, a condition or ')'",
-    "=": "equal is one =, at least is >=, at most is <=",
-    "*": "a value belongs here, or a comment lacks its end */",
-    ")": "there is a ) without its (, or nothing before it",
+    "=": "equality is a single =, at least is >=, at most is <=",
+    "*": "a value is expected here, or a comment lacks its end */",
+    ")": "there is a ) without a (, or nothing before it",
 }
 _RESERVED: Final = frozenset(
     {"NULL", "TRUE", "FALSE", "NOT", "AND", "OR", "BETWEEN", "LIKE", "IN", "IS", "ESCAPE"}
 )
 _EXPECTED_HINTS: Final = (
-    ("STRING", "a string in single quotes belongs here; IN lists and LIKE take nothing else"),
+    ("STRING", "a string in single quotes is expected; IN lists and LIKE take nothing else"),
     ("LIKE", "an operator, AND or OR is missing before it"),
 )
 
@@ -89,11 +89,11 @@ def _token_hint(found: str, expected: set[str]) -> str:
     if found in _TOKEN_HINTS:
         return _TOKEN_HINTS[found]
     if found.upper() in _RESERVED and "IDENTIFIER" in expected:
-        return f"a value belongs here; {found.upper()} is a reserved word, not a name"
+        return f"a value is expected here; {found.upper()} is a reserved word, not a name"
     for terminal, hint in _EXPECTED_HINTS:
         if terminal in expected and (terminal != "STRING" or "IDENTIFIER" not in expected):
             return hint
-    return "a value belongs here: a name, a number, a string or '('"
+    return "a value is expected here: a name, a number, a string or '('"
 
 
 def _invalid(text: str, reason: str, position: int, hint: str) -> InvalidSelectorException:

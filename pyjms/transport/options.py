@@ -75,27 +75,31 @@ def integer(text: str) -> int:
     """Convert a whole number.
 
     Raises:
-        ValueError: `text` is no whole number.
+        ValueError: `text` is not a whole number.
     """
-    return int(text)
+    try:
+        return int(text)
+    except ValueError:
+        raise ValueError("write a whole number") from None
 
 
 def milliseconds(text: str) -> float | None:
     """Convert milliseconds to seconds; 0 and less is None, for ever.
 
     Raises:
-        ValueError: `text` is no whole number.
+        ValueError: `text` is not a whole number.
     """
-    return int(text) / 1000 if int(text) > 0 else None
+    number = integer(text)
+    return number / 1000 if number > 0 else None
 
 
 def duration(text: str) -> float:
     """Convert milliseconds to seconds; 0 stays 0, as a rule "off".
 
     Raises:
-        ValueError: `text` is no whole number.
+        ValueError: `text` is not a whole number.
     """
-    return int(text) / 1000
+    return integer(text) / 1000
 
 
 SOCKET: Options = {

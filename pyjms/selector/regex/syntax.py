@@ -117,7 +117,7 @@ class _Parser:
             least, most = self._bounds()
             lazy = self._accept("?")
             if self._peek() == "+":
-                raise self._error("possessive repeats are not supported")
+                raise self._error("possessive repetitions are not supported")
             atom = self._repeat(atom, least, most, lazy=lazy)
         return atom
 
@@ -138,12 +138,12 @@ class _Parser:
         end = self._text.find("}", self._position)
         low, comma, high = self._text[self._position : end].partition(",")
         if end < 0 or not _is_number(low) or (high and not _is_number(high)):
-            raise self._error("a repeat is {3}, {3,} or {3,5}; write \\{ for the character")
+            raise self._error("a repetition is {3}, {3,} or {3,5}; write \\{ for the character")
         self._position = end + 1
         least = int(low)
         most = int(high) if high else (None if comma else least)
         if most is not None and most < least:
-            raise self._error("a repeat's bounds are the wrong way round")
+            raise self._error("the bounds of a repetition are in the wrong order")
         return least, most
 
     def _atom(self) -> _Program:
@@ -169,7 +169,7 @@ class _Parser:
         number = 0
         if self._accept("?"):
             if not self._accept(":"):
-                raise self._error("of the (?...) forms only (?:...) is supported here")
+                raise self._error("only (?:...) of the (?...) forms is supported here")
         else:
             number = self._groups
             self._groups += 1
@@ -223,7 +223,7 @@ class _Parser:
             if high is None:
                 singles.add(low)
             elif high < low:
-                raise self._error(f"the range {low}-{high} is the wrong way round")
+                raise self._error(f"the range {low}-{high} is in the wrong order")
             else:
                 tests.append(self._cased(_range_test(low, high)))
         self._next()

@@ -48,7 +48,7 @@ class OpenWireOptions:
 
 
 def _cache_size(text: str) -> int:
-    size = int(text)
+    size = integer(text)
     if 0 < size < _SMALLEST_CACHE:
         # it keeps so many slots free for the next frame
         raise ValueError(f"write 0 or at least {_SMALLEST_CACHE}: ActiveMQ hangs with less")

@@ -254,5 +254,5 @@ def _string(value: str | None) -> bytes:
         return _NULL
     data = encode_mutf8(value)
     if len(data) > MAX_STRING_SIZE:
-        raise LocalProtocolError(f"String of {len(data)} bytes is too long")
+        raise LocalProtocolError(f"String of {len(data)} bytes is longer than {MAX_STRING_SIZE}")
     return b"\1" + _U16.pack(len(data)) + data

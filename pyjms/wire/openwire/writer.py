@@ -190,7 +190,9 @@ class Writer(ABC):
         if not self.stack_trace:
             return
         if len(value.stack_trace) > _MAX_COUNT:
-            raise LocalProtocolError(f"A trace of {len(value.stack_trace)} elements is too long")
+            raise LocalProtocolError(
+                f"Stack trace of {len(value.stack_trace)} elements is longer than {_MAX_COUNT}"
+            )
         self.out += _I16.pack(len(value.stack_trace))
         for element in value.stack_trace:
             self._string(element.declaring_class)
@@ -226,7 +228,9 @@ class LooseWriter(Writer):
         if value is not None:
             data = encode_mutf8(value)
             if len(data) > MAX_STRING_SIZE:
-                raise LocalProtocolError(f"String of {len(data)} bytes is too long")
+                raise LocalProtocolError(
+                    f"String of {len(data)} bytes is longer than {MAX_STRING_SIZE}"
+                )
             self.out += _U16.pack(len(data))
             self.out += data
 
@@ -286,7 +290,9 @@ class TightWriter(Writer):
         if value is not None:
             data = encode_mutf8(value)
             if len(data) > MAX_TIGHT_STRING_SIZE:
-                raise LocalProtocolError(f"String of {len(data)} bytes is too long")
+                raise LocalProtocolError(
+                    f"String of {len(data)} bytes is longer than {MAX_TIGHT_STRING_SIZE}"
+                )
             self._flag(data.isascii())
             self.out += _U16.pack(len(data))
             self.out += data

@@ -76,9 +76,9 @@ def test_patterns(pattern: str, text: str, found: str | None) -> None:
 @pytest.mark.parametrize(
     ("pattern", "problem"),
     [("(a", "lacks its '\\)'"), ("a)", "without"), ("*a", "nothing to repeat"), ("[a", "lacks"),
-     ("a{2,1}", "wrong way"), ("a{x}", "a repeat is"), ("a{2", "a repeat is"), ("\\", "backslash"),
+     ("a{2,1}", "wrong order"), ("a{x}", "a repetition is"), ("a{2", "a repetition is"), ("\\", "backslash"),
      ("\\1", "back references"), ("(?=a)", "only"), ("(?<n>a)", "only"), ("a*+", "possessive"),
-     ("[b-a]", "wrong way"), ("[a[b]]", "sets inside"), ("[a&&b]", "sets inside"),
+     ("[b-a]", "wrong order"), ("[a[b]]", "sets inside"), ("[a&&b]", "sets inside"),
      ("\\p", "not supported"), ("\\xZZ", "hexadecimal"), ("(?:" * 40 + ")" * 40, "too deeply"),
      ("()" * 30, "too many groups"), ("((a{50}){50}){50}", "too large"), ("a" * 2100, "too large"),
      ("a|" * 1000, "too large"), ("(?", "only"), ("[a-", "lacks"), ("[a-\\", "lacks")],

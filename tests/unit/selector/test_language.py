@@ -142,10 +142,10 @@ def test_three_valued_logic(left: str, conjunctions: str, disjunctions: str, neg
 @pytest.mark.fact("jms-api 8.8")
 @pytest.mark.parametrize(
     ("text", "position", "hint"),
-    [("a == 1", 3, "equal is one ="), ("a != 1", 2, "not equal is <>"),
-     ("a => 1", 3, "a value belongs here"), ('a = "x"', 4, "single quotes"),
+    [("a == 1", 3, "equality is a single ="), ("a != 1", 2, "not equal is <>"),
+     ("a => 1", 3, "a value is expected here"), ('a = "x"', 4, "single quotes"),
      ("a = 'x", 4, "closing quote"), ("(a = 1", 6, "missing at the end"),
-     ("a = 1)", 5, "without its ("), ("a = ", 4, "missing at the end"),
+     ("a = 1)", 5, "without a ("), ("a = ", 4, "missing at the end"),
      ("a = 1 AND", 9, "missing at the end"), ("a = NULL", 2, "IS NULL"),
      ("", 0, "missing at the end"), ("  ", 2, "missing at the end"),
      ("a = 1; b", 5, "one condition"), ("in = 1", 0, "IN is a reserved word"),
@@ -156,7 +156,7 @@ def test_three_valued_logic(left: str, conjunctions: str, disjunctions: str, neg
      ("a = 9223372036854775809", 4, "1e30"), ("LENGTH(a) = 1", 0, "REGEX, REPLACE, SPLIT"),
      ("REGEX(a)", 0, "REGEX('pattern', value)"), ("REGEX('(', a)", 0, "REGEX("),
      ("a = 1 AND XPATH '//b'", 10, "set what you select by as a property"),
-     ("convert_string_expressions:a ==", 30, "equal is one ="),
+     ("convert_string_expressions:a ==", 30, "equality is a single ="),
      ("TRUE = 1", 5, "alone"), ("INLIST(MAKELIST(a = 1), 1)", 7, "MAKELIST(value"),
      ("a = #", 4, "no meaning")],
 )  # fmt: skip

@@ -362,7 +362,7 @@ def deep_error(depth: int) -> Throwable:
     ("wrong", "reason"),
     [
         (ExceptionResponse(1, deep_error(100)), "nest deeper"),
-        (ExceptionResponse(1, Throwable("x.Y", "no", (StackTraceElement("a", "b", "c", 1),) * 32768)), "too long"),
+        (ExceptionResponse(1, Throwable("x.Y", "no", (StackTraceElement("a", "b", "c", 1),) * 32768)), "longer than 32767"),
         (RemoveInfo(StackTraceElement("a", "b", "c", 1)), "cannot be written"),  # type: ignore[arg-type]
     ],
 )  # fmt: skip
