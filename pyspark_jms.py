@@ -1,4 +1,7 @@
-"""Lets every Spark session of this environment know the format `jms`."""
+"""Makes the format `jms` known to every Spark session of this environment.
+
+Spark imports modules named `pyspark_*` and registers their `DefaultSource`.
+"""
 
 from pyjms.spark.jms.source import JmsDataSource as DefaultSource
 

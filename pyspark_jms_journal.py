@@ -1,4 +1,7 @@
-"""Lets every Spark session of this environment know the format `jms-journal`."""
+"""Makes the format `jms-journal` known to every Spark session of this environment.
+
+Spark imports modules named `pyspark_*` and registers their `DefaultSource`.
+"""
 
 from pyjms.spark.journal.source import JournalDataSource as DefaultSource
 

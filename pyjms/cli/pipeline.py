@@ -1,6 +1,6 @@
-"""`pyjms pipeline`: run, list, check pipelines of Spark, and see how they are.
+"""`pyjms pipeline`: run, list and check Spark pipelines, and show their status.
 
-Only `run` starts Spark; `status` reads the files beside the checkpoints, and asks nobody.
+Only `run` starts Spark; `status` reads the files beside the checkpoints.
 """
 
 from __future__ import annotations
@@ -16,25 +16,27 @@ if TYPE_CHECKING:
 
 __all__ = ["pipeline_app"]
 
-pipeline_app = typer.Typer(help="Run pipelines on Spark.", no_args_is_help=True)
+pipeline_app = typer.Typer(help="Run and inspect Spark pipelines.", no_args_is_help=True)
 
 TargetsArgument = Annotated[
     list[str] | None,
     typer.Argument(
         metavar="[TARGET]...",
-        help="MODULE, MODULE:function, or a YAML file with pipelines of SQL; without any, the "
-        "pipelines of application.yaml.",
+        help="MODULE, MODULE:function, or a YAML file with SQL pipelines; by default the pipelines "
+        "of application.yaml.",
     ),
 ]
 ConfigOption = Annotated[
     Path | None,
     typer.Option(
         "--config",
-        help="The YAML file; else PYJMS_CONFIG, ./application.yaml, ./config/application.yaml.",
+        help="The settings file; by default PYJMS_CONFIG, ./application.yaml or "
+        "./config/application.yaml.",
     ),
 ]
 OnlyOption = Annotated[
-    list[str] | None, typer.Option("--only", metavar="NAME", help="This one only; repeatable.")
+    list[str] | None,
+    typer.Option("--only", metavar="NAME", help="Use only this pipeline; may be repeated."),
 ]
 _COLUMNS = ("PIPELINE", "STATE", "BATCH", "ROWS/S", "BACKLOG", "DEAD", "RESTARTS", "AGE", "REASON")
 
@@ -45,10 +47,13 @@ def run(
     config: ConfigOption = None,
     only: OnlyOption = None,
     once: Annotated[
-        bool, typer.Option("--once", help="Do what is there now, then end; for scheduled runs.")
+        bool,
+        typer.Option(
+            "--once", help="Process what is available now, then exit; for scheduled runs."
+        ),
     ] = False,
 ) -> None:
-    """Run pipelines until SIGINT or SIGTERM, which let the batches in progress end.
+    """Run pipelines until SIGINT or SIGTERM, which let the batches in progress finish.
 
     A second signal ends the process at once. The exit code is 1 if a pipeline failed for good.
     """
@@ -68,7 +73,7 @@ def run(
 def list_pipelines(
     targets: TargetsArgument = None, config: ConfigOption = None, only: OnlyOption = None
 ) -> None:
-    """List pipelines: name, source, sink, dead letters, trigger, output mode, exactly once."""
+    """List pipelines: name, source, sink, dead letters, trigger, output mode, exactly_once."""
     from pyjms.cli.pipeline_loading import load_pipelines
     from pyjms.spark.session import check_pyspark
 
@@ -85,9 +90,9 @@ def list_pipelines(
 def check(
     targets: TargetsArgument = None, config: ConfigOption = None, only: OnlyOption = None
 ) -> None:
-    """Find out whether pipelines can run, without starting Spark; every problem is one line.
+    """Check whether pipelines can run, without starting Spark; prints one line per problem.
 
-    SQL and what functions do is not looked at: Spark does that when a pipeline starts.
+    SQL and the bodies of functions are not checked: Spark does that when a pipeline starts.
     """
     from pyjms.cli.pipeline_loading import inspect_pipelines
     from pyjms.errors import ConfigurationException
@@ -100,18 +105,20 @@ def check(
     if problems:
         raise ConfigurationException("\n".join(problems))
     for pipeline in loaded.pipelines:
-        typer.echo(f"{pipeline.name} is fine.")
+        typer.echo(f"{pipeline.name}: no problems found")
 
 
 @pipeline_app.command()
 def status(
-    name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="One pipeline only.")] = None,
+    name: Annotated[
+        str | None, typer.Argument(metavar="[NAME]", help="Show only this pipeline.")
+    ] = None,
     config: ConfigOption = None,
 ) -> None:
-    """Show how pipelines are, from the files beside their checkpoints.
+    """Show the status of pipelines, from the files beside their checkpoints.
 
-    `stale` is one whose process has gone without a word. With NAME, the exit code is 1 unless it
-    runs, is done, or was stopped.
+    A pipeline is `stale` if its process ended without reporting it. With NAME, the exit code is 1
+    if the pipeline has failed or is stale.
     """
     from pyjms import _clock
     from pyjms.errors import ConfigurationException
@@ -123,7 +130,7 @@ def status(
     if not found:
         raise ConfigurationException(
             f"No pipeline{'' if name is None else f' {name}'} has run with checkpoints in {root}",
-            hint="the folder is spark.checkpoint_root of the settings",
+            hint="check spark.checkpoint_root in the settings",
         )
     now = _clock.time_ms()
     for line in _table([_COLUMNS, *(_cells(status, now) for status in found)]):
@@ -143,7 +150,7 @@ def _cells(status: PipelineStatus, now: int) -> tuple[str, ...]:
         str(status.dead_letters),
         str(status.restarts),
         _age(now - status.updated),
-        f"was {status.state}, and its process is gone" if is_stale else status.reason or "-",
+        f"was {status.state}, but its process has ended" if is_stale else status.reason or "-",
     )
 
 

@@ -1,4 +1,4 @@
-"""From `MODULE`, `MODULE:function` and YAML files on the command line to pipelines."""
+"""Loading pipelines from `MODULE`, `MODULE:function` and YAML files on the command line."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _YAML: Final = (".yaml", ".yml")
 
 
 class LoadedPipelines(NamedTuple):
-    """Pipelines, the settings that hold for them, and why others cannot be made."""
+    """The valid pipelines, their settings, and the problems of the others."""
 
     settings: PyjmsSettings
     pipelines: list[Pipeline]
@@ -33,10 +33,10 @@ def load_pipelines(
 ) -> LoadedPipelines:
     """Import the modules, read the settings, and return the pipelines of both.
 
-    A YAML file takes the place of `--config`. Without targets there are the settings' pipelines.
+    A YAML file replaces `--config`. Without targets, the pipelines are those of the settings.
 
     Raises:
-        ConfigurationException: something is not there, or wrong.
+        ConfigurationException: something is missing or not valid; all problems are listed.
     """
     loaded = inspect_pipelines(targets, config, only)
     if loaded.problems:
@@ -47,15 +47,15 @@ def load_pipelines(
 def inspect_pipelines(
     targets: Sequence[str], config: Path | None, only: Sequence[str] = ()
 ) -> LoadedPipelines:
-    """Do as `load_pipelines` does, but return why some cannot be made beside those that can.
+    """Load pipelines as `load_pipelines` does, but return problems instead of raising them.
 
     Raises:
-        ConfigurationException: a module or the settings cannot be read, or there is nothing.
+        ConfigurationException: a module or the settings cannot be read, or there are no pipelines.
     """
     files = [Path(target) for target in targets if target.endswith(_YAML)]
     if len(files) + (config is not None) > 1:
         raise ConfigurationException(
-            "A YAML file among the targets is the configuration, and there is more than one",
+            "There is more than one settings file: a YAML file among the targets is one, too",
             hint="put the pipelines into one file",
         )
     modules = [target for target in targets if not target.endswith(_YAML)]
@@ -63,7 +63,7 @@ def inspect_pipelines(
     marked = [pipeline for target in modules for pipeline in _marked(target)]
     are_all = not only and not any(":" in target for target in modules)
     pipelines, problems = gather_pipelines(settings, marked, are_all=are_all)
-    if problems:  # a name that is not among the others may be one of these
+    if problems:  # an unknown name may be one of the invalid pipelines
         pipelines = [pipeline for pipeline in pipelines if not only or pipeline.name in only]
     else:
         pipelines = choose_pipelines(pipelines, only)
@@ -72,16 +72,16 @@ def inspect_pipelines(
 
 def _marked(target: str) -> list[Pipeline]:
     name, _, function = target.partition(":")
-    _show_to_workers(Path.cwd())
+    _export_to_workers(Path.cwd())
     try:
         module = load_module(name)
     except Exception as error:
         if _NO_SESSION not in str(error):
             raise
         raise ConfigurationException(
-            f"{name} needs a Spark session while it is imported, and there is none yet",
-            hint="a type by its text needs one: write F.udf(f, StringType()), or make it inside "
-            "the function",
+            f"{name} needs a Spark session while it is imported, but there is none yet",
+            hint="a type given as a text needs one: write F.udf(f, StringType()), or create it "
+            "inside the function",
         ) from error
     if not function:
         return find_pipelines(module)
@@ -95,8 +95,8 @@ def _marked(target: str) -> list[Pipeline]:
     return list(found)
 
 
-def _show_to_workers(folder: Path) -> None:
-    """Have Spark's Python workers, other processes, find the modules that are found here."""
+def _export_to_workers(folder: Path) -> None:
+    """Let Spark's Python workers, which are other processes, import modules from a folder."""
     paths = os.environ.get("PYTHONPATH", "").split(os.pathsep)
     if str(folder) not in paths:
         os.environ["PYTHONPATH"] = os.pathsep.join(path for path in (str(folder), *paths) if path)

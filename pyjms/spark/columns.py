@@ -1,7 +1,8 @@
-"""The columns of a message, the same for every format of ours, and rows and Arrow batches of them.
+"""The columns of a message, shared by all formats, and messages as rows and Arrow batches.
 
-Object bodies stay bytes; nothing is deserialised. Maps and streams are JSON in `text`; bytes in
-them are base64. Columns are only ever appended. (spark-pipeline 3.4, 6.1)
+Object bodies stay bytes; nothing is deserialized. Maps and streams are JSON in `text`, with bytes
+in Base64. New columns are only appended, so that existing queries keep working.
+(spark-pipeline 3.4, 6.1)
 """
 
 from __future__ import annotations
@@ -60,7 +61,7 @@ MESSAGE_COLUMNS: Final[tuple[tuple[str, str], ...]] = (
     ("text", "string"),
     ("bytes", "binary"),
 )
-"""Name and Spark type of each column. Times are microseconds since 1970 in UTC in Arrow."""
+"""The name and Spark type of each column. In Arrow, times are microseconds since 1970, in UTC."""
 
 _ARROW_TYPES: Final = {
     "long": "int64",
@@ -85,7 +86,7 @@ def ddl(columns: Columns) -> str:
 
 
 def arrow_schema(columns: Columns) -> pa.Schema:
-    """Return the columns as Arrow has them; Spark wants them exactly so.
+    """Return the columns as an Arrow schema, with the exact types that Spark requires.
 
     Raises:
         ConfigurationException: pyarrow is not installed.
@@ -117,28 +118,28 @@ def arrow_batch(rows: Iterable[Sequence[object]], schema: pa.Schema) -> pa.Recor
     values = list(zip(*rows, strict=True)) or [()] * len(schema)
     try:
         arrays = [pa.array(column, kind) for column, kind in zip(values, schema.types, strict=True)]
-    except UnicodeEncodeError:  # half of a pair: Java's texts may have one
+    except UnicodeEncodeError:  # a lone surrogate, which Java strings may contain
         arrays = [
-            pa.array(_whole(column), kind)
+            pa.array(_without_surrogates(column), kind)
             for column, kind in zip(values, schema.types, strict=True)
         ]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
-def _whole(value: Any) -> Any:
-    """Return a value, or a list of such, with U+FFFD for what is no character."""
+def _without_surrogates(value: Any) -> Any:
+    """Return a text, or a list of texts, with U+FFFD for lone surrogates."""
     if isinstance(value, str):
         return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     if isinstance(value, list | tuple):
-        return type(value)(_whole(item) for item in value)
+        return type(value)(_without_surrogates(item) for item in value)
     return value
 
 
 def message_values(message: ActiveMQMessage, seq: int | None, counter: int) -> tuple[object, ...]:
-    """Return a message as the values of MESSAGE_COLUMNS; `counter`: of its redeliveries.
+    """Return a message as the values of MESSAGE_COLUMNS; `counter` is its redelivery counter.
 
     Raises:
-        MessageFormatException: properties or body are damaged.
+        MessageFormatException: its properties or body are damaged.
     """
     source = CommandSource(message)
     body = _BODIES.get(message.TYPE, _no_body)(source)
@@ -147,15 +148,17 @@ def message_values(message: ActiveMQMessage, seq: int | None, counter: int) -> t
 
 
 def tolerant_values(message: ActiveMQMessage, seq: int | None, counter: int) -> tuple[object, ...]:
-    """Return a message as `message_values` does; one that is damaged says so.
+    """Return a message as `message_values` does; a damaged one becomes a row that says so.
 
-    It has the kind of body DAMAGED, the body as it came in `bytes`, and no properties: a stream
-    must not stand for ever because of one message.
+    Its `body_kind` is DAMAGED, `bytes` is the body as received, and it has no properties. A stream
+    must not stop forever because of one message.
     """
     try:
         return message_values(message, seq, counter)
     except MessageFormatException as error:
-        logger.warning("Message %s of %s: %s", message.message_id, message.destination, error)
+        logger.warning(
+            "Message %s of %s is damaged: %s", message.message_id, message.destination, error
+        )
         body = (DAMAGED, None, bytes(message.content or b""))
         return _values(message, seq, counter, None, body)
 
@@ -175,7 +178,9 @@ def _values(
         _microseconds(message.timestamp),
         _microseconds(message.expiration),
         _PERSISTENT if message.persistent else _NON_PERSISTENT,
-        message.priority if message.priority < 128 else message.priority - 256,  # a byte of Java's
+        message.priority
+        if message.priority < 128
+        else message.priority - 256,  # a signed byte in Java
         counter > 0,
         counter + 1,
         message.correlation_id,
@@ -189,12 +194,12 @@ def _values(
 
 
 def _microseconds(milliseconds: int) -> int | None:
-    """Return a time as Arrow has it; None: there is none, or none that fits."""
+    """Return a time in microseconds; None: it is not set, or out of range."""
     return milliseconds * 1000 if 0 < milliseconds <= _LATEST else None
 
 
 def _text(value: object) -> str | None:
-    """Return a property as JMS turns it into a String."""
+    """Return a property as JMS converts it to a String."""
     if value is None or isinstance(value, str):
         return value
     if isinstance(value, bool):

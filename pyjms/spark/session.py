@@ -1,6 +1,6 @@
-"""Builds a Spark session: Java found, Python workers like this one, Spark told what we need.
+"""Spark sessions: with a Java that fits, the Python of this process, and the required settings.
 
-Only `master` changes from this process to a cluster. (spark-pipeline 2.2, 6.2)
+Only `master` differs between this process and a cluster. (spark-pipeline 2.2, 6.2)
 """
 
 from __future__ import annotations
@@ -19,15 +19,22 @@ from pyjms.spark.java import JavaHome, cache_folder, find_java
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["OLDEST_SPARK", "aot_options", "check_pyspark", "session_conf", "spark_session"]
+__all__ = [
+    "DEFAULT_CONF",
+    "OLDEST_SPARK",
+    "aot_options",
+    "check_pyspark",
+    "session_conf",
+    "spark_session",
+]
 
 OLDEST_SPARK: Final = (4, 2)
-"""Admission control and AvailableNow for Python sources came with it."""
+"""The first version with admission control and AvailableNow for Python sources."""
 _NEWEST_SPARK: Final = (5,)
-_AOT_FROM: Final = 25
+_OLDEST_AOT_JAVA: Final = 25
 _ROCKS_DB: Final = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
-_DEFAULTS: Final[Mapping[str, str]] = {
-    "spark.speculation": "false",  # a sink's task must run once at a time
+DEFAULT_CONF: Final[Mapping[str, str]] = {
+    "spark.speculation": "false",  # two attempts of a sink's task must not run at once
     "spark.sql.python.filterPushdown.enabled": "true",
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.streaming.stateStore.providerClass": _ROCKS_DB,
@@ -44,15 +51,24 @@ def spark_session(
     conf: Mapping[str, str] | None = None,
     aot_cache: bool = False,
 ) -> SparkSession:
-    """Return a Spark session, started now or the one that runs in this process already.
+    """Return a Spark session: the one of this process, or a new one.
 
-    Sets JAVA_HOME, PYSPARK_PYTHON and, unless they are set, SPARK_LOCAL_IP of this process where
-    it starts the JVM. `conf` goes over our own settings. `aot_cache` halves the start
-    with Java 25: the first run writes the cache at its end, later ones use it. Blocks for
-    seconds while the JVM starts.
+    A new one starts the JVM, which blocks for seconds. It sets the variables JAVA_HOME and
+    PYSPARK_PYTHON of this process and, with a local master, SPARK_LOCAL_IP unless it is set. Like
+    Spark's own builder it may be called from any thread, but not from two at once.
+
+    Args:
+        app_name: the name of the application in Spark's UI and logs.
+        master: `local[*,4]` is this process with four attempts per task; a cluster has a URL.
+        java: `auto`, `system`, `bundled`, or the folder of a Java, as in `find_java`.
+        conf: settings of Spark, which override those of pyjms.
+        aot_cache: whether Java 25 keeps a start-up cache, which halves the time to start. The first
+            run writes the cache when it ends, later ones use it.
 
     Raises:
-        ConfigurationException: pyspark is not installed or of the wrong version, or no Java is fit.
+        ConfigurationException: pyspark is not installed or has an unsupported version, or there is
+            no suitable Java.
+
     """
     check_pyspark()
     from pyspark.sql import SparkSession
@@ -74,16 +90,16 @@ def spark_session(
 
 
 def session_conf(master: str, conf: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Return Spark's settings for a session: ours, then `conf`."""
-    return {**_DEFAULTS, "spark.master": master, **(conf or {})}
+    """Return Spark's settings for a session: those of pyjms, overridden by `conf`."""
+    return {**DEFAULT_CONF, "spark.master": master, **(conf or {})}
 
 
 def aot_options(java: JavaHome, folder: Path | None = None) -> list[str]:
-    """Return the options of the JVM that make it write its start-up cache, or use it.
+    """Return the JVM options that write the start-up cache, or use it; none before Java 25.
 
-    None before Java 25, which cannot. A cache is good for one Java and one Spark.
+    A cache belongs to one version of Java and one of Spark.
     """
-    if java.version < _AOT_FROM:
+    if java.version < _OLDEST_AOT_JAVA:
         return []
     folder = folder or cache_folder() / "aot"
     folder.mkdir(parents=True, exist_ok=True)
@@ -93,12 +109,12 @@ def aot_options(java: JavaHome, folder: Path | None = None) -> list[str]:
 
 
 def check_pyspark() -> None:
-    """Find out whether pyspark is there, and new enough, without starting anything.
+    """Check that pyspark is installed and has a supported version; starts nothing.
 
     Raises:
-        ConfigurationException: it is not.
+        ConfigurationException: it is missing, or has another version.
     """
-    wanted = "pyspark>=4.2,<5"
+    required = "pyspark>=4.2,<5"
     try:
         text = importlib.metadata.version("pyspark")
     except importlib.metadata.PackageNotFoundError:
@@ -109,5 +125,6 @@ def check_pyspark() -> None:
     version = tuple(int(part) for part in text.split(".")[:2] if part.isdigit())
     if not OLDEST_SPARK <= version < _NEWEST_SPARK:
         raise ConfigurationException(
-            f"pyspark {text} is installed, and {wanted} is needed", hint=f'pip install "{wanted}"'
+            f"pyspark {text} is installed, but {required} is required",
+            hint=f'pip install "{required}"',
         )

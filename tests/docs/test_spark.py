@@ -13,13 +13,13 @@ pytest.importorskip("pyspark")
 
 from pyjms.settings import load_settings
 from pyjms.spark import Pipeline, find_pipelines
-from pyjms.spark.jms.options import _OPTIONS, _SINK_ONLY, _SOURCE_ONLY, read_options
+from pyjms.spark.jms.options import OPTIONS, SINK_ONLY, SOURCE_ONLY, read_options
 from pyjms.spark.jms.sink.rows import check_columns
 from pyjms.spark.journal import source as journal
 from pyjms.spark.pipeline.definition.collection import collect_pipelines
-from pyjms.spark.pipeline.execution.checkpoint import _parts
-from pyjms.spark.pipeline.execution.engine import _CONF
-from pyjms.spark.session import _DEFAULTS
+from pyjms.spark.pipeline.execution.checkpoint import checkpoint_parts
+from pyjms.spark.pipeline.execution.engine import RUNNER_CONF
+from pyjms.spark.session import DEFAULT_CONF
 
 TEXT = (Path(__file__).resolve().parents[2] / "docs" / "spark.md").read_text(encoding="utf-8")
 BLOCKS: list[str] = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)
@@ -125,13 +125,13 @@ def test_the_tables_of_options_name_all_of_them_and_no_other() -> None:
     named = {name: row[1] for row in rows for name in CODE.findall(row[0])}
     for name in ("load", "save"):
         del named[name]
-    roles = {_SOURCE_ONLY: "source", _SINK_ONLY: "sink"}
-    known = {o.spelling: roles.get(o.role, "both") for o in _OPTIONS.values()}
+    roles = {SOURCE_ONLY: "source", SINK_ONLY: "sink"}
+    known = {o.spelling: roles.get(o.role, "both") for o in OPTIONS.values()}
     for name in ("path", "checkpointLocation"):  # other words, and Spark's own
         del known[name]
     assert named == known
     journals = {name for row in table("Options of `jms-journal`") for name in CODE.findall(row[0])}
-    assert journals - {"load"} == set(journal._KNOWN)
+    assert journals - {"load"} == set(journal.OPTION_NAMES)
 
 
 def test_the_pipeline_is_one() -> None:
@@ -151,7 +151,7 @@ def test_the_pipeline_of_sql_is_one(tmp_path: Path) -> None:
 def test_the_settings_of_spark_are_those_that_are_set() -> None:
     (line,) = [part for part in section("Operation").split("\n- **") if part.startswith("Settings")]
     said = dict(re.findall(r"`(spark\.[\w.]+)`\s(\w+)", line))
-    ours = {**_DEFAULTS, **_CONF}
+    ours = {**DEFAULT_CONF, **RUNNER_CONF}
     store = "spark.sql.streaming.stateStore.providerClass"
     assert said.pop(store) in ours.pop(store)
     assert said == ours
@@ -160,7 +160,7 @@ def test_the_settings_of_spark_are_those_that_are_set() -> None:
 def test_the_parts_of_a_checkpoint_are_those_that_may_not_change() -> None:
     may_not = " ".join(row[1] for row in table("Operation"))
     pipeline = Pipeline(name="a", sql="SELECT 1", source="in", sink="out", exactly_once="ids")
-    parts = _parts(pipeline, [])
+    parts = checkpoint_parts(pipeline, [])
     assert [part for part in parts if part not in may_not] == []
     may = set(CODE.findall(table("Operation")[0][0])) - {"sql", "partitions"}
     assert may.isdisjoint(parts)

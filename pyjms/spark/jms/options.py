@@ -1,6 +1,6 @@
-"""The options of the format `jms`, read from the texts that Spark hands on.
+"""The options of the format `jms`, read from the texts that Spark passes on.
 
-Spark lower-cases their names. A value is never in an error: it may be a password.
+Spark lower-cases their names. Error messages never contain a value, as it may be a password.
 (spark-pipeline 3.4, 6.1)
 """
 
@@ -16,10 +16,17 @@ from pyjms._paths import uri_scheme
 from pyjms.errors import ConfigurationException
 from pyjms.jms.destination import Destination, parse_destination
 
-__all__ = ["JmsOptions", "check_starting_offset", "read_options"]
+__all__ = [
+    "OPTIONS",
+    "SINK_ONLY",
+    "SOURCE_ONLY",
+    "JmsOptions",
+    "check_starting_offset",
+    "read_options",
+]
 
-_SOURCE_ONLY: Final = "source"
-_SINK_ONLY: Final = "sink"
+SOURCE_ONLY: Final = "source"
+SINK_ONLY: Final = "sink"
 _BOTH: Final = "source and sink"
 _SPARKS_OWN: Final = frozenset(("queryname",))
 _TRUE: Final = {"true": True, "false": False}
@@ -27,7 +34,7 @@ _TRUE: Final = {"true": True, "false": False}
 
 @dataclass(frozen=True)
 class JmsOptions:
-    """What a source or a sink was told. Pickled into plans, so the password may stay outside."""
+    """The options of a source or sink. Pickled into plans, so the password may be kept outside."""
 
     url: str
     destination: str | None = None
@@ -58,7 +65,7 @@ class JmsOptions:
         return f"JmsOptions({self.destination})"
 
     def secret(self) -> str | None:
-        """Return the password: given, or from the environment of this process.
+        """Return the password: the option, or the environment variable of this process.
 
         Raises:
             ConfigurationException: the variable is not set here.
@@ -68,8 +75,9 @@ class JmsOptions:
         value = os.environ.get(self.password_env)
         if value is None:
             raise ConfigurationException(
-                f"jms: passwordEnv names {self.password_env}, which is not set on this machine",
-                hint="set it for the driver and for the executors",
+                f"jms: passwordEnv names the variable {self.password_env}, which is not set on "
+                "this machine",
+                hint="set it for the driver and all executors",
             )
         return value
 
@@ -78,7 +86,7 @@ class JmsOptions:
         """The destination: `queue://a`, `topic://a`, or a queue's name.
 
         Raises:
-            ConfigurationException: none was given.
+            ConfigurationException: there is none.
         """
         if not self.destination:
             raise ConfigurationException(
@@ -91,24 +99,24 @@ def read_options(options: Mapping[str, str], role: str) -> JmsOptions:
     """Read the options of a `source` or a `sink`.
 
     Raises:
-        ConfigurationException: one is unknown, missing, of the other role, cannot be read, or has
-            no effect beside another one.
+        ConfigurationException: an option is unknown, missing, of the other role or not valid, or
+            has no effect together with another one.
     """
     given: dict[str, Any] = {}
     for name, text in options.items():
-        option = _OPTIONS.get(name.lower())
+        option = OPTIONS.get(name.lower())
         if name.lower() in _SPARKS_OWN:
             continue
         if option is None:
-            near = get_close_matches(name.lower(), _OPTIONS, 1)
+            near = get_close_matches(name.lower(), OPTIONS, 1)
             raise ConfigurationException(
                 f"jms: unknown option {name}",
-                hint=f"did you mean {_OPTIONS[near[0]].spelling}?" if near else
-                "known are " + ", ".join(o.spelling for o in _OPTIONS.values()),
+                hint=f"did you mean {OPTIONS[near[0]].spelling}?" if near else
+                "the options are " + ", ".join(o.spelling for o in OPTIONS.values()),
             )  # fmt: skip
         if option.role not in (role, _BOTH):
             raise ConfigurationException(
-                f"jms: option {option.spelling} is for a {option.role}, and this is a {role}"
+                f"jms: option {option.spelling} is for a {option.role}, but this is a {role}"
             )
         try:
             given[option.field] = option.read(text)
@@ -120,8 +128,8 @@ def read_options(options: Mapping[str, str], role: str) -> JmsOptions:
         )
     if given["url"].startswith("vm:"):
         raise ConfigurationException(
-            "jms: vm:// is one process, and Spark's readers are others",
-            hint="give the broker a tcp:// connector and its URL here",
+            "jms: option url is a vm:// URL, but Spark reads and writes in other processes",
+            hint="give the broker a tcp:// connector, and set url to its URL",
         )
     made = JmsOptions(**given)
     if made.mode == "spool":
@@ -130,21 +138,23 @@ def read_options(options: Mapping[str, str], role: str) -> JmsOptions:
 
 
 def check_starting_offset(options: JmsOptions) -> None:
-    """Check that options which read through a spool do not say where to start.
+    """Check that options for reading through a spool do not set a starting offset.
 
     Raises:
-        ConfigurationException: they do, and other brokers than ours begin with what waits.
+        ConfigurationException: they do; a spool starts with what is on the queue.
     """
     if options.starting_offset != "earliest":
         raise ConfigurationException(
             f"jms: startingOffset {options.starting_offset} has no effect through a spool, which "
-            "takes all that waits",
-            hint="leave it out; only ranges, of a broker that has them, can begin elsewhere",
+            "starts with everything that is on the queue",
+            hint="remove it; only ranges, of a broker that serves them, can start elsewhere",
         )
 
 
 @dataclass(frozen=True)
 class _Option:
+    """An option: its name, its field in `JmsOptions`, how it is read, and who uses it."""
+
     spelling: str
     field: str
     read: Callable[[str], object]
@@ -154,7 +164,7 @@ class _Option:
 def _number(least: int) -> Callable[[str], int]:
     def read(text: str) -> int:
         if not text.isascii() or not text.isdigit() or int(text) < least:
-            raise ValueError(f"is no number from {least} on")
+            raise ValueError(f"is not a whole number of at least {least}")
         return int(text)
 
     return read
@@ -166,13 +176,13 @@ def _seconds(text: str) -> float:
         number = text.removesuffix(unit).strip()
         if text.endswith(unit) and number.replace(".", "", 1).isdigit():
             return float(number) * factor
-    raise ValueError("is no duration such as 250ms or 2s")
+    raise ValueError("is not a duration such as 250ms or 2s")
 
 
 def _choice(*known: str) -> Callable[[str], str]:
     def read(text: str) -> str:
         if text.lower() not in known:
-            raise ValueError(f"is none of {', '.join(known)}")
+            raise ValueError(f"is not one of {', '.join(known)}")
         return text.lower()
 
     return read
@@ -188,7 +198,7 @@ def _folder(text: str) -> str:
     scheme = uri_scheme(text)
     if scheme is not None:
         raise ValueError(
-            f"is a URI ({scheme}:), and must be a path of a file system that all machines mount, "
+            f"is a URI ({scheme}:), but must be a path in a file system that all machines mount, "
             "such as /shared/spool"
         )
     return text
@@ -196,38 +206,38 @@ def _folder(text: str) -> str:
 
 def _offset(text: str) -> str:
     if text.lower() not in {"earliest", "latest"} and not text.isdigit():
-        raise ValueError("is neither earliest, latest nor a sequence number")
+        raise ValueError("is not earliest, latest or a sequence number")
     return text.lower()
 
 
-_OPTIONS: Final[dict[str, _Option]] = {
+OPTIONS: Final[dict[str, _Option]] = {
     option.spelling.lower(): option
     for option in (
         _Option("url", "url", str, _BOTH),
         _Option("destination", "destination", str, _BOTH),
-        _Option("path", "destination", str, _BOTH),  # what load("NAME") and save("NAME") give
+        _Option("path", "destination", str, _BOTH),  # set by load("NAME") and save("NAME")
         _Option("user", "user", str, _BOTH),
         _Option("password", "password", str, _BOTH),
         _Option("passwordEnv", "password_env", str, _BOTH),
-        _Option("selector", "selector", str, _SOURCE_ONLY),
-        _Option("partitions", "partitions", _number(1), _SOURCE_ONLY),
-        _Option("maxMessagesPerTrigger", "max_messages_per_trigger", _number(1), _SOURCE_ONLY),
-        _Option("maxBytesPerTrigger", "max_bytes_per_trigger", _number(1), _SOURCE_ONLY),
-        _Option("startingOffset", "starting_offset", _offset, _SOURCE_ONLY),
-        _Option("pollTimeout", "poll_timeout", _seconds, _SOURCE_ONLY),
-        _Option("ackOn", "ack_on", _choice("finished", "commit"), _SOURCE_ONLY),
-        _Option("failOnDataLoss", "fail_on_data_loss", _boolean, _SOURCE_ONLY),
-        _Option("mode", "mode", _choice("auto", "ranges", "spool"), _SOURCE_ONLY),
-        _Option("spool", "spool", _folder, _SOURCE_ONLY),
-        _Option("owner", "owner", str, _SOURCE_ONLY),
-        _Option("clientId", "client_id", str, _SOURCE_ONLY),
-        _Option("subscription", "subscription", str, _SOURCE_ONLY),
-        _Option("exactlyOnce", "exactly_once", _choice("off", "ids", "epoch"), _SINK_ONLY),
-        _Option("idColumn", "id_column", str, _SINK_ONLY),
-        _Option("mapOnly", "map_only", _boolean, _SINK_ONLY),
-        _Option("queryId", "query_id", str, _SINK_ONLY),
-        _Option("batchId", "batch_id", _number(0), _SINK_ONLY),
-        _Option("checkpointLocation", "checkpoint_location", str, _SINK_ONLY),
+        _Option("selector", "selector", str, SOURCE_ONLY),
+        _Option("partitions", "partitions", _number(1), SOURCE_ONLY),
+        _Option("maxMessagesPerTrigger", "max_messages_per_trigger", _number(1), SOURCE_ONLY),
+        _Option("maxBytesPerTrigger", "max_bytes_per_trigger", _number(1), SOURCE_ONLY),
+        _Option("startingOffset", "starting_offset", _offset, SOURCE_ONLY),
+        _Option("pollTimeout", "poll_timeout", _seconds, SOURCE_ONLY),
+        _Option("ackOn", "ack_on", _choice("finished", "commit"), SOURCE_ONLY),
+        _Option("failOnDataLoss", "fail_on_data_loss", _boolean, SOURCE_ONLY),
+        _Option("mode", "mode", _choice("auto", "ranges", "spool"), SOURCE_ONLY),
+        _Option("spool", "spool", _folder, SOURCE_ONLY),
+        _Option("owner", "owner", str, SOURCE_ONLY),
+        _Option("clientId", "client_id", str, SOURCE_ONLY),
+        _Option("subscription", "subscription", str, SOURCE_ONLY),
+        _Option("exactlyOnce", "exactly_once", _choice("off", "ids", "epoch"), SINK_ONLY),
+        _Option("idColumn", "id_column", str, SINK_ONLY),
+        _Option("mapOnly", "map_only", _boolean, SINK_ONLY),
+        _Option("queryId", "query_id", str, SINK_ONLY),
+        _Option("batchId", "batch_id", _number(0), SINK_ONLY),
+        _Option("checkpointLocation", "checkpoint_location", str, SINK_ONLY),
     )
 }
-assert {option.field for option in _OPTIONS.values()} == {f.name for f in fields(JmsOptions)}
+assert {option.field for option in OPTIONS.values()} == {f.name for f in fields(JmsOptions)}

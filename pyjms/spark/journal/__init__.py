@@ -1,1 +1,1 @@
-"""The format `jms-journal`: a broker's journal files, ours or ActiveMQ's, as a batch source."""
+"""The format `jms-journal`: KahaDB journal files, of the bundled broker or ActiveMQ."""

@@ -1,4 +1,4 @@
-"""A journal's records as rows: what each says, then the columns of its message if it has one."""
+"""Journal records as rows: the columns of the record, then those of its message, if any."""
 
 from __future__ import annotations
 
@@ -31,30 +31,30 @@ _OWN: Final = (
     ("error", "string"),
 )
 RECORDS: Final = (*_OWN, *MESSAGE_COLUMNS)
-"""Columns of `view=records`, a row a record. `error`: why its message could not be read."""
+"""The columns of `view=records`; `error` says why a message could not be read."""
 MESSAGES: Final = (("subscription", "string"), *MESSAGE_COLUMNS)
-"""Columns of `view=messages`, a row a message that is there, for each subscription on topics."""
+"""The columns of `view=messages`; a message of a topic has a row per subscription."""
 
 _NO_MESSAGE: Final = (None,) * len(MESSAGE_COLUMNS)
 _AT: Final = {name: index for index, (name, _) in enumerate(MESSAGE_COLUMNS)}
 
 
 class RecordFilter(NamedTuple):
-    """What of the journal somebody wants; None: all. Times in microseconds, both included."""
+    """Which records to read; None: all. Times are in microseconds, both inclusive."""
 
     commands: Collection[str] | None = None
     destinations: Collection[str] | None = None
     earliest: int | None = None
     latest: int | None = None
 
-    def takes(self, command: str, destination: str | None) -> bool:
-        """Whether records of this kind and destination may be wanted."""
+    def accepts(self, command: str, destination: str | None) -> bool:
+        """Return whether records of this kind and destination match."""
         return (self.commands is None or command in self.commands) and (
             self.destinations is None or destination in self.destinations
         )
 
-    def takes_time(self, timestamp: int | None) -> bool:
-        """Whether a message of that time may be wanted."""
+    def accepts_time(self, timestamp: int | None) -> bool:
+        """Return whether a message with this timestamp matches."""
         if self.earliest is None and self.latest is None:
             return True
         return (
@@ -63,21 +63,21 @@ class RecordFilter(NamedTuple):
             and (self.latest is None or timestamp <= self.latest)
         )
 
-    def takes_message(self, values: Sequence[Any]) -> bool:
-        """Whether a message is wanted, by the values of its columns."""
+    def accepts_message(self, values: Sequence[Any]) -> bool:
+        """Return whether a message matches, given the values of its columns."""
         destination, timestamp = values[_AT["destination"]], values[_AT["timestamp"]]
-        return self.takes("addMessage", destination) and self.takes_time(timestamp)
+        return self.accepts("addMessage", destination) and self.accepts_time(timestamp)
 
 
 ALL: Final = RecordFilter()
 
 
 def record_row(
-    record: JournalRecord, wanted: RecordFilter, version: int = STORE_OPENWIRE_VERSION
+    record: JournalRecord, record_filter: RecordFilter, version: int = STORE_OPENWIRE_VERSION
 ) -> tuple[object, ...] | None:
-    """Return the record as a row of RECORDS; None: it is not wanted.
+    """Return the record as a row of RECORDS; None: it does not match.
 
-    A record or message that cannot be read is a row that says so in `error`.
+    A record or message that cannot be read becomes a row with an `error`.
     """
     own = (record.location.file_id, record.location.offset, record.size)
     try:
@@ -86,14 +86,14 @@ def record_row(
         destination = None if found is None else from_kaha_destination(found).qualified_name
     except JMSException as error:
         return (*own, None, None, None, str(error), *_NO_MESSAGE)
-    if not wanted.takes(name, destination):
+    if not record_filter.accepts(name, destination):
         return None
     head = (*own, name, _transaction(command), getattr(command, "subscription_key", None))
     try:
         values = _message(command, destination, version)
     except JMSException as error:
         return (*head, str(error), *_named(command, destination))
-    if not wanted.takes_time(values[_AT["timestamp"]]):
+    if not record_filter.accepts_time(values[_AT["timestamp"]]):
         return None
     return (*head, None, *values)
 
@@ -121,7 +121,7 @@ def _find(command: KahaCommand) -> KahaDestination | None:
 
 
 def _command_name(command: KahaCommand) -> str:
-    """Return `addMessage` for a KahaAddMessageCommand, and so on. (persistence K7)"""
+    """Return `addMessage` for a KahaAddMessageCommand, and so on. (activemq-persistence K7)"""
     name = type(command).__name__.removeprefix("Kaha").removesuffix("Command")
     return name[0].lower() + name[1:]
 
@@ -131,14 +131,16 @@ def _transaction(command: KahaCommand) -> str | None:
     return str(from_transaction_info(info)) if isinstance(info, KahaTransactionInfo) else None
 
 
-def apply_filters(filters: Collection[Any], wanted: RecordFilter = ALL) -> RecordFilter:
-    """Return what the filters of a query leave, as far as the reader can tell by itself."""
+def apply_filters(filters: Collection[Any], record_filter: RecordFilter = ALL) -> RecordFilter:
+    """Return a record filter narrowed by those filters of a query that it can represent."""
     for found in filters:
-        column = ".".join(getattr(found, "attribute", ()))  # a Not has none of its own
+        column = ".".join(
+            getattr(found, "attribute", ())
+        )  # a Not filter has no attribute of its own
         step = _FILTERS.get((type(found).__name__, column))
         if step is not None:
-            wanted = step(wanted, found.value)
-    return wanted
+            record_filter = step(record_filter, found.value)
+    return record_filter
 
 
 def _and(before: Collection[str] | None, these: Collection[str]) -> Collection[str]:
@@ -146,21 +148,23 @@ def _and(before: Collection[str] | None, these: Collection[str]) -> Collection[s
 
 
 def micros(value: datetime) -> int:
-    """Return a time as Arrow has it."""
+    """Return a time in microseconds since 1970, as in Arrow."""
     moment = value.astimezone(UTC)
     return round(moment.timestamp() * 1_000_000)
 
 
-def _from(wanted: RecordFilter, value: datetime) -> RecordFilter:
+def _from(record_filter: RecordFilter, value: datetime) -> RecordFilter:
     bound = micros(value)
-    return wanted._replace(
-        earliest=bound if wanted.earliest is None else max(bound, wanted.earliest)
+    return record_filter._replace(
+        earliest=bound if record_filter.earliest is None else max(bound, record_filter.earliest)
     )
 
 
-def _until(wanted: RecordFilter, value: datetime) -> RecordFilter:
+def _until(record_filter: RecordFilter, value: datetime) -> RecordFilter:
     bound = micros(value)
-    return wanted._replace(latest=bound if wanted.latest is None else min(bound, wanted.latest))
+    return record_filter._replace(
+        latest=bound if record_filter.latest is None else min(bound, record_filter.latest)
+    )
 
 
 _FILTERS: Final[dict[tuple[str, str], Callable[[RecordFilter, Any], RecordFilter]]] = {
@@ -174,4 +178,4 @@ _FILTERS: Final[dict[tuple[str, str], Callable[[RecordFilter, Any], RecordFilter
     ("LessThan", "timestamp"): _until,
     ("LessThanOrEqual", "timestamp"): _until,
 }
-"""Filters that let records be passed over; Spark applies all of them again."""
+"""The filters by which records are skipped; Spark applies all of them again."""

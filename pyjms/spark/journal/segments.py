@@ -1,7 +1,8 @@
-"""Which files a journal has, its archive too, and how they are shared out to tasks.
+"""The files of a journal, including its archive, and their division among tasks.
 
-Nothing is locked and nothing written: the folder may be a running broker's. A file that it deletes
-between plan and read is missing data, and said to be. (spark-pipeline 5 C; persistence K19, K27)
+Nothing is locked or written, as the folder may be in use by a running broker. A file that the
+broker deletes between planning and reading is reported as missing.
+(spark-pipeline 5 C; activemq-persistence K19, K27)
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ _ARCHIVE = "data-archive"
 
 
 class Segment(NamedTuple):
-    """One journal file: where it is, its number, its bytes."""
+    """A journal file: its path, its number and its size in bytes."""
 
     path: str
     file_id: int
@@ -29,7 +30,7 @@ class Segment(NamedTuple):
 
 
 class Slice(NamedTuple):
-    """The records of a segment that begin at `start` or behind it, and before `end`."""
+    """The records of a segment that start in the range from `start` to before `end`."""
 
     path: str
     file_id: int
@@ -38,35 +39,36 @@ class Slice(NamedTuple):
 
 
 def segments(folders: Iterable[str]) -> list[Segment]:
-    """Return the journal files of some folders, of their `kahadb` and archives, by number.
+    """Return the journal files of folders, of `kahadb` below them and of archives, by number.
 
-    A file that is in a folder and in its archive counts once.
+    A file that is both in a folder and in its archive counts once.
 
     Raises:
-        ConfigurationException: a folder is not there, or holds no journal.
+        ConfigurationException: a folder does not exist, or contains no journal.
     """
     found: dict[tuple[str, int], Segment] = {}
     for name in folders:
         home = Path(name)
         if not home.is_dir():
             raise ConfigurationException(
-                f"jms-journal: {home} is no folder", hint="option path: the folder of db-N.log"
+                f"jms-journal: {home} is not a folder",
+                hint="set option path to the folder with the files db-N.log",
             )
         if not any(_files(home)) and (home / "kahadb").is_dir():
             home = home / "kahadb"
-        here = [*_files(home / _ARCHIVE), *_files(home)]
-        if not here:
+        files = [*_files(home / _ARCHIVE), *_files(home)]
+        if not files:
             raise ConfigurationException(
-                f"jms-journal: no db-N.log in {home}",
-                hint="option path: a KahaDB folder, or the data folder above it",
+                f"jms-journal: {home} contains no db-N.log",
+                hint="set option path to a KahaDB folder, or the data folder above it",
             )
-        for segment in here:
+        for segment in files:
             found[str(home), segment.file_id] = segment
     return [found[key] for key in sorted(found)]
 
 
 def slices(found: Iterable[Segment], bytes_each: int) -> list[Slice]:
-    """Share the segments out, `bytes_each` to a slice, no slice over two segments."""
+    """Divide the segments into slices of at most `bytes_each`, none across two segments."""
     return [
         Slice(segment.path, segment.file_id, start, min(start + bytes_each, segment.size))
         for segment in found
@@ -75,10 +77,10 @@ def slices(found: Iterable[Segment], bytes_each: int) -> list[Slice]:
 
 
 def read_slice(part: Slice, skipped: list[Skipped] | None = None) -> Iterator[JournalRecord]:
-    """Yield the slice's records; what is torn or damaged is passed over, and noted in `skipped`.
+    """Yield the records of a slice; torn and damaged parts are skipped and added to `skipped`.
 
     Raises:
-        FileNotFoundError: the file is gone.
+        FileNotFoundError: the file was deleted.
         OSError: it cannot be read.
     """
     with Path(part.path).open("rb") as file, mmap(file.fileno(), 0, access=ACCESS_READ) as data:

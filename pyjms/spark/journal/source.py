@@ -1,13 +1,14 @@
-"""The batch source `jms-journal`: records, or the messages that are there, of journal files.
+"""The batch source `jms-journal`: the records of journal files, or the messages they leave.
 
 Options: `path` (folders, separated by commas: KahaDB's, or a data folder above it), `view`
-(`records` or `messages`), `destination`, `command`, `since`, `until` (what is wanted, the first
-two with commas), `partitionBytes` of a task's share, `storeOpenWireVersion`, `pushdown` (`true`
-with `spark.sql.python.filterPushdown.enabled`, which our session sets).
-Torn and damaged parts are passed over. (spark-pipeline 3.4, 5 C)
+(`records` or `messages`), `destination`, `command` (names, separated by commas), `since`, `until`,
+`partitionBytes` (the size of a task's share), `storeOpenWireVersion`, `pushdown` (`true` requires
+`spark.sql.python.filterPushdown.enabled`, which `spark_session` sets). Torn and damaged parts are
+skipped. (spark-pipeline 3.4, 5 C)
 
-Spark 4.3 keeps what the first filter left for all other uses of the same `load()`, even for those
-without a filter: `pushdown` is for a frame that is used once. The options have no such trap.
+Spark 4.3 applies the filter of the first use of a `load()` to all later uses of the same frame,
+even to those without a filter; so `pushdown` is for a frame that is used once. The options that
+filter are not affected.
 """
 
 from __future__ import annotations
@@ -40,28 +41,28 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
 
-__all__ = ["JournalDataSource"]
+__all__ = ["OPTION_NAMES", "JournalDataSource", "read_options"]
 
-_ROWS_A_BATCH: Final = 2000
+_ROWS_PER_BATCH: Final = 2000
 _PARTITION_BYTES: Final = 8 * 1024 * 1024
-_MESSAGES_A_PARTITION: Final = 20_000
+_MESSAGES_PER_PARTITION: Final = 20_000
 _VIEWS: Final = {"records": RECORDS, "messages": MESSAGES}
-_KNOWN: Final = (
+OPTION_NAMES: Final = (
     "path", "view", "destination", "command", "since", "until", "partitionBytes",
     "storeOpenWireVersion", "pushdown",
 )  # fmt: skip
-_OPTIONS: Final = frozenset(name.lower() for name in _KNOWN)
+_OPTIONS: Final = frozenset(name.lower() for name in OPTION_NAMES)
 
 
-class Settings(NamedTuple):
-    """The options, read."""
+class JournalOptions(NamedTuple):
+    """The options of the format."""
 
     folders: tuple[str, ...]
     view: str
     partition_bytes: int
     version: int
     pushdown: bool
-    wanted: RecordFilter = ALL
+    record_filter: RecordFilter = ALL
 
 
 class SlicePartition(InputPartition):
@@ -73,7 +74,7 @@ class SlicePartition(InputPartition):
 
 
 class PendingPartition(InputPartition):
-    """A task's share of the messages: where each one's record lies, by file."""
+    """A task's share of the pending messages: the file and location of each record."""
 
     def __init__(self, messages: Sequence[tuple[str, Pending]]) -> None:
         super().__init__(len(messages))
@@ -98,11 +99,11 @@ class JournalDataSource(DataSource):
 
 
 class RecordsReader(DataSourceReader):
-    """A row a record."""
+    """Reads one row per record."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: JournalOptions) -> None:
         self._settings = settings
-        self._wanted = settings.wanted
+        self._filter = settings.record_filter
 
     def partitions(self) -> Sequence[InputPartition]:
         settings = self._settings
@@ -111,46 +112,47 @@ class RecordsReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, SlicePartition)
-        wanted, version = self._wanted, self._settings.version
-        rows = (record_row(record, wanted, version) for record in read_slice(partition.part))
+        record_filter, version = self._filter, self._settings.version
+        rows = (record_row(record, record_filter, version) for record in read_slice(partition.part))
         return _batches((row for row in rows if row is not None), RECORDS)
 
 
 class FilteringReader(RecordsReader):
-    """The same, which passes over what the query's filters leave out.
+    """Reads one row per record, and skips records by the filters of the query.
 
-    A class of its own: Spark refuses readers with this method unless push-down is switched on.
+    It is a separate class because Spark rejects readers with `pushFilters` unless push-down is
+    enabled.
     """
 
     def pushFilters(self, filters: list[Any]) -> Iterable[Any]:
-        self._wanted = apply_filters(filters, self._settings.wanted)
-        return filters  # Spark checks every one again
+        self._filter = apply_filters(filters, self._settings.record_filter)
+        return filters  # Spark applies all of them again
 
 
 class MessagesReader(DataSourceReader):
-    """A row a message that is there. The whole journal is read once for it, by the driver."""
+    """Reads one row per pending message. The driver reads the whole journal once for it."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: JournalOptions) -> None:
         self._settings = settings
 
     def partitions(self) -> Sequence[InputPartition]:
         found = segments(self._settings.folders)
         if len(self._settings.folders) > 1 and len({s.file_id for s in found}) < len(found):
             raise ConfigurationException(
-                "jms-journal: view=messages takes one journal at a time",
-                hint="load each folder by itself and make a union",
+                "jms-journal: view=messages reads one journal at a time, but path names several",
+                hint="load each folder by itself and combine them with union",
             )
         pending = PendingMessages()
         paths = {}
         for segment in found:
             paths[segment.file_id] = segment.path
             pending.feed(read_slice(Slice(segment.path, segment.file_id, 0, segment.size)))
-        there = sorted(
+        pending_messages = sorted(
             ((paths[p.location.file_id], p) for p in pending), key=lambda x: x[1].location
         )
         return [
-            PendingPartition(there[at : at + _MESSAGES_A_PARTITION])
-            for at in range(0, len(there), _MESSAGES_A_PARTITION)
+            PendingPartition(pending_messages[at : at + _MESSAGES_PER_PARTITION])
+            for at in range(0, len(pending_messages), _MESSAGES_PER_PARTITION)
         ] or [PendingPartition([])]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -158,7 +160,7 @@ class MessagesReader(DataSourceReader):
         return _batches(self._rows(partition.messages), MESSAGES)
 
     def _rows(self, messages: Sequence[tuple[str, Pending]]) -> Iterator[tuple[object, ...]]:
-        wanted = self._settings.wanted
+        record_filter = self._settings.record_filter
         for (_, pending), record in zip(
             messages,
             read_located((path, pending.location) for path, pending in messages),
@@ -170,21 +172,21 @@ class MessagesReader(DataSourceReader):
             assert isinstance(command, KahaAddMessageCommand)
             message = decode_message(command.message, self._settings.version)
             values = tolerant_values(message, None, message.redelivery_counter)
-            if wanted.takes_message(values):
+            if record_filter.accepts_message(values):
                 yield (pending.subscription, *values)
 
 
-def read_options(options: Mapping[str, str]) -> Settings:
+def read_options(options: Mapping[str, str]) -> JournalOptions:
     """Read the options.
 
     Raises:
-        ConfigurationException: one is unknown, missing, or cannot be read.
+        ConfigurationException: an option is unknown, missing or not valid.
     """
     unknown = {name.lower() for name in options} - _OPTIONS
     if unknown:
         raise ConfigurationException(
             f"jms-journal: unknown option {', '.join(sorted(unknown))}",
-            hint=f"known are {', '.join(_KNOWN)}",
+            hint=f"the options are {', '.join(OPTION_NAMES)}",
         )
     path = options.get("path", "")
     if not path:
@@ -192,12 +194,14 @@ def read_options(options: Mapping[str, str]) -> Settings:
     view = options.get("view", "records")
     if view not in _VIEWS:
         raise ConfigurationException(
-            f"jms-journal: option view is {view!r}; records and messages are known"
+            f"jms-journal: option view is {view!r}; write records or messages"
         )
     pushdown = options.get("pushdown", "false").lower()
     if pushdown not in {"true", "false"}:
-        raise ConfigurationException(f"jms-journal: option pushdown is {pushdown!r}: true or false")
-    return Settings(
+        raise ConfigurationException(
+            f"jms-journal: option pushdown is {pushdown!r}; write true or false"
+        )
+    return JournalOptions(
         tuple(part.strip() for part in path.split(",") if part.strip()),
         view,
         _number(options, "partitionBytes", _PARTITION_BYTES, 1),
@@ -225,8 +229,8 @@ def _time(options: Mapping[str, str], name: str) -> int | None:
         moment = datetime.fromisoformat(text)
     except ValueError:
         raise ConfigurationException(
-            f"jms-journal: option {name} is {text!r}, which is no time",
-            hint="write 2026-11-21T18:00:00Z",
+            f"jms-journal: option {name} is {text!r}, which is not a time",
+            hint="write for example 2026-11-21T18:00:00Z",
         ) from None
     return micros(moment if moment.tzinfo else moment.replace(tzinfo=UTC))
 
@@ -237,7 +241,7 @@ def _number(options: Mapping[str, str], name: str, default: int, least: int) -> 
         return default
     if not text.isascii() or not text.isdigit() or int(text) < least:
         raise ConfigurationException(
-            f"jms-journal: option {name} is {text!r}, which is no number from {least} on"
+            f"jms-journal: option {name} is {text!r}, not a whole number of at least {least}"
         )
     return int(text)
 
@@ -246,11 +250,11 @@ def _batches(
     rows: Iterator[tuple[object, ...]], columns: Sequence[tuple[str, str]]
 ) -> Iterator[pa.RecordBatch]:
     schema = arrow_schema(columns)
-    some: list[tuple[object, ...]] = []
+    chunk: list[tuple[object, ...]] = []
     for row in rows:
-        some.append(row)
-        if len(some) == _ROWS_A_BATCH:
-            yield arrow_batch(some, schema)
-            some.clear()
-    if some:
-        yield arrow_batch(some, schema)
+        chunk.append(row)
+        if len(chunk) == _ROWS_PER_BATCH:
+            yield arrow_batch(chunk, schema)
+            chunk.clear()
+    if chunk:
+        yield arrow_batch(chunk, schema)

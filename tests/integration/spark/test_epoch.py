@@ -45,7 +45,7 @@ def test_a_batch_before_the_last_one_is_an_error_and_loses_nothing(broker, optio
         stage(options, batch, str(batch), f"old {batch}")
         run_blocking(publish, options, "q", batch, {str(batch): 1})
     stage(options, 0, "new", "another message")
-    with pytest.raises(IllegalStateException, match="batch 0 begins, and batch 1 is published"):
+    with pytest.raises(IllegalStateException, match="batch 0 begins, but batch 1 is published"):
         run_blocking(publish, options, "q", 0, {"new": 1})
     assert broker.texts("OUT") == ["old 0", "old 1"]
     assert broker.texts("PyJMS.Epoch.q") == ["1"]

@@ -83,7 +83,7 @@ def reads_another(frame: DataFrame) -> DataFrame:
         ({"sql": "SELECT a FROM messages", "schema": "a NO"}, "Pipeline p: schema is no DDL: "),
         (
             {"sql": "SELECT a FROM messages", "options": {"sink.selector": "x"}},
-            "Pipeline p: jms: option selector is for a source, and this is a sink",
+            "Pipeline p: jms: option selector is for a source, but this is a sink",
         ),
         (
             {"function": lambda f: f.select("a"), "exactly_once": "ids", "id_column": "b"},

@@ -115,9 +115,9 @@ def test_an_entry_without_a_pipeline_does_not_hide_other_problems(pyjms: Run, tm
     done = pyjms("pipeline", "check", "board")
     assert done.returncode == 1
     nobody, selector, schema = done.stderr.splitlines()
-    assert "pipelines.nobody has no sql and changes a decorated pipeline" in nobody
-    assert "Pipeline delays: selector 'a == 1': " in selector
-    assert "Pipeline copy: schema: INTT of x is no type of Spark" in schema
+    assert "pipelines.nobody has no sql, so it changes a decorated pipeline" in nobody
+    assert "Pipeline delays: selector 'a == 1' is not valid: " in selector
+    assert "Pipeline copy: schema: INTT of x is not a type of Spark" in schema
     assert pyjms("check", "board").stderr == done.stderr
     assert len(pyjms("pipeline", "list", "board").stderr.splitlines()) == 1
 

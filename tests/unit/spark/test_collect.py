@@ -85,9 +85,9 @@ def test_all_problems_are_told_at_once() -> None:
     with pytest.raises(ConfigurationException) as caught:
         collect_pipelines(given, [decorated(), decorated("twice"), decorated("twice")])
     lines = str(caught.value).splitlines()
-    assert lines[0] == "Pipeline twice is there more than once"
+    assert lines[0] == "Pipeline twice is defined more than once; give each its own name"
     assert "delays: it has both a function and sql" in lines[1]
-    assert lines[2].startswith("pipelines.nobody has no sql and changes a decorated pipeline")
+    assert lines[2].startswith("pipelines.nobody has no sql, so it changes a decorated pipeline")
     assert "Pipeline half: source is missing" in lines[3]
     assert "sink is missing" in lines[3]
     some = collect_pipelines(settings(pipelines={"nobody": {"trigger": "1s"}}), are_all=False)
@@ -98,7 +98,7 @@ def test_some_are_chosen_by_name() -> None:
     found = [decorated("a"), decorated("b")]
     assert choose_pipelines(found, ()) == found
     assert choose_pipelines(found, ["b"]) == found[1:]
-    with pytest.raises(ConfigurationException, match=r"no pipeline c.*there are a, b"):
+    with pytest.raises(ConfigurationException, match=r"no pipeline c.*the pipelines are a, b"):
         choose_pipelines(found, ["a", "c"])
     with pytest.raises(ConfigurationException, match="There are no pipelines"):
         choose_pipelines([], ())
@@ -113,7 +113,7 @@ def test_the_broker_of_a_pipeline() -> None:
     assert place == BrokerLocation("tcp://h:1", "me", "secret")
     assert "secret" not in repr(place)
     assert broker_of(given, "far", "tcp://embedded:1").url == "tcp://far:2"
-    with pytest.raises(ConfigurationException, match=r"no broker 'near'.*there are far, here"):
+    with pytest.raises(ConfigurationException, match=r"no broker 'near'.*the brokers are far, here"):
         broker_of(given, "near", None)
     with pytest.raises(
         ConfigurationException, match=r"brokers\.here\.broker_url is a vm:// URL \(vm://x\)"
@@ -133,7 +133,7 @@ def test_the_broker_of_a_pipeline() -> None:
         ("failover:(tcp://me:pw@h:1)?password=pw", "failover:(tcp://h:1)?password=***: Could not create Transport. Reason: failover: is not built into"),
         ("tpc://h:1", "tpc://h:1: Could not create Transport. Reason: Transport scheme NOT recognized: [tpc]"),
         ("tcp://h", "tcp://h: Could not create Transport. Reason: tcp://h names no port (write tcp://h:61616)"),
-        ("localhost", "cannot be read: Could not create Transport. Reason: Transport not scheme specified: [localhost]"),
+        ("localhost", "unreadable: Could not create Transport. Reason: Transport not scheme specified: [localhost]"),
     ],
 )  # fmt: skip
 def test_a_broker_that_the_client_cannot_reach_is_a_problem_of_its_pipelines(
@@ -197,7 +197,7 @@ def test_a_broker_in_memory_has_to_be_asked_for() -> None:
 async def test_the_broker_in_memory_has_a_port(caplog: pytest.LogCaptureFixture) -> None:
     async with embedded_broker() as url:
         assert url.startswith("tcp://")
-    assert "empty broker in memory" in caplog.text
+    assert "empty in-memory broker" in caplog.text
 
 
 def test_a_run_without_a_broker_says_so_before_spark_starts(tmp_path: Path) -> None:

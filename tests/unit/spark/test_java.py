@@ -59,7 +59,7 @@ def test_java_8_is_too_old(tmp_path: Path) -> None:
 
 def test_an_old_java_on_path_is_passed_over(tmp_path: Path) -> None:
     home = make_java(tmp_path / "home", "11.0.2")
-    with pytest.raises(ConfigurationException, match="no fit `java` is on PATH"):
+    with pytest.raises(ConfigurationException, match="no suitable `java` is on PATH"):
         find_java("system", {"PATH": str(home / "bin")})
 
 

@@ -51,7 +51,7 @@ def test_a_spool_is_no_uri(folder: str) -> None:
     with pytest.raises(ConfigurationException) as caught:
         read_options({"url": URL, "spool": folder}, "source")
     scheme = folder.partition(":")[0]
-    assert f"jms: option spool is a URI ({scheme}:), and must be a path" in str(caught.value)
+    assert f"jms: option spool is a URI ({scheme}:), but must be a path" in str(caught.value)
     assert "pw" not in str(caught.value)
 
 

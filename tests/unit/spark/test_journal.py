@@ -145,9 +145,9 @@ def test_data_folders_and_archives_are_found(write_segment, tmp_path: Path) -> N
 
 
 def test_no_journal_is_an_error_that_names_the_folder(tmp_path: Path) -> None:
-    with pytest.raises(ConfigurationException, match=r"no db-N\.log in"):
+    with pytest.raises(ConfigurationException, match=r"contains no db-N\.log"):
         segments([str(tmp_path)])
-    with pytest.raises(ConfigurationException, match="is no folder"):
+    with pytest.raises(ConfigurationException, match="is not a folder"):
         segments([str(tmp_path / "nowhere")])
 
 
@@ -199,7 +199,7 @@ def test_options_say_what_is_wanted(write_segment) -> None:
     assert read(MessagesReader, view="messages") == ["2", "3"]
     assert read(MessagesReader, view="messages", destination="other") == []  # by their own names
     assert read(MessagesReader, view="messages", since="1970-01-01T00:00:03Z") == []
-    with pytest.raises(ConfigurationException, match="since is 'noon', which is no time"):
+    with pytest.raises(ConfigurationException, match="since is 'noon', which is not a time"):
         ids(since="noon")
     with pytest.raises(ConfigurationException, match="unknown option destinations"):
         ids(destinations="q")

@@ -57,40 +57,40 @@ def test_nothing_is_wrong_with_these(java: str) -> None:
 @pytest.mark.parametrize(
     ("pipelines", "sentence"),
     [
-        ([made("a"), made("a", source="X")], "name a is used 2 times, by a; each needs its own"),
+        ([made("a"), made("a", source="X")], "name a is used 2 times, by a; give each its own"),
         (
             [made("a", checkpoint="c"), made("b", checkpoint="c")],
-            "checkpoint c is used 2 times, by a and b; each needs its own",
+            "checkpoint c is used 2 times, by a and b; give each its own",
         ),
         (
             [made("a", source="X"), made("b", source="queue://X")],
             (
-                "source queue://X is read 2 times, by a and b, and a queue has one reader; send to a "
+                "source queue://X is read 2 times, by a and b, but a queue has one reader; send to a "
                 "virtual topic, and read Consumer.NAME.VirtualTopic.X in each"
             ),
         ),
         (
             [made("a", broker="maim")],
-            "Pipeline a: broker maim is none of `brokers`; did you mean main?",
+            "Pipeline a: broker maim is not in `brokers`; did you mean main?",
         ),
         (
             [made("a", sink="queue://IN.a")],
             (
-                "Pipeline a: sink queue://IN.a is its source, too, so it would read what it sends; "
+                "Pipeline a: sink queue://IN.a is also its source, so it would read what it sends; "
                 "use another"
             ),
         ),
         (
             [made("a", schema="n INT", dead_letter="IN.a")],
             (
-                "Pipeline a: dead_letter queue://IN.a is its source, too, so it would read what it "
+                "Pipeline a: dead_letter queue://IN.a is also its source, so it would read what it "
                 "sends; use another"
             ),
         ),
         (
             [made("a", source="ActiveMQ.DLQ", schema="n INT")],
             (
-                "Pipeline a: dead_letter queue://ActiveMQ.DLQ is its source, too, so it would read "
+                "Pipeline a: dead_letter queue://ActiveMQ.DLQ is also its source, so it would read "
                 "what it sends; use another"
             ),
         ),
@@ -112,14 +112,14 @@ def test_nothing_is_wrong_with_these(java: str) -> None:
             ],
             (
                 "Pipeline a: sources topic://s and topic://t are topics, which would share one "
-                "durable subscription; read a virtual topic's queue in place of all but one"
+                "durable subscription; replace all but one by the queue of a virtual topic"
             ),
         ),
         (
             [made("a", source="topic://t", options={"clientid": "c"})],
             (
-                "Pipeline a: source topic://t is a topic, and needs the options subscription for a "
-                "durable subscription; or read a virtual topic's queue"
+                "Pipeline a: source topic://t is a topic, which needs the options subscription for a "
+                "durable subscription; set them, or read the queue of a virtual topic"
             ),
         ),
         (
@@ -137,24 +137,24 @@ def test_nothing_is_wrong_with_these(java: str) -> None:
         (
             [made("a", options={"mode": "spool", "startingOffset": "7"})],
             (
-                "Pipeline a: jms: startingOffset 7 has no effect through a spool, which takes all that "
-                "waits (leave it out; only ranges, of a broker that has them, can begin elsewhere)"
+                "Pipeline a: jms: startingOffset 7 has no effect through a spool, which starts with "
+                "everything that is on the queue (remove it; only ranges, of a broker that serves them, can start elsewhere)"
             ),
         ),
         (
             [made("a", options={"mode": "spool", "startingOffset": "first"})],
             (
-                "Pipeline a: jms: option startingOffset is neither earliest, latest nor a sequence "
+                "Pipeline a: jms: option startingOffset is not earliest, latest or a sequence "
                 "number"
             ),
         ),
         (
             [made("a", options={"sink.selector": "x"})],
-            "Pipeline a: jms: option selector is for a source, and this is a sink",
+            "Pipeline a: jms: option selector is for a source, but this is a sink",
         ),
         (
             [made("a", schema="t TIMESTAMP, delay INTT")],
-            "Pipeline a: schema: INTT of delay is no type of Spark; did you mean INT?",
+            "Pipeline a: schema: INTT of delay is not a type of Spark; did you mean INT?",
         ),
         (
             [
@@ -165,7 +165,7 @@ def test_nothing_is_wrong_with_these(java: str) -> None:
                     schema={"x": "n INT", "y": "n"},
                 )
             ],
-            "Pipeline a: schema of y: n has no type; write for instance `n STRING`",
+            "Pipeline a: schema of y: n has no type; write for example `n STRING`",
         ),
     ],
 )  # fmt: skip
@@ -175,7 +175,7 @@ def test_a_problem_is_a_sentence(pipelines: list[Pipeline], sentence: str, java:
 
 def test_a_selector_is_read_before_spark_starts(java: str) -> None:
     (sentence,) = check_pipelines([made("a", options={"Selector": "a == 1"})], java=java)
-    assert sentence.startswith("Pipeline a: selector 'a == 1': ")
+    assert sentence.startswith("Pipeline a: selector 'a == 1' is not valid: ")
     assert check_pipelines([made("a", options={"selector": ""})], java=java) == []
 
 
@@ -187,19 +187,19 @@ def test_ddl_that_spark_reads_is_let_through(text: str) -> None:
 @pytest.mark.parametrize(
     ("text", "problems"),
     [
-        ("INT", ["INT has no type; write for instance `INT STRING`"]),
-        ("a: strings", ["strings of a is no type of Spark; did you mean STRING?"]),
-        ("a whatsoever", ["whatsoever of a is no type of Spark"]),
+        ("INT", ["INT has no type; write for example `INT STRING`"]),
+        ("a: strings", ["strings of a is not a type of Spark; did you mean STRING?"]),
+        ("a whatsoever", ["whatsoever of a is not a type of Spark"]),
         (
             "a ARRAY<MAP<STRINGS, STRUCT<x: INTT, y INT>>> NOT NULL, b, c DOUBLES",
             [
-                "STRINGS of a is no type of Spark; did you mean STRING?",
-                "INTT of x is no type of Spark; did you mean INT?",
-                "b has no type; write for instance `b STRING`",
-                "DOUBLES of c is no type of Spark; did you mean DOUBLE?",
+                "STRINGS of a is not a type of Spark; did you mean STRING?",
+                "INTT of x is not a type of Spark; did you mean INT?",
+                "b has no type; write for example `b STRING`",
+                "DOUBLES of c is not a type of Spark; did you mean DOUBLE?",
             ],
         ),
-        ("a struct<b: int, c>", ["c has no type; write for instance `c STRING`"]),
+        ("a struct<b: int, c>", ["c has no type; write for example `c STRING`"]),
     ],
 )
 def test_types_that_spark_does_not_have(text: str, problems: list[str]) -> None:
@@ -217,11 +217,11 @@ def test_everything_is_told_at_once(tmp_path) -> None:
     java, shared, loop, view = check_pipelines(pipelines, java=str(tmp_path / "nowhere"))
     assert java.startswith("spark.java is ")
     assert shared.startswith("source queue://Q is read 2 times, by a and b")
-    assert loop.startswith("Pipeline a: dead_letter queue://Q is its source, too")
+    assert loop.startswith("Pipeline a: dead_letter queue://Q is also its source")
     assert view.startswith("Pipeline b: its sql does not read messages")
 
 
 def test_what_is_not_installed_is_named(java: str, mocker) -> None:
     mocker.patch("importlib.metadata.version", return_value="3.5.1")
     (sentence,) = check_pipelines([made("a")], java=java)
-    assert sentence.startswith("pyspark 3.5.1 is installed, and pyspark>=4.2,<5 is needed")
+    assert sentence.startswith("pyspark 3.5.1 is installed, but pyspark>=4.2,<5 is required")

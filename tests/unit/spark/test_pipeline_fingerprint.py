@@ -107,7 +107,7 @@ def test_what_may_not(place: PipelineLocation, values: dict[str, Any], sentence:
     assert str(caught.value).startswith(
         f"Pipeline {name}: its checkpoint {place.folder} does not fit: {sentence}"
     )
-    assert "give it a new `checkpoint`, with which it begins anew" in str(caught.value)
+    assert "set a new `checkpoint`, with which it starts again" in str(caught.value)
 
 
 def test_numbered_rows_need_the_same_partitions(place: PipelineLocation) -> None:
@@ -160,7 +160,7 @@ def test_the_order_of_sources_counts(place: PipelineLocation) -> None:
 
 def test_a_checkpoint_of_somebody_else_is_refused(place: PipelineLocation) -> None:
     use(place)
-    with pytest.raises(ConfigurationException, match="it was not made by a pipeline"):
+    with pytest.raises(ConfigurationException, match="so no pipeline wrote it"):
         open_checkpoint(place, made())
 
 

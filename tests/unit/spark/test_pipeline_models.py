@@ -108,20 +108,20 @@ def test_all_that_has_no_type_is_named_at_once() -> None:
     text = str(caught.value)
     assert text.startswith("Schema Wrong: Wrong.anything: Any has no Spark type; write str, int")
     for sentence in (
-        "Wrong.either may be of several types, and a column has one",
+        "Wrong.either has several types, but a column has one",
         "Wrong.clock: time has no Spark type",
         "Wrong.raw: bytes has no Spark type",
         "Wrong.pair: tuple has no Spark type",
         "Wrong.keys: dict has no Spark type",
-        "Wrong.mixed: the choices are neither all texts nor all whole numbers",
+        "Wrong.mixed: its values must be all texts, all booleans or all whole numbers",
         "Wrong.checked: Spark's reader cannot check AfterValidator",
         "Wrong.strict: Spark's reader cannot check Strict",
-        "Wrong.several has several aliases; write one",
-        "Wrong.made has a default that Python makes; write a value, or None",
-        "Wrong.compiled has a pattern that Python compiled; write its text, without flags",
+        "Wrong.several has several aliases; keep one",
+        "Wrong.made has a default factory, which Spark cannot call; write a value, or None",
+        "Wrong.compiled has a compiled pattern; write its text, without flags",
         "Wrong.flagged has a pattern that Spark cannot check: '(?i)abc$' may mean something else",
-        "Wrong.digits has max_digits alone; write decimal_places, too",
-        "Wrong.few is a set with a limit, and Spark counts what is in it twice",
+        "Wrong.digits has max_digits alone; add decimal_places",
+        "Wrong.few is a set with a limit, but Spark counts duplicates",
         "Wrong.chosen: Spark's reader cannot check AfterValidator",
     ):
         assert sentence in text
@@ -172,14 +172,14 @@ class Outer(BaseModel):
 @pytest.mark.parametrize(
     ("model", "sentence"),
     [
-        (Node, "Node.children\\[\\] holds itself"),
-        (Validated, r"Validated has validators of Python \(positive\), which Spark's reader does"),
+        (Node, "Node.children\\[\\] contains itself"),
+        (Validated, r"Validated has Python validators \(positive\), which Spark's reader cannot call"),
         (Numbers, "Numbers is a RootModel, which has no columns"),
         (ByName, "by its alias only; remove populate_by_name, or the aliases"),
         (NotByAlias, "by its alias only; remove validate_by_name, validate_by_alias, or the"),
-        (PythonsPatterns, "reader does not know regex_engine, val_temporal_unit; remove it"),
-        (Outer, "Outer: Spark's reader does not know str_strip_whitespace"),
-        (Outer, "Outer.inner forbids other keys, which is checked for the outermost model only"),
+        (PythonsPatterns, "reader does not support regex_engine, val_temporal_unit; remove it"),
+        (Outer, "Outer: Spark's reader does not support str_strip_whitespace"),
+        (Outer, "Outer.inner forbids other keys, which is supported for the outermost model only"),
     ],
 )
 def test_a_model_that_needs_python_is_refused(model: type[BaseModel], sentence: str) -> None:

@@ -99,14 +99,14 @@ class Life:
         self.events: list[PipelineEvent] = []
         self.script = list(script)
         self.starts = 0
-        around = SupervisorContext(
+        context = SupervisorContext(
             start=self.start,
-            tell=self.events.append,
+            notify=self.events.append,
             restart=RestartSettings(**restart),
             drain_timeout=5.0,
-            call=call,
+            run_in_thread=call,
         )
-        self.supervisor = Supervisor(PIPELINE, folder, around, once=once)
+        self.supervisor = Supervisor(PIPELINE, folder, context, once=once)
 
     def start(self, pipeline: Pipeline) -> Any:
         assert pipeline is PIPELINE
@@ -263,7 +263,7 @@ async def test_a_batch_that_fails_by_itself_ends_the_pipeline_and_is_named(tmp_p
     (failed,) = life.of(PipelineFailed)
     assert failed.ranges == {"queue://IN": Range(120, 180)}
     assert failed.reason == (
-        "batch 7 failed 3 times and is not skipped (messages by their numbers: "
+        "batch 7 failed 3 times and is not skipped (message numbers: "
         "queue://IN 120 to 179): PYTHON_EXCEPTION, ValueError"
     )
     assert "secret" not in str(life.events)

@@ -31,7 +31,7 @@ from pyjms.spark.pipeline.reporting.events import (
     PipelineStarted,
     PipelineStopped,
     Range,
-    tell,
+    notify,
 )
 from pyjms.spark.pipeline.reporting.health import PipelineHealth
 from pyjms.spark.pipeline.reporting.logs import PipelineLog
@@ -69,7 +69,7 @@ def test_a_listener_that_raises_is_logged_and_the_others_are_told(caplog) -> Non
             raise KeyError("x")
 
     recorder = Recorder()
-    tell([Broken(), recorder], PipelineDone("p"))
+    notify([Broken(), recorder], PipelineDone("p"))
     assert recorder.events == [PipelineDone("p")]
     assert "failed at PipelineDone" in caplog.text
 
@@ -166,8 +166,8 @@ class AnalysisException(Exception):
         (JMSSecurityException("who are you"), FailureKind.FINAL, "who are you"),
         (IllegalStateException("another pipeline's"), FailureKind.FINAL, "another pipeline's"),
         (ConnectionClosedException("closed"), FailureKind.BROKER, "closed"),
-        (Py4JNetworkError("no answer"), FailureKind.GONE, "Spark has ended: Py4JNetworkError"),
-        (RuntimeError("Cannot call methods on a stopped SparkContext."), FailureKind.GONE, "Spark has ended: RuntimeError"),
+        (Py4JNetworkError("no answer"), FailureKind.SPARK_ENDED, "Spark has ended: Py4JNetworkError"),
+        (RuntimeError("Cannot call methods on a stopped SparkContext."), FailureKind.SPARK_ENDED, "Spark has ended: RuntimeError"),
     ],
 )  # fmt: skip
 def test_failures_are_sorted_and_give_no_values_away(error, kind, reason) -> None:
@@ -207,7 +207,7 @@ def test_a_failure_without_a_text_is_one_still() -> None:
         def __str__(self) -> str:
             raise Py4JNetworkError
 
-    assert classify_failure(Mute()).detail == "Mute, without a text: Py4JNetworkError"
+    assert classify_failure(Mute()).detail == "Mute (its text is unavailable: Py4JNetworkError)"
     assert len(classify_failure(ConfigurationException("x" * 1000)).reason) == 300
 
 
@@ -242,7 +242,7 @@ def test_health() -> None:
         health.on_event(PipelinePulse("p", 0, backlog))
     assert health.of("p").is_up
     health.on_event(PipelinePulse("p", 0, 9))
-    assert str(health.of("p")) == "DOWN (9 messages wait, more and more, and none is read)"
+    assert str(health.of("p")) == "DOWN (9 messages wait, their number grows, and none is read)"
     health.on_event(PipelinePulse("p", 0, 8))
     assert health.of("p").is_up
     for backlog in (9, 10, None, 11, 12, 13):
@@ -301,7 +301,7 @@ async def test_the_status_file(tmp_path: Path) -> None:
     [
         ([PipelineDone("p"), PipelineStopped("p")], "done", ""),
         ([PipelineDrained("p", 0.1, is_clean=True), PipelineStopped("p")], "stopped", ""),
-        ([PipelineDrained("p", 30, is_clean=False)], "stopped", "stopped in a batch, which runs again with the next start"),
+        ([PipelineDrained("p", 30, is_clean=False)], "stopped", "stopped during a batch, which runs again with the next start"),
         ([PipelineDrained("p", 1, is_clean=False, failure="no broker")], "stopped", "no broker"),
         ([PipelineStopped("p")], "stopped", ""),
     ],
@@ -332,7 +332,7 @@ def test_a_status_is_stale_once_its_process_is_gone(tmp_path: Path) -> None:
 def test_a_status_that_cannot_be_written_is_said_and_no_more(tmp_path: Path, caplog) -> None:
     (tmp_path / "file").write_text("")
     StatusFiles({"p": tmp_path / "file" / "p"}).on_event(started())
-    assert "The status of pipeline p is not written" in caplog.text
+    assert "Cannot write the status of pipeline p" in caplog.text
 
 
 async def test_log_lines(caplog) -> None:
@@ -361,15 +361,15 @@ async def test_log_lines(caplog) -> None:
     ):
         log.on_event(event)
     assert [(r.levelname, r.getMessage()) for r in caplog.records] == [
-        ("INFO", "Spark 4.3.0 on local[2] runs p, o; its pages: http://h:4040"),
-        ("INFO", "Pipeline p runs: IN -> OUT, checkpoint /c/p"),
+        ("INFO", "Spark 4.3.0 on local[2] runs p, o; web UI: http://h:4040"),
+        ("INFO", "Pipeline p started: IN -> OUT, checkpoint /c/p"),
         ("INFO", "Pipeline p: 20 messages in 2 batches, 1.0 s of work, 3 dead letters, backlog unknown"),
         ("DEBUG", "Pipeline p: batch 2, 10 messages in 0.50 s (addBatch 0.40), 0 dead letters, 0 waiting"),
         ("WARNING", "Pipeline p failed, restart 2 in 4.0 s: no broker"),
         ("ERROR", "Pipeline p failed for good: bad batch"),
         ("INFO", "Pipeline p drained in 0.2 s"),
-        ("WARNING", "Pipeline p was stopped in a batch after 30.0 s (spark.drain_timeout); the batch runs again with the next start"),
-        ("WARNING", "Pipeline p failed while it drained: no broker; its batch runs again with the next start"),
-        ("INFO", "Pipeline p has done all that was there"),
+        ("WARNING", "Pipeline p was stopped during a batch after 30.0 s (spark.drain_timeout); the batch runs again with the next start"),
+        ("WARNING", "Pipeline p failed while draining: no broker; its batch runs again with the next start"),
+        ("INFO", "Pipeline p has processed everything that was available"),
         ("INFO", "Pipeline p: 10 messages in 1 batches, 0.5 s of work, 0 dead letters, 0 waiting"),
     ]  # fmt: skip

@@ -1,12 +1,36 @@
-"""Rows to messages, and three promises (`exactlyOnce`) about how often each arrives.
+"""The sinks: rows to messages, at three levels of `exactlyOnce`.
 
-`off`: at least once; a batch that comes again is sent again.
-`ids`: the broker drops what it has seen. Rows are known by `idColumn`, else by query, batch,
-partition and row number, which stay the same only without a shuffle. Our broker remembers the
-last 20,000 ids of a queue on the disk. ActiveMQ drops a repeat while the first one is still on its
-queue, over restarts too, and a consumed one as long as it runs and its audit reaches: 2048 rows of
-a partition, or the last 1024 ids of an `idColumn` (a policy entry changes both). What was consumed
-before a restart of ActiveMQ comes again. Artemis drops a repeat of the last 20,000 ids of an
-address, consumed or not, over restarts too; not within one transaction.
-`epoch`: exact with every broker, after shuffles too; one transaction publishes a batch.
+Theory of operation
+===================
+
+`off`: at least once. Each task sends its rows in one transaction; a batch that runs again is sent
+again.
+
+`ids`: the broker drops duplicates. Each message has a duplicate id: the value of `idColumn`, else
+query, batch, partition and row number, which are the same in a repetition only without a shuffle.
+How long a broker remembers an id:
+
+- the bundled broker: the last 20,000 ids of a queue, on disk;
+- ActiveMQ: while the first message is still on its queue, also after a restart. A consumed one as
+  long as the broker runs and its audit reaches: 2048 rows of a partition, or the last 1024 ids of
+  an `idColumn` (a policy entry changes both). A message that was consumed before a restart is
+  sent again;
+- Artemis: the last 20,000 ids of an address, consumed or not, also after a restart; not within one
+  transaction. It rolls a transaction back that has an id it knows, so the rows are then sent one by
+  one.
+
+`epoch`: exactly once with every broker, also after a shuffle, with plain JMS (`epoch`):
+
+    task      send rows to PyJMS.Stage.<query>, marked with the batch and a random stage id; commit
+    driver    in one transaction: receive the marker of PyJMS.Epoch.<query> (the last batch that was
+              published), move the rows of the successful stages to their destinations, send the
+              marker with this batch's number; commit
+
+    batch = last published     dropped, as the transaction that published it also set the marker
+    batch > last published     published; leftovers of failed tasks and batches are dropped
+    batch < last published     an error: the checkpoint is older than what was sent
+
+Invariants: the marker changes only together with the messages of its batch. A stage counts only if
+its task reported it, so rows of a task that was killed or run twice are never published. Spark
+repeats only the last batch of a query. (spark-pipeline 5 D)
 """

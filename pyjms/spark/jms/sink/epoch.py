@@ -1,10 +1,6 @@
-"""Exactly once by batch: tasks stage their rows at the broker, one transaction publishes them all.
+"""`exactlyOnce=epoch`: tasks stage their rows at the broker, one transaction publishes a batch.
 
-`PyJMS.Stage.<query>` holds what tasks sent, `PyJMS.Epoch.<query>` one message that names the last
-batch published. The transaction that moves a batch to its destinations replaces that message too,
-so a batch that comes again is known and dropped. Plain JMS: it works with every broker. Spark
-repeats the last batch only: one before it comes from a checkpoint that is older than what was
-published, and may hold other messages. (spark-pipeline 5 D)
+How it works is described in the package's docstring. (spark-pipeline 5 D)
 """
 
 from __future__ import annotations
@@ -32,20 +28,20 @@ logger = logging.getLogger(__name__)
 
 _BATCH: Final = "PyJMSBatch"
 _STAGE: Final = "PyJMSStage"
-_WHERE: Final = "PyJMSDestination"
+_TARGET: Final = "PyJMSDestination"
 _PRIORITY: Final = "PyJMSPriority"
 _MODE: Final = "PyJMSDeliveryMode"
 _TIME_TO_LIVE: Final = "PyJMSTimeToLive"
-_OURS: Final = frozenset((_BATCH, _STAGE, _WHERE, _PRIORITY, _MODE, _TIME_TO_LIVE))
-_KEPT: Final = "PyJMSKept_"
-"""How properties are called on the stage that tell a broker to do something with a message."""
-_ORDERS: Final = ("AMQ_SCHEDULED_", DUPLICATE_ID)
-_MARKER_WITHIN: Final = 45.0
-"""Seconds to wait for the marker; only a query's first batch with rows has none.
+_OURS: Final = frozenset((_BATCH, _STAGE, _TARGET, _PRIORITY, _MODE, _TIME_TO_LIVE))
+_KEPT_PREFIX: Final = "PyJMSKept_"
+"""The prefix, on the stage, of properties that make a broker act on a message."""
+_BROKER_PROPERTIES: Final = ("AMQ_SCHEDULED_", DUPLICATE_ID)
+_MARKER_TIMEOUT: Final = 45.0
+"""Seconds to wait for the marker, which only the first batch of a query lacks.
 
-Longer than the 30 s in which brokers notice that the connection of a dead driver is dead.
+Longer than the 30 s in which brokers notice that the connection of a killed driver is dead.
 """
-_STAGED_WITHIN: Final = 30.0
+_STAGED_TIMEOUT: Final = 30.0
 """Seconds to wait for the next staged row; the broker has it, or it is lost."""
 
 
@@ -55,15 +51,15 @@ def stage_queue(query: str) -> Queue:
 
 
 def epoch_queue(query: str) -> Queue:
-    """Return the queue whose one message names a query's last published batch."""
+    """Return the queue whose only message names the last published batch of a query."""
     return Queue(f"PyJMS.Epoch.{query}")
 
 
 def stage_rows(options: JmsOptions, query: str, batch: int, stage: str, rows: Iterator[Any]) -> int:
-    """Send a task's rows to the staging queue in one transaction and return how many. Blocks.
+    """Send the rows of a task to the staging queue in one transaction; return their number. Blocks.
 
     Raises:
-        JMSException: it failed.
+        JMSException: sending failed; nothing was staged.
     """
     default = options.destination
     return send_rows(options, rows, partial(_staged, query, batch, stage, default))
@@ -74,23 +70,23 @@ async def publish(
     query: str,
     batch: int,
     stages: Mapping[str, int],
-    staged_within: float = _STAGED_WITHIN,
+    staged_timeout: float = _STAGED_TIMEOUT,
 ) -> None:
-    """Publish the staged rows of these stages, unless the batch was published before.
+    """Publish the rows of these stages, unless the batch is published already.
 
-    `stages`: how many rows each task that succeeded has staged. What failed tasks have staged
-    is dropped. `staged_within`: seconds to wait for each row.
+    `stages`: the number of rows by stage, for each task that succeeded; rows of other stages are
+    dropped. `staged_timeout`: seconds to wait for each row.
 
     Raises:
         ResourceAllocationException: staged rows are missing.
-        IllegalStateException: a later batch of the query was published before.
-        JMSException: the broker is gone, or refuses; nothing is published.
+        IllegalStateException: a later batch of the query is published already.
+        JMSException: the connection is lost, or the broker refuses; nothing is published.
     """
-    await run_in_session(options, _publish, query, batch, stages, staged_within)
+    await run_in_session(options, _publish, query, batch, stages, staged_timeout)
 
 
 async def discard(options: JmsOptions, query: str, batch: int) -> None:
-    """Drop what a failed batch has staged. What stays is dropped by the next one."""
+    """Drop the staged rows of a failed batch; the next batch drops what this leaves."""
 
     async def drop(session: ActiveMQSession) -> None:
         staged = await session.create_consumer(
@@ -108,27 +104,29 @@ async def _publish(
     query: str,
     batch: int,
     stages: Mapping[str, int],
-    staged_within: float,
+    staged_timeout: float,
 ) -> None:
     producer = await session.create_producer(None)
     marker = await session.create_consumer(without_prefetch(epoch_queue(query)))
     last = -1
-    patience = _MARKER_WITHIN if batch else 0  # it may be with a driver that was just killed
-    while (message := await marker.receive(patience)) is not None:
+    timeout = _MARKER_TIMEOUT if batch else 0  # a driver that was just killed may still hold it
+    while (message := await marker.receive(timeout)) is not None:
         last = max(last, _batch_of(message))
-        patience = 0
+        timeout = 0
     if batch < last:
         await session.rollback()
         raise IllegalStateException(
-            f"Query {query}: batch {batch} begins, and batch {last} is published already: the "
+            f"Query {query}: batch {batch} begins, but batch {last} is published already: the "
             "checkpoint is older than what was sent",
-            hint="give a query whose checkpoint was deleted, restored or rolled back a new one, or "
-            "another queryId; replay what is missing from the journal",
+            hint="if the checkpoint was deleted, restored or rolled back, use a new one, or "
+            "another queryId; replay missing messages from the journal",
         )
     if batch == last:
-        logger.warning("Query %s: batch %d was published before; dropped", query, batch)
+        logger.warning(
+            "Query %s: batch %d is published already; its repetition is dropped", query, batch
+        )
     else:
-        await _move(session, producer, query, batch, stages, staged_within)
+        await _move(session, producer, query, batch, stages, staged_timeout)
         last = batch
     await producer.send(TextMessage(str(last)), destination=epoch_queue(query))
     await session.commit()
@@ -140,39 +138,39 @@ async def _move(
     query: str,
     batch: int,
     stages: Mapping[str, int],
-    staged_within: float,
+    staged_timeout: float,
 ) -> None:
-    left = dict(stages)
+    remaining = dict(stages)
     consumer = await session.create_consumer(with_paged_prefetch(stage_queue(query)))
-    while any(left.values()):
-        message = await consumer.receive(staged_within)
+    while any(remaining.values()):
+        message = await consumer.receive(staged_timeout)
         if message is None:
             await session.rollback()
             raise ResourceAllocationException(
-                f"Query {query}, batch {batch}: {sum(left.values())} staged rows are missing from "
-                f"{stage_queue(query)}",
-                hint="the query may be started again: its batch is replayed",
+                f"Query {query}, batch {batch}: {sum(remaining.values())} staged rows are missing "
+                f"from {stage_queue(query)}",
+                hint="restart the query, which runs the batch again",
             )
         stage = str(message.properties.get(_STAGE))
-        if message.properties.get(_BATCH) == batch and left.get(stage):
-            left[stage] -= 1
+        if message.properties.get(_BATCH) == batch and remaining.get(stage):
+            remaining[stage] -= 1
             await _forward(producer, message)
     await consumer.close()
 
 
 async def _forward(producer: ActiveMQMessageProducer, message: Message) -> None:
-    kept: dict[str, Any] = dict(message.properties)
+    staged: dict[str, Any] = dict(message.properties)
     message.clear_properties()
-    for name, value in kept.items():
+    for name, value in staged.items():
         if name not in _OURS:
-            message.properties[name.removeprefix(_KEPT)] = value
-    mode = kept.get(_MODE)
+            message.properties[name.removeprefix(_KEPT_PREFIX)] = value
+    mode = staged.get(_MODE)
     await producer.send(
         message,
-        destination=parse_destination(str(kept[_WHERE])),
+        destination=parse_destination(str(staged[_TARGET])),
         delivery_mode=DeliveryMode.PERSISTENT if mode is None else DeliveryMode(mode),
-        priority=kept.get(_PRIORITY),
-        time_to_live=kept.get(_TIME_TO_LIVE),
+        priority=staged.get(_PRIORITY),
+        time_to_live=staged.get(_TIME_TO_LIVE),
     )
 
 
@@ -180,18 +178,18 @@ def _staged(
     query: str, batch: int, stage: str, default: str | None, _number: int, row: Any
 ) -> Outgoing:
     out = to_message(row)
-    where = default if out.destination is None else out.destination.qualified_name
+    target = default if out.destination is None else out.destination.qualified_name
     fields = {
         _BATCH: batch,
         _STAGE: stage,
-        _WHERE: where,
+        _TARGET: target,
         _PRIORITY: out.priority,
         _MODE: out.delivery_mode,
         _TIME_TO_LIVE: out.time_to_live,
     }
     properties = out.message.properties
-    for name in [name for name in properties if name.startswith(_ORDERS)]:
-        properties[_KEPT + name] = properties[name]
+    for name in [name for name in properties if name.startswith(_BROKER_PROPERTIES)]:
+        properties[_KEPT_PREFIX + name] = properties[name]
         del properties[name]
     for name, value in fields.items():
         if value is not None:
@@ -202,5 +200,8 @@ def _staged(
 def _batch_of(marker: Message) -> int:
     text = marker.text if isinstance(marker, TextMessage) else None
     if text is None or not text.isdigit():
-        raise JMSException(f"{marker.destination} has a message that names no batch: {marker}")
+        raise JMSException(
+            f"{marker.destination} contains a message that does not name a batch: {marker}; "
+            "remove it if another program sent it"
+        )
     return int(text)

@@ -1,7 +1,7 @@
-"""Rows to messages: which columns a sink takes, and what each becomes.
+"""Rows as messages: the columns of a sink, and what each of them becomes.
 
-A column that no message has a place for is an error before anything is sent, not a property.
-(spark-pipeline 6.1)
+A column that cannot be part of a message is an error before anything is sent; it does not become a
+property. (spark-pipeline 6.1)
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ __all__ = [
 ]
 
 DUPLICATE_ID: Final = "_AMQ_DUPL_ID"
-"""The property by which a broker drops what it has seen."""
+"""The property by which a broker recognizes duplicates."""
 BODIES: Final = ("text", "bytes", "body")
 
 
 class RowId(NamedTuple):
-    """What a row is known by when it comes again: the number within a source of rows.
+    """The identity of a row, the same when it is sent again: a source of rows, and a number in it.
 
-    It becomes the property that our broker looks at, and the message's id, by which ActiveMQ
-    drops what it still has or has seen lately.
+    It becomes the property that the bundled broker and Artemis check, and the message id, by which
+    ActiveMQ drops duplicates.
     """
 
     source: str
@@ -44,18 +44,18 @@ class RowId(NamedTuple):
 
     @property
     def text(self) -> str:
-        """The id in one text."""
+        """The id as one text."""
         return self.source if self.number is None else f"{self.source}:{self.number}"
 
     @property
     def message_id(self) -> MessageId:
-        """The message id, the same for the same row."""
+        """The message id, which is the same for the same row."""
         producer = ProducerId(f"ID:PyJMS:{self.source}", 1, 1)
         return MessageId(None, producer, 1 if self.number is None else self.number + 1)
 
 
 class Outgoing(NamedTuple):
-    """A row as a message: what, where to (None: the sink's destination), and how."""
+    """A message to send, its destination (None: the sink's) and its delivery options."""
 
     message: Message
     destination: Destination | None
@@ -69,27 +69,31 @@ def check_columns(columns: Iterable[str], id_column: str | None, *, routed: bool
     """Check that rows with these columns can be sent; `routed`: the sink has a destination.
 
     Raises:
-        ConfigurationException: a column is unknown, or what is needed is missing.
+        ConfigurationException: a column is unknown, or a required one is missing.
     """
     names = list(columns)
     unknown = [n for n in names if n not in BODIES and n not in _HEADERS and n not in _SENDING
                and n != id_column]  # fmt: skip
     if unknown:
         raise ConfigurationException(
-            f"jms: a message has no place for column {', '.join(unknown)}",
-            hint="put it into the body, or into a column `properties` (map<string,string>); "
-            f"known are {', '.join(SINK_COLUMNS)}",
+            f"jms: column {', '.join(unknown)} cannot be part of a message",
+            hint="move it into the body, or into a column `properties` (map<string,string>); "
+            f"the columns of a message are {', '.join(SINK_COLUMNS)}",
         )
     if not any(name in names for name in BODIES):
         raise ConfigurationException(
-            "jms: a row needs a column text, bytes or body, and has none of them",
-            hint="with more than one of them, each row has a value in one",
+            "jms: the rows have no column text, bytes or body",
+            hint="select one of them; with several, each row uses the one that is not null",
         )
     if id_column is not None and id_column not in names:
-        raise ConfigurationException(f"jms: idColumn {id_column} is none of the columns")
+        raise ConfigurationException(
+            f"jms: idColumn {id_column} is not a column of the rows",
+            hint=f"the columns are {', '.join(names)}",
+        )
     if not routed and "destination" not in names:
         raise ConfigurationException(
-            "jms: neither option destination nor a column destination says where to send"
+            "jms: the destination is missing",
+            hint="set the option destination, or select a column destination",
         )
 
 
@@ -97,7 +101,7 @@ def to_message(row: Any, row_id: RowId | None = None) -> Outgoing:
     """Return a row as a message.
 
     Raises:
-        MessageFormatException: a value does not fit its place.
+        MessageFormatException: a value is not valid for its column.
     """
     values: dict[str, Any] = row.asDict()
     message = _body(values)
@@ -107,14 +111,16 @@ def to_message(row: Any, row_id: RowId | None = None) -> Outgoing:
             try:
                 setter(message, value)
             except (TypeError, ValueError) as error:
-                raise MessageFormatException(f"Column {name}: {error}") from error
+                raise MessageFormatException(
+                    f"jms: the value of column {name} is not valid: {error}"
+                ) from error
     if row_id is not None:
         message.properties[DUPLICATE_ID] = row_id.text
-    where = values.get("destination")
+    target = values.get("destination")
     mode = values.get("delivery_mode")
     return Outgoing(
         message,
-        None if where is None else parse_destination(where),
+        None if target is None else parse_destination(target),
         None if mode is None else DeliveryMode(mode),
         values.get("priority"),
         _seconds(values.get("time_to_live")),
@@ -123,16 +129,16 @@ def to_message(row: Any, row_id: RowId | None = None) -> Outgoing:
 
 
 def _seconds(value: Any) -> float | None:
-    """Return a time to live: seconds, or an interval."""
+    """Return a time to live in seconds, given in seconds or as an interval."""
     if value is None:
         return None
     return float(value.total_seconds() if hasattr(value, "total_seconds") else value)
 
 
 def _body(values: dict[str, Any]) -> Message:
-    """Return a message of the column that has a value; of the first there is, if none has."""
-    there = [name for name in BODIES if name in values]
-    kind = next((name for name in there if values[name] is not None), there[0])
+    """Return a message with the body column that has a value; if none has, with the first."""
+    given = [name for name in BODIES if name in values]
+    kind = next((name for name in given if values[name] is not None), given[0])
     if kind == "text":
         return TextMessage(values["text"])
     if kind == "bytes":
@@ -177,4 +183,4 @@ _HEADERS: Final[dict[str, Callable[[Message, Any], None]]] = {
 }
 _SENDING: Final = ("destination", "delivery_mode", "priority", "time_to_live")
 SINK_COLUMNS: Final = (*BODIES, *_SENDING, *_HEADERS)
-"""The columns that a message has a place for."""
+"""The columns that can be part of a message."""

@@ -1,8 +1,8 @@
-"""What a task does with its rows: one local transaction, committed before it says so.
+"""Sending the rows of a task: one local transaction, committed before the task reports success.
 
-A broker that is away before the first row is waited for; one that goes later fails the task.
-Spark repeats it on a cluster and in `local[n,m]`, with m attempts. Artemis rolls a transaction back
-that has a row it knows, so rows with ids are kept, and then sent again one by one.
+A broker that is down before the first row is waited for; a connection that is lost later fails the
+task. Spark repeats the task on a cluster and in `local[n,m]`, up to m attempts. Artemis rolls back
+a transaction that has an id it knows, so rows with ids are kept in memory, to send them one by one.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ __all__ = ["RowTransaction", "send_rows"]
 
 logger = logging.getLogger(__name__)
 
-_ROWS_A_CALL: Final = 500
+_ROWS_PER_CALL: Final = 500
 
 RowConverter = Callable[[int, Any], Outgoing]
-"""Makes a message of a row and its number in the partition."""
+"""Converts a row, given its number in the partition, to a message."""
 
 
 class RowTransaction:
-    """A transaction that rows are sent in, a piece at a time. Lives on the shared loop.
+    """A transaction in which rows are sent, chunk by chunk. Lives on the shared loop.
 
-    `transacted` False: there is none, each row is lasting when it is sent.
+    With `transacted=False` there is no transaction: each row is durable when it is sent.
     """
 
     def __init__(
@@ -49,7 +49,7 @@ class RowTransaction:
         """Send some rows.
 
         Raises:
-            JMSException: the broker is gone, or refuses; nothing of the transaction counts.
+            JMSException: the connection is lost, or the broker refuses; nothing was committed.
         """
         if self._session is None:
             self._session = await new_session(self._options, transacted=self._is_transacted)
@@ -69,27 +69,27 @@ class RowTransaction:
             self.sent += 1
 
     async def commit(self) -> None:
-        """Make all rows lasting and visible at once."""
+        """Make all rows durable and visible at once."""
         if self._session is not None:
             if self._is_transacted:
                 await self._session.commit()
             await self._session.close()
 
-    async def give_up(self) -> None:
-        """Forget all: with the connection, which may be the reason."""
+    async def abort(self) -> None:
+        """Discard the transaction and the connection, which may have caused the failure."""
         if self._session is not None:
             await discard_connection(self._options)
 
 
 def send_rows(options: JmsOptions, rows: Iterable[Any], to_outgoing: RowConverter) -> int:
-    """Send all rows in one transaction and return how many they were. Blocks.
+    """Send all rows in one transaction and return their number. Blocks.
 
-    With `exactlyOnce=ids` a broker may roll it back for a row that it has: then each row is sent
-    by itself, and the broker drops those that it has.
+    With `exactlyOnce=ids` a broker may roll the transaction back because it knows a row; then each
+    row is sent by itself, and the broker drops those that it knows.
 
     Raises:
-        JMSException: it failed, and nothing was sent, unless the answer to the commit got lost, or
-            rows were sent by themselves.
+        JMSException: sending failed. Nothing was sent, unless the response to the commit was lost,
+            or rows were sent one by one.
     """
     if options.exactly_once != "ids":
         return _send(RowTransaction(options, to_outgoing), rows)
@@ -97,17 +97,21 @@ def send_rows(options: JmsOptions, rows: Iterable[Any], to_outgoing: RowConverte
     try:
         return _send(RowTransaction(options, to_outgoing), _keeping(rows, kept))
     except TransactionRolledBackException as error:
-        logger.warning("jms: %d rows are sent one by one after a rollback: %s", len(kept), error)
+        logger.warning(
+            "jms: the broker rolled back a transaction of %d rows; sending them one by one: %s",
+            len(kept),
+            error,
+        )
     return _send(RowTransaction(options, to_outgoing, transacted=False), kept)
 
 
 def _send(transaction: RowTransaction, rows: Iterable[Any]) -> int:
     try:
-        for some in _pieces(iter(rows)):
-            run_blocking(transaction.send, some)
+        for chunk in _chunks(iter(rows)):
+            run_blocking(transaction.send, chunk)
         run_blocking(transaction.commit)
     except BaseException:
-        run_blocking(transaction.give_up)
+        run_blocking(transaction.abort)
         raise
     return transaction.sent
 
@@ -118,6 +122,6 @@ def _keeping(rows: Iterable[Any], kept: list[Any]) -> Iterator[Any]:
         yield row
 
 
-def _pieces(rows: Iterator[Any]) -> Iterator[list[Any]]:
-    while some := list(islice(rows, _ROWS_A_CALL)):
-        yield some
+def _chunks(rows: Iterator[Any]) -> Iterator[list[Any]]:
+    while chunk := list(islice(rows, _ROWS_PER_CALL)):
+        yield chunk

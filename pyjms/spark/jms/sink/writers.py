@@ -1,7 +1,7 @@
-"""The sinks that Spark calls: `off` and `ids` send at once, `epoch` through a staging queue.
+"""The writers that Spark calls: `off` and `ids` send directly, `epoch` through a staging queue.
 
-A stream's `commit` and `abort` run in objects made anew for every batch; they share nothing with
-`write` but the messages. (spark-pipeline 3.1, 3.4, 5 D)
+Spark creates the objects whose `commit` and `abort` it calls for each batch; they share nothing
+with those that `write`, except the commit messages. (spark-pipeline 3.1, 3.4, 5 D)
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _QUERY_ID = "sql.streaming.queryId"
 
 @dataclass
 class SentRows(WriterCommitMessage):
-    """What a task did: how many rows, and where they are staged."""
+    """The result of a task: the number of rows, and the stage that holds them."""
 
     rows: int
     query: str = ""
@@ -46,32 +46,32 @@ def check_sink(options: JmsOptions, schema: StructType, *, streaming: bool) -> N
     """Check what can be checked before anything runs.
 
     Raises:
-        ConfigurationException: a column or an option does not fit, or a promise cannot be kept.
+        ConfigurationException: a column or option is not valid, or `exactlyOnce` cannot be kept.
     """
     check_columns(schema.names, options.id_column, routed=options.destination is not None)
     if options.id_column is not None and options.exactly_once != "ids":
         raise ConfigurationException(
             f"jms: idColumn has no effect with exactlyOnce={options.exactly_once}",
-            hint="leave it out, or set exactlyOnce=ids",
+            hint="remove it, or set exactlyOnce=ids",
         )
     if options.exactly_once == "ids" and options.id_column is None and not options.map_only:
         raise ConfigurationException(
-            "jms: exactlyOnce=ids without idColumn numbers the rows, and after a shuffle a "
-            "replayed batch numbers them otherwise: a different row would be dropped",
-            hint="set idColumn to a column made from the row itself; or mapOnly=true for a query "
-            "without a shuffle (pyjms pipelines check that); or exactlyOnce=epoch",
+            "jms: exactlyOnce=ids without idColumn numbers the rows, but after a shuffle a batch "
+            "that runs again numbers them differently, so the wrong rows would be dropped",
+            hint="set idColumn to a column derived from the row itself; or mapOnly=true for a "
+            "query without a shuffle (pyjms pipelines check that); or exactlyOnce=epoch",
         )
     named = options.query_id is not None and options.batch_id is not None
     if options.exactly_once != "off" and options.id_column is None and not (streaming or named):
         raise ConfigurationException(
             f"jms: a batch write with exactlyOnce={options.exactly_once} needs the options "
-            "queryId and batchId, by which a repetition is known",
-            hint="inside foreachBatch give the batch id, and a name that stays the same",
+            "queryId and batchId, by which a repetition is recognized",
+            hint="inside foreachBatch, set batchId to the batch id, and queryId to a fixed name",
         )
 
 
 class _Writer:
-    """What batch and stream writers share."""
+    """The common part of batch and stream writers."""
 
     def __init__(self, options: JmsOptions) -> None:
         self.options = options
@@ -84,12 +84,12 @@ class _Writer:
         batch_text = context.getLocalProperty(_BATCH_ID)
         batch = options.batch_id if options.batch_id is not None else int(batch_text or -1)
         if options.exactly_once == "epoch":
-            # attempts are numbered anew when a driver starts again: what a killed one staged
-            # must not pass for this one's
+            # attempt numbers start again with the driver: rows that a killed one staged must not
+            # be taken for rows of this one
             stage = f"{context.partitionId()}.{secrets.token_hex(8)}"
             return SentRows(stage_rows(options, query, batch, stage, iterator), query, stage)
         prefix = f"{query}:{batch}:{context.partitionId()}"
-        return SentRows(send_rows(options, iterator, _maker(options, prefix)))
+        return SentRows(send_rows(options, iterator, _row_converter(options, prefix)))
 
     def _publish(self, messages: Messages, batch: int) -> None:
         staged = _staged(messages)
@@ -115,7 +115,7 @@ class JmsStreamWriter(_Writer, DataSourceStreamWriter):
 
 
 class JmsBatchWriter(_Writer, DataSourceWriter):
-    """The sink of a batch query, foreachBatch's too."""
+    """The sink of a batch query, also inside foreachBatch."""
 
     def commit(self, messages: Messages) -> None:
         self._publish(messages, self.options.batch_id or 0)
@@ -125,11 +125,11 @@ class JmsBatchWriter(_Writer, DataSourceWriter):
 
 
 def _staged(messages: Messages) -> list[SentRows]:
-    """Return what tasks have staged; a failed task has no message."""
+    """Return the stages of successful tasks; a failed task has no commit message."""
     return [m for m in messages if isinstance(m, SentRows) and m.stage]
 
 
-def _maker(options: JmsOptions, prefix: str) -> RowConverter:
+def _row_converter(options: JmsOptions, prefix: str) -> RowConverter:
     if options.exactly_once != "ids":
         return _plain
     if options.id_column is not None:
@@ -144,7 +144,9 @@ def _plain(_number: int, row: Any) -> Outgoing:
 def _with_column_id(column: str, number: int, row: Any) -> Outgoing:
     value = row[column]
     if value is None:
-        raise ConfigurationException(f"jms: idColumn {column} is null in row {number}")
+        raise ConfigurationException(
+            f"jms: idColumn {column} is null in row {number}; each row needs an id"
+        )
     return to_message(row, RowId(str(value)))
 
 

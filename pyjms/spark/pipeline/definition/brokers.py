@@ -1,7 +1,7 @@
-"""Which broker a pipeline talks to: one that Spark's processes reach, so never `vm://`.
+"""The broker of a pipeline: one that Spark's processes can reach, so never `vm://`.
 
-For trying out, `--once` with `activemq.embedded.enabled: true` takes a broker in memory, found
-through the entry points `pyjms.embedded_brokers`, on a port of its own.
+To try pipelines out, `--once` with `activemq.embedded.enabled: true` starts an in-memory broker on
+a port of its own, found through the entry points `pyjms.embedded_brokers`.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ logger = logging.getLogger(__name__)
 
 
 class BrokerLocation(NamedTuple):
-    """Where a broker is, and who we are there."""
+    """The URL of a broker, and the credentials for it."""
 
     url: str
     user: str | None = None
@@ -42,32 +42,35 @@ class BrokerLocation(NamedTuple):
 
 
 def broker_of(settings: PyjmsSettings, name: str | None, embedded: str | None) -> BrokerLocation:
-    """Return the broker of the name (of `brokers`), or that of `activemq`.
+    """Return the broker with the name (in `brokers`), or the one of `activemq` for None.
 
-    `embedded` is the URL of the broker in memory, used where none is set.
+    `embedded` is the URL of the in-memory broker, used where none is set.
 
     Raises:
-        ConfigurationException: the name is unknown, its URL is none that the client serves, or
+        ConfigurationException: the name is unknown, the client does not support its URL, or
             Spark's processes cannot reach the broker.
     """
     if name is not None and name not in settings.brokers:
         known = ", ".join(settings.brokers) or "none"
-        raise ConfigurationException(f"There is no broker {name!r} in brokers; there are {known}")
+        raise ConfigurationException(
+            f"There is no broker {name!r} in brokers",
+            hint=f"the brokers are {known}",
+        )
     section = settings.activemq if name is None else settings.brokers[name]
     if embedded is not None and name is None and _is_in_process(section):
         return BrokerLocation(embedded)
     key = "activemq" if name is None else f"brokers.{name}"
     url = section.effective_broker_url()
     if _is_in_process(section):
-        said = (
-            f"is a vm:// URL ({_shown(url)}), a broker in one process"
+        state = (
+            f"is a vm:// URL ({_redacted(url)}), a broker in one process"
             if section.broker_url
             else "is not set"
         )
         raise ConfigurationException(
-            f"Spark needs a broker that its processes reach, and {key}.broker_url {said}",
+            f"Spark needs a broker that its processes can reach, but {key}.broker_url {state}",
             hint=f"set {key}.broker_url to a tcp:// URL; to try pipelines out with --once on an "
-            "empty broker in memory, set activemq.embedded.enabled to true",
+            "empty in-memory broker, set activemq.embedded.enabled to true",
         )
     _check_url(url, f"{key}.broker_url")
     password = section.password.get_secret_value() if section.password is not None else None
@@ -77,14 +80,14 @@ def broker_of(settings: PyjmsSettings, name: str | None, embedded: str | None) -
 def uses_embedded_broker(
     settings: PyjmsSettings, pipelines: Iterable[Pipeline], *, once: bool
 ) -> bool:
-    """Whether to run on a broker in memory: asked for by name, with nothing else to use."""
+    """Return whether to start an in-memory broker: enabled explicitly, and no other one is set."""
     section = settings.activemq
-    asked = (
+    is_enabled = (
         "embedded" in section.model_fields_set and "enabled" in section.embedded.model_fields_set
     )
     return (
         once
-        and asked
+        and is_enabled
         and _is_in_process(section)
         and any(pipeline.broker is None for pipeline in pipelines)
     )
@@ -92,17 +95,19 @@ def uses_embedded_broker(
 
 @asynccontextmanager
 async def embedded_broker() -> AsyncIterator[str]:
-    """A broker in memory while the block runs; gives its tcp:// URL.
+    """Run an in-memory broker for the length of the block; gives its tcp:// URL.
 
     Raises:
-        ResourceAllocationException: none is installed.
+        ResourceAllocationException: no embedded broker is installed.
     """
     for entry in entry_points(group="pyjms.embedded_brokers"):
         broker: Any = entry.load()()
         await broker.start()
         try:
             url: str = await broker.tcp_url()
-            logger.warning("Running on an empty broker in memory, %s, for trying out", url)
+            logger.warning(
+                "Running on an empty in-memory broker, %s; its messages are lost at the end", url
+            )
             yield url
         finally:
             with anyio.CancelScope(shield=True):
@@ -115,19 +120,19 @@ async def embedded_broker() -> AsyncIterator[str]:
 
 
 def _check_url(url: str, key: str) -> None:
-    """Make the transport of a URL, and drop it: nothing is connected before one is started."""
+    """Check a URL by creating its transport, which does not connect."""
     try:
         create_transport(ConnectionFactory(url).uri)
     except (ConfigurationException, UnsupportedOperationException) as error:
-        raise ConfigurationException(f"{key} {_shown(url)}: {error}") from error
+        raise ConfigurationException(f"{key} {_redacted(url)}: {error}") from error
 
 
-def _shown(url: str) -> str:
-    """Return a URL without its passwords; one that cannot be read is told of by its error."""
+def _redacted(url: str) -> str:
+    """Return a URL without passwords."""
     try:
         return str(TransportURI.parse(url))
     except ConfigurationException:
-        return "cannot be read"
+        return "unreadable"
 
 
 def _is_in_process(section: ActiveMQSettings) -> bool:

@@ -1,6 +1,6 @@
-"""What can be known before Spark starts: all that is wrong with some pipelines, at once.
+"""Checks before Spark starts: everything that is wrong with a set of pipelines, at once.
 
-Each sentence names its pipeline, and says what to write. What only a plan shows is checked when a
+Each message names its pipeline and says what to write. What only a plan shows is checked when a
 query starts. (spark-pipeline 6.2)
 """
 
@@ -19,17 +19,16 @@ from pyjms.selector import selector_or_none
 from pyjms.spark.java import find_java
 from pyjms.spark.jms.options import read_options
 from pyjms.spark.pipeline.definition.pipeline import Pipeline
-from pyjms.spark.pipeline.definition.values import FAIL
+from pyjms.spark.pipeline.definition.values import DEFAULT_DEAD_LETTER, FAIL
 from pyjms.spark.pipeline.schema.ddl_names import ddl_problems
 from pyjms.spark.session import check_pyspark
 
 __all__ = ["check_pipelines"]
 
 _ANY_URL: Final = "tcp://localhost:61616"
-_TOPIC_NEEDS: Final = ("clientId", "subscription")
-_DEAD_LETTERS: Final = "ActiveMQ.DLQ"
-_VIRTUAL: Final = re.compile(r"Consumer\.[^.]+\.(VirtualTopic\..+)")
-_SQL_TEXT: Final = re.compile(
+_TOPIC_OPTIONS: Final = ("clientId", "subscription")
+_VIRTUAL_TOPIC_QUEUE: Final = re.compile(r"Consumer\.[^.]+\.(VirtualTopic\..+)")
+_SQL_LITERAL: Final = re.compile(
     r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|--[^\n]*|/\*.*?\*/", re.DOTALL
 )
 
@@ -37,9 +36,9 @@ _SQL_TEXT: Final = re.compile(
 def check_pipelines(
     pipelines: Sequence[Pipeline], *, brokers: Collection[str] = (), java: str = "auto"
 ) -> list[str]:
-    """Return every problem of pipelines that shall run together; none: they can be tried.
+    """Return every problem of pipelines that are to run together; an empty list: none was found.
 
-    `brokers`: the names of `brokers` in settings. Does not start Spark, and asks no broker.
+    `brokers`: the names in `brokers` of the settings. Starts no Spark and connects to no broker.
     """
     return [
         *_installation(java),
@@ -47,19 +46,19 @@ def check_pipelines(
         *_shared(list({p.name: p for p in pipelines}.values()), "checkpoint", _checkpoint),
         *_shared_queues(pipelines),
         *(
-            f"Pipeline {pipeline.name}: {sentence}"
+            f"Pipeline {pipeline.name}: {problem}"
             for pipeline in pipelines
             for check in _CHECKS
-            for sentence in check(pipeline, brokers)
+            for problem in check(pipeline, brokers)
         ),
     ]
 
 
 def _installation(java: str) -> Iterator[str]:
-    for needed in (check_pyspark, _check_pyarrow, lambda: find_java(java)):
-        sentence = _said(needed)
-        if sentence is not None:
-            yield sentence
+    for check in (check_pyspark, _check_pyarrow, lambda: find_java(java)):
+        problem = _error_of(check)
+        if problem is not None:
+            yield problem
 
 
 def _check_pyarrow() -> None:
@@ -78,8 +77,8 @@ def _shared(
         users[value_of(pipeline)].append(pipeline.name)
     for value, names in users.items():
         if len(names) > 1:
-            who = " and ".join(dict.fromkeys(names))
-            yield f"{key} {value} is used {len(names)} times, by {who}; each needs its own"
+            users_text = " and ".join(dict.fromkeys(names))
+            yield f"{key} {value} is used {len(names)} times, by {users_text}; give each its own"
 
 
 def _checkpoint(pipeline: Pipeline) -> str:
@@ -95,18 +94,18 @@ def _shared_queues(pipelines: Sequence[Pipeline]) -> Iterator[str]:
                 users[pipeline.broker, target.qualified_name].append(pipeline.name)
     for (_, queue), names in users.items():
         if len(names) > 1:
-            who = " and ".join(dict.fromkeys(names))
+            users_text = " and ".join(dict.fromkeys(names))
             yield (
-                f"source {queue} is read {len(names)} times, by {who}, and a queue has one reader; "
-                "send to a virtual topic, and read Consumer.NAME.VirtualTopic.X in each"
+                f"source {queue} is read {len(names)} times, by {users_text}, but a queue has one "
+                "reader; send to a virtual topic, and read Consumer.NAME.VirtualTopic.X in each"
             )
 
 
 def _broker(pipeline: Pipeline, brokers: Collection[str]) -> Iterator[str]:
     if pipeline.broker is not None and pipeline.broker not in brokers:
         near = get_close_matches(pipeline.broker, brokers, 1) or sorted(brokers)
-        hint = f"did you mean {near[0]}?" if near else "there are none; write some, or leave it out"
-        yield f"broker {pipeline.broker} is none of `brokers`; {hint}"
+        hint = f"did you mean {near[0]}?" if near else "there are none; add it, or remove the key"
+        yield f"broker {pipeline.broker} is not in `brokers`; {hint}"
 
 
 def _loops(pipeline: Pipeline, _brokers: Collection[str]) -> Iterator[str]:
@@ -115,47 +114,47 @@ def _loops(pipeline: Pipeline, _brokers: Collection[str]) -> Iterator[str]:
     if pipeline.folder is None:
         ends["sink"] = parse_destination(pipeline.sink)
     if pipeline.schemas and pipeline.dead_letter != FAIL:
-        ends["dead_letter"] = parse_destination(pipeline.dead_letter or _DEAD_LETTERS)
+        ends["dead_letter"] = parse_destination(pipeline.dead_letter or DEFAULT_DEAD_LETTER)
     for key, target in ends.items():
         if target in sources:
-            yield f"{key} {target} is its source, too, so it would read what it sends; use another"
-        for source in _copies_of(target, sources):
+            yield f"{key} {target} is also its source, so it would read what it sends; use another"
+        for source in _virtual_topic_queues(target, sources):
             yield (
                 f"{key} {target} is copied to its source {source}, so it would read what it sends; "
                 "use another"
             )
 
 
-def _copies_of(target: Destination, queues: Collection[Destination]) -> set[Destination]:
-    """Return those of the queues that get a virtual topic's messages."""
+def _virtual_topic_queues(target: Destination, queues: Collection[Destination]) -> set[Destination]:
+    """Return those of the queues that receive the messages of a virtual topic."""
     return {
         queue
         for queue in queues
         if target.is_topic
         and not queue.is_topic
-        and (found := _VIRTUAL.fullmatch(queue.physical_name)) is not None
+        and (found := _VIRTUAL_TOPIC_QUEUE.fullmatch(queue.physical_name)) is not None
         and found[1] == target.physical_name
     }
 
 
 def _topics(pipeline: Pipeline, _brokers: Collection[str]) -> Iterator[str]:
     given = {key.lower() for key in pipeline.options_of_source}
-    missing = [option for option in _TOPIC_NEEDS if option.lower() not in given]
+    missing = [option for option in _TOPIC_OPTIONS if option.lower() not in given]
     topics = [text for text in pipeline.sources.values() if parse_destination(text).is_topic]
     for text in topics if missing else ():
         yield (
-            f"source {text} is a topic, and needs the options {' and '.join(missing)} for a "
-            "durable subscription; or read a virtual topic's queue"
+            f"source {text} is a topic, which needs the options {' and '.join(missing)} for a "
+            "durable subscription; set them, or read the queue of a virtual topic"
         )
     if len(topics) > 1:
         yield (
             f"sources {' and '.join(topics)} are topics, which would share one durable "
-            "subscription; read a virtual topic's queue in place of all but one"
+            "subscription; replace all but one by the queue of a virtual topic"
         )
 
 
 def _views(pipeline: Pipeline, _brokers: Collection[str]) -> Iterator[str]:
-    words = re.findall(r"\w+", _SQL_TEXT.sub(" ", pipeline.sql or "").lower())
+    words = re.findall(r"\w+", _SQL_LITERAL.sub(" ", pipeline.sql or "").lower())
     for name in pipeline.sources if pipeline.sql is not None else ():
         if name.lower() not in words:
             yield f"its sql does not read {name}; write FROM {name}" + (
@@ -165,9 +164,9 @@ def _views(pipeline: Pipeline, _brokers: Collection[str]) -> Iterator[str]:
 
 def _ddl(pipeline: Pipeline, _brokers: Collection[str]) -> Iterator[str]:
     for name, schema in pipeline.schemas.items():
-        where = "schema" if pipeline.is_single else f"schema of {name}"
-        for sentence in ddl_problems(schema) if isinstance(schema, str) else ():
-            yield f"{where}: {sentence}"
+        label = "schema" if pipeline.is_single else f"schema of {name}"
+        for problem in ddl_problems(schema) if isinstance(schema, str) else ():
+            yield f"{label}: {problem}"
 
 
 def _models(pipeline: Pipeline, _brokers: Collection[str]) -> Iterator[str]:
@@ -175,9 +174,9 @@ def _models(pipeline: Pipeline, _brokers: Collection[str]) -> Iterator[str]:
         if not isinstance(schema, str):
             from pyjms.spark.pipeline.schema.models import model_type
 
-            sentence = _said(lambda model=schema: model_type(model))  # type: ignore[misc]
-            if sentence is not None:
-                yield sentence
+            problem = _error_of(lambda model=schema: model_type(model))  # type: ignore[misc]
+            if problem is not None:
+                yield problem
 
 
 def _options(pipeline: Pipeline, _brokers: Collection[str]) -> Iterator[str]:
@@ -185,10 +184,10 @@ def _options(pipeline: Pipeline, _brokers: Collection[str]) -> Iterator[str]:
     if pipeline.folder is None:
         given.append((pipeline.options_of_sink, "sink"))
     for options, role in given:
-        each = [_said_of({key: text}, role) for key, text in options.items()]
-        wrong = [sentence for sentence in each if sentence is not None]
-        together = _said_of(options, role)
-        yield from wrong or ([] if together is None else [together])
+        each = [_option_error({key: text}, role) for key, text in options.items()]
+        single = [problem for problem in each if problem is not None]
+        combined = _option_error(options, role)
+        yield from single or ([] if combined is None else [combined])
 
 
 def _selector(pipeline: Pipeline, _brokers: Collection[str]) -> Iterator[str]:
@@ -197,15 +196,15 @@ def _selector(pipeline: Pipeline, _brokers: Collection[str]) -> Iterator[str]:
             try:
                 selector_or_none(text)
             except InvalidSelectorException as error:
-                yield f"selector {text!r}: {error}"
+                yield f"selector {text!r} is not valid: {error}"
 
 
-def _said_of(options: Mapping[str, str], role: str) -> str | None:
-    return _said(lambda: read_options({"url": _ANY_URL, **options}, role))
+def _option_error(options: Mapping[str, str], role: str) -> str | None:
+    return _error_of(lambda: read_options({"url": _ANY_URL, **options}, role))
 
 
-def _said(attempt: Callable[[], Any]) -> str | None:
-    """Return what an attempt says is wrong, None if nothing is."""
+def _error_of(attempt: Callable[[], Any]) -> str | None:
+    """Return the text of the configuration error that a call raises; None: it raises none."""
     try:
         attempt()
     except ConfigurationException as error:

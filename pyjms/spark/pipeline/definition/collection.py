@@ -1,7 +1,7 @@
-"""Which pipelines there are: decorated functions, entries of `pipelines` in settings, both.
+"""Collecting the pipelines of decorated functions and of `pipelines` in the settings.
 
 An entry with `sql` is a pipeline; one without changes the decorated pipeline of its name, as
-`listeners.<id>` does with listeners. All problems are told at once.
+`listeners.<id>` does for listeners. All problems are reported at once.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ V = TypeVar("V")
 
 
 class CollectedPipelines(NamedTuple):
-    """The pipelines that can be made, and why others cannot, a line each."""
+    """The valid pipelines, and the problems of the others, one line each."""
 
     pipelines: list[Pipeline]
     problems: list[str]
@@ -41,7 +41,7 @@ def collect_pipelines(
     """Return the pipelines to run; see `gather_pipelines`.
 
     Raises:
-        ConfigurationException: all that is wrong, one line each.
+        ConfigurationException: some are not valid; one line for each problem.
     """
     pipelines, problems = gather_pipelines(settings, decorated, are_all=are_all)
     if problems:
@@ -52,10 +52,10 @@ def collect_pipelines(
 def gather_pipelines(
     settings: PyjmsSettings, decorated: Iterable[Pipeline] = (), *, are_all: bool = True
 ) -> CollectedPipelines:
-    """Return the pipelines, with `${...}` in names and options replaced, and what is wrong.
+    """Return the pipelines, with `${...}` in names and options resolved, and all problems.
 
-    `are_all` False: `decorated` are some of the application's, so an entry for another one is
-    no mistake.
+    `are_all=False`: `decorated` are only some of the application's pipelines, so an entry for
+    another one is not a mistake.
     """
     problems: list[str] = []
 
@@ -68,7 +68,9 @@ def gather_pipelines(
 
     found = list(decorated)
     repeated = [name for name, number in Counter(p.name for p in found).items() if number > 1]
-    problems += [f"Pipeline {name} is there more than once" for name in repeated]
+    problems += [
+        f"Pipeline {name} is defined more than once; give each its own name" for name in repeated
+    ]
     made: list[Pipeline | None] = []
     entries = dict(settings.pipelines)
     for pipeline in found:
@@ -84,29 +86,31 @@ def gather_pipelines(
         elif are_all:
             names = ", ".join(p.name for p in found) or "none"
             problems.append(
-                f"pipelines.{name} has no sql and changes a decorated pipeline, and there is no "
-                f"{name}; decorated are: {names}; give it sql, or name the module of its function"
+                f"pipelines.{name} has no sql, so it changes a decorated pipeline, but there is no "
+                f"{name} (the decorated ones are: {names}); add sql, or name the module of its "
+                "function"
             )
     return CollectedPipelines([pipeline for pipeline in made if pipeline is not None], problems)
 
 
 def choose_pipelines(pipelines: Sequence[Pipeline], only: Sequence[str]) -> list[Pipeline]:
-    """Return those named by `only`, or all if it names none.
+    """Return the pipelines named in `only`, or all if it is empty.
 
     Raises:
-        ConfigurationException: a name is of no pipeline, or there are no pipelines at all.
+        ConfigurationException: a name is unknown, or there are no pipelines at all.
     """
     names = [pipeline.name for pipeline in pipelines]
     if not names:
         raise ConfigurationException(
             "There are no pipelines",
-            hint="mark functions with @jms_pipeline, or write some with sql under pipelines: in "
+            hint="mark functions with @jms_pipeline, or add entries with sql under pipelines: in "
             "application.yaml",
         )
     unknown = [name for name in only if name not in names]
     if unknown:
         raise ConfigurationException(
-            f"There is no pipeline {', '.join(unknown)}", hint=f"there are {', '.join(names)}"
+            f"There is no pipeline {', '.join(unknown)}",
+            hint=f"the pipelines are {', '.join(names)}",
         )
     return [pipeline for pipeline in pipelines if not only or pipeline.name in only]
 
@@ -114,10 +118,10 @@ def choose_pipelines(pipelines: Sequence[Pipeline], only: Sequence[str]) -> list
 def find_problems(
     settings: PyjmsSettings, pipelines: Sequence[Pipeline], embedded: str | None = None
 ) -> list[str]:
-    """Return all that keeps pipelines from running together, as far as settings can say it.
+    """Return all problems that keep pipelines from running, as far as settings show them.
 
-    `embedded` is the URL of a broker in memory, which stands in where none is set. Starts
-    nothing and asks no broker.
+    `embedded` is the URL of the in-memory broker, used where none is set. Starts nothing and
+    connects to no broker.
     """
     problems: list[str] = []
     for name in dict.fromkeys(pipeline.broker for pipeline in pipelines):
@@ -133,7 +137,7 @@ def find_problems(
 
 
 def _joined(pipeline: Pipeline, values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return an entry's values; its options go over the pipeline's, one by one."""
+    """Return the values of an entry; its options override those of the pipeline one by one."""
     joined = dict(values)
     if "options" in joined:
         joined["options"] = {**pipeline.options, **joined["options"]}

@@ -1,7 +1,8 @@
-"""Which pipeline a checkpoint is of: a file beside it that must match, part by part.
+"""The fingerprint of a pipeline: a file beside its checkpoint that has to match.
 
-Spark would go on with a checkpoint of another plan until its state does not fit, and say so with a
-stack trace; and a sink that changes in the middle of a batch gets half of it. Trigger, limits and
+Spark would continue a checkpoint with another plan until its state does not fit, and then fail
+with a stack trace; and a sink that changes in the middle of a batch would get half of it. So the
+parts of a pipeline that its checkpoint depends on are compared, one by one. Trigger, limits and
 settings of Spark may change. (spark-pipeline 6.1)
 """
 
@@ -18,55 +19,55 @@ from pyjms.spark.files import write_atomically
 from pyjms.spark.pipeline.definition.pipeline import Pipeline
 from pyjms.spark.pipeline.execution.location import PipelineLocation
 
-__all__ = ["Checkpoint", "open_checkpoint"]
+__all__ = ["Checkpoint", "checkpoint_parts", "open_checkpoint"]
 
 FORMAT: Final = 1
 _SAME_SPARK: Final = "state"
-"""The part that is compared under the same version of Spark only: it is text of Spark's."""
+"""The part that is compared under the same version of Spark only, as it is text of Spark."""
 
 
 _OPTIONS: Final = ("selector", "clientId", "subscription")
-"""What of a source's options says which messages it gets."""
+"""The options of a source that determine which messages it gets."""
 
 
 class Checkpoint:
-    """A pipeline's checkpoint: its id, and the check that it is this pipeline's."""
+    """The checkpoint of a pipeline: its id, and the comparison with the pipeline."""
 
     def __init__(
-        self, place: PipelineLocation, pipeline: Pipeline, saved: Mapping[str, Any]
+        self, location: PipelineLocation, pipeline: Pipeline, saved: Mapping[str, Any]
     ) -> None:
-        self._place = place
+        self._location = location
         self._pipeline = pipeline
         self._saved = saved
         self.id: str = saved.get("id") or uuid4().hex
 
     @property
     def owner(self) -> str:
-        """The name that its sources' leases have."""
+        """The owner of the leases of its sources."""
         return f"{self._pipeline.name}/{self.id}"
 
     def check(self, state: Sequence[str], spark: str) -> None:
-        """Check the plan against the file, or write it for a checkpoint that was not used yet.
+        """Compare the pipeline with the file, or write the file for an unused checkpoint.
 
         Raises:
-            ConfigurationException: it is the checkpoint of another pipeline, or of this one as it
-                was; every part that differs is named.
+            ConfigurationException: the checkpoint belongs to another pipeline, or to an earlier
+                version of this one; every part that differs is listed.
         """
-        parts = _parts(self._pipeline, state)
-        if self._saved and _is_used(self._place):
+        parts = checkpoint_parts(self._pipeline, state)
+        if self._saved and _is_used(self._location):
             changed = self._changes(parts, spark)
             if changed:
-                raise _refusal(self._pipeline, self._place, "; ".join(changed))
+                raise _mismatch(self._pipeline, self._location, "; ".join(changed))
         written = {"format": FORMAT, "id": self.id, "spark": spark, "parts": parts}
-        if written != self._saved:  # new, or of an older Spark or pyjms
-            self._place.fingerprint.parent.mkdir(parents=True, exist_ok=True)
-            write_atomically(self._place.fingerprint, json.dumps(written, indent=2) + "\n")
+        if written != self._saved:  # new, or written by an older Spark or pyjms
+            self._location.fingerprint.parent.mkdir(parents=True, exist_ok=True)
+            write_atomically(self._location.fingerprint, json.dumps(written, indent=2) + "\n")
 
     def _changes(self, parts: Mapping[str, Any], spark: str) -> list[str]:
-        """Name the parts that differ; what an older version did not write is not known."""
+        """Return the parts that differ; parts that an older version did not write are skipped."""
         saved = self._saved["parts"]
         return [
-            f"{name} was {_said(saved[name])} and is {_said(part)}"
+            f"{name} was {_text(saved[name])} and is {_text(part)}"
             for name, part in parts.items()
             if name in saved
             and saved[name] != part
@@ -74,44 +75,46 @@ class Checkpoint:
         ]
 
 
-def open_checkpoint(place: PipelineLocation, pipeline: Pipeline) -> Checkpoint:
-    """Open a pipeline's checkpoint, or begin a new one; nothing is written yet.
+def open_checkpoint(location: PipelineLocation, pipeline: Pipeline) -> Checkpoint:
+    """Open the checkpoint of a pipeline, or start a new one; nothing is written yet.
 
     Raises:
-        ConfigurationException: it is not one of a pipeline, or damaged.
+        ConfigurationException: it does not belong to a pipeline, or is damaged.
     """
-    path = place.fingerprint
+    path = location.fingerprint
     try:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
-        if _is_used(place):
-            raise _refusal(
-                pipeline, place, f"it was not made by a pipeline: no {path.name}"
+        if _is_used(location):
+            raise _mismatch(
+                pipeline, location, f"it has no {path.name}, so no pipeline wrote it"
             ) from None
-        return Checkpoint(place, pipeline, {})
+        return Checkpoint(location, pipeline, {})
     try:
         saved = json.loads(text)
     except ValueError:
         saved = None
     if not isinstance(saved, dict) or not isinstance(saved.get("parts"), dict):
-        raise _refusal(pipeline, place, f"{path.name} is damaged")
+        raise _mismatch(pipeline, location, f"{path.name} is damaged")
     if saved.get("format") != FORMAT:
-        raise _refusal(
-            pipeline, place, f"its format is {saved.get('format')}, and this version knows {FORMAT}"
+        raise _mismatch(
+            pipeline,
+            location,
+            f"its format is {saved.get('format')}, but this version of pyjms reads {FORMAT}",
         )
-    return Checkpoint(place, pipeline, saved)
+    return Checkpoint(location, pipeline, saved)
 
 
-def _is_used(place: PipelineLocation) -> bool:
-    """Whether a query got as far as to take messages."""
+def _is_used(location: PipelineLocation) -> bool:
+    """Return whether a query got as far as reading messages."""
     return any(
         folder.is_dir() and any(folder.iterdir())
-        for folder in (place.checkpoint / "offsets", place.folder / "spool")
+        for folder in (location.checkpoint / "offsets", location.folder / "spool")
     )
 
 
-def _parts(pipeline: Pipeline, state: Sequence[str]) -> dict[str, Any]:
-    """What a checkpoint depends on. Spark numbers its sources, so their order counts."""
+def checkpoint_parts(pipeline: Pipeline, state: Sequence[str]) -> dict[str, Any]:
+    """Return what a checkpoint depends on. Spark numbers its sources, so their order matters."""
     numbered = pipeline.exactly_once == "ids" and pipeline.id_column is None
     sources = {name: _target(text) for name, text in pipeline.sources.items()}
     return {
@@ -120,10 +123,10 @@ def _parts(pipeline: Pipeline, state: Sequence[str]) -> dict[str, Any]:
         "sink": pipeline.sink if pipeline.folder is not None else _target(pipeline.sink),
         "output_mode": pipeline.output_mode,
         "exactly_once": pipeline.exactly_once,
-        # another one's messages would be other rows under the same numbers
+        # with another value, other rows would have the same numbers
         **{name: _option(pipeline, name) for name in _OPTIONS},
         "id_column": pipeline.id_column,
-        # rows are known by their numbers in a partition
+        # rows are identified by their numbers in a partition
         "partitions": pipeline.partitions if numbered else None,
         "sql": pipeline.sql if numbered else None,
         _SAME_SPARK: list(state),
@@ -139,15 +142,17 @@ def _target(text: str) -> str:
     return parse_destination(text).qualified_name
 
 
-def _said(part: Any) -> str:
+def _text(part: Any) -> str:
     if part is None:
         return "nothing"
     return f"[{', '.join(map(str, part))}]" if isinstance(part, list) else str(part)
 
 
-def _refusal(pipeline: Pipeline, place: PipelineLocation, reason: str) -> ConfigurationException:
+def _mismatch(
+    pipeline: Pipeline, location: PipelineLocation, reason: str
+) -> ConfigurationException:
     return ConfigurationException(
-        f"Pipeline {pipeline.name}: its checkpoint {place.folder} does not fit: {reason}",
-        hint="put that back; or give it a new `checkpoint`, with which it begins anew with what "
-        "is on its queues then",
+        f"Pipeline {pipeline.name}: its checkpoint {location.folder} does not fit: {reason}",
+        hint="undo the change; or set a new `checkpoint`, with which it starts again with what is "
+        "on its queues",
     )

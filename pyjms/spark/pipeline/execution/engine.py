@@ -1,6 +1,6 @@
-"""The runner's Spark: its session, the queries it starts, what it says of batches. All blocks.
+"""The Spark session of a runner: it starts queries and reports their progress. All calls block.
 
-Spark tells of batches through a listener, in a thread of its own, a little after they are done.
+Spark reports batches to a listener in a thread of its own, shortly after they are done.
 (spark-pipeline 6.2)
 """
 
@@ -26,20 +26,20 @@ from pyjms.spark.session import spark_session
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["Engine"]
+__all__ = ["RUNNER_CONF", "SparkEngine"]
 
 logger = logging.getLogger(__name__)
 
-_CONF: Final[Mapping[str, str]] = {
-    "spark.log.level": "ERROR",  # what it warns of is said by our own lines
+RUNNER_CONF: Final[Mapping[str, str]] = {
+    "spark.log.level": "ERROR",  # pyjms logs what Spark would warn about
     "spark.ui.showConsoleProgress": "false",
-    # a checkpoint keeps its number, so one that serves a laptop and a small cluster
+    # stored in a checkpoint with state, so a number for a laptop and a small cluster
     "spark.sql.shuffle.partitions": "8",
 }
-_HIDDEN: Final = "PYJMS_SPARK_PASSWORD_"
+_VARIABLE_PREFIX: Final = "PYJMS_SPARK_PASSWORD_"
 
 
-class Engine:
+class SparkEngine:
     """A Spark session that runs pipelines' queries."""
 
     def __init__(
@@ -58,35 +58,35 @@ class Engine:
         spark.streams.addListener(self._listener)
 
     @classmethod
-    def start(
+    def create(
         cls,
         settings: SparkSettings,
         names: Sequence[str],
         brokers: Iterable[BrokerLocation],
         on_progress: Callable[[Progress], None],
     ) -> Self:
-        """Start Spark as the settings say.
+        """Start Spark according to the settings. Blocks for seconds.
 
         Raises:
-            ConfigurationException: there is no Java, or no pyspark.
+            ConfigurationException: there is no suitable Java or pyspark.
         """
         secrets = _hide_passwords(settings.master, brokers)
         spark = spark_session(
             f"pyjms {' '.join(names)}",
             master=settings.master,
             java=settings.java,
-            conf={**_CONF, **settings.conf},
+            conf={**RUNNER_CONF, **settings.conf},
             aot_cache=settings.aot_cache,
         )
         return cls(spark, is_own=True, on_progress=on_progress, secrets=secrets)
 
     def ready(self, names: Sequence[str]) -> PipelinesReady:
-        """Return what there is to say of it."""
+        """Return the event that announces the session."""
         context = self._spark.sparkContext
         return PipelinesReady(names, str(context.master), context.version, context.uiWebUrl)
 
-    def place(self, broker: BrokerLocation, folder: Path) -> PipelineLocation:
-        """Return where a pipeline with that broker and folder runs."""
+    def location(self, broker: BrokerLocation, folder: Path) -> PipelineLocation:
+        """Return the location of a pipeline with this broker and folder."""
         variable = None if broker.password is None else self._secrets.get(broker.password)
         return PipelineLocation(
             url=broker.url,
@@ -96,45 +96,45 @@ class Engine:
             folder=folder,
         )
 
-    def query(self, pipeline: Pipeline, place: PipelineLocation, *, once: bool) -> Query:
-        """Start a pipeline's query.
+    def start(self, pipeline: Pipeline, location: PipelineLocation, *, once: bool) -> Query:
+        """Start the query of a pipeline.
 
         Raises:
-            ConfigurationException: the pipeline cannot run like that.
+            ConfigurationException: the pipeline cannot run.
         """
         from pyjms.spark.jms.source import JmsDataSource
         from pyjms.spark.pipeline.execution.query import start_query
 
         make_session_active(self._spark)  # Spark looks for Python data sources there
         with self._starting:
-            # Each stream, as it starts, writes into the variables of its format without a lock;
-            # two at once break them for good ("Illegal size 5 of collection"). So each query has
-            # a format of its own.
+            # A stream that starts writes to variables of its format without a lock, and two at
+            # once break the format for the session ("Illegal size 5 of collection"). So each
+            # query gets a registration of its own.
             self._spark.dataSource.register(JmsDataSource)
-            query: Query = start_query(self._spark, pipeline, place, once=once)
+            query: Query = start_query(self._spark, pipeline, location, once=once)
         return query
 
     def close(self) -> None:
-        """End Spark, or leave the session that was given as it was."""
+        """Stop Spark; a session that was passed in stays as it was."""
         try:
             if self._is_own:
                 self._spark.stop()
             else:
                 self._spark.streams.removeListener(self._listener)
-        except Exception as error:  # it has ended before, which its pipelines were told
-            logger.debug("Ending Spark: %s", type(error).__name__)
+        except Exception as error:  # it has ended already, as its pipelines have noticed
+            logger.debug("Stopping Spark: %s", type(error).__name__)
 
 
 def _hide_passwords(master: str, brokers: Iterable[BrokerLocation]) -> dict[str, str]:
-    """Put passwords into variables that Spark's processes here inherit; return their names.
+    """Put passwords into variables that Spark's local processes inherit; return their names.
 
-    What a variable holds is in no plan. The machines of a cluster have other variables, so there
-    the pipelines' option `passwordEnv` names one that is set on all of them.
+    The value of a variable is not part of a plan. The machines of a cluster do not inherit them;
+    there the option `passwordEnv` of a pipeline names a variable that is set on all of them.
     """
     if not master.startswith("local") or jvm_is_running():
         return {}
     found = dict.fromkeys(broker.password for broker in brokers if broker.password is not None)
-    variables = {password: f"{_HIDDEN}{number}" for number, password in enumerate(found)}
+    variables = {password: f"{_VARIABLE_PREFIX}{number}" for number, password in enumerate(found)}
     os.environ.update({name: password for password, name in variables.items()})
     return variables
 
@@ -150,15 +150,15 @@ def _listener(on_progress: Callable[[Progress], None]) -> Any:
 
     class Listener(StreamingQueryListener):
         def onQueryStarted(self, event: QueryStartedEvent) -> None:
-            """Known from the start itself."""
+            """Ignore it: whoever started the query knows."""
 
         def onQueryProgress(self, event: QueryProgressEvent) -> None:
             on_progress(event.progress)
 
         def onQueryIdle(self, event: QueryIdleEvent) -> None:
-            """Nothing to tell."""
+            """Ignore it: there is no batch."""
 
         def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:
-            """Known from who waits for it."""
+            """Ignore it: the supervisor waits for the end."""
 
     return Listener()

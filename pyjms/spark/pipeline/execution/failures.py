@@ -1,7 +1,8 @@
-"""Why a query failed: what Spark raised, sorted by what to do about it. Needs no Spark.
+"""Failures of a query: what Spark raised, classified by what to do about it. Needs no Spark.
 
-Spark ends a query at any error, and has the Python traceback in its text. Texts may hold values of
-messages, so only what is ours, and the names of errors, become a reason. (spark-pipeline 3.6)
+Spark ends a query at any error, with the Python traceback in its text. Such a text may contain
+values of messages, so only texts of pyjms and the names of errors become part of a reason, which is
+shown in the status. (spark-pipeline 3.6)
 """
 
 from __future__ import annotations
@@ -26,30 +27,30 @@ from pyjms.spark.pipeline.reporting.events import Range
 __all__ = ["Failure", "FailureKind", "OpenBatch", "classify_failure", "find_open_batch"]
 
 _LINE: Final = re.compile(r"^(?:\S*: )?(?:[A-Za-z_]\w*\.)*([A-Z]\w*): (.+)$", re.MULTILINE)
-_OURS: Final = re.compile(r"\bpyjms\.[\w.]+\.([A-Z]\w*): (.+)$", re.MULTILINE)
+_PYJMS_ERROR: Final = re.compile(r"\bpyjms\.[\w.]+\.([A-Z]\w*): (.+)$", re.MULTILINE)
 _CONDITION: Final = re.compile(r"\[([A-Z][A-Z0-9_.]+)\]")
 _BROKER: Final = re.compile(
     r"\bpyjms\.[\w.]+\.(?:ConnectionFailedException|ConnectionClosedException|"
     r"RequestTimeoutException|RangesRefused|ResourceAllocationException)\b"
 )
-"""The last of them is a broker that is full: senders fail there until somebody consumes."""
+"""The last one is a broker that is full: sending fails until messages are consumed."""
 _LOST_WORKER: Final = re.compile(r"ExecutorLostFailure|Python worker exited unexpectedly")
 _FINAL: Final = re.compile(
     r"\bpyjms\.[\w.]+\.(?:ConfigurationException|JMSSecurityException)\b|"
     r"\bpyjms\.[\w.]+\.LeaseReplaced\b|"
     r"\bpyjms\.[\w.]+\.IllegalStateException: .*(?:failOnDataLoss|checkpoint|spool)"
 )
-_BAD_MESSAGE: Final = re.compile(
+_INVALID_MESSAGE: Final = re.compile(
     r"\[USER_RAISED_EXCEPTION\]\s+"
     r"(Pipeline [\w.-]+: message seq (?:-?\d+|null) \(.*?; dead_letter is `fail`)",
     re.DOTALL,
 )
 """What `dead_letter: fail` makes Spark raise (`schema.parsing`); the plan, which follows in the
 text, contains only its pattern."""
-_GONE: Final = re.compile(
+_SPARK_ENDED: Final = re.compile(
     r"SparkContext was (?:stopped|shut down)|stopped SparkContext|SparkSession was stopped"
 )
-_GONE_TYPES: Final = frozenset(("Py4JNetworkError", "ConnectionRefusedError", "Py4JError"))
+_SPARK_ENDED_TYPES: Final = frozenset(("Py4JNetworkError", "ConnectionRefusedError", "Py4JError"))
 _FINAL_TYPES: Final = frozenset(("AnalysisException", "ParseException"))
 _TAIL: Final = re.compile(r"=== Streaming Query ===|JVM stacktrace:|^\tat ", re.MULTILINE)
 _CAUSE: Final = re.compile(r"^Caused by: .+$", re.MULTILINE)
@@ -61,63 +62,63 @@ class FailureKind(Enum):
     """What to do about a failure."""
 
     BROKER = "broker"
-    """The broker was lost, or is full: try again for as long as the back-off says."""
+    """The broker was lost or is full: retry as long as the back-off allows."""
     BATCH = "batch"
-    """Something in the batch: try again, and give up when the same batch fails again and again."""
+    """Something in the batch: retry, and give up when the same batch keeps failing."""
     FINAL = "final"
     """Another attempt would fail the same way."""
-    GONE = "gone"
+    SPARK_ENDED = "spark ended"
     """Spark itself has ended."""
 
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """What ended a query."""
+    """A failure that ended a query."""
 
     kind: FailureKind
     reason: str
-    """A line without anybody's values, for status and events."""
+    """One line without values of messages, for status and events."""
     detail: str
-    """What Spark said, for the log: with the Python traceback, without the plan."""
+    """Spark's text for the log: with the Python traceback, without the plan."""
 
 
 class OpenBatch(NamedTuple):
-    """A batch that was begun and not finished."""
+    """A batch that was started and not finished."""
 
     number: int
     ranges: Mapping[str, Range]
 
 
 def classify_failure(error: BaseException, *, at_start: bool = False) -> Failure:
-    """Sort an error that a query raised. May ask the JVM for its text: blocks.
+    """Classify an error that a query raised. Blocks, as its text may be in the JVM.
 
-    `at_start`: it never ran; what Python raised there, the pipeline's function for instance, is
-    raised again by the next attempt.
+    `at_start`: the query did not run yet; what Python code raised there, for example the pipeline's
+    function, the next attempt would raise again.
     """
     try:
         detail = str(error)
     except Exception as second:  # the text is in the JVM, which may have ended
-        detail = f"{type(error).__name__}, without a text: {type(second).__name__}"
+        detail = f"{type(error).__name__} (its text is unavailable: {type(second).__name__})"
     kind = _kind(error, detail)
     if at_start and kind is FailureKind.BATCH and type(error).__name__ != "Py4JJavaError":
         kind = FailureKind.FINAL
     reason = _reason(error, detail)
-    if kind is FailureKind.GONE:
+    if kind is FailureKind.SPARK_ENDED:
         reason = f"Spark has ended: {reason}"
     return Failure(kind, reason, _without_plan(detail))
 
 
 def find_open_batch(checkpoint: Path) -> OpenBatch | None:
-    """Return the batch that a checkpoint has begun and not finished; None: there is none.
+    """Return the batch that a checkpoint has started and not finished; None: there is none.
 
     Reads Spark's log files: `offsets/N` is written before batch N runs, `commits/N` when it is
-    done. Anything unreadable counts as no batch.
+    done. Unreadable files count as no batch.
     """
-    begun = _numbers(checkpoint / "offsets")
-    if not begun or max(begun) in _numbers(checkpoint / "commits"):
+    started = _numbers(checkpoint / "offsets")
+    if not started or max(started) in _numbers(checkpoint / "commits"):
         return None
-    number = max(begun)
-    before = _offsets(checkpoint / "offsets" / str(number - 1)) if number - 1 in begun else {}
+    number = max(started)
+    before = _offsets(checkpoint / "offsets" / str(number - 1)) if number - 1 in started else {}
     ranges = {}
     for queue, (epoch, stop) in _offsets(checkpoint / "offsets" / str(number)).items():
         known = before.get(queue)
@@ -129,28 +130,30 @@ def find_open_batch(checkpoint: Path) -> OpenBatch | None:
 
 def _kind(error: BaseException, detail: str) -> FailureKind:
     kinds = {kind.__name__ for kind in type(error).__mro__}
-    is_gone = _GONE_TYPES & kinds and "Py4JJavaError" not in kinds  # Java's answer is no silence
-    if is_gone or _GONE.search(detail):
-        return FailureKind.GONE
-    if _is_final(error) or _FINAL.search(detail) or _BAD_MESSAGE.search(detail):
+    has_ended = (
+        _SPARK_ENDED_TYPES & kinds and "Py4JJavaError" not in kinds
+    )  # an exception from Java: the JVM is running
+    if has_ended or _SPARK_ENDED.search(detail):
+        return FailureKind.SPARK_ENDED
+    if _is_final(error) or _FINAL.search(detail) or _INVALID_MESSAGE.search(detail):
         return FailureKind.FINAL
     if isinstance(error, JMSException) or _BROKER.search(detail) or _LOST_WORKER.search(detail):
         return FailureKind.BROKER
-    # raised by a query that runs, it is Spark's own wrapping of something else
+    # in a running query, Spark may wrap an error of a data source in one of these
     if _FINAL_TYPES & kinds and "PYTHON_DATA_SOURCE" not in detail:
         return FailureKind.FINAL
     return FailureKind.BATCH
 
 
 def _without_plan(detail: str) -> str:
-    """Return what Spark said, without the plan and the JVM's trace, whose causes are kept."""
-    said, *rest = _TAIL.split(detail, maxsplit=1)
-    causes = [] if _TRACE in said else dict.fromkeys(_CAUSE.findall("".join(rest)))
-    return "\n".join([said.rstrip(), *causes])
+    """Return Spark's text without the plan and the JVM's stack trace, except for its causes."""
+    text, *rest = _TAIL.split(detail, maxsplit=1)
+    causes = [] if _TRACE in text else dict.fromkeys(_CAUSE.findall("".join(rest)))
+    return "\n".join([text.rstrip(), *causes])
 
 
 def _is_final(error: BaseException) -> bool:
-    """Whether it was raised here, before the query ran, and says that something is wrong."""
+    """Return whether it is a permanent error that was raised in this process."""
     return isinstance(
         error, ConfigurationException | IllegalStateException | JMSSecurityException
     ) and not isinstance(error, ConnectionClosedException)
@@ -159,12 +162,12 @@ def _is_final(error: BaseException) -> bool:
 def _reason(error: BaseException, detail: str) -> str:
     if isinstance(error, JMSException):
         return _short(detail)
-    bad = _BAD_MESSAGE.search(detail)
-    if bad is not None:
-        return _short(bad[1])
-    ours = _OURS.findall(detail)
-    if ours:
-        return _short(ours[-1][1])
+    invalid = _INVALID_MESSAGE.search(detail)
+    if invalid is not None:
+        return _short(invalid[1])
+    own = _PYJMS_ERROR.findall(detail)
+    if own:
+        return _short(own[-1][1])
     conditions = list(dict.fromkeys(_CONDITION.findall(detail)))
     raised = [name for name, _ in _LINE.findall(detail) if name.endswith(("Error", "Exception"))]
     named = [*conditions, *raised[-1:]] or [type(error).__name__]
@@ -184,7 +187,7 @@ def _numbers(folder: Path) -> set[int]:
 
 
 def _offsets(file: Path) -> dict[str, tuple[int, int]]:
-    """Return epoch and next number by queue, of one file of Spark's offset log."""
+    """Return the epoch and next number of each queue, from a file of Spark's offset log."""
     try:
         lines = file.read_text(encoding="utf-8").splitlines()
     except OSError:

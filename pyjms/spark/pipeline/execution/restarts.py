@@ -1,8 +1,8 @@
-"""Whether and when a query that failed is started again.
+"""When a query that failed is restarted, and when it is given up.
 
-Waits grow by the settings and are counted anew after each finished batch, and after a query that
-ran well for some minutes: an idle one has no batches. A batch that fails by itself again and again,
-and what another attempt cannot mend, are not tried again.
+Delays grow as the settings say. They start again after each finished batch, and after a query that
+ran for some minutes (an idle one has no batches). A batch that keeps failing by itself is given up,
+and so is a failure that another attempt cannot fix.
 """
 
 from __future__ import annotations
@@ -12,8 +12,12 @@ from typing import Any, Final
 
 from tenacity import AsyncRetrying
 
-from pyjms.listener.backoff import BackOffExecution, ExponentialBackOff, wait_back_off
-from pyjms.listener.backoff import stop_after_back_off as stops_after
+from pyjms.listener.backoff import (
+    BackOffExecution,
+    ExponentialBackOff,
+    stop_after_back_off,
+    wait_back_off,
+)
 from pyjms.settings.spark import RestartSettings
 from pyjms.spark.pipeline.execution.failures import Failure, FailureKind, find_open_batch
 from pyjms.spark.pipeline.reporting.events import Range
@@ -21,8 +25,8 @@ from pyjms.spark.pipeline.reporting.events import Range
 __all__ = ["QueryFailedError", "Restarts"]
 
 
-_WELL_AFTER: Final = 300.0
-"""Seconds that a query has to run to have been well, whether or not it had messages."""
+_HEALTHY_AFTER: Final = 300.0
+"""Seconds after which a running query counts as healthy, with or without messages."""
 
 
 class QueryFailedError(Exception):
@@ -34,12 +38,12 @@ class QueryFailedError(Exception):
 
 
 class Restarts:
-    """The failures of one pipeline, counted."""
+    """Counts the failures of one pipeline, and decides about restarts."""
 
     def __init__(self, settings: RestartSettings, checkpoint: Path) -> None:
         self._settings = settings
         self._checkpoint = checkpoint
-        self._poison: tuple[int, int] = (-1, 0)  # a batch, and how often it failed
+        self._poison: tuple[int, int] = (-1, 0)  # the number of a batch, and how often it failed
         self._outage = _Outage(
             ExponentialBackOff(
                 settings.initial_interval,
@@ -51,45 +55,46 @@ class Restarts:
 
     @property
     def in_a_row(self) -> int:
-        """Attempts since a batch was finished, or a query ran well."""
+        """Restarts since a batch was finished, or a query was healthy."""
         return self._outage.attempts
 
     def batch_finished(self) -> None:
-        """End the row of failures."""
-        self._outage.is_over()
+        """Reset the delays, since a batch was finished."""
+        self._outage.reset()
 
     def query_ran_for(self, seconds: float) -> None:
-        """End the row of failures if so long is well, for a query that got to its broker."""
-        if seconds >= _WELL_AFTER:
-            self._outage.is_over()
+        """Reset the delays if a query, which reached its broker, ran long enough."""
+        if seconds >= _HEALTHY_AFTER:
+            self._outage.reset()
 
     def retrying(self, **more: Any) -> AsyncRetrying:
-        """Return what tries as often, and waits as long, as the settings say; the last error is
-        raised. `more` is tenacity's: what is worth it, how to sleep, whom to tell.
+        """Return a retry controller with the settings' delays, which raises the last error.
+
+        `more`: further arguments of tenacity (`retry`, `sleep`, `before_sleep`).
         """
         wait = wait_back_off(self._outage)
-        return AsyncRetrying(wait=wait, stop=stops_after(wait), reraise=True, **more)
+        return AsyncRetrying(wait=wait, stop=stop_after_back_off(wait), reraise=True, **more)
 
     def should_restart(self, failure: Failure) -> bool:
-        """Count a failure; whether another attempt may do better."""
+        """Count a failure, and return whether another attempt may succeed."""
         if failure.kind is FailureKind.BATCH:
             return not self._is_poisoned()
         return failure.kind is FailureKind.BROKER
 
     def final_failure(self, failure: Failure) -> tuple[str, dict[str, Range]]:
-        """Return why the pipeline failed for good, and the batch that cannot be done."""
+        """Return why the pipeline is given up, and the ranges of the batch that fails."""
         batch = find_open_batch(self._checkpoint)
         if failure.kind is not FailureKind.BATCH or batch is None:
             return failure.reason, {}
         what = "; ".join(f"{queue} {numbers}" for queue, numbers in batch.ranges.items())
         reason = (
             f"batch {batch.number} failed {self._poison[1]} times and is not skipped "
-            f"(messages by their numbers: {what or 'none'}): {failure.reason}"
+            f"(message numbers: {what or 'none'}): {failure.reason}"
         )
         return reason, dict(batch.ranges)
 
     def _is_poisoned(self) -> bool:
-        """Count a failure of the batch that is open; whether it was the last that it may have."""
+        """Count a failure of the open batch, and return whether it has reached the limit."""
         batch = find_open_batch(self._checkpoint)
         if batch is None:
             return False
@@ -99,7 +104,7 @@ class Restarts:
 
 
 class _Outage:
-    """The back-off of a row of failures."""
+    """The delays of successive failures."""
 
     def __init__(self, back_off: ExponentialBackOff) -> None:
         self._back_off = back_off
@@ -110,7 +115,7 @@ class _Outage:
         self.attempts += 1
         return self._execution.next_back_off()
 
-    def is_over(self) -> None:
+    def reset(self) -> None:
         if self.attempts:
             self._execution = self._back_off.start()
             self.attempts = 0

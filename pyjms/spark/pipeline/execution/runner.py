@@ -1,8 +1,8 @@
-"""Runs pipelines: one Spark session, a supervisor for each pipeline, signals, and a clean end.
+"""The runner: one Spark session, a supervisor per pipeline, signals, and a clean stop.
 
-SIGTERM or SIGINT drains: the sources give nothing new, batches in progress end, queries stop. A
-second signal ends the process at once. Blocking calls of Spark run in threads; everything else is
-on one loop. (spark-pipeline 6.2)
+SIGTERM and SIGINT drain: the sources report no new data, batches in progress finish, and queries
+stop. A second signal ends the process at once. Blocking calls of Spark run in threads; everything
+else runs on one loop. (spark-pipeline 6.2)
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ from pyjms.spark.pipeline.definition.brokers import (
 )
 from pyjms.spark.pipeline.definition.collection import choose_pipelines, find_problems
 from pyjms.spark.pipeline.definition.pipeline import Pipeline
-from pyjms.spark.pipeline.execution.engine import Engine
+from pyjms.spark.pipeline.execution.engine import SparkEngine
 from pyjms.spark.pipeline.execution.running_query import Query
 from pyjms.spark.pipeline.execution.supervisor import Supervisor, SupervisorContext
-from pyjms.spark.pipeline.reporting.events import PipelineEvent, PipelineListener, tell
+from pyjms.spark.pipeline.reporting.events import PipelineEvent, PipelineListener, notify
 from pyjms.spark.pipeline.reporting.health import PipelineHealth
 from pyjms.spark.pipeline.reporting.logs import PipelineLog
 from pyjms.spark.pipeline.reporting.progress import Progress
@@ -52,14 +52,14 @@ T = TypeVar("T")
 
 
 class PipelineRunner:
-    """Runs pipelines until they are stopped, or have done all that is there.
+    """Runs pipelines until they are stopped, or are done.
 
     Args:
-        settings: brokers, `spark`.
-        pipelines: what `collect_pipelines` returns, or some of it.
-        listeners: are told what happens, beside the log, the status files and `health`.
-        spark: a session to run on; it stays when the pipelines end. Else one is made as
-            `settings.spark` says, and ends with them.
+        settings: the brokers, and the section `spark`.
+        pipelines: the result of `collect_pipelines`, or some of it.
+        listeners: receive events, in addition to the log, the status files and `health`.
+        spark: a session to run on, which is left running. By default the runner starts one
+            according to `settings.spark`, and stops it at the end.
 
     Raises:
         ConfigurationException: there are no pipelines.
@@ -86,39 +86,42 @@ class PipelineRunner:
             self.health,
             *listeners,
         ]
-        self._given = spark
+        self._session = spark
         self._loop: LoopHandle | None = None
         self._stopping: anyio.Event | None = None
         self._supervisors: dict[str, Supervisor] = {}
 
     def run(self, once: bool = False, **backend_options: Any) -> bool:
-        """Run the pipelines. Blocks; in the main thread it answers SIGTERM and SIGINT.
+        """Run the pipelines. Blocks; in the main thread, SIGTERM and SIGINT drain them.
 
         Args:
-            once: do what is there now, then return; else go on until stopped.
-            backend_options: of anyio's backend, for instance `use_uvloop`.
+            once: process what is available now, then return; by default run until stopped.
+            backend_options: options of anyio's backend, for example `use_uvloop`.
 
         Returns:
-            Whether all went well; False: a pipeline failed for good, as `health` says.
+            True unless a pipeline failed for good; `health` says which one, and why.
 
         Raises:
-            ConfigurationException: the pipelines cannot run, with all that is wrong; or Spark
-                cannot.
+            ConfigurationException: the pipelines cannot run (all problems are listed), or Spark
+                cannot start.
 
         """
         options = backend_options or loop_options()
         return anyio.run(partial(self.run_async, once=once), backend_options=options)
 
     async def run_async(self, *, once: bool = False) -> bool:
-        """As `run`, on the running loop.
+        """Run the pipelines on the current event loop; see `run`.
+
+        Cancelling it stops the queries without draining them: their open batches run again with the
+        next start.
 
         Raises:
-            ConfigurationException: as `run`.
-            IllegalStateException: it runs already.
+            ConfigurationException: as for `run`.
+            IllegalStateException: the runner is running already.
 
         """
         if self._loop is not None:
-            raise IllegalStateException("The pipelines run already")
+            raise IllegalStateException("The pipelines are running already; stop() them first")
         self._loop, self._stopping = LoopHandle(), anyio.Event()
         try:
             async with AsyncExitStack() as stack:
@@ -127,43 +130,43 @@ class PipelineRunner:
                     embedded = await stack.enter_async_context(embedded_broker())
                 brokers = await _in_thread(lambda: self._brokers(embedded))
                 if threading.current_thread() is threading.main_thread():
-                    watching = stop_on_signals(self._stopping, logger, "the batches in progress")
-                    await stack.enter_async_context(watching)
+                    signals = stop_on_signals(self._stopping, logger, "the batches in progress")
+                    await stack.enter_async_context(signals)
                 flag = stack.enter_context(cleared_drain_flag())
                 engine = await _in_thread(lambda: self._start_spark(brokers.values()))
                 stack.push_async_callback(_in_thread, engine.close)
-                self._tell(await _in_thread(lambda: engine.ready([*self._folders])))
+                self._notify(await _in_thread(lambda: engine.ready([*self._folders])))
                 await self._supervise(engine, brokers, flag, once=once)
         finally:
             self._loop = self._stopping = None
         return not any(supervisor.has_failed for supervisor in self._supervisors.values())
 
     def stop(self) -> None:
-        """Have `run` drain the pipelines and return. From any thread; returns at once."""
+        """Make `run` drain the pipelines and return. Thread-safe, idempotent, does not block."""
         loop, stopping = self._loop, self._stopping
         if loop is not None and stopping is not None:
             loop.call_soon(stopping.set)
 
     async def _supervise(
-        self, engine: Engine, brokers: Mapping[str, BrokerLocation], flag: Path, *, once: bool
+        self, engine: SparkEngine, brokers: Mapping[str, BrokerLocation], flag: Path, *, once: bool
     ) -> None:
-        places = {
-            name: engine.place(broker, self._folders[name]) for name, broker in brokers.items()
+        locations = {
+            name: engine.location(broker, self._folders[name]) for name, broker in brokers.items()
         }
 
         def start(pipeline: Pipeline) -> Query:
-            return engine.query(pipeline, places[pipeline.name], once=once)
+            return engine.start(pipeline, locations[pipeline.name], once=once)
 
         spark = self.settings.spark
-        around = SupervisorContext(
-            start, self._tell, spark.restart, spark.drain_timeout, _in_thread
+        context = SupervisorContext(
+            start, self._notify, spark.restart, spark.drain_timeout, _in_thread
         )
         self._supervisors = {
-            p.name: Supervisor(p, places[p.name].checkpoint, around, once=once)
+            p.name: Supervisor(p, locations[p.name].checkpoint, context, once=once)
             for p in self.pipelines
         }
         assert self._stopping is not None
-        stopper = spawn(self._stop_when_asked, self._stopping, flag, name="pyjms drain")
+        stopper = spawn(self._stop_on_request, self._stopping, flag, name="pyjms drain")
         try:
             async with anyio.create_task_group() as tasks:
                 for supervisor in self._supervisors.values():
@@ -171,11 +174,11 @@ class PipelineRunner:
         finally:
             stopper.cancel()
 
-    async def _stop_when_asked(self, stopping: anyio.Event, flag: Path) -> None:
+    async def _stop_on_request(self, stopping: anyio.Event, flag: Path) -> None:
         await stopping.wait()
         try:
             await _in_thread(lambda: set_drain_flag(flag))
-        finally:  # without it they stop in a batch, at the latest after the drain time-out
+        finally:  # without the flag they are stopped in a batch, after the drain timeout
             for supervisor in self._supervisors.values():
                 supervisor.stop()
 
@@ -183,36 +186,36 @@ class PipelineRunner:
         """Return the broker of each pipeline.
 
         Raises:
-            ConfigurationException: all that keeps the pipelines from running.
+            ConfigurationException: the pipelines cannot run; all problems are listed.
         """
         problems = find_problems(self.settings, self.pipelines, embedded)
         if problems:
             raise ConfigurationException("\n".join(problems))
         return {p.name: broker_of(self.settings, p.broker, embedded) for p in self.pipelines}
 
-    def _start_spark(self, brokers: Iterable[BrokerLocation]) -> Engine:
-        if self._given is not None:
-            return Engine(self._given, is_own=False, on_progress=self._on_progress)
+    def _start_spark(self, brokers: Iterable[BrokerLocation]) -> SparkEngine:
+        if self._session is not None:
+            return SparkEngine(self._session, is_own=False, on_progress=self._on_progress)
         spark, names = self.settings.spark, [*self._folders]
-        return Engine.start(spark, names, brokers, self._on_progress)
+        return SparkEngine.create(spark, names, brokers, self._on_progress)
 
     def _on_progress(self, progress: Progress) -> None:
-        """Take what Spark's thread says to the loop."""
+        """Pass a report from Spark's thread to the loop."""
         loop = self._loop
         if loop is not None:
-            loop.call_soon(partial(self._take_progress, progress))
+            loop.call_soon(partial(self._process_progress, progress))
 
-    def _take_progress(self, progress: Progress) -> None:
+    def _process_progress(self, progress: Progress) -> None:
         supervisor = self._supervisors.get(progress.name or "")
         if supervisor is not None:
             supervisor.on_progress(progress)
 
-    def _tell(self, event: PipelineEvent) -> None:
-        tell(self._listeners, event)
+    def _notify(self, event: PipelineEvent) -> None:
+        notify(self._listeners, event)
 
 
 async def _in_thread(function: Callable[[], T]) -> T:
-    # pipelines wait in threads for as long as they run: there is no sensible limit to these
+    # each running pipeline occupies a thread, so the usual limit of threads does not apply
     return await anyio.to_thread.run_sync(
         function, abandon_on_cancel=True, limiter=anyio.CapacityLimiter(math.inf)
     )

@@ -1,6 +1,7 @@
-"""Asking a running query, which may end at any moment. All of it blocks.
+"""Access to a running query, which may end at any moment. All calls block.
 
-Why a query ended is known from its end alone; that anything else about a dead one fails is no news.
+The reason why a query ended comes from `wait_for_end` alone; other calls that fail because the
+query has ended are ignored.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ logger = logging.getLogger(__name__)
 
 
 class Query(Protocol):
-    """Part of pyspark's StreamingQuery. All of it blocks."""
+    """The part of pyspark's StreamingQuery that is used here. All of it blocks."""
 
     @property
     def id(self) -> Any: ...
@@ -39,7 +40,7 @@ class Query(Protocol):
 
 
 def wait_for_end(query: Query) -> Failure | None:
-    """Wait for the end of a query, and return why it failed; None: it was stopped, or is done."""
+    """Wait for the end of a query and return its failure; None: it was stopped or is done."""
     try:
         query.awaitTermination()
     except Exception as error:
@@ -47,33 +48,33 @@ def wait_for_end(query: Query) -> Failure | None:
     return None
 
 
-def ignoring_ended(ask: Callable[[], object]) -> None:
-    """Do something to a query, unless it has ended."""
+def ignoring_ended(call: Callable[[], object]) -> None:
+    """Call a method of a query, and ignore its failure if the query has ended."""
     try:
-        ask()
+        call()
     except Exception as error:
-        logger.debug("Asking a query that has ended: %s", type(error).__name__)
+        logger.debug("The query has ended: %s", type(error).__name__)
 
 
 def is_trigger_active(query: Query) -> bool:
-    """Whether it is between the beginning and the end of a trigger."""
+    """Return whether a trigger is in progress."""
     try:
         return bool(query.status["isTriggerActive"])
     except Exception as error:
-        logger.debug("Asking a query that has ended: %s", type(error).__name__)
+        logger.debug("The query has ended: %s", type(error).__name__)
         return False
 
 
 def last_progress(query: Query) -> Progress | None:
-    """Return what it said last."""
+    """Return its last progress; None: it has none yet."""
     recent = recent_progress(query)
     return recent[-1] if recent else None
 
 
 def recent_progress(query: Query) -> list[Progress]:
-    """Return what it said of late, up to a hundred times."""
+    """Return its recent progress, up to a hundred entries."""
     try:
         return list(query.recentProgress)
     except Exception as error:
-        logger.debug("Asking a query that has ended: %s", type(error).__name__)
+        logger.debug("The query has ended: %s", type(error).__name__)
         return []

@@ -1,6 +1,39 @@
-"""Keeps one pipeline running: starts its query, starts it again when it failed, drains it.
+"""The supervisor of one pipeline: starts its query, restarts it after failures, drains it.
 
-All on the runner's loop; what blocks is called in threads. Nothing is ever skipped.
+Theory of operation
+===================
+
+Everything runs on the runner's loop; blocking calls of Spark run in threads, which are abandoned
+when the supervisor is cancelled. States and events:
+
+    state        event                                         next state   reports
+    STARTING     the query starts                              RUNNING      PipelineStarted
+    STARTING     starting fails                                FAILED or RESTARTING
+    RUNNING      a batch is finished                           RUNNING      BatchFinished
+    RUNNING      the query fails, worth a restart              RESTARTING   PipelineRestarting
+    RUNNING      the query fails for good                      FAILED       PipelineFailed
+    RUNNING      the query ends (`once`)                       DONE         PipelineDone
+    RUNNING      stop()                                        DRAINING
+    RESTARTING   the delay is over                             STARTING
+    RESTARTING   stop()                                        STOPPED
+    DRAINING     no batch in progress, or the timeout is over  STOPPED      PipelineDrained
+    any end                                                                 PipelineStopped
+
+While it runs it reports a PipelinePulse every ten seconds, between restarts too.
+
+Invariants:
+
+- Nothing is skipped: a restarted query continues from its checkpoint and repeats the open batch.
+- Whether a failure is worth a restart depends on its kind (`failures`): a lost or full broker is
+  retried as long as the back-off allows; an error in a batch is retried until the same batch has
+  failed `poison_after` times; configuration errors and the end of Spark are final.
+- Draining stops the sources first, through the drain flag, which the runner sets; the query is
+  stopped when no batch is in progress. So a clean stop leaves no open batch. After `drain_timeout`
+  the batch in progress is killed and runs again with the next start.
+- Spark reports batches late, so the end of a query may overtake the report of its last batch: the
+  supervisor reads the recent progress once more after the end. Batches are counted by number, so a
+  report that comes twice counts once.
+
 (spark-pipeline 6.2)
 """
 
@@ -40,55 +73,57 @@ from pyjms.spark.pipeline.reporting.events import (
 )
 from pyjms.spark.pipeline.reporting.progress import Progress, backlog_of, batch_event
 
-__all__ = ["Call", "Supervisor", "SupervisorContext"]
+__all__ = ["RunInThread", "Supervisor", "SupervisorContext"]
 
 logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-_PULSE: Final = 10.0
+_PULSE_INTERVAL: Final = 10.0
 _SHORT_TRIGGER: Final = 2.0
-"""Up to this many seconds, a stop waits for one more trigger, which finds nothing new and has the
-source remove what is done; else that is removed with the next start."""
-_BETWEEN_LOOKS: Final = 0.05
+"""With triggers of up to this many seconds, a stop waits for one more trigger, which finds nothing
+new and makes the source remove what is finished; otherwise the next start removes it."""
+_POLL_INTERVAL: Final = 0.05
 
 
-class Call(Protocol):
-    """Runs what blocks, in a thread; given up when cancelled."""
+class RunInThread(Protocol):
+    """Runs a blocking function in a thread, which is abandoned on cancellation."""
 
     def __call__(self, function: Callable[[], T], /) -> Awaitable[T]: ...
 
 
 @dataclass(frozen=True)
 class SupervisorContext:
-    """What supervisors share."""
+    """What the supervisors of a runner share."""
 
     start: Callable[[Pipeline], Query]
-    """Starts a pipeline's query. Blocks."""
-    tell: Callable[[PipelineEvent], None]
+    """Starts the query of a pipeline. Blocks."""
+    notify: Callable[[PipelineEvent], None]
+    """Reports an event to all listeners."""
     restart: RestartSettings
     drain_timeout: float
-    call: Call
+    """Seconds that a stop waits for the batch in progress."""
+    run_in_thread: RunInThread
 
 
 class Supervisor:
-    """One pipeline's life, on the runner's loop."""
+    """Runs one pipeline, on the runner's loop."""
 
     def __init__(
-        self, pipeline: Pipeline, checkpoint: Path, surroundings: SupervisorContext, *, once: bool
+        self, pipeline: Pipeline, checkpoint: Path, context: SupervisorContext, *, once: bool
     ) -> None:
         self.pipeline = pipeline
         self.has_failed = False
         self._checkpoint = checkpoint
-        self._around = surroundings
+        self._context = context
         self._once = once
         self._stopping = anyio.Event()
-        self._stop_asked: float | None = None
-        self._restarts = 0
-        self._batch_seen = -1
+        self._stop_requested: float | None = None
+        self._restart_count = 0
+        self._last_batch = -1
         self._rows = 0
         self._query: Query | None = None
-        self._failures = Restarts(surroundings.restart, checkpoint)
+        self._restart_policy = Restarts(context.restart, checkpoint)
 
     @property
     def name(self) -> str:
@@ -96,17 +131,17 @@ class Supervisor:
         return self.pipeline.name
 
     def stop(self) -> None:
-        """Have `run` drain the pipeline and return. Call it on the loop. Idempotent."""
-        if self._stop_asked is None:
-            self._stop_asked = _clock.now()
+        """Make `run` drain the pipeline and return. Call it on the loop; idempotent."""
+        if self._stop_requested is None:
+            self._stop_requested = _clock.now()
         self._stopping.set()
 
     async def run(self) -> None:
-        """Run the pipeline until it is stopped, has done all (`once`), or failed for good."""
-        retrying = self._failures.retrying(
+        """Run the pipeline until it is stopped, is done (`once`), or has failed for good."""
+        retrying = self._restart_policy.retrying(
             sleep=self._sleep,
-            retry=retry_if_exception(self._is_worth_a_restart),
-            before_sleep=self._tell_restart,
+            retry=retry_if_exception(self._should_restart),
+            before_sleep=self._report_restart,
         )
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._pulse)
@@ -115,131 +150,137 @@ class Supervisor:
             except QueryFailedError as error:
                 self._give_up(error.failure)
             tasks.cancel_scope.cancel()
-        self._tell(PipelineStopped(self.name))
+        self._notify(PipelineStopped(self.name))
 
     def on_progress(self, progress: Progress) -> None:
-        """Take what Spark says of a batch; the same may come twice."""
-        if progress.batchId <= self._batch_seen:
+        """Process Spark's report of a batch; the same report may come twice."""
+        if progress.batchId <= self._last_batch:
             return
         event = batch_event(self.name, progress)
         if not event.phases.get("addBatch") and not event.rows:
-            return  # it looked for news and found none
-        self._batch_seen = progress.batchId
+            return  # a trigger without new data
+        self._last_batch = progress.batchId
         self._rows += event.rows
-        self._failures.batch_finished()
-        self._tell(event)
+        self._restart_policy.batch_finished()
+        self._notify(event)
 
     async def _attempt(self) -> None:
-        """Run the query until it ends. Raises: it failed."""
+        """Run the query until it ends.
+
+        Raises:
+            QueryFailedError: it failed, and was not being stopped.
+        """
         if self._stopping.is_set():
             return
         try:
-            query = await self._around.call(lambda: self._around.start(self.pipeline))
+            query = await self._context.run_in_thread(lambda: self._context.start(self.pipeline))
         except Exception as error:
             raise QueryFailedError(classify_failure(error, at_start=True)) from None
-        self._tell(
+        self._notify(
             PipelineStarted(
                 self.name,
                 ", ".join(self.pipeline.sources.values()),
                 self.pipeline.sink,
                 str(self._checkpoint),
                 str(query.id),
-                self._restarts,
+                self._restart_count,
             )
         )
-        self._query, begun = query, _clock.now()
+        self._query, started = query, _clock.now()
         failure = await self._watch(query)
         self._query = None
-        await self._catch_up(query, begun)
-        if self._stop_asked is not None:
-            await self._tell_drained(failure, self._stop_asked)
+        await self._read_last_progress(query, started)
+        if self._stop_requested is not None:
+            await self._report_drained(failure, self._stop_requested)
         elif failure is not None:
             raise QueryFailedError(failure)
         elif self._once:
-            self._tell(PipelineDone(self.name))
+            self._notify(PipelineDone(self.name))
 
     async def _watch(self, query: Query) -> Failure | None:
-        """Wait for the end of the query; drain it when asked. Return why it failed."""
+        """Wait for the end of the query, draining it on request; return its failure."""
         failure: Failure | None = None
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(self._drain_when_asked, query)
-            failure = await self._around.call(lambda: wait_for_end(query))
+            tasks.start_soon(self._drain_on_request, query)
+            failure = await self._context.run_in_thread(lambda: wait_for_end(query))
             tasks.cancel_scope.cancel()
         return failure
 
     async def _pulse(self) -> None:
-        """Tell each ten seconds that the pipeline lives, between restarts, too."""
+        """Report every ten seconds that the pipeline is alive, between restarts too."""
         while True:
-            await _clock.sleep(_PULSE)
+            await _clock.sleep(_PULSE_INTERVAL)
             query = self._query
             progress = None
             if query is not None:
-                progress = await self._around.call(lambda: last_progress(query))  # noqa: B023
+                progress = await self._context.run_in_thread(lambda: last_progress(query))  # noqa: B023
             rows, self._rows = self._rows, 0
             backlog = None if progress is None else backlog_of(progress)
-            self._tell(PipelinePulse(self.name, rows, backlog))
+            self._notify(PipelinePulse(self.name, rows, backlog))
 
-    async def _drain_when_asked(self, query: Query) -> None:
-        """Let the batch in progress end, then stop; at the latest after the drain time-out."""
+    async def _drain_on_request(self, query: Query) -> None:
+        """Wait for the batch in progress, up to the drain timeout, then stop the query."""
         await self._stopping.wait()
-        with _clock.timeout(self._around.drain_timeout):
+        with _clock.timeout(self._context.drain_timeout):
             await self._until_idle(query)
         with anyio.CancelScope(shield=True):
-            await self._around.call(lambda: ignoring_ended(query.stop))
+            await self._context.run_in_thread(lambda: ignoring_ended(query.stop))
 
     async def _until_idle(self, query: Query) -> None:
-        """Wait until no batch is in progress. The sources give nothing new by now."""
+        """Wait until no batch is in progress; the sources report no new data by now."""
         if self._once:
-            await self._around.call(lambda: ignoring_ended(query.awaitTermination))
+            await self._context.run_in_thread(lambda: ignoring_ended(query.awaitTermination))
         elif self.pipeline.trigger <= _SHORT_TRIGGER:
-            await self._around.call(lambda: ignoring_ended(query.processAllAvailable))
+            await self._context.run_in_thread(lambda: ignoring_ended(query.processAllAvailable))
         else:
-            while await self._around.call(lambda: is_trigger_active(query)):
-                await _clock.sleep(_BETWEEN_LOOKS)
+            while await self._context.run_in_thread(lambda: is_trigger_active(query)):
+                await _clock.sleep(_POLL_INTERVAL)
 
-    async def _catch_up(self, query: Query, begun: float) -> None:
-        """Take what the end of the query overtook: Spark tells of batches a little later."""
-        recent = await self._around.call(lambda: recent_progress(query))
+    async def _read_last_progress(self, query: Query, started: float) -> None:
+        """Process the reports of batches that the end of the query has overtaken."""
+        recent = await self._context.run_in_thread(lambda: recent_progress(query))
         for progress in recent:
             self.on_progress(progress)
-        if recent:  # an idle one says so; one that never got to its broker has said nothing
-            self._failures.query_ran_for(_clock.now() - begun)
+        if recent:  # a query that never reached its broker has no progress, an idle one has
+            self._restart_policy.query_ran_for(_clock.now() - started)
 
-    async def _tell_drained(self, failure: Failure | None, begun: float) -> None:
+    async def _report_drained(self, failure: Failure | None, requested: float) -> None:
         if failure is not None:
-            logger.warning("Pipeline %s failed while it ended: %s", self.name, failure.detail)
-        is_open = await self._around.call(lambda: find_open_batch(self._checkpoint)) is not None
-        seconds = _clock.now() - begun
+            logger.warning("Pipeline %s failed while it was stopped: %s", self.name, failure.detail)
+        is_open = (
+            await self._context.run_in_thread(lambda: find_open_batch(self._checkpoint)) is not None
+        )
+        seconds = _clock.now() - requested
         reason = "" if failure is None else failure.reason
         is_clean = failure is None and not is_open
-        self._tell(PipelineDrained(self.name, seconds, is_clean, reason))
+        self._notify(PipelineDrained(self.name, seconds, is_clean, reason))
 
-    def _is_worth_a_restart(self, error: BaseException) -> bool:
+    def _should_restart(self, error: BaseException) -> bool:
         if not isinstance(error, QueryFailedError) or self._stopping.is_set():
             return False
-        return self._failures.should_restart(error.failure)
+        return self._restart_policy.should_restart(error.failure)
 
     def _give_up(self, failure: Failure) -> None:
         if self._stopping.is_set():
             return
         self.has_failed = True
         logger.error("Pipeline %s: %s", self.name, failure.detail)
-        self._tell(PipelineFailed(self.name, *self._failures.final_failure(failure)))
+        self._notify(PipelineFailed(self.name, *self._restart_policy.final_failure(failure)))
 
-    def _tell_restart(self, state: RetryCallState) -> None:
+    def _report_restart(self, state: RetryCallState) -> None:
         error = state.outcome.exception() if state.outcome is not None else None
         if not isinstance(error, QueryFailedError) or state.next_action is None:
             return
-        self._restarts += 1
+        self._restart_count += 1
         logger.warning("Pipeline %s: %s", self.name, error.failure.detail)
         event = PipelineRestarting(
-            self.name, self._failures.in_a_row, state.next_action.sleep, error.failure.reason
+            self.name, self._restart_policy.in_a_row, state.next_action.sleep, error.failure.reason
         )
-        self._tell(event)
+        self._notify(event)
 
     async def _sleep(self, seconds: float) -> None:
         with _clock.timeout(seconds):
             await self._stopping.wait()
 
-    def _tell(self, event: PipelineEvent) -> None:
-        self._around.tell(event)
+    def _notify(self, event: PipelineEvent) -> None:
+        self._context.notify(event)

@@ -1,7 +1,7 @@
-"""What happens to pipelines, as values, and who is told: one protocol for logs, metrics, health.
+"""The events of pipelines, and the interface of their listeners (log, metrics, health).
 
-Listeners are called one after the other on the runner's loop, in the order of what happened; they
-must not block. One that raises is logged, and the pipeline goes on. No event holds a body.
+Listeners are called one after the other on the runner's loop, in the order of the events; they must
+not block. If one raises, that is logged and the pipeline continues. No event contains a body.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ __all__ = [
     "PipelineStopped",
     "PipelinesReady",
     "Range",
-    "tell",
+    "notify",
 ]
 
 logger = logging.getLogger(__name__)
 
 
 class Range(NamedTuple):
-    """Numbers of a source's rows, from `start` (None: its beginning) to before `stop`."""
+    """A range of row numbers of a source, from `start` (None: its beginning) to before `stop`."""
 
     start: int | None
     stop: int
@@ -42,44 +42,44 @@ class Range(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class PipelinesReady:
-    """Spark is there, and the pipelines are about to start."""
+    """Spark is running, and the pipelines are about to start."""
 
     pipelines: Sequence[str]
     master: str
     spark: str
-    """Its version."""
+    """The version of Spark."""
     ui: str | None
-    """Where its pages are; None: nowhere."""
+    """The URL of its web UI; None: it is off."""
 
 
 @dataclass(frozen=True, slots=True)
 class PipelineStarted:
-    """A pipeline's query runs, for the first time or again."""
+    """The query of a pipeline was started or restarted."""
 
     pipeline: str
     source: str
     sink: str
     checkpoint: str
     query_id: str
-    """The same as long as its checkpoint is."""
+    """The id of the query, which belongs to the checkpoint."""
     restarts: int
 
 
 @dataclass(frozen=True, slots=True)
 class BatchFinished:
-    """A batch is done: what it sent is sent, what it read will not come again."""
+    """A batch is finished: its result is sent, and its messages will not be read again."""
 
     pipeline: str
     batch: int
     rows: int
-    """Messages read."""
+    """The number of messages that were read."""
     seconds: float
     phases: Mapping[str, float]
-    """Seconds by Spark's names: latestOffset, queryPlanning, addBatch, walCommit ..."""
+    """Seconds by phase, as named by Spark: latestOffset, queryPlanning, addBatch, walCommit ..."""
     ranges: Mapping[str, Range]
-    """What was read, by source."""
+    """The range that was read, by source."""
     backlog: int | None
-    """Messages that wait in the sources; None: they do not say."""
+    """Messages that remain in the sources; None: unknown."""
     dead_letters: int
 
     @property
@@ -89,65 +89,65 @@ class BatchFinished:
 
     @property
     def rows_per_second(self) -> float:
-        """The messages read in a second of this batch."""
+        """The messages read per second in this batch."""
         return self.rows / self.seconds if self.seconds else 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class PipelinePulse:
-    """A pipeline lives; told each ten seconds."""
+    """A pipeline is alive; reported every ten seconds."""
 
     pipeline: str
     rows: int
-    """Messages read since the last one."""
+    """Messages read since the last pulse."""
     backlog: int | None
 
 
 @dataclass(frozen=True, slots=True)
 class PipelineRestarting:
-    """A pipeline's query failed, and will be started again."""
+    """The query of a pipeline failed, and will be restarted."""
 
     pipeline: str
     attempt: int
-    """Restarts in a row, this one included."""
+    """The number of successive restarts, including this one."""
     delay: float
-    """Seconds until then."""
+    """Seconds until the restart."""
     reason: str
-    """What failed, in a line without anybody's values."""
+    """What failed, in one line without values of messages."""
 
 
 @dataclass(frozen=True, slots=True)
 class PipelineFailed:
-    """A pipeline failed for good: somebody has to look."""
+    """A pipeline failed for good, and needs attention."""
 
     pipeline: str
     reason: str
     ranges: Mapping[str, Range]
-    """The batch that cannot be done, by source; empty: it was not one batch."""
+    """The ranges of the batch that fails, by source; empty: it is not due to one batch."""
 
 
 @dataclass(frozen=True, slots=True)
 class PipelineDrained:
-    """A pipeline was asked to stop and has done so."""
+    """A pipeline was stopped on request."""
 
     pipeline: str
     seconds: float
     is_clean: bool
-    """Whether no batch was in progress; else it runs again with the next start."""
+    """Whether no batch was in progress; otherwise it runs again with the next start."""
     failure: str = ""
-    """Why its query failed meanwhile, in a line without anybody's values; empty: it did not."""
+    """Why its query failed in the meantime, in one line without values; empty: it did not."""
 
 
 @dataclass(frozen=True, slots=True)
 class PipelineDone:
-    """A pipeline has done all that was there when it started (`--once`)."""
+    """A pipeline has processed everything that was available when it started (`--once`)."""
 
     pipeline: str
 
 
 @dataclass(frozen=True, slots=True)
 class PipelineStopped:
-    """A pipeline's query does not run any more, however it ended; the last event of each."""
+    """A pipeline has ended, for whatever reason; the last event of each pipeline."""
 
     pipeline: str
 
@@ -166,14 +166,14 @@ PipelineEvent: TypeAlias = (
 
 
 class PipelineListener(Protocol):
-    """Is told what happens. Called on the runner's loop; must not block."""
+    """Receives the events of pipelines, on the runner's loop; must not block."""
 
     def on_event(self, event: PipelineEvent, /) -> None:
-        """Take one event."""
+        """Process an event."""
 
 
-def tell(listeners: Sequence[PipelineListener], event: PipelineEvent) -> None:
-    """Tell all listeners; whoever raises is logged."""
+def notify(listeners: Sequence[PipelineListener], event: PipelineEvent) -> None:
+    """Pass an event to all listeners; log the exceptions that they raise."""
     for listener in listeners:
         try:
             listener.on_event(event)

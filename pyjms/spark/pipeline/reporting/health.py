@@ -1,7 +1,7 @@
-"""Whether pipelines do their work: UP, or DOWN with the reason. A listener like others.
+"""The health of pipelines: UP, or DOWN with the reason. A listener of events.
 
-DOWN is a pipeline that failed for good, and one whose backlog grows while it reads nothing. One
-that is being restarted is UP: it has attempts left. (spark-pipeline 6.2)
+A pipeline is DOWN if it failed for good, or if its backlog grows while it reads nothing. One that
+is being restarted is UP, as it has attempts left. (spark-pipeline 6.2)
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from pyjms.spark.pipeline.reporting.events import (
 __all__ = ["Health", "PipelineHealth"]
 
 _STUCK_AFTER: Final = 3
-"""Pulses in a row, ten seconds apart, with more and more waiting and nothing read."""
+"""Successive pulses, ten seconds apart, with a growing backlog and nothing read."""
 
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """UP, or DOWN and why."""
+    """UP, or DOWN with a reason."""
 
     is_up: bool
     reason: str = ""
@@ -38,46 +38,46 @@ _UP: Final = Health(is_up=True)
 
 
 class PipelineHealth:
-    """The health of each pipeline, and of all."""
+    """The health of each pipeline, and of all of them."""
 
     def __init__(self) -> None:
         self._pipelines: dict[str, Health] = {}
         self._backlogs: dict[str, list[int]] = {}
 
     def of(self, pipeline: str) -> Health:
-        """Return the health of one pipeline; UP before anything is known of it."""
+        """Return the health of a pipeline; UP before its first event."""
         return self._pipelines.get(pipeline, _UP)
 
     @property
     def all(self) -> Health:
-        """UP if every pipeline is; else DOWN with the reasons."""
+        """UP if all pipelines are; otherwise DOWN with the reasons."""
         down = [f"{name}: {h.reason}" for name, h in self._pipelines.items() if not h.is_up]
         return Health(is_up=False, reason="; ".join(down)) if down else _UP
 
     def on_event(self, event: PipelineEvent) -> None:
-        """Take one event."""
+        """Process an event."""
         match event:
             case PipelineFailed():
                 self._pipelines[event.pipeline] = Health(is_up=False, reason=event.reason)
             case PipelineStarted() | BatchFinished():
                 self._recovered(event.pipeline)
             case PipelinePulse():
-                self._look(event)
+                self._check_backlog(event)
 
     def _recovered(self, name: str) -> None:
         self._pipelines[name] = _UP
         self._backlogs[name] = []
 
-    def _look(self, pulse: PipelinePulse) -> None:
-        seen = self._backlogs.setdefault(pulse.pipeline, [])
-        if pulse.rows or pulse.backlog is None or (seen and pulse.backlog <= seen[-1]):
+    def _check_backlog(self, pulse: PipelinePulse) -> None:
+        backlogs = self._backlogs.setdefault(pulse.pipeline, [])
+        if pulse.rows or pulse.backlog is None or (backlogs and pulse.backlog <= backlogs[-1]):
             self._recovered(pulse.pipeline)
-            seen = self._backlogs[pulse.pipeline]
+            backlogs = self._backlogs[pulse.pipeline]
         if pulse.backlog is not None:
-            seen.append(pulse.backlog)
-        if len(seen) > _STUCK_AFTER:
-            del seen[0]
+            backlogs.append(pulse.backlog)
+        if len(backlogs) > _STUCK_AFTER:
+            del backlogs[0]
             self._pipelines[pulse.pipeline] = Health(
                 is_up=False,
-                reason=f"{pulse.backlog} messages wait, more and more, and none is read",
+                reason=f"{pulse.backlog} messages wait, their number grows, and none is read",
             )

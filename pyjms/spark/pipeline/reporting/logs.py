@@ -1,7 +1,7 @@
-"""What pipelines do, as log lines: each batch at DEBUG, a summary each half minute at INFO.
+"""The log of pipelines: each batch at DEBUG, a summary every half minute at INFO.
 
-Names, numbers and reasons only; the failure's own text, with its traceback, is logged by who
-restarts the pipeline.
+It contains names, numbers and reasons only; the full text of a failure, with its traceback, is
+logged by the supervisor.
 """
 
 from __future__ import annotations
@@ -11,28 +11,17 @@ from dataclasses import dataclass
 from typing import Final
 
 from pyjms import _clock
-from pyjms.spark.pipeline.reporting.events import (
-    BatchFinished,
-    PipelineDone,
-    PipelineDrained,
-    PipelineEvent,
-    PipelineFailed,
-    PipelinePulse,
-    PipelineRestarting,
-    PipelinesReady,
-    PipelineStarted,
-    PipelineStopped,
-)
+from pyjms.spark.pipeline.reporting import events
 
 __all__ = ["PipelineLog"]
 
 logger = logging.getLogger(__name__)
 
-_BETWEEN_SUMMARIES: Final = 30.0
+_SUMMARY_INTERVAL: Final = 30.0
 
 
 @dataclass(slots=True)
-class _Sum:
+class _Totals:
     since: float
     batches: int = 0
     rows: int = 0
@@ -42,35 +31,35 @@ class _Sum:
 
 
 class PipelineLog:
-    """Logs what happens. A listener like others."""
+    """Logs the events of pipelines; a listener."""
 
     def __init__(self) -> None:
-        self._sums: dict[str, _Sum] = {}
+        self._sums: dict[str, _Totals] = {}
 
-    def on_event(self, event: PipelineEvent) -> None:
-        """Take one event."""
+    def on_event(self, event: events.PipelineEvent) -> None:
+        """Process an event."""
         match event:
-            case PipelinesReady():
+            case events.PipelinesReady():
                 logger.info(
-                    "Spark %s on %s runs %s; its pages: %s",
+                    "Spark %s on %s runs %s; web UI: %s",
                     event.spark,
                     event.master,
                     ", ".join(event.pipelines),
-                    event.ui or "none (spark.ui.enabled)",
+                    event.ui or "off (spark.ui.enabled)",
                 )
-            case PipelineStarted():
+            case events.PipelineStarted():
                 logger.info(
-                    "Pipeline %s runs: %s -> %s, checkpoint %s",
+                    "Pipeline %s started: %s -> %s, checkpoint %s",
                     event.pipeline,
                     event.source,
                     event.sink,
                     event.checkpoint,
                 )
-            case BatchFinished():
+            case events.BatchFinished():
                 self._batch(event)
-            case PipelinePulse():
+            case events.PipelinePulse():
                 self._summary(event.pipeline)
-            case PipelineRestarting():
+            case events.PipelineRestarting():
                 logger.warning(
                     "Pipeline %s failed, restart %d in %.1f s: %s",
                     event.pipeline,
@@ -78,17 +67,19 @@ class PipelineLog:
                     event.delay,
                     event.reason,
                 )
-            case PipelineFailed():
+            case events.PipelineFailed():
                 logger.error("Pipeline %s failed for good: %s", event.pipeline, event.reason)
-            case PipelineDrained():
+            case events.PipelineDrained():
                 self._drained(event)
-            case PipelineDone():
-                logger.info("Pipeline %s has done all that was there", event.pipeline)
-            case PipelineStopped():
+            case events.PipelineDone():
+                logger.info(
+                    "Pipeline %s has processed everything that was available", event.pipeline
+                )
+            case events.PipelineStopped():
                 self._summary(event.pipeline, last=True)
 
-    def _batch(self, event: BatchFinished) -> None:
-        total = self._sums.setdefault(event.pipeline, _Sum(_clock.now()))
+    def _batch(self, event: events.BatchFinished) -> None:
+        total = self._sums.setdefault(event.pipeline, _Totals(_clock.now()))
         total.batches += 1
         total.rows += event.rows
         total.dead_letters += event.dead_letters
@@ -109,7 +100,7 @@ class PipelineLog:
 
     def _summary(self, pipeline: str, *, last: bool = False) -> None:
         total = self._sums.get(pipeline)
-        if total is None or not (last or _clock.now() - total.since >= _BETWEEN_SUMMARIES):
+        if total is None or not (last or _clock.now() - total.since >= _SUMMARY_INTERVAL):
             return
         del self._sums[pipeline]
         logger.info(
@@ -123,18 +114,18 @@ class PipelineLog:
         )
 
     @staticmethod
-    def _drained(event: PipelineDrained) -> None:
+    def _drained(event: events.PipelineDrained) -> None:
         if event.is_clean:
             logger.info("Pipeline %s drained in %.1f s", event.pipeline, event.seconds)
         elif event.failure:
             logger.warning(
-                "Pipeline %s failed while it drained: %s; its batch runs again with the next start",
+                "Pipeline %s failed while draining: %s; its batch runs again with the next start",
                 event.pipeline,
                 event.failure,
             )
         else:
             logger.warning(
-                "Pipeline %s was stopped in a batch after %.1f s (spark.drain_timeout); "
+                "Pipeline %s was stopped during a batch after %.1f s (spark.drain_timeout); "
                 "the batch runs again with the next start",
                 event.pipeline,
                 event.seconds,

@@ -1,7 +1,7 @@
-"""What Spark says of a batch, read as one of our events. Needs no Spark.
+"""Spark's progress reports as events. Needs no Spark.
 
-Backlog is the only measure that a Python source gives: what it could read less what was read.
-(spark-pipeline 3.3)
+The backlog is the only metric that a Python source provides: its latest offset minus the end of the
+batch. (spark-pipeline 3.3)
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from pyjms.spark.pipeline.reporting.events import BatchFinished, Range
 __all__ = ["Progress", "Source", "backlog_of", "batch_event"]
 
 OBSERVED: Final = "pyjms"
-"""How the names of our observed metrics begin."""
+"""The prefix of the observed metrics of a pipeline: `messages` read, `dead_letters` among them."""
 
 
 class Source(Protocol):
-    """Part of pyspark's SourceProgress. Offsets are JSON; None or 'null': there is none yet."""
+    """The part of pyspark's SourceProgress used here; offsets are JSON, None or 'null' if unset."""
 
     @property
     def startOffset(self) -> str | None: ...
@@ -30,7 +30,7 @@ class Source(Protocol):
 
 
 class Progress(Protocol):
-    """Part of pyspark's StreamingQueryProgress."""
+    """The part of pyspark's StreamingQueryProgress that is used here."""
 
     @property
     def name(self) -> str | None: ...
@@ -49,7 +49,7 @@ class Progress(Protocol):
 
 
 def batch_event(pipeline: str, progress: Progress) -> BatchFinished:
-    """Return the batch that a progress tells of."""
+    """Return the event for a finished batch."""
     durations = progress.durationMs
     ranges: dict[str, Range] = {}
     for source in progress.sources:
@@ -69,7 +69,7 @@ def batch_event(pipeline: str, progress: Progress) -> BatchFinished:
 
 
 def backlog_of(progress: Progress) -> int | None:
-    """Return how many messages wait in the sources; None: one of them does not say."""
+    """Return the number of messages that remain in the sources; None: unknown for one of them."""
     waiting: dict[str, int] = {}
     for source in progress.sources:
         end, latest = _offset(source.endOffset), _offset(source.latestOffset)
@@ -79,14 +79,14 @@ def backlog_of(progress: Progress) -> int | None:
     return sum(waiting.values()) if waiting else None
 
 
-def _observed(progress: Progress, field: str, otherwise: int) -> int:
-    """Return the sum of a field of our observed metrics."""
+def _observed(progress: Progress, field: str, default: int) -> int:
+    """Return the sum of a field of the observed metrics."""
     found = [
         row[field]
         for name, row in progress.observedMetrics.items()
         if name.startswith(OBSERVED) and field in row.asDict()
     ]
-    return sum(number or 0 for number in found) if found else otherwise
+    return sum(number or 0 for number in found) if found else default
 
 
 def _start(text: str | None, epoch: int) -> int | None:
@@ -95,7 +95,7 @@ def _start(text: str | None, epoch: int) -> int | None:
 
 
 def _offset(text: str | None) -> dict[str, Any] | None:
-    """Read an offset of the format `jms`; None: it is another format's, or none."""
+    """Return an offset of the format `jms`; None: it is unset, or of another format."""
     try:
         value = json.loads(text or "null")
     except ValueError:

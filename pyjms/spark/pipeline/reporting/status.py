@@ -1,7 +1,7 @@
-"""`pyjms-status.json`, beside each checkpoint: what a pipeline does, for `pyjms pipeline status`.
+"""Status files: `pyjms-status.json` beside each checkpoint, for `pyjms pipeline status`.
 
-Written whole and put in place in one step, so that a reader never sees half of it: at each event,
-at most once a second for batches, and at each pulse. Holds no body and no password.
+A file is replaced in one step, so that readers never see half of it: at each event, at most once a
+second for batches, and at each pulse. It contains no body and no password.
 """
 
 from __future__ import annotations
@@ -17,18 +17,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from pyjms import _clock
-from pyjms.spark.pipeline.reporting.events import (
-    BatchFinished,
-    PipelineDone,
-    PipelineDrained,
-    PipelineEvent,
-    PipelineFailed,
-    PipelinePulse,
-    PipelineRestarting,
-    PipelinesReady,
-    PipelineStarted,
-    PipelineStopped,
-)
+from pyjms.spark.pipeline.reporting import events
 
 __all__ = ["STATUS_FILE", "PipelineStatus", "StatusFiles", "read_status", "read_statuses"]
 
@@ -36,15 +25,15 @@ logger = logging.getLogger(__name__)
 
 STATUS_FILE: Final = "pyjms-status.json"
 
-_BETWEEN_WRITES: Final = 1.0
+_WRITE_INTERVAL: Final = 1.0
 _STALE_AFTER_MS: Final = 35_000
-"""Three pulses missed."""
+"""After three missed pulses."""
 _RUNNING: Final = frozenset(("starting", "running", "restarting"))
 
 
 @dataclass(frozen=True, slots=True)
 class PipelineStatus:
-    """What a status file says. Times are milliseconds since 1970."""
+    """The contents of a status file. Times are milliseconds since 1970."""
 
     pipeline: str
     state: str = "starting"
@@ -60,14 +49,14 @@ class PipelineStatus:
     rows: int = 0
     """Messages read since `started`."""
     rows_per_second: float = 0.0
-    """Of the last batch."""
+    """In the last batch."""
     backlog: int | None = None
     dead_letters: int = 0
     restarts: int = 0
     offset: Mapping[str, int] = field(default_factory=dict)
 
     def is_stale(self, now_ms: int) -> bool:
-        """Whether it says that a pipeline runs, and the process that wrote it is gone."""
+        """Return whether it says that the pipeline runs although its process has ended."""
         if self.state not in _RUNNING:
             return False
         if self.host == socket.gethostname() and not _is_alive(self.process):
@@ -76,7 +65,7 @@ class PipelineStatus:
 
 
 class StatusFiles:
-    """Keeps the status files of pipelines, by the folder of each. A listener like others."""
+    """Writes the status files of pipelines into their folders; a listener."""
 
     def __init__(self, folders: Mapping[str, Path]) -> None:
         self._folders = folders
@@ -84,29 +73,29 @@ class StatusFiles:
         self._written: dict[str, float] = {}
 
     def of(self, pipeline: str) -> PipelineStatus:
-        """Return what is known of a pipeline."""
+        """Return the current status of a pipeline."""
         return self._statuses.get(pipeline) or PipelineStatus(pipeline, started=_clock.time_ms())
 
-    def on_event(self, event: PipelineEvent) -> None:
-        """Take one event, and write the file of its pipeline."""
-        if isinstance(event, PipelinesReady) or event.pipeline not in self._folders:
+    def on_event(self, event: events.PipelineEvent) -> None:
+        """Process an event, and write the file of its pipeline."""
+        if isinstance(event, events.PipelinesReady) or event.pipeline not in self._folders:
             return
-        changed = _after(self.of(event.pipeline), event, _clock.time_ms())
+        changed = _updated(self.of(event.pipeline), event, _clock.time_ms())
         self._statuses[event.pipeline] = changed
-        if not isinstance(event, BatchFinished) or self._is_due(event.pipeline):
+        if not isinstance(event, events.BatchFinished) or self._is_due(event.pipeline):
             _write(self._folders[event.pipeline] / STATUS_FILE, changed)
 
     def _is_due(self, pipeline: str) -> bool:
-        """Whether a batch is worth writing: short ones come by the dozen a second."""
+        """Return whether to write after a batch; there may be dozens of short ones per second."""
         now = _clock.now()
-        is_due = now - self._written.get(pipeline, -math.inf) >= _BETWEEN_WRITES
+        is_due = now - self._written.get(pipeline, -math.inf) >= _WRITE_INTERVAL
         if is_due:
             self._written[pipeline] = now
         return is_due
 
 
 def read_status(file: Path) -> PipelineStatus | None:
-    """Read one status file; None: it is not there, or no status."""
+    """Read a status file; None: it does not exist, or is not valid."""
     try:
         values = json.loads(file.read_text(encoding="utf-8"))
         return PipelineStatus(**values)
@@ -115,22 +104,22 @@ def read_status(file: Path) -> PipelineStatus | None:
 
 
 def read_statuses(root: Path) -> list[PipelineStatus]:
-    """Read all status files below a checkpoint root, by name."""
+    """Read all status files below a checkpoint root, sorted by pipeline."""
     found = (read_status(file) for file in root.glob(f"*/{STATUS_FILE}"))
     return sorted((status for status in found if status is not None), key=lambda s: s.pipeline)
 
 
-def _after(status: PipelineStatus, event: PipelineEvent, now: int) -> PipelineStatus:
+def _updated(status: PipelineStatus, event: events.PipelineEvent, now: int) -> PipelineStatus:
     changes: dict[str, Any] = {"updated": now}
     match event:
-        case PipelineStarted():
+        case events.PipelineStarted():
             changes |= {
                 "state": "running",
                 "reason": "",
                 "query_id": event.query_id,
                 "restarts": event.restarts,
             }
-        case BatchFinished():
+        case events.BatchFinished():
             changes |= {
                 "batch": event.batch,
                 "batch_finished": now,
@@ -140,30 +129,32 @@ def _after(status: PipelineStatus, event: PipelineEvent, now: int) -> PipelineSt
                 "dead_letters": status.dead_letters + event.dead_letters,
                 "offset": {**status.offset, **event.offset},
             }
-        case PipelinePulse():
+        case events.PipelinePulse():
             changes |= {"backlog": event.backlog if event.backlog is not None else status.backlog}
-        case PipelineRestarting():
+        case events.PipelineRestarting():
             changes |= {"state": "restarting", "reason": event.reason}
-        case PipelineFailed():
+        case events.PipelineFailed():
             changes |= {"state": "failed", "reason": event.reason}
-        case PipelineDone():
+        case events.PipelineDone():
             changes |= {"state": "done"}
-        case PipelineDrained():
-            unclean = event.failure or "stopped in a batch, which runs again with the next start"
+        case events.PipelineDrained():
+            unclean = (
+                event.failure or "stopped during a batch, which runs again with the next start"
+            )
             changes |= {"state": "stopped", "reason": "" if event.is_clean else unclean}
-        case PipelineStopped() if status.state in _RUNNING:
+        case events.PipelineStopped() if status.state in _RUNNING:
             changes |= {"state": "stopped"}
     return replace(status, **changes)
 
 
 def _write(file: Path, status: PipelineStatus) -> None:
-    fresh = file.with_name(f".{STATUS_FILE}.{os.getpid()}")
+    temporary = file.with_name(f".{STATUS_FILE}.{os.getpid()}")
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
-        fresh.write_text(json.dumps(asdict(status), indent=1) + "\n", encoding="utf-8")
-        fresh.replace(file)
+        temporary.write_text(json.dumps(asdict(status), indent=1) + "\n", encoding="utf-8")
+        temporary.replace(file)
     except OSError as error:
-        logger.warning("The status of pipeline %s is not written: %s", status.pipeline, error)
+        logger.warning("Cannot write the status of pipeline %s: %s", status.pipeline, error)
 
 
 def _is_alive(process: int) -> bool:
@@ -171,6 +162,6 @@ def _is_alive(process: int) -> bool:
         os.kill(process, 0)
     except ProcessLookupError:
         return False
-    except OSError:  # another user's
+    except OSError:  # a process of another user
         return True
     return True

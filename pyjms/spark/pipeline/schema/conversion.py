@@ -1,7 +1,7 @@
-"""Texts to values: a tree of types as Spark's expressions, and what is wrong with a value.
+"""Conversion of texts to typed values, and what is wrong with a value, as Spark expressions.
 
-`converted` gives null where a value does not fit, `problem` a sentence; a message's body is never
-part of it. (spark-pipeline 6.2)
+`converted` gives null where a value does not match its type, `problem` a sentence, which never
+contains a part of the message's body. (spark-pipeline 6.2)
 """
 
 from __future__ import annotations
@@ -35,28 +35,28 @@ _WHOLE: Final = frozenset(("tinyint", "smallint", "int", "bigint"))
 _REAL: Final = frozenset(("float", "double"))
 _TIMES: Final = frozenset(("timestamp", "timestamp_ntz"))
 _JAVA_ONLY: Final = r"[dDfF]\s*$|[xX]"
-"""`1d` and `0x1p3` are doubles to Java, and to nobody else."""
+"""`1d` and `0x1p3` are doubles in Java only."""
 _EXPONENT: Final = "[eE]([+-]?[0-9]{1,3})"
-"""A longer one would keep Spark busy for minutes."""
+"""A longer exponent would keep Spark busy for minutes."""
 _NUMBER: Final = rf"^\s*[+-]?[0-9]+(\.[0-9]*)?({_EXPONENT})?\s*$"
 _SCIENTIFIC: Final = rf"^\s*+[+-]?+([0-9]*+)(?:\.([0-9]*+))?+{_EXPONENT}\s*+$"
 _DATE: Final = r"^\s*[+-]?[0-9]{4,}-"
-"""Spark would take a time of day alone for one of today."""
+"""Spark would read a time of day alone as a time of the current day."""
 _DAY: Final = r"^\s*[+-]?[0-9]{4,}-[0-9]{1,2}-[0-9]{1,2}([T ]00:00(:00(\.0+)?)?(Z|[+-]00:00)?)?\s*$"
-"""A date, or a time that is the beginning of one: no time of day is cut off."""
+"""A date, or a timestamp at midnight, so that no time of day is cut off."""
 _SECONDS_BELOW: Final = 20_000_000_000
-"""As in pydantic: a larger number is milliseconds."""
+"""As in pydantic: larger numbers are milliseconds."""
 _ANY_WHOLE: Final = "decimal(38,18)"
-"""Has room for all whole numbers, and for a fraction that one must not have."""
+"""Holds all whole numbers, with a fraction to detect."""
 
 
 def first_not_null(sentences: Iterable[Column]) -> Column:
-    """Return the first that is not null; null if there is none."""
+    """Return the first sentence that is not null; null if there is none."""
     return F.coalesce(*sentences, F.lit(None).cast("string"))
 
 
 def converted(raw: Column, kind: Type) -> Column:
-    """Return a value as the JSON reader gave it, in the type of the tree."""
+    """Return a value of the JSON reader, converted to the type."""
     match kind:
         case Scalar(ddl):
             return _scalar(raw, ddl)
@@ -72,12 +72,12 @@ def converted(raw: Column, kind: Type) -> Column:
 
 
 def problem(raw: Column, kind: Type, path: str) -> Column:
-    """Return a sentence that says what is wrong with a value; null: nothing is."""
+    """Return a sentence that says what is wrong with a value; null: it is valid."""
     match kind:
         case Scalar(ddl, checks):
             value = _scalar(raw, ddl)
-            unfit = F.when(raw.isNotNull() & value.isNull(), F.lit(f"{path} is no {ddl}"))
-            return first_not_null([unfit, *_failed(value, F.length, checks, path)])
+            mismatch = F.when(raw.isNotNull() & value.isNull(), F.lit(f"{path} is not a {ddl}"))
+            return first_not_null([mismatch, *_failed(value, F.length, checks, path)])
         case Native():
             return F.lit(None).cast("string")
         case Array(item, is_required, checks):
@@ -145,13 +145,13 @@ def _scalar(raw: Column, ddl: str) -> Column:
 
 
 def _real(raw: Column, ddl: str) -> Column:
-    # NaN and Infinity come with quotes
+    # the reader puts NaN and Infinity in quotes
     bare = F.when(raw.startswith('"'), F.btrim(raw, F.lit('"'))).otherwise(raw)
     return F.when(~raw.rlike(_JAVA_ONLY), bare.try_cast(ddl))
 
 
 def _decimal(raw: Column, ddl: str) -> Column:
-    """Cast what has no more digits than the type; by its text, as a cast rounds."""
+    """Cast a number with no more digits than the type; by its text, since a cast would round."""
     scale = int(re.findall(r"\d+", ddl)[1])
     plain = rf"^\s*+[+-]?+[0-9]*+(?:\.[0-9]{{0,{scale}}}+0*+)?+\s*+$"
     whole, fraction, exponent = (F.regexp_extract(raw, _SCIENTIFIC, n) for n in (1, 2, 3))
@@ -164,7 +164,7 @@ def _decimal(raw: Column, ddl: str) -> Column:
 
 
 def _time(raw: Column, ddl: str) -> Column:
-    """Read ISO 8601, and numbers as seconds or milliseconds since 1970; without a zone: UTC."""
+    """Read ISO 8601 (UTC without a zone), and numbers as seconds or milliseconds since 1970."""
     number = raw.try_cast("decimal(30,9)")
     factor = F.when(F.abs(number) > _SECONDS_BELOW, F.lit(1000)).otherwise(F.lit(1_000_000))
     since_1970 = F.timestamp_micros((number * factor).try_cast("bigint"))
@@ -180,12 +180,12 @@ def _failed(
     for check in checks:
         measured = size(value) if check.name in _SIZES else value
         holds = _HOLDS[check.name](measured, check.bound)
-        sentence = f"{path} {_SENTENCES[check.name]} {_said(check.bound)}".rstrip()
+        sentence = f"{path} {_SENTENCES[check.name]} {_bound_text(check.bound)}".rstrip()
         found.append(F.when(~holds, F.lit(sentence)))
     return found
 
 
-def _said(bound: Any) -> str:
+def _bound_text(bound: Any) -> str:
     if bound is None:
         return ""
     return ", ".join(map(str, bound)) if isinstance(bound, tuple) else str(bound)
@@ -202,7 +202,7 @@ _HOLDS: Final[Mapping[str, Callable[[Column, Any], Column]]] = {
     "pattern": lambda value, bound: value.rlike(java_pattern(bound)),
     "in": lambda value, bound: value.isin(*bound),
     "number": lambda value, _: ~F.isnan(value),
-    "finite": lambda value, _: F.abs(value) < F.lit(float("inf")),  # NaN is more, to Spark
+    "finite": lambda value, _: F.abs(value) < F.lit(float("inf")),  # to Spark, NaN is greater
 }
 _SENTENCES: Final[Mapping[str, str]] = {
     "gt": "is not greater than",
@@ -212,7 +212,7 @@ _SENTENCES: Final[Mapping[str, str]] = {
     "min_length": "is shorter than",
     "max_length": "is longer than",
     "pattern": "does not match",
-    "in": "is none of",
+    "in": "is not one of",
     "number": "is NaN",
     "finite": "is not finite",
 }

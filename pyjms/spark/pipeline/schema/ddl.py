@@ -1,4 +1,4 @@
-"""Spark's own types as the tree that bodies are read by; NOT NULL is a required value."""
+"""Schemas in Spark's DDL as a type tree; NOT NULL marks a required value."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ _CAST: Final = frozenset(
 
 
 def ddl_type(text: str) -> Struct:
-    """Return the columns that a text in Spark's DDL names. Needs a session.
+    """Return the columns of a text in Spark's DDL. Needs a Spark session.
 
     Raises:
-        ConfigurationException: Spark cannot read it, or not without changing numbers.
+        ConfigurationException: it is not valid DDL, or numbers could not be read exactly.
     """
     try:
         struct = StructType.fromDDL(text)
@@ -29,13 +29,14 @@ def ddl_type(text: str) -> Struct:
     except PySparkException as error:
         reason = str(error).strip().splitlines()[0]
         raise ConfigurationException(
-            f"schema is no DDL: {reason}", hint="write for instance `origin STRING, delay DOUBLE`"
+            f"schema is not valid DDL: {reason}",
+            hint="write for example `origin STRING, delay DOUBLE`",
         ) from error
     for field in struct:
         if not isinstance(field.dataType, VariantType) and _has_variant(field.dataType):
             raise ConfigurationException(
-                f"schema has a VARIANT inside of {field.name}, where numbers are read as texts",
-                hint=f"make {field.name} a VARIANT as a whole, or the VARIANT a column of its own",
+                f"schema has a VARIANT inside {field.name}, where numbers are read as texts",
+                hint=f"make all of {field.name} a VARIANT, or the VARIANT a column of its own",
             )
     return _struct(struct)
 

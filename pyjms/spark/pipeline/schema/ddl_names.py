@@ -1,6 +1,6 @@
-"""The types that a schema's DDL names, looked at without Spark: a slip of the pen is told early.
+"""Checking the type names in a schema's DDL without Spark, so that typos are found early.
 
-Only names are judged. What else may be wrong with a text Spark says, when a query starts.
+Only names are checked; Spark reports everything else when a query starts.
 """
 
 from __future__ import annotations
@@ -27,70 +27,70 @@ _END: Final = ""
 
 
 def ddl_problems(text: str) -> list[str]:
-    """Return a sentence for each column without a type, or with one that Spark does not have."""
-    reading = _Reading([token for token in _TOKEN.findall(text) if token])
-    reading.whole()
-    return reading.problems
+    """Return a message for each column without a type, or with an unknown one."""
+    parser = _Parser([token for token in _TOKEN.findall(text) if token])
+    parser.parse()
+    return parser.problems
 
 
-class _Reading:
-    """Reads columns, and goes on after a mistake."""
+class _Parser:
+    """Parses columns, and continues after a mistake."""
 
     def __init__(self, tokens: list[str]) -> None:
         self.problems: list[str] = []
         self._tokens = tokens
         self._position = 0
 
-    def whole(self) -> None:
-        """Read `a INT, b STRING`, or the same as `struct<a: int, b: string>`."""
+    def parse(self) -> None:
+        """Parse `a INT, b STRING`, or the same as `struct<a: int, b: string>`."""
         if [token.upper() for token in self._tokens[:2]] == ["STRUCT", "<"]:
             self._position = 2
         self._columns()
 
     def _columns(self) -> None:
-        while self._seen() not in {_END, ">"}:
-            column = self._take()
-            if self._seen() == ":":
-                self._take()
+        while self._peek() not in {_END, ">"}:
+            column = self._next()
+            if self._peek() == ":":
+                self._next()
             self._type(column)
-            if self._seen() == ",":
-                self._take()
+            if self._peek() == ",":
+                self._next()
 
     def _type(self, column: str) -> None:
-        """Read a type, and what follows it: sizes, NOT NULL, a comment."""
-        word = self._seen()
+        """Parse a type and what follows it: sizes, NOT NULL, a comment."""
+        word = self._peek()
         if not re.match(r"[\w`]", word):
-            self.problems.append(f"{column} has no type; write for instance `{column} STRING`")
+            self.problems.append(f"{column} has no type; write for example `{column} STRING`")
         elif word.strip("`").upper() not in _TYPES:
-            self.problems.append(f"{word} of {column} is no type of Spark{_nearest(word)}")
+            self.problems.append(f"{word} of {column} is not a type of Spark{_nearest(word)}")
         else:
-            self._take()
-            if self._seen() == "<":
-                self._inside(word.upper(), column)
-        self._pass_over_the_rest()
+            self._next()
+            if self._peek() == "<":
+                self._nested(word.upper(), column)
+        self._skip_rest()
 
-    def _inside(self, kind: str, column: str) -> None:
-        self._take()
+    def _nested(self, kind: str, column: str) -> None:
+        self._next()
         if kind == "STRUCT":
             self._columns()
         else:
             self._type(column)
-            if self._seen() == ",":
-                self._take()
+            if self._peek() == ",":
+                self._next()
                 self._type(column)
-        if self._seen() == ">":
-            self._take()
+        if self._peek() == ">":
+            self._next()
 
-    def _pass_over_the_rest(self) -> None:
+    def _skip_rest(self) -> None:
         brackets = 0
-        while self._seen() != _END and (brackets or self._seen() not in {",", ">"}):
-            brackets += {"(": 1, ")": -1}.get(self._take(), 0)
+        while self._peek() != _END and (brackets or self._peek() not in {",", ">"}):
+            brackets += {"(": 1, ")": -1}.get(self._next(), 0)
 
-    def _seen(self) -> str:
+    def _peek(self) -> str:
         return self._tokens[self._position] if self._position < len(self._tokens) else _END
 
-    def _take(self) -> str:
-        token = self._seen()
+    def _next(self) -> str:
+        token = self._peek()
         self._position += 1
         return token
 

@@ -1,7 +1,7 @@
-"""A pydantic model as the tree that bodies are read by.
+"""Pydantic models as a type tree.
 
-Python's validators cannot be called by Spark's reader: a model that has some is refused, so that
-nothing passes that the model would not let pass. All that does not fit is named at once.
+Spark's reader cannot call validators written in Python, so a model that has some is rejected:
+nothing is accepted that the model would reject. All problems of a model are reported at once.
 (spark-pipeline 6.2)
 """
 
@@ -43,9 +43,9 @@ _SCALARS: Final[Mapping[Any, Scalar]] = {
 }
 _LISTS: Final = (list, set, frozenset, Sequence, Iterable)
 _LIMITS: Final = ("gt", "ge", "lt", "le", "min_length", "max_length", "pattern")
-_OF_NUMBERS: Final = ("max_digits", "decimal_places", "allow_inf_nan")
+_NUMBER_LIMITS: Final = ("max_digits", "decimal_places", "allow_inf_nan")
 _HARMLESS: Final = ("PlainSerializer", "WrapSerializer", "WithJsonSchema", "Doc")
-_OWN_RULES: Final = "__get_pydantic_core_schema__"
+_SCHEMA_METHOD: Final = "__get_pydantic_core_schema__"
 _CONFIG: Final = (
     "strict",
     "str_strip_whitespace",
@@ -54,38 +54,41 @@ _CONFIG: Final = (
     "str_min_length",
     "str_max_length",
 )
-"""What a model may be told that Spark's reader does not do."""
-_ONLY: Final[Mapping[str, Any]] = {"regex_engine": "rust-regex", "val_temporal_unit": "infer"}
-"""What a model may be told, and the one value that Spark's reader knows."""
+"""Model settings that Spark's reader does not support."""
+_SUPPORTED_VALUES: Final[Mapping[str, Any]] = {
+    "regex_engine": "rust-regex",
+    "val_temporal_unit": "infer",
+}
+"""Model settings of which Spark's reader supports one value only."""
 _BY_NAME: Final[Mapping[str, bool]] = {
     "populate_by_name": True, "validate_by_name": True, "validate_by_alias": False
 }  # fmt: skip
 _JSON: Final = TypeAdapter[Any](Any, config=ConfigDict(ser_json_inf_nan="constants"))
-_LEAST: Final = ("gt", "ge")
-_MOST_DIGITS: Final = 38
+_LOWER_BOUNDS: Final = ("gt", "ge")
+_MAX_DIGITS: Final = 38
 _DEFAULT_PLACES: Final = 18
 _NO_TYPE: Final = "has no Spark type; write str, int, float, bool, Decimal, datetime, date, UUID, \
 an Enum, a Literal, a list, a dict with str keys, or another model"
 
 
 def model_type(model: type[BaseModel]) -> Struct:
-    """Return a model's fields as columns.
+    """Return the fields of a model as columns.
 
-    A missing key and null are the same to Spark: both give the default, or null where the field
-    may be None, or a bad message. A number or a boolean is a text, too, as it is written.
+    A missing key and null are the same to Spark: both give the default, or null if the field may be
+    None, or an invalid message. A number or boolean is accepted as a text, too.
 
     Raises:
-        ConfigurationException: something in it has no Spark type, or needs Python to be checked.
+        ConfigurationException: a part of it has no Spark type, or needs Python code to check.
     """
-    reading = _Reading()
-    struct = reading.struct(model, model.__name__, ())
-    if reading.problems:
-        raise ConfigurationException(f"Schema {model.__name__}: {'; '.join(reading.problems)}")
+    reader = _ModelReader()
+    struct = reader.struct(model, model.__name__, ())
+    if reader.problems:
+        raise ConfigurationException(f"Schema {model.__name__}: {'; '.join(reader.problems)}")
     return struct
 
 
-class _Reading:
-    """Reads one model, and collects what is wrong with it."""
+class _ModelReader:
+    """Reads one model, and collects its problems."""
 
     def __init__(self) -> None:
         self.problems: list[str] = []
@@ -93,20 +96,21 @@ class _Reading:
 
     def struct(self, model: type[BaseModel], path: str, outer: tuple[type, ...]) -> Struct:
         if model in outer:
-            self.problems.append(f"{path} holds itself, and Spark's types cannot")
+            self.problems.append(f"{path} contains itself, which Spark's types cannot")
             return Struct(())
         if issubclass(model, RootModel):
-            self.problems.append(f"{path} is a RootModel, which has no columns; write a BaseModel")
+            self.problems.append(f"{path} is a RootModel, which has no columns; use a BaseModel")
             return Struct(())
         self._validators(model, path)
         is_closed = model.model_config.get("extra") == "forbid"
         if is_closed and outer:
             self.problems.append(
-                f"{path} forbids other keys, which is checked for the outermost model only"
+                f"{path} forbids other keys, which is supported for the outermost model only; "
+                "remove extra='forbid'"
             )
         self._config(model, path)
         below = (*outer, model)
-        around, self._is_finite = (
+        outer_is_finite, self._is_finite = (
             self._is_finite,
             model.model_config.get("allow_inf_nan") is False,
         )
@@ -114,21 +118,23 @@ class _Reading:
             self._field(name, info, f"{path}.{name}", below)
             for name, info in model.model_fields.items()
         )
-        self._is_finite = around
+        self._is_finite = outer_is_finite
         return Struct(fields, is_closed)
 
     def _config(self, model: type[BaseModel], path: str) -> None:
         config = model.model_config
-        told = [name for name in _CONFIG if config.get(name)]
-        told += [name for name, known in _ONLY.items() if config.get(name, known) != known]
-        if told:
+        unsupported = [name for name in _CONFIG if config.get(name)]
+        unsupported += [
+            name for name, known in _SUPPORTED_VALUES.items() if config.get(name, known) != known
+        ]
+        if unsupported:
             self.problems.append(
-                f"{path}: Spark's reader does not know {', '.join(told)}; remove it"
+                f"{path}: Spark's reader does not support {', '.join(unsupported)}; remove it"
             )
-        by_name = [name for name, told in _BY_NAME.items() if config.get(name) is told]
+        by_name = [name for name, value in _BY_NAME.items() if config.get(name) is value]
         if by_name and any(_key(name, info) != name for name, info in model.model_fields.items()):
             self.problems.append(
-                f"{path}: Spark's reader takes a field by its alias only; remove "
+                f"{path}: Spark's reader accepts a field by its alias only; remove "
                 f"{', '.join(by_name)}, or the aliases"
             )
 
@@ -142,14 +148,14 @@ class _Reading:
         ]
         if found:
             self.problems.append(
-                f"{path} has validators of Python ({', '.join(found)}), which Spark's reader does "
-                "not call; do their work in the pipeline's function, and give it a model without"
+                f"{path} has Python validators ({', '.join(found)}), which Spark's reader cannot "
+                "call; use a model without them, and validate in the pipeline's function"
             )
 
     def _field(self, name: str, info: FieldInfo, path: str, outer: tuple[type, ...]) -> Field:
         key = _key(name, info)
         if not isinstance(key, str):
-            self.problems.append(f"{path} has several aliases; write one")
+            self.problems.append(f"{path} has several aliases; keep one")
             key = name
         kind, is_optional = self._type(info.annotation, tuple(info.metadata), path, outer)
         default = self._default(info, path)
@@ -161,7 +167,7 @@ class _Reading:
         if info.default_factory is not None:
             if info.default_factory not in (*_LISTS, dict, tuple):
                 self.problems.append(
-                    f"{path} has a default that Python makes; write a value, or None"
+                    f"{path} has a default factory, which Spark cannot call; write a value, or None"
                 )
                 return None
             value = () if info.default_factory is not dict else {}
@@ -170,13 +176,13 @@ class _Reading:
         try:
             return _JSON.dump_json(value, by_alias=True).decode()
         except (PydanticSchemaGenerationError, ValueError, TypeError):
-            self.problems.append(f"{path} has a default that is no JSON; write None")
+            self.problems.append(f"{path} has a default that is not JSON; write None")
             return None
 
     def _type(
         self, annotation: Any, metadata: tuple[Any, ...], path: str, outer: tuple[type, ...]
     ) -> tuple[Type, bool]:
-        """Return a type, and whether None is one of its values."""
+        """Return a type, and whether it includes None."""
         origin, arguments = get_origin(annotation), get_args(annotation)
         if origin is Annotated:
             return self._type(arguments[0], (*metadata, *arguments[1:]), path, outer)
@@ -185,7 +191,9 @@ class _Reading:
             if len(others) == 1:
                 kind, _ = self._type(others[0], metadata, path, outer)
                 return kind, len(others) < len(arguments)
-            self.problems.append(f"{path} may be of several types, and a column has one")
+            self.problems.append(
+                f"{path} has several types, but a column has one; write one of them"
+            )
             return Scalar("string"), False
         checks, of_numbers = self._limits(metadata, path)
         if origin is Literal:
@@ -216,8 +224,8 @@ class _Reading:
         if (origin in _LISTS and arguments) or is_tuple:
             if checks and origin in (set, frozenset):
                 self.problems.append(
-                    f"{path} is a set with a limit, and Spark counts what is in it twice; "
-                    "write a list, or remove the limit"
+                    f"{path} is a set with a limit, but Spark counts duplicates; write a list, or "
+                    "remove the limit"
                 )
             item, is_optional = self._type(arguments[0], (), f"{path}[]", outer)
             return Array(item, not is_optional, checks)
@@ -229,12 +237,12 @@ class _Reading:
         return Scalar("string")
 
     def _decimal(self, digits: Mapping[str, int], checks: tuple[Check, ...], path: str) -> Scalar:
-        """Return the type for so many digits; its limits as decimals, as pydantic has them."""
+        """Return the decimal type for the number of digits, with its limits as decimals."""
         places = digits.get("decimal_places", _DEFAULT_PLACES)
-        most = digits.get("max_digits", _MOST_DIGITS)
+        most = digits.get("max_digits", _MAX_DIGITS)
         if "max_digits" in digits and "decimal_places" not in digits:
-            self.problems.append(f"{path} has max_digits alone; write decimal_places, too")
-        ddl = f"decimal({min(most, _MOST_DIGITS)},{min(places, most, _MOST_DIGITS)})"
+            self.problems.append(f"{path} has max_digits alone; add decimal_places")
+        ddl = f"decimal({min(most, _MAX_DIGITS)},{min(places, most, _MAX_DIGITS)})"
         exact = (
             Check(one.name, Decimal(str(one.bound)) if isinstance(one.bound, float) else one.bound)
             for one in checks
@@ -242,22 +250,24 @@ class _Reading:
         return Scalar(ddl, tuple(exact))
 
     def _of_real(self, given: Mapping[str, Any], checks: tuple[Check, ...]) -> tuple[Check, ...]:
-        """Return what a float must be besides; NaN is more than any number to Spark."""
+        """Return additional checks of a float; to Spark, NaN is greater than any number."""
         if given.get("allow_inf_nan", not self._is_finite) is False:
             return (Check("finite", None),)
-        has_least = any(check.name in _LEAST for check in checks)
+        has_least = any(check.name in _LOWER_BOUNDS for check in checks)
         return (Check("number", None),) if has_least else ()
 
     def _choices(
         self, values: list[Any], checks: tuple[Check, ...], path: str
     ) -> tuple[Type, bool]:
-        """Return the type of a fixed set of values: all texts, or all whole numbers."""
+        """Return the type of a fixed set of values: texts, booleans or whole numbers."""
         values = [value.value if isinstance(value, enum.Enum) else value for value in values]
         known = [value for value in values if value is not None]
         for kind, ddl in ((str, "string"), (bool, "boolean"), (int, "bigint")):
             if known and all(type(value) is kind for value in known):
                 return Scalar(ddl, (Check("in", tuple(known)), *checks)), len(known) < len(values)
-        self.problems.append(f"{path}: the choices are neither all texts nor all whole numbers")
+        self.problems.append(
+            f"{path}: its values must be all texts, all booleans or all whole numbers"
+        )
         return Scalar("string"), False
 
     def _limits(
@@ -268,23 +278,21 @@ class _Reading:
         for item in _flat(metadata):
             given = {key: value for key, value in _attributes(item).items() if value is not None}
             checks += [Check(name, given[name]) for name in _LIMITS if name in given]
-            of_numbers |= {name: given[name] for name in _OF_NUMBERS if name in given}
+            of_numbers |= {name: given[name] for name in _NUMBER_LIMITS if name in given}
             self._pattern(given.get("pattern", ""), path)
-            unknown = [name for name in given if name not in _LIMITS + _OF_NUMBERS]
+            unknown = [name for name in given if name not in _LIMITS + _NUMBER_LIMITS]
             if unknown or not given:
                 name = type(item).__name__
                 what = ", ".join(unknown) if name.startswith("_") else name
                 self.problems.append(
-                    f"{path}: Spark's reader cannot check {what}; remove it, or do its work in "
-                    "the pipeline's function"
+                    f"{path}: Spark's reader cannot check {what}; remove it, and check it in the "
+                    "pipeline's function"
                 )
         return tuple(checks), of_numbers
 
     def _pattern(self, pattern: object, path: str) -> None:
         if not isinstance(pattern, str):
-            self.problems.append(
-                f"{path} has a pattern that Python compiled; write its text, without flags"
-            )
+            self.problems.append(f"{path} has a compiled pattern; write its text, without flags")
             return
         try:
             java_pattern(pattern)
@@ -297,10 +305,10 @@ def _key(name: str, info: FieldInfo) -> Any:
 
 
 def _flat(metadata: Iterable[Any]) -> Iterator[Any]:
-    """The constraints among what is written beside a type; pydantic skips the rest, too."""
+    """Yield the constraints in the metadata of a type; pydantic ignores other metadata, too."""
     for item in metadata:
-        home = type(item).__module__.partition(".")[0]
-        is_rule = home in {"pydantic", "annotated_types"} or hasattr(item, _OWN_RULES)
+        package = type(item).__module__.partition(".")[0]
+        is_rule = package in {"pydantic", "annotated_types"} or hasattr(item, _SCHEMA_METHOD)
         if isinstance(item, FieldInfo):
             yield from _flat(item.metadata)
         elif is_rule and type(item).__name__ not in _HARMLESS:
@@ -308,7 +316,7 @@ def _flat(metadata: Iterable[Any]) -> Iterator[Any]:
 
 
 def _attributes(item: object) -> dict[str, Any]:
-    """Return what a constraint holds: pydantic's and annotated_types' are plain data."""
+    """Return the attributes of a constraint of pydantic or annotated_types."""
     slots = getattr(item, "__dataclass_fields__", None)
     if slots is not None:
         return {name: getattr(item, name) for name in slots}

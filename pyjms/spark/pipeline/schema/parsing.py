@@ -1,7 +1,7 @@
-"""Messages to typed rows: the body as JSON, what is wrong with it, and the good and the bad apart.
+"""Messages as typed rows: bodies are read as JSON, and valid and invalid messages separated.
 
-Good and bad are two branches of one stream: Spark reads its source once for offsets, and both see
-the same messages. (spark-pipeline 6.2)
+Valid and invalid messages are two branches of one stream: Spark computes the offsets of its source
+once, so both branches see the same messages. (spark-pipeline 6.2)
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ if TYPE_CHECKING:
 __all__ = ["JMS", "OBSERVED", "REASON", "Parsed", "parse", "schema_type"]
 
 JMS: Final = "jms"
-"""The struct column that tells where a row comes from."""
+"""The struct column with the origin of a row."""
 REASON: Final = "pyjms_reason"
-"""The column of bad messages that says why."""
+"""The column of invalid messages that says why."""
 OBSERVED: Final = "pyjms"
-"""How the names of observed metrics begin: `messages` read, and `dead_letters` among them."""
+"""The prefix of the observed metrics: `messages` read, and `dead_letters` among them."""
 _ORIGIN: Final = (
     "message_id", "seq", "timestamp", "destination", "correlation_id", "type", "properties",
 )  # fmt: skip
@@ -50,52 +50,52 @@ _END: Final = Field(END, END, Scalar("string"), required=False)
 
 
 class Parsed(NamedTuple):
-    """The two branches: rows of the schema, and messages with a reason."""
+    """The two branches: rows of the schema, and invalid messages with a reason."""
 
-    good: DataFrame
-    bad: DataFrame
+    valid: DataFrame
+    invalid: DataFrame
 
 
 def schema_type(schema: Schema) -> Struct:
-    """Return the tree of a pipeline's schema; DDL needs a session.
+    """Return the type tree of a pipeline's schema; DDL needs a Spark session.
 
     Raises:
-        ConfigurationException: it cannot be one.
+        ConfigurationException: it is not a usable schema.
     """
     struct = ddl_type(schema) if isinstance(schema, str) else model_type(schema)
     names = [field.name for field in struct.fields]
     if JMS in names:
         raise ConfigurationException(
-            f"schema has a field {JMS}, which is the column that tells where a row comes from",
-            hint="give the field another name; a model keeps the key in the JSON by an alias",
+            f"schema has a field {JMS}, which is the name of the column with the origin of a row",
+            hint="rename the field; in a model, an alias keeps the key of the JSON",
         )
     if not names:
-        raise ConfigurationException("schema has no fields", hint="leave it out for plain messages")
+        raise ConfigurationException("schema has no fields", hint="remove it to get plain messages")
     return struct
 
 
 def parse(messages: DataFrame, struct: Struct, source: str, pipeline: str | None) -> Parsed:
-    """Return messages of the format `jms` as rows of the schema, and those that do not fit.
+    """Return messages of the format `jms` as rows of the schema, and those that do not match it.
 
-    Counts both, as observed metrics. `pipeline`: its name, where a bad message is to stop it;
-    the error names the message's number.
+    Both are counted as observed metrics. `pipeline`: the pipeline's name, if an invalid message
+    must stop it; the error names the number of the message.
     """
     read, raw = _read(messages, struct)
-    judged = read.select(
+    checked = read.select(
         *(name for name, _ in MESSAGE_COLUMNS),
         converted(raw, struct).alias(_VALUE),
         _reason(raw, struct).alias(REASON),
     )
-    # also keeps Spark from parsing twice: it moves no filter below this
-    counted = judged.observe(
+    # this also keeps Spark from parsing twice, as it moves no filter below it
+    counted = checked.observe(
         f"{OBSERVED}_{source}",
         F.count(F.lit(1)).alias("messages"),
         F.count(F.col(REASON)).alias("dead_letters"),
     )
-    is_good = F.col(REASON).isNull()
-    good = counted.where(is_good if pipeline is None else is_good | _failure(pipeline))
+    is_valid = F.col(REASON).isNull()
+    valid = counted.where(is_valid if pipeline is None else is_valid | _failure(pipeline))
     return Parsed(
-        good.select(
+        valid.select(
             *(F.col(_VALUE).getField(field.name).alias(field.name) for field in struct.fields),
             F.struct(*_ORIGIN).alias(JMS),
         ),
@@ -104,9 +104,9 @@ def parse(messages: DataFrame, struct: Struct, source: str, pipeline: str | None
 
 
 def _read(messages: DataFrame, struct: Struct) -> tuple[DataFrame, Column]:
-    """Return messages with what the JSON reader makes of them, and the object that it is then.
+    """Return messages with the result of the JSON reader, and the object in it.
 
-    Columns of types that the reader knows are read on their own, with their numbers as they are.
+    Columns of native types are read separately, with their numbers unchanged.
     """
     plain = tuple(field for field in struct.fields if isinstance(field.type, Native))
     exact = tuple(field for field in struct.fields if field not in plain)
@@ -125,12 +125,12 @@ def _read(messages: DataFrame, struct: Struct) -> tuple[DataFrame, Column]:
 
 
 def _failure(pipeline: str) -> Column:
-    """Return a condition that is never false: it raises."""
-    where = F.format_string(
+    """Return a condition that raises an error when it is evaluated."""
+    text = F.format_string(
         f"Pipeline {pipeline}: message seq %d (%s) of %s: %s; dead_letter is `fail`",
         "seq", "message_id", "destination", REASON,
     )  # fmt: skip
-    return F.raise_error(where).cast("boolean")
+    return F.raise_error(text).cast("boolean")
 
 
 def _reason(raw: Column, struct: Struct) -> Column:
@@ -143,6 +143,8 @@ def _reason(raw: Column, struct: Struct) -> Column:
         known = F.array(*(F.lit(field.key) for field in struct.fields))
         other = F.array_except(keys_of(body_text()), known)
         sentences.append(
-            F.when(F.size(other) > 0, F.concat(F.get(other, 0), F.lit(" is no key of the schema")))
+            F.when(
+                F.size(other) > 0, F.concat(F.get(other, 0), F.lit(" is not a key of the schema"))
+            )
         )
     return first_not_null(sentences)

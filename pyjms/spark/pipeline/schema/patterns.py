@@ -1,6 +1,6 @@
-"""Pydantic's patterns, which are those of Rust's `regex`, as Java's.
+"""Translation of pydantic's patterns, in the syntax of Rust's `regex`, to Java's.
 
-Only what has one meaning in both goes through, in Java's words; the rest is refused. Needs no
+Only constructs with the same meaning in both are translated; all others are rejected. Needs no
 Spark. (spark-pipeline 6.2)
 """
 
@@ -13,12 +13,12 @@ from typing import Final
 __all__ = ["java_pattern"]
 
 _UNICODE: Final = "(?U)"
-"""Makes `\\d`, `\\w`, `\\s` and `\\b` as wide as Rust's."""
+"""Makes `\\d`, `\\w`, `\\s` and `\\b` match the same characters as in Rust."""
 _CONTROLS: Final = {"n": "0A", "r": "0D", "t": "09", "f": "0C", "v": "0B", "a": "07"}
 _MIXES: Final = ("&&", "--", "~~")
-"""Set operations of Rust, inside of brackets."""
+"""Set operations of Rust, inside brackets."""
 _SIGN: Final = r"\\[nrtfva]|\\[!-/:;=?@\[-`{-~]"
-"""An escape that is one character; `\\<` and `\\>` are the ends of words."""
+"""An escape that stands for one character; `\\<` and `\\>` are word boundaries."""
 _IN_BRACKETS: Final = rf"{_SIGN}|[^\\\[\]]"
 _ITEM: Final = re.compile(
     rf"(?P<kind>\\[dDwWsS])|(?P<first>{_IN_BRACKETS})(?:-(?P<last>{_IN_BRACKETS}))?", re.DOTALL
@@ -26,23 +26,23 @@ _ITEM: Final = re.compile(
 
 
 def java_pattern(pattern: str) -> str:
-    """Return a pattern that finds in Java what it finds in pydantic.
+    """Return a pattern that matches in Java what the given one matches in pydantic.
 
     Raises:
-        ValueError: there may be none; it says from where on.
+        ValueError: it cannot be translated safely; the text says from where on.
     """
     return _UNICODE + "".join(_parts(pattern))
 
 
 def _parts(pattern: str) -> Iterator[str]:
-    place = 0
-    while place < len(pattern):
-        found = _TOKEN.match(pattern, place)
+    position = 0
+    while position < len(pattern):
+        found = _TOKEN.match(pattern, position)
         made = found and _MADE[found.lastgroup or ""](found[0])
         if not found or made is None:
-            raise ValueError(f"{pattern[place:]!r} may mean something else in Java")
+            raise ValueError(f"{pattern[position:]!r} may mean something else in Java")
         yield made
-        place = found.end()
+        position = found.end()
 
 
 def _brackets(text: str) -> str | None:
