@@ -103,51 +103,51 @@ def body(**values: object) -> str:
 
 
 BAD = [
-    (None, "it has no body that is a text"),
-    ("", "the body is no JSON object"),
-    ("{", "the body is no JSON object"),
-    ("null", "the body is no JSON object"),
-    ('"x"', "the body is no JSON object"),
-    ("[]", "the body is no JSON object"),
-    ("{'origin': 'JFK'}", "the body is no JSON object"),
-    ('{"origin": "JFK"} and more', "the body is no JSON object"),
-    ('{"origin": "JFK"}{"origin": "EWR"}', "the body is no JSON object"),
+    (None, "it has no text body"),
+    ("", "the body is not a JSON object"),
+    ("{", "the body is not a JSON object"),
+    ("null", "the body is not a JSON object"),
+    ('"x"', "the body is not a JSON object"),
+    ("[]", "the body is not a JSON object"),
+    ("{'origin': 'JFK'}", "the body is not a JSON object"),
+    ('{"origin": "JFK"} and more', "the body is not a JSON object"),
+    ('{"origin": "JFK"}{"origin": "EWR"}', "the body is not a JSON object"),
     ('{"origin": "JFK"}, {"origin": "EWR"}', "the body is more than one JSON object"),
-    ('{"origin": "JFK"}]}  garbage', "the body is no JSON object"),
-    ('{"origin": "JFK"}],"x":[', "the body is no JSON object"),
-    ('{"origin": "JFK"}],"v":[{"origin": "EWR"}', "the body is no JSON object"),
-    ('{"origin": "JFK"}],"v":[{"origin": "EWR"}]} {', "the body is no JSON object"),
-    ('{"origin": "JFK", "delay": 01}', "the body is no JSON object"),
-    ('{"origin": "JFK", "delay": 1.}', "the body is no JSON object"),
-    ('{"origin": "JFK", 2: 3}', "the body is no JSON object"),
-    (body(origin={"a": "b"}), "origin is no string"),
-    (body(origin=["JFK"]), "origin is no string"),
-    ('{"origin": NaN}', "origin is no string"),
-    (body(legs=[{"carrier": {}}]), "legs[].carrier is no string"),
+    ('{"origin": "JFK"}]}  garbage', "the body is not a JSON object"),
+    ('{"origin": "JFK"}],"x":[', "the body is not a JSON object"),
+    ('{"origin": "JFK"}],"v":[{"origin": "EWR"}', "the body is not a JSON object"),
+    ('{"origin": "JFK"}],"v":[{"origin": "EWR"}]} {', "the body is not a JSON object"),
+    ('{"origin": "JFK", "delay": 01}', "the body is not a JSON object"),
+    ('{"origin": "JFK", "delay": 1.}', "the body is not a JSON object"),
+    ('{"origin": "JFK", 2: 3}', "the body is not a JSON object"),
+    (body(origin={"a": "b"}), "origin is not of type string"),
+    (body(origin=["JFK"]), "origin is not of type string"),
+    ('{"origin": NaN}', "origin is not of type string"),
+    (body(legs=[{"carrier": {}}]), "legs[].carrier is not of type string"),
     ("{}", "origin is missing or null"),
     (body(origin=None), "origin is missing or null"),
     (body(origin="JF"), "origin is shorter than 3"),
-    (body(delay="NA"), "delay is no double"),
-    (body(delay="1d"), "delay is no double"),
-    (body(delay={}), "delay is no double"),
-    (body(seats=1.5), "seats is no bigint"),
+    (body(delay="NA"), "delay is not of type double"),
+    (body(delay="1d"), "delay is not of type double"),
+    (body(delay={}), "delay is not of type double"),
+    (body(seats=1.5), "seats is not of type bigint"),
     (body(seats=0), "seats is less than 1"),
-    (body(price="1.234"), "price is no decimal(6,2)"),
-    (body(price=123456), "price is no decimal(6,2)"),
-    (body(at="12:30"), "at is no timestamp"),
-    (body(at="soon"), "at is no timestamp"),
-    (body(day="2013-02-30"), "day is no date"),
-    (body(day="2013-01-01T05:00:00Z"), "day is no date"),
-    (body(late="perhaps"), "late is no boolean"),
-    (body(kind="c"), "kind is none of a, b"),
-    (body(legs="x"), "a value is not the object or list that the schema has there"),
+    (body(price="1.234"), "price is not of type decimal(6,2)"),
+    (body(price=123456), "price is not of type decimal(6,2)"),
+    (body(at="12:30"), "at is not of type timestamp"),
+    (body(at="soon"), "at is not of type timestamp"),
+    (body(day="2013-02-30"), "day is not of type date"),
+    (body(day="2013-01-01T05:00:00Z"), "day is not of type date"),
+    (body(late="perhaps"), "late is not of type boolean"),
+    (body(kind="c"), "kind is not one of a, b"),
+    (body(legs="x"), "a value is not an object or list, as the schema requires"),
     (body(legs=[None]), "legs[] is null"),
     (body(legs=[{"carrier": "UA"}, {"miles": 3}]), "legs[].carrier is missing or null"),
-    (body(legs=[{"carrier": "UA", "miles": "far"}]), "legs[].miles is no bigint"),
+    (body(legs=[{"carrier": "UA", "miles": "far"}]), "legs[].miles is not of type bigint"),
     ('{"origin": "JFK", "the.wind": {"n": null}}', "the.wind[] is null"),
-    ('{"origin": "JFK", "the.wind": {"n": "no"}}', "the.wind[] is no double"),
-    ({"body_kind": "object", "bytes": b'{"origin": "JFK"}'}, "it has no body that is a text"),
-    ({"body_kind": "bytes", "bytes": b"\xff"}, "it has no body that is a text"),
+    ('{"origin": "JFK", "the.wind": {"n": "no"}}', "the.wind[] is not of type double"),
+    ({"body_kind": "object", "bytes": b'{"origin": "JFK"}'}, "it has no text body"),
+    ({"body_kind": "bytes", "bytes": b"\xff"}, "it has no text body"),
     ({"body_kind": "damaged", "bytes": b'{"origin": "JFK"}'}, "the message is damaged"),
 ]
 
@@ -178,7 +178,7 @@ class Closed(BaseModel):
 def test_a_closed_model_has_no_other_keys(judge: Judge) -> None:
     rows, reasons = judge(Closed, '{"a": 1}', '{"a": 1, "b": 2}', '{"a": 1, "c": NaN}')
     assert [row.a for row in rows] == [1]
-    assert reasons == ["b is no key of the schema", "c is no key of the schema"]
+    assert reasons == ["b is not a key of the schema", "c is not a key of the schema"]
 
 
 DIGITS = [
@@ -206,7 +206,7 @@ def test_decimals_keep_their_digits_or_are_bad(judge: Judge, quote: str) -> None
     rows, reasons = judge("p DECIMAL(20,2)", *bodies)
     wanted = [Decimal(text) for _, text in DIGITS if text is not None]
     assert [row.p for row in rows] == wanted
-    assert set(reasons) == {"p is no decimal(20,2)"}
+    assert set(reasons) == {"p is not of type decimal(20,2)"}
     assert len(rows) + len(reasons) == len(DIGITS)
 
 
@@ -246,12 +246,12 @@ def test_numbers_are_as_they_were_written(judge: Judge) -> None:
     assert texts["d"] == {"a": "1.10", "1, 2": "1, 2", "{": "{1, 2", "}": "{", "e": "1e2"}
     assert (marks["s"], marks["n"]) == ('~: 1.0, ", 2.0, ', 0)
     assert reasons == [
-        "p is no decimal(38,18)",
-        "p is no decimal(38,18)",
-        "n is no bigint",
-        "n is no bigint",
-        "f is no double",
-        "f is no double",
+        "p is not of type decimal(38,18)",
+        "p is not of type decimal(38,18)",
+        "n is not of type bigint",
+        "n is not of type bigint",
+        "f is not of type double",
+        "f is not of type double",
     ]
 
 
@@ -268,9 +268,9 @@ def test_what_spark_reads_itself_stays_as_it_is(judge: Judge) -> None:
     assert row.a.toPython() == {"x": [Decimal("1.1"), "1.10", "{"]}
     assert (row.b, row.c, bytes(row.e)) == (Decimal("1.10"), "{A", b"hi")
     assert reasons == [
-        "b is no decimal(3,2)",
-        "the body is no JSON object",
-        "a value is not the object or list that the schema has there",
+        "b is not of type decimal(3,2)",
+        "the body is not a JSON object",
+        "a value is not an object or list, as the schema requires",
     ]
 
 
@@ -328,16 +328,20 @@ def test_ddl_reads_the_same_way(judge: Judge) -> None:
     (row,) = rows
     assert (row.a, row.b[0].c, row.d) == (7, 1.5, Decimal("2.5"))
     assert row.f == NOON.replace(tzinfo=None)
-    assert reasons == ["a is missing or null", "a is no int", "d is no decimal(5,1)"]
+    assert reasons == [
+        "a is missing or null",
+        "a is not of type int",
+        "d is not of type decimal(5,1)",
+    ]
 
 
 @pytest.mark.parametrize(
     ("schema", "sentence"),
     [
-        ("a NOTHING", "schema is no DDL: "),
+        ("a NOTHING", "schema is not valid DDL: "),
         ("jms STRING", "schema has a field jms, which is the column that tells where a row comes"),
-        ("a ARRAY<STRUCT<b: VARIANT>>", "schema has a VARIANT inside of a, where numbers are read"),
-        ("a MAP<STRING, VARIANT>", "schema has a VARIANT inside of a, where numbers are read"),
+        ("a ARRAY<STRUCT<b: VARIANT>>", "schema has a VARIANT inside a, where numbers are read"),
+        ("a MAP<STRING, VARIANT>", "schema has a VARIANT inside a, where numbers are read"),
     ],
 )
 def test_a_wrong_schema_is_told(spark, schema: str, sentence: str) -> None:

@@ -80,7 +80,7 @@ def reads_another(frame: DataFrame) -> DataFrame:
         ),
         ({"function": lambda f: f.select("b")}, "Pipeline p: Spark cannot run it: [UNRESOLVED_COLUMN"),
         ({"sql": "SELEC a FROM messages"}, "Pipeline p: Spark cannot run it: "),
-        ({"sql": "SELECT a FROM messages", "schema": "a NO"}, "Pipeline p: schema is no DDL: "),
+        ({"sql": "SELECT a FROM messages", "schema": "a NO"}, "Pipeline p: schema is not valid DDL: "),
         (
             {"sql": "SELECT a FROM messages", "options": {"sink.selector": "x"}},
             "Pipeline p: jms: option selector is for a source, but this is a sink",

@@ -90,7 +90,7 @@ def test_good_rows_and_bad_messages_go_their_ways(broker, run):
     assert rows == [{"origin": "EWR", "delay": 7.5}, {"origin": "JFK", "delay": 9.0}]
     first, second = sorted(messages(broker, "BAD"), key=lambda m: m.correlation_id or "")
     assert first.text == "{broken"
-    assert first.properties["dlqDeliveryFailureCause"] == "the body is no JSON object"
+    assert first.properties["dlqDeliveryFailureCause"] == "the body is not a JSON object"
     assert first.properties["PyJMSPipeline"] == "late"
     assert second.data == b"\xff\x00"
     assert (second.correlation_id, second.type, second.properties["n"]) == ("c", "t", "7")

@@ -113,7 +113,9 @@ def test_the_broker_of_a_pipeline() -> None:
     assert place == BrokerLocation("tcp://h:1", "me", "secret")
     assert "secret" not in repr(place)
     assert broker_of(given, "far", "tcp://embedded:1").url == "tcp://far:2"
-    with pytest.raises(ConfigurationException, match=r"no broker 'near'.*the brokers are far, here"):
+    with pytest.raises(
+        ConfigurationException, match=r"no broker 'near'.*the brokers are far, here"
+    ):
         broker_of(given, "near", None)
     with pytest.raises(
         ConfigurationException, match=r"brokers\.here\.broker_url is a vm:// URL \(vm://x\)"

@@ -173,7 +173,10 @@ class Outer(BaseModel):
     ("model", "sentence"),
     [
         (Node, "Node.children\\[\\] contains itself"),
-        (Validated, r"Validated has Python validators \(positive\), which Spark's reader cannot call"),
+        (
+            Validated,
+            r"Validated has Python validators \(positive\), which Spark's reader cannot call",
+        ),
         (Numbers, "Numbers is a RootModel, which has no columns"),
         (ByName, "by its alias only; remove populate_by_name, or the aliases"),
         (NotByAlias, "by its alias only; remove validate_by_name, validate_by_alias, or the"),
