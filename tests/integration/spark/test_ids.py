@@ -10,7 +10,7 @@ from pyspark.sql import Row
 from pyjms.spark.jms.connections import close_connections, run_blocking
 from pyjms.spark.jms.options import JmsOptions
 from pyjms.spark.jms.sink.sending import send_rows
-from pyjms.spark.jms.sink.writers import _maker
+from pyjms.spark.jms.sink.writers import row_converter
 
 TEXTS = [f"m{number}" for number in range(100)]
 
@@ -24,7 +24,7 @@ def _connections() -> Iterator[None]:
 def send(broker, texts: Sequence[str], id_column: str | None) -> None:
     """Send rows as the task of one partition of one batch does."""
     options = JmsOptions(broker.url, "OUT", exactly_once="ids", id_column=id_column)
-    send_rows(options, [Row(text=text, id=text) for text in texts], _maker(options, "q:0:0"))
+    send_rows(options, [Row(text=text, id=text) for text in texts], row_converter(options, "q:0:0"))
 
 
 def restart(broker) -> None:
@@ -63,7 +63,7 @@ def test_a_partition_that_broke_off_is_sent_whole(broker):
 
     options = JmsOptions(broker.url, "OUT", exactly_once="ids")
     with pytest.raises(BrokenOff):
-        send_rows(options, rows(), _maker(options, "q:0:0"))
+        send_rows(options, rows(), row_converter(options, "q:0:0"))
     send(broker, TEXTS, None)
     assert broker.texts("OUT") == TEXTS
 
@@ -83,7 +83,7 @@ def test_a_delay_is_kept_by_the_broker(broker):
     options = JmsOptions(broker.url, "OUT", exactly_once="ids", id_column="id")
     rows = [Row(text="late", id="1", delay=3600.0), Row(text="now", id="2", delay=None)]
     for _ in range(2):
-        send_rows(options, rows, _maker(options, "q:0:0"))
+        send_rows(options, rows, row_converter(options, "q:0:0"))
     assert broker.texts("OUT") == ["now"]
     [job] = broker.service.stores.job_store.scheduler().jobs()
     assert job.delay == 3_600_000

@@ -25,7 +25,7 @@ from pyjms.spark.jms.sink.sending import RowConverter, send_rows
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
-__all__ = ["JmsBatchWriter", "JmsStreamWriter", "check_sink"]
+__all__ = ["JmsBatchWriter", "JmsStreamWriter", "check_sink", "row_converter"]
 
 Messages = list[WriterCommitMessage | None]
 
@@ -89,7 +89,7 @@ class _Writer:
             stage = f"{context.partitionId()}.{secrets.token_hex(8)}"
             return SentRows(stage_rows(options, query, batch, stage, iterator), query, stage)
         prefix = f"{query}:{batch}:{context.partitionId()}"
-        return SentRows(send_rows(options, iterator, _row_converter(options, prefix)))
+        return SentRows(send_rows(options, iterator, row_converter(options, prefix)))
 
     def _publish(self, messages: Messages, batch: int) -> None:
         staged = _staged(messages)
@@ -129,7 +129,7 @@ def _staged(messages: Messages) -> list[SentRows]:
     return [m for m in messages if isinstance(m, SentRows) and m.stage]
 
 
-def _row_converter(options: JmsOptions, prefix: str) -> RowConverter:
+def row_converter(options: JmsOptions, prefix: str) -> RowConverter:
     if options.exactly_once != "ids":
         return _plain
     if options.id_column is not None:

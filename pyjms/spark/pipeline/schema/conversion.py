@@ -76,7 +76,8 @@ def problem(raw: Column, kind: Type, path: str) -> Column:
     match kind:
         case Scalar(ddl, checks):
             value = _scalar(raw, ddl)
-            mismatch = F.when(raw.isNotNull() & value.isNull(), F.lit(f"{path} is not of type {ddl}"))
+            is_mismatch = raw.isNotNull() & value.isNull()
+            mismatch = F.when(is_mismatch, F.lit(f"{path} is not of type {ddl}"))
             return first_not_null([mismatch, *_failed(value, F.length, checks, path)])
         case Native():
             return F.lit(None).cast("string")

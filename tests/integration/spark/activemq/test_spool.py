@@ -20,7 +20,7 @@ from pyjms.spark.jms.connections import close_connections, run_blocking
 from pyjms.spark.jms.options import JmsOptions, read_options
 from pyjms.spark.jms.sink.epoch import publish, stage_rows
 from pyjms.spark.jms.sink.sending import send_rows
-from pyjms.spark.jms.sink.writers import _maker
+from pyjms.spark.jms.sink.writers import row_converter
 from pyjms.spark.jms.source import JmsStreamReader
 from pyjms.spark.jms.spool.stream import SpoolStreamReader
 
@@ -167,7 +167,9 @@ def test_a_batch_of_more_rows_than_a_page_is_published(broker):
 def send(broker, numbers: Sequence[int], id_column: str | None = None) -> None:
     """Send rows as the task of one partition of one batch does."""
     options = JmsOptions(broker.url, "OUT", exactly_once="ids", id_column=id_column)
-    send_rows(options, [Row(text=f"m{n}", id=str(n)) for n in numbers], _maker(options, "q:0:0"))
+    send_rows(
+        options, [Row(text=f"m{n}", id=str(n)) for n in numbers], row_converter(options, "q:0:0")
+    )
 
 
 @pytest.mark.activemq

@@ -27,7 +27,7 @@ from pyjms.spark.jms.connections import (
 from pyjms.spark.jms.options import JmsOptions
 from pyjms.spark.jms.sink.epoch import epoch_queue, publish, stage_rows
 from pyjms.spark.jms.sink.sending import send_rows
-from pyjms.spark.jms.sink.writers import _maker
+from pyjms.spark.jms.sink.writers import row_converter
 
 pytestmark = [pytest.mark.maven, pytest.mark.timeout(200)]
 artemis = pytest.mark.parametrize("broker", ["artemis"], indirect=True)
@@ -45,7 +45,9 @@ def _connections() -> Iterator[None]:
 def send(broker, numbers: Iterable[int], id_column: str | None = None, task: str = "q:0:0") -> None:
     """Send rows as the task of one partition of one batch does."""
     options = JmsOptions(broker.url, "OUT", exactly_once="ids", id_column=id_column)
-    send_rows(options, [Row(text=f"m{n}", id=str(n)) for n in numbers], _maker(options, task))
+    send_rows(
+        options, [Row(text=f"m{n}", id=str(n)) for n in numbers], row_converter(options, task)
+    )
 
 
 def restart(broker, how: str, **settings: str) -> None:
