@@ -339,7 +339,7 @@ def test_ddl_reads_the_same_way(judge: Judge) -> None:
     ("schema", "sentence"),
     [
         ("a NOTHING", "schema is not valid DDL: "),
-        ("jms STRING", "schema has a field jms, which is the column that tells where a row comes"),
+        ("jms STRING", "schema has a field jms, which is the name of the column with the origin"),
         ("a ARRAY<STRUCT<b: VARIANT>>", "schema has a VARIANT inside a, where numbers are read"),
         ("a MAP<STRING, VARIANT>", "schema has a VARIANT inside a, where numbers are read"),
     ],
