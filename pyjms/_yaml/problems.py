@@ -140,4 +140,5 @@ def models_and_containers(annotation: Any) -> list[Any]:
 
 
 def is_model(annotation: object) -> bool:
+    """Return whether `annotation` is a pydantic model."""
     return isinstance(annotation, type) and issubclass(annotation, BaseModel)

@@ -80,9 +80,11 @@ class SimpleJmsListenerEndpoint(JmsListenerEndpoint):
     message_listener: Callable[..., Any]
 
     def create_listener(self, container: AbstractMessageListenerContainer) -> Callable[..., Any]:
+        """Return the listener of this endpoint, the same for every container."""
         return self.message_listener
 
     def default_subscription_name(self) -> str:
+        """Return the listener's module and qualified name."""
         listener = self.message_listener
         return f"{listener.__module__}.{getattr(listener, '__qualname__', type(listener).__name__)}"
 
@@ -100,7 +102,9 @@ class MethodJmsListenerEndpoint(JmsListenerEndpoint):
     ]
 
     def create_listener(self, container: AbstractMessageListenerContainer) -> Callable[..., Any]:
+        """Return the adapter that calls the handler."""
         return self.make_listener(self, container)
 
     def default_subscription_name(self) -> str:
+        """Return the handler's module and qualified name."""
         return f"{self.handler.__module__}.{self.handler.__qualname__}"

@@ -21,9 +21,11 @@ class EmbeddedBroker(Protocol):
     async def tcp_url(self) -> str:
         """Return the URL for other processes, once started; the first call opens a port."""
 
-    async def start(self) -> None: ...
+    async def start(self) -> None:
+        """Start the broker; clients may connect when this returns."""
 
-    async def stop(self) -> None: ...
+    async def stop(self) -> None:
+        """Stop the broker and close its connections. Idempotent."""
 
     async def drained(self, name: str, timeout: float = 5.0) -> None:
         """Wait until the queue `name` is empty and all its messages are acknowledged.

@@ -170,6 +170,11 @@ class DefaultMessageListenerContainer(DefaultContainerProperties, AbstractMessag
                 await self._connection.start()
 
     async def wait_until_listening(self) -> None:
+        """Wait until a consumer exists, or the container keeps trying to reach the broker.
+
+        Raises:
+            JMSException: its configuration cannot work, or its client id is in use.
+        """
         await self._start_outcome.wait()
 
     async def stop(self, callback: Callable[[], None] | None = None) -> None:

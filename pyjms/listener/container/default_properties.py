@@ -5,7 +5,8 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from contextlib import AbstractAsyncContextManager
+from typing import ClassVar, Protocol
 
 from pyjms.enums import CacheLevel
 from pyjms.jms.api import ConnectionFactory
@@ -17,12 +18,45 @@ from pyjms.listener.container.properties import (
     parse_concurrency,
 )
 from pyjms.listener.container.task_executor import AsyncTaskExecutor, SimpleAsyncTaskExecutor
-from pyjms.listener.container.transaction import TransactionManager
 
-__all__ = ["DefaultContainerProperties", "DefaultOptions"]
+__all__ = [
+    "DefaultContainerProperties",
+    "DefaultOptions",
+    "TransactionManager",
+    "TransactionStatus",
+]
 
 _SHORT_TASK = 10
 """Receives per task where the executor wants short tasks, and idle ones of a surplus consumer."""
+
+
+class TransactionStatus(Protocol):
+    """The transaction in progress."""
+
+    @property
+    def rollback_only(self) -> bool:
+        """Whether the end will be a rollback."""
+
+    def set_rollback_only(self) -> None:
+        """Make the end a rollback, without an error."""
+
+
+class TransactionManager(Protocol):
+    """Runs blocks in transactions (Spring: PlatformTransactionManager, PROPAGATION_REQUIRED).
+
+    A manager of JMS sessions also has `connection_factory`, the one whose sessions it binds; any
+    other manager makes the container synchronise its own session with the transaction.
+    `JmsTransactionManager` is one.
+    """
+
+    def transaction(
+        self, name: str | None = None, timeout: float | None = None
+    ) -> AbstractAsyncContextManager[TransactionStatus]:
+        """Begin a transaction; commit when the block ends, or roll back.
+
+        It is rolled back if the block raised, or if it is rollback-only. An error of the block is
+        raised again after the rollback. `timeout`: seconds, None: no limit.
+        """
 
 
 class DefaultOptions(ContainerOptions, total=False):

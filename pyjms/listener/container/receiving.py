@@ -15,7 +15,11 @@ from pyjms.core.closing import close_quietly
 from pyjms.core.resources import BoundResource, bind, bound
 from pyjms.errors import JMSException
 from pyjms.jms.api import Connection, MessageConsumer, Session
-from pyjms.listener.container.default_properties import DefaultContainerProperties
+from pyjms.listener.container.default_properties import (
+    DefaultContainerProperties,
+    TransactionManager,
+    TransactionStatus,
+)
 from pyjms.listener.container.delivery import Delivery
 from pyjms.listener.container.execution import ListenerExecution
 from pyjms.listener.container.failures import is_infrastructure_failure
@@ -23,7 +27,6 @@ from pyjms.listener.container.resources import (
     ContainerConnection,
     ResourceFactory,
 )
-from pyjms.listener.container.transaction import TransactionManager, TransactionStatus
 from pyjms.listener.workers import Worker
 
 __all__ = ["ReceiveCycle", "ReceivingInvoker"]

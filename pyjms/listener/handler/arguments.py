@@ -57,7 +57,8 @@ __all__ = ["CallPlan", "Injector", "PayloadConverter", "SessionTypes"]
 class PayloadConverter(Protocol):
     """The reading half of a MessageConverter."""
 
-    def from_message(self, message: Message, target: Any = None) -> object: ...
+    def from_message(self, message: Message, target: Any = None) -> object:
+        """Return the payload of `message`, as `target` if that is a type."""
 
 
 Injector = Callable[[InjectionMarker], Callable[[], object]]

@@ -1,6 +1,8 @@
 """Interceptors: code around every call of a handler.
 
-An interceptor is a coroutine function, or an object with an `async def __call__`:
+`JmsApplication(interceptors=[...])` sets them for all handlers of an application, the property
+`interceptors` for one container (Spring: an advice chain). An interceptor is a coroutine function,
+or an object with an `async def __call__`:
 
     async def timed(invocation: HandlerInvocation, proceed: Proceed) -> object:
         started = time.monotonic()

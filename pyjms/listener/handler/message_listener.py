@@ -21,7 +21,8 @@ class OnMessage(Protocol):
     """A listener that is an object. JMS: MessageListener, Spring: SessionAwareMessageListener."""
 
     @property
-    def on_message(self) -> Callable[..., Any]: ...
+    def on_message(self) -> Callable[..., Any]:
+        """The method that is called with (message) or (message, session)."""
 
 
 class ListenerCall:

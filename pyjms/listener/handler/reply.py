@@ -20,7 +20,8 @@ __all__ = ["JmsResponse", "ReplySender"]
 class ReplyConverter(Protocol):
     """The writing half of a MessageConverter."""
 
-    def to_message(self, payload: Any, session: Session) -> Message: ...
+    def to_message(self, payload: Any, session: Session) -> Message:
+        """Return a message with `payload` as its body."""
 
 
 class JmsResponse:
