@@ -188,11 +188,20 @@ def to_command(
         MessageFormatException: a value cannot be written, or is a list or dict while
             `nested_map_and_list_enabled` is off.
     """
-    message.set_message_id(message_id)
+    source, is_body_encoded, values = message.prepare_send(message_id)
+    received = source.command if isinstance(source, CommandSource) else None
     encoding = _ENCODINGS.get(type(message)) or _encoding_of(message)
     try:
-        content, compressed = _content(message, encoding[1], use_compression)
-        properties = _marshalled_properties(message)
+        if received is not None and is_body_encoded:
+            content, compressed = received.content, received.compressed
+        else:
+            content, compressed = _content(message, encoding[1], use_compression)
+        if values:
+            properties: bytes | None = encode_map(values)
+        elif values is None and received is not None:
+            properties = received.marshalled_properties
+        else:
+            properties = None
     except ProtocolViolation as error:
         raise MessageFormatException(f"The message cannot be written: {error.reason}") from error
     if not nested_map_and_list_enabled:
@@ -235,9 +244,6 @@ def parse_message_id(text: str) -> MessageId:
 def _content(
     message: Message, encode: Callable[[Message], bytes | None], use_compression: bool
 ) -> tuple[bytes | None, bool]:
-    source = message.undecoded_body_source
-    if isinstance(source, CommandSource):
-        return source.command.content, source.command.compressed
     content = encode(message)
     if not use_compression or not content:
         return content, False
@@ -256,17 +262,6 @@ def _inflated(command: ActiveMQMessage, content: bytes) -> bytes:
     if len(content) < 4 or len(data) < length:
         raise MessageFormatException(f"Damaged message body: {len(data)} bytes instead of {length}")
     return data[:length]
-
-
-def _marshalled_properties(message: Message) -> bytes | None:
-    values = message.decoded_properties
-    if values:
-        return encode_map(values)
-    if values is None:
-        source = message.source
-        if isinstance(source, CommandSource):
-            return source.command.marshalled_properties
-    return None
 
 
 def _refuse_containers(message: Message) -> None:

@@ -269,24 +269,21 @@ class Message:
         self.acknowledger = acknowledger
         self.provider_delivery = delivery
 
-    def set_message_id(self, message_id: object) -> None:
-        """Set the id to an object whose `str()` is the id, formatted when first read."""
+    def prepare_send(
+        self, message_id: object
+    ) -> tuple[MessageSource | None, bool, dict[str, object] | None]:
+        """Set the id, and return what is still encoded in a message to be sent.
+
+        One call, because it is on the path of every message: the source, whether the body is
+        still encoded there, and the properties that were read or set (None: none were).
+        """
         self._message_id = message_id
+        return self._source, self._pending, self._properties
 
     @property
     def source(self) -> MessageSource | None:
         """What a received message decodes from; None: the message was created here."""
         return self._source
-
-    @property
-    def undecoded_body_source(self) -> MessageSource | None:
-        """The source while the body is still encoded; None once it was read or replaced."""
-        return self._source if self._pending else None
-
-    @property
-    def decoded_properties(self) -> dict[str, object] | None:
-        """The properties if they were read or set; None: there are none, or still encoded ones."""
-        return self._properties
 
     # --- for message classes
 
