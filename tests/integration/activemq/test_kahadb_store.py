@@ -102,7 +102,7 @@ async def end_prepared(adapter: Any) -> None:
     for destination, message in first.added:
         position = transactions.position_of(destination, message.message_id)
         assert position is not None
-        adapter.queue_message_store(destination)._index.show(position)
+        adapter.queue_message_store(destination)._index.mark_visible(position)
     await wait_for(transactions.rollback(second.xid))
 
 

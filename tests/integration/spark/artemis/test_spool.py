@@ -46,7 +46,7 @@ def test_the_spool_is_chosen_by_itself_and_said_once(broker, tmp_path, caplog):
     assert rows_between(reader, start, end) == rows_between(reader, start, end)
     assert reader.latestOffset(end, ReadMaxRows(10)) == end
     assert isinstance(reader._reader, SpoolStreamReader)
-    assert len([r for r in caplog.records if "goes through files" in r.message]) == 1
+    assert len([r for r in caplog.records if "is read through a spool" in r.message]) == 1
     assert broker.count("IN") == 0
 
 
