@@ -14,14 +14,14 @@ from pyjms.errors import IllegalStateException
 from pyjms.jms.destination import Destination
 from pyjms.jms.destination import Queue as QueueDestination
 
-__all__ = ["SCHEDULED", "check_intake", "check_target"]
+__all__ = ["SCHEDULED", "check_source", "check_target"]
 
 SCHEDULED: Final = QueueDestination("PyJMS.Scheduled")
 _BEGINNING: Final = "PyJMS."
 _OWN: Final = (SCHEDULED, RANGES, MARKS)
 
 
-def check_intake(destination: Destination) -> None:
+def check_source(destination: Destination) -> None:
     """Refuse what a client sends to the queue where orders come in, alone or among others.
 
     Raises:

@@ -9,8 +9,8 @@ from typing import Final
 from broker.api.copying import copy_command
 from broker.policy.dead_letter import DEFAULT_DEAD_LETTER_QUEUE
 from broker.region.dead_letter.dead_letters import FAILURE_CAUSE
-from broker.scheduler.aside import DUPLICATE_ID
-from broker.scheduler.orders import ORDERS, properties_of
+from broker.scheduler.deferred_fields import DUPLICATE_ID
+from broker.scheduler.schedule_properties import SCHEDULE_PROPERTIES, properties_of
 from broker.store.jobs.api import ScheduledJob
 from pyjms import _clock
 from pyjms._ids import IdGenerator
@@ -40,7 +40,7 @@ class Deliveries:
     def of(self, job: ScheduledJob, message: ActiveMQMessage) -> ActiveMQMessage:
         """Return what the destination gets; its time to live begins now."""
         is_one_of_many = bool(job.repeat or job.execution_count or job.cron_entry)
-        without = (*ORDERS, DUPLICATE_ID) if is_one_of_many else ORDERS
+        without = (*SCHEDULE_PROPERTIES, DUPLICATE_ID) if is_one_of_many else SCHEDULE_PROPERTIES
         copy = self._copy(job, message, without)
         if is_one_of_many:
             copy.message_id = _id_of(job)
@@ -68,7 +68,9 @@ class Deliveries:
         self, job: ScheduledJob, message: ActiveMQMessage, error: Exception
     ) -> ActiveMQMessage:
         """Return what ActiveMQ.DLQ gets of what cannot be delivered."""
-        copy = self._copy(job, message, (*ORDERS, DUPLICATE_ID), **{FAILURE_CAUSE: str(error)})
+        copy = self._copy(
+            job, message, (*SCHEDULE_PROPERTIES, DUPLICATE_ID), **{FAILURE_CAUSE: str(error)}
+        )
         copy.message_id = _id_of(job)
         copy.original_destination, copy.destination = message.destination, DEAD_LETTERS
         copy.persistent = copy.response_required = True

@@ -10,14 +10,14 @@ from broker.api.exchange import ProducerExchange
 from broker.api.filter import BrokerFilter
 from broker.region.flow.disk_usage import DiskUsage
 from broker.region.region_broker import RegionBroker
-from broker.scheduler.addresses import SCHEDULED, check_intake, check_target
-from broker.scheduler.aside import put_aside
+from broker.scheduler.addresses import SCHEDULED, check_source, check_target
+from broker.scheduler.deferred_fields import defer_fields
 from broker.scheduler.deliveries import Deliveries
-from broker.scheduler.firing import Firing
-from broker.scheduler.intake import Intake
+from broker.scheduler.destination_throttle import DestinationThrottle
+from broker.scheduler.job_dispatcher import JobDispatcher
 from broker.scheduler.management import Management, is_management
-from broker.scheduler.orders import read_order
-from broker.scheduler.outlet import Outlet
+from broker.scheduler.schedule_properties import read_schedule
+from broker.scheduler.schedule_requests import ScheduleRequests
 from broker.store.jobs.api import JobSchedulerStore
 from pyjms import _wakeup
 from pyjms.errors import IllegalStateException
@@ -41,24 +41,26 @@ class SchedulerBroker(BrokerFilter):
         super().__init__(next_broker)
         self._max_repeat_allowed = max_repeat_allowed
         jobs, deliveries = store.scheduler(), Deliveries()
-        outlet = Outlet(next_broker, region)
-        coming_in: set[str] = set()
-        self._firing = Firing(store, deliveries, outlet, usage, coming_in)
-        self._intake = Intake(region, next_broker, jobs, usage, coming_in, self._firing.wake)
+        throttle = DestinationThrottle(next_broker, region)
+        arriving: set[str] = set()
+        self._dispatcher = JobDispatcher(store, deliveries, throttle, usage, arriving)
+        self._requests = ScheduleRequests(
+            region, next_broker, jobs, usage, arriving, self._dispatcher.wake
+        )
         self._management = Management(jobs, deliveries, next_broker)
         self._clock: _wakeup.BackgroundTask | None = None
 
     async def start(self) -> None:
         await self.next.start()
-        self._intake.attach()
-        self._clock = _wakeup.spawn(self._firing.run, name="message scheduler")
+        self._requests.attach()
+        self._clock = _wakeup.spawn(self._dispatcher.run, name="message scheduler")
 
     async def stop(self) -> None:
         if self._clock is not None:
             self._clock.cancel()
             await self._clock.wait()
         await self._management.close()
-        await self._firing.close()
+        await self._dispatcher.close()
         await self.next.stop()
 
     def remove_connection(
@@ -80,11 +82,11 @@ class SchedulerBroker(BrokerFilter):
             return self.next.send(exchange, message)
         if is_management(to):
             return self._management.serve(context, message)
-        check_intake(to)
-        if read_order(message, self._max_repeat_allowed) is None:
+        check_source(to)
+        if read_schedule(message, self._max_repeat_allowed) is None:
             return self.next.send(exchange, message)
         check_target(to)
         part = ProducerExchange(context, exchange.info)
         copy = copy_for_destination(message, SCHEDULED, to)
-        put_aside(copy, to)
+        defer_fields(copy, to)
         return self.next.send(part, copy)

@@ -12,7 +12,7 @@ from broker.api.exchange import ProducerExchange
 from broker.region.flow.flow_control import abort_blocked_sends
 from broker.scheduler.addresses import check_target
 from broker.scheduler.deliveries import Deliveries
-from broker.scheduler.orders import number_of, properties_of
+from broker.scheduler.schedule_properties import number_of, properties_of
 from broker.store.jobs.api import EARLIEST, LATEST, JobScheduler
 from pyjms import _clock, _wakeup
 from pyjms.errors import JMSException, MessageFormatException
@@ -82,7 +82,7 @@ class Management:
         for task in tuple(self._tasks):
             await task.wait()
 
-    def _browse(
+    def browse(
         self,
         context: ConnectionContext,
         request: ActiveMQMessage,
@@ -112,7 +112,7 @@ class Management:
         finally:
             abort_blocked_sends(context)
 
-    def _remove(
+    def remove(
         self,
         context: ConnectionContext,
         request: ActiveMQMessage,
@@ -123,7 +123,7 @@ class Management:
             raise MessageFormatException(f"A request to REMOVE needs a property {AMQ_SCHEDULED_ID}")
         return self._jobs.remove(job_id, sync=True)
 
-    def _remove_all(
+    def remove_all(
         self,
         context: ConnectionContext,
         request: ActiveMQMessage,
@@ -136,9 +136,9 @@ _Action = Callable[
     [Management, ConnectionContext, ActiveMQMessage, Mapping[str, object]], Completion | None
 ]
 _ACTIONS: Final[dict[str, _Action]] = {
-    AMQ_SCHEDULER_ACTION_BROWSE: Management._browse,
-    AMQ_SCHEDULER_ACTION_REMOVE: Management._remove,
-    AMQ_SCHEDULER_ACTION_REMOVEALL: Management._remove_all,
+    AMQ_SCHEDULER_ACTION_BROWSE: Management.browse,
+    AMQ_SCHEDULER_ACTION_REMOVE: Management.remove,
+    AMQ_SCHEDULER_ACTION_REMOVEALL: Management.remove_all,
 }
 
 

@@ -19,7 +19,7 @@ HOUR = 3_600_000
 
 def scheduler_of(broker: Any) -> Any:
     link = broker.service.broker
-    while not hasattr(link, "_intake"):
+    while not hasattr(link, "_requests"):
         link = link.next
     return link
 
@@ -45,9 +45,9 @@ async def test_a_repetition_that_was_not_noted_has_its_id_again(
     make_broker: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     broker = await make_broker(persistent=True)
-    firing = scheduler_of(broker)._firing
-    monkeypatch.setattr(firing, "_settle", lambda *_, **__: None)
-    monkeypatch.setattr("broker.scheduler.firing._LAST_ANSWERS", 0.0)  # that never come
+    dispatcher = scheduler_of(broker)._dispatcher
+    monkeypatch.setattr(dispatcher, "_settle", lambda *_, **__: None)
+    monkeypatch.setattr("broker.scheduler.job_dispatcher._LAST_ANSWERS", 0.0)  # that never come
     await broker.order("x", delay=100, period=HOUR, repeat=2)
     await broker.until(lambda: broker.count("Q") == 1)
     assert broker.jobs[0].execution_count == 0
@@ -66,7 +66,7 @@ async def test_a_delivery_that_ends_while_the_broker_stops_is_noted(
         delivered.append(Completion())
         return delivered[-1]
 
-    monkeypatch.setattr(scheduler_of(broker)._firing._outlet, "send", send)
+    monkeypatch.setattr(scheduler_of(broker)._dispatcher._throttle, "send", send)
     await broker.order("x", delay=10)
     await broker.until(lambda: delivered)
     stopping = spawn(broker.stop, name="stop")
@@ -88,7 +88,7 @@ async def test_a_tick_begins_one_job_however_often_it_is_repeated(broker: Any) -
     for fired in (0, 1):
         message = jobs.message(parent.job_id)
         jobs.add(parent, message)  # as after a crash before the tick was noted
-        scheduler_of(broker)._firing.wake()
+        scheduler_of(broker)._dispatcher.wake()
         await broker.receive(5)
         [child] = [job for job in broker.jobs if job.job_id != parent.job_id]
         assert child.execution_count == 1, fired
@@ -98,7 +98,7 @@ async def test_a_job_that_has_fired_goes_on_though_its_message_is_still_there(
     make_broker: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     broker = await make_broker(persistent=True)
-    monkeypatch.setattr(scheduler_of(broker)._intake, "_remove", lambda _: None)
+    monkeypatch.setattr(scheduler_of(broker)._requests, "_remove", lambda _: None)
     await broker.order("x", delay=50, period=HOUR, repeat=5)
     await broker.until(lambda: broker.count("Q") == 1)
     assert broker.count("PyJMS.Scheduled") == 1
@@ -112,14 +112,14 @@ async def test_a_job_that_has_fired_goes_on_though_its_message_is_still_there(
 async def test_a_job_does_not_fire_before_its_message_has_left(
     broker: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    intake = scheduler_of(broker)._intake
+    requests = scheduler_of(broker)._requests
     left = []
     with monkeypatch.context() as patch:
-        patch.setattr(intake, "_leaves", lambda *which: left.append(which))
+        patch.setattr(requests, "_leaves", lambda *which: left.append(which))
         await broker.order("x", delay=1000)
-        scheduler_of(broker)._firing.wake()
+        scheduler_of(broker)._dispatcher.wake()
         assert await broker.receive(60) == []
-    intake._leaves(*left[0])
+    requests._leaves(*left[0])
     assert len(await broker.receive(1)) == 1
 
 

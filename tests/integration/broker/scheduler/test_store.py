@@ -92,11 +92,11 @@ async def test_a_crash_on_the_way_in_loses_and_doubles_nothing(
     make_broker: Any, tmp_path: Path, where: str, store: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     broker = await make_broker(persistent=True, persistence=STORES[store])
-    intake = next_scheduler(broker)._intake
+    requests = next_scheduler(broker)._requests
     if where == "before the job":
-        monkeypatch.setattr(intake, "_add", lambda *_: never())
+        monkeypatch.setattr(requests, "_add", lambda *_: never())
     else:
-        monkeypatch.setattr(intake, "_leaves", lambda *_: None)
+        monkeypatch.setattr(requests, "_leaves", lambda *_: None)
     await broker.order("x", delay=500)
     await broker.until(lambda: broker.jobs or where == "before the job")
     assert broker.count("PyJMS.Scheduled") == 1
@@ -114,7 +114,7 @@ async def test_a_crash_on_the_way_in_loses_and_doubles_nothing(
 
 def next_scheduler(broker: Any) -> Any:
     link = broker.service.broker
-    while not hasattr(link, "_intake"):
+    while not hasattr(link, "_requests"):
         link = link.next
     return link
 
@@ -130,8 +130,8 @@ async def test_a_delivery_that_was_not_noted_is_repeated_but_not_doubled_on_its_
 ) -> None:
     """A crash between the delivery and the job's end: the message has its id still. (E3)"""
     broker = await make_broker(persistent=True)
-    monkeypatch.setattr(next_scheduler(broker)._firing, "_settle", lambda *_: None)
-    monkeypatch.setattr("broker.scheduler.firing._LAST_ANSWERS", 0.0)  # that never come
+    monkeypatch.setattr(next_scheduler(broker)._dispatcher, "_settle", lambda *_: None)
+    monkeypatch.setattr("broker.scheduler.job_dispatcher._LAST_ANSWERS", 0.0)  # that never come
     await broker.order("x", delay=100)
     await broker.until(lambda: broker.count("Q") == 1)
     await broker.restart()

@@ -13,10 +13,10 @@ from pyjms.errors import DestinationDoesNotExistException, InvalidDestinationExc
 from pyjms.jms.destination import Destination
 from pyjms.wire.openwire.commands import ActiveMQMessage
 
-__all__ = ["Outlet"]
+__all__ = ["DestinationThrottle"]
 
 
-class Outlet:
+class DestinationThrottle:
     """Sends in nobody's name, and with no more rights than a client has."""
 
     def __init__(self, chain: Broker, region: RegionBroker) -> None:

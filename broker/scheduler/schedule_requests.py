@@ -23,15 +23,15 @@ from broker.region.flow.disk_usage import DiskUsage
 from broker.region.queue.queue import Queue
 from broker.region.region_broker import RegionBroker
 from broker.scheduler.addresses import SCHEDULED, check_target
-from broker.scheduler.aside import as_sent
+from broker.scheduler.deferred_fields import restore_fields
 from broker.scheduler.deliveries import DEAD_LETTERS
-from broker.scheduler.orders import properties_of, read_order
+from broker.scheduler.schedule_properties import properties_of, read_schedule
 from broker.store.jobs.api import JobScheduler, ScheduledJob
 from pyjms.errors import JMSException, LocalProtocolError, MessageFormatException
 from pyjms.wire.openwire.commands import ActiveMQMessage
 from pyjms.wire.openwire.primitives import encode_map
 
-__all__ = ["Intake"]
+__all__ = ["ScheduleRequests"]
 
 logger = logging.getLogger(__name__)
 
@@ -39,7 +39,7 @@ _ANY_NUMBER: Final = 1 << 31
 """What came in was checked; a limit that was lowered since does not undo it."""
 
 
-class Intake:
+class ScheduleRequests:
     """The queue's `reader`: nobody else gets its messages, and all of them are stored."""
 
     is_leased = True
@@ -50,19 +50,19 @@ class Intake:
         chain: Broker,
         jobs: JobScheduler,
         usage: DiskUsage,
-        coming_in: set[str],
+        arriving: set[str],
         on_job: Callable[[int], None],
     ) -> None:
         """Have `jobs` take what comes while `usage` has room; `on_job` gets each one's time.
 
-        `coming_in` has the ids of those whose messages have not left the queue.
+        `arriving` has the ids of those whose messages have not left the queue.
         """
         self._region = region
         self._chain = chain
         self._jobs = jobs
         self._usage = usage
         self._on_job = on_job
-        self._coming_in = coming_in
+        self._arriving = arriving
 
     def attach(self) -> None:
         """Make the queue, and jobs of what a crash has left in it."""
@@ -112,13 +112,13 @@ class Intake:
             raise _NoJob("It was sent here, and not as an order")
         try:
             check_target(target)
-            order = read_order(message, _ANY_NUMBER)
+            order = read_schedule(message, _ANY_NUMBER)
             if order is None:
                 raise _NoJob("It orders nothing")
             copy = copy_for_destination(message, target, None)
             copy.transaction_id = None
             copy.raw = None
-            as_sent(copy, target)
+            restore_fields(copy, target)
             return order.job(str(message.message_id), message.broker_in_time), copy
         except JMSException as error:
             raise _NoJob(str(error)) from error
@@ -127,11 +127,11 @@ class Intake:
         there = self._jobs.get(job.job_id)
         if there is not None and there.execution_count:
             return None  # it goes on as it is: a crash came before the message had left
-        self._coming_in.add(job.job_id)
+        self._arriving.add(job.job_id)
         try:
             return self._jobs.add(job, copy)
         except LocalProtocolError as error:
-            self._coming_in.discard(job.job_id)
+            self._arriving.discard(job.job_id)
             raise _NoJob(str(error)) from error
 
     def _stored(self, reference: MessageReference, job: ScheduledJob, end: Completion) -> None:
@@ -145,7 +145,7 @@ class Intake:
         try:
             self._remove(reference)
         finally:
-            self._coming_in.discard(job.job_id)
+            self._arriving.discard(job.job_id)
             self._on_job(job.next_time)
 
     def _remove(self, reference: MessageReference) -> None:

@@ -19,9 +19,15 @@ from pyjms.jms.scheduled import (
 from pyjms.wire.openwire.commands import ActiveMQMessage
 from pyjms.wire.openwire.primitives import decode_map
 
-__all__ = ["ORDERS", "Order", "number_of", "properties_of", "read_order"]
+__all__ = [
+    "SCHEDULE_PROPERTIES",
+    "ScheduleProperties",
+    "number_of",
+    "properties_of",
+    "read_schedule",
+]
 
-ORDERS: Final = (
+SCHEDULE_PROPERTIES: Final = (
     AMQ_SCHEDULED_DELAY,
     AMQ_SCHEDULED_PERIOD,
     AMQ_SCHEDULED_REPEAT,
@@ -33,7 +39,7 @@ _LONGEST: Final = 1 << 53
 """Milliseconds: far beyond any calendar, and no time overflows its eight bytes."""
 
 
-class Order(NamedTuple):
+class ScheduleProperties(NamedTuple):
     """Milliseconds, as the properties have them."""
 
     delay: int
@@ -54,7 +60,7 @@ class Order(NamedTuple):
         )
 
 
-def read_order(message: ActiveMQMessage, most_repeats: int) -> Order | None:
+def read_schedule(message: ActiveMQMessage, most_repeats: int) -> ScheduleProperties | None:
     """Return what a message orders; None: it is to be delivered now.
 
     Raises:
@@ -66,7 +72,7 @@ def read_order(message: ActiveMQMessage, most_repeats: int) -> Order | None:
     properties = properties_of(message)
     if AMQ_SCHEDULED_ID in properties or not any(name in properties for name in _MARKED):
         return None
-    order = Order(
+    order = ScheduleProperties(
         number_of(properties, AMQ_SCHEDULED_DELAY) or 0,
         number_of(properties, AMQ_SCHEDULED_PERIOD) or 0,
         number_of(properties, AMQ_SCHEDULED_REPEAT) or 0,
@@ -111,7 +117,7 @@ def _cron_of(properties: Mapping[str, object]) -> str:
     return value.strip()
 
 
-def _check(order: Order, most_repeats: int) -> None:
+def _check(order: ScheduleProperties, most_repeats: int) -> None:
     if order.repeat > most_repeats:
         raise MessageFormatException(
             "The scheduled repeat value is too large",

@@ -10,20 +10,20 @@ from __future__ import annotations
 
 from typing import Final
 
-from broker.scheduler.orders import properties_of
+from broker.scheduler.schedule_properties import properties_of
 from pyjms.jms.destination import Destination
 from pyjms.jms.types import Long
 from pyjms.wire.openwire.commands import ActiveMQMessage
 from pyjms.wire.openwire.primitives import encode_map
 
-__all__ = ["DUPLICATE_ID", "as_sent", "put_aside"]
+__all__ = ["DUPLICATE_ID", "defer_fields", "restore_fields"]
 
 DUPLICATE_ID: Final = "_AMQ_DUPL_ID"
 _EXPIRATION: Final = "PyJMSScheduledExpiration"
 _MARKS: Final = (DUPLICATE_ID.encode(), _EXPIRATION.encode())
 
 
-def put_aside(copy: ActiveMQMessage, target: Destination) -> None:
+def defer_fields(copy: ActiveMQMessage, target: Destination) -> None:
     """Make the id of a copy one of `target` alone, and have it live for ever."""
     if not copy.expiration and not _is_marked(copy):
         return
@@ -38,7 +38,7 @@ def put_aside(copy: ActiveMQMessage, target: Destination) -> None:
     copy.raw = None
 
 
-def as_sent(copy: ActiveMQMessage, target: Destination) -> None:
+def restore_fields(copy: ActiveMQMessage, target: Destination) -> None:
     """Give a copy its sender's id and time to live again."""
     if not _is_marked(copy):
         return

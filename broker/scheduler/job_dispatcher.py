@@ -15,17 +15,17 @@ import anyio
 from broker.api.completion import Completion
 from broker.region.flow.disk_usage import DiskUsage
 from broker.scheduler.deliveries import Deliveries
-from broker.scheduler.lanes import Lanes
-from broker.scheduler.orders import Order
-from broker.scheduler.outlet import Outlet
-from broker.scheduler.rhythm import next_time
+from broker.scheduler.delivery_queues import DeliveryQueues
+from broker.scheduler.destination_throttle import DestinationThrottle
+from broker.scheduler.recurrence import next_time
+from broker.scheduler.schedule_properties import ScheduleProperties
 from broker.store.api import StoreState
 from broker.store.jobs.api import JobScheduler, JobSchedulerStore, ScheduledJob
 from pyjms import _clock
 from pyjms.errors import JMSException, ResourceAllocationException
 from pyjms.wire.openwire.commands import ActiveMQMessage
 
-__all__ = ["Firing"]
+__all__ = ["JobDispatcher"]
 
 logger = logging.getLogger(__name__)
 
@@ -39,7 +39,7 @@ _LAST_ANSWERS: Final = 5.0
 """Seconds that a stop waits for deliveries which the store is at."""
 _UNREADABLE: Final = "unreadable"
 _BEGINNING: Final = "beginning"
-"""Lanes of jobs that cannot be read, and of those that begin others: no destination's."""
+"""DeliveryQueues of jobs that cannot be read, and of those that begin others: no destination's."""
 
 
 class _Turn(NamedTuple):
@@ -47,36 +47,36 @@ class _Turn(NamedTuple):
 
     job: ScheduledJob
     message: ActiveMQMessage
-    lane: Hashable
+    queue: Hashable
 
 
-class Firing:
+class JobDispatcher:
     """The clock of a job store."""
 
     def __init__(
         self,
         store: JobSchedulerStore,
         deliveries: Deliveries,
-        outlet: Outlet,
+        throttle: DestinationThrottle,
         usage: DiskUsage,
-        coming_in: Container[str],
+        arriving: Container[str],
     ) -> None:
-        """Have `outlet` take what is due; where it answers later, the job waits for that.
+        """Have `throttle` take what is due; where it answers later, the job waits for that.
 
-        Jobs begin others while `usage` has room. What is in `coming_in` waits for `wake`.
+        Jobs begin others while `usage` has room. What is in `arriving` waits for `wake`.
         """
         self._store = store
         self._jobs: JobScheduler = store.scheduler()
         self._deliveries = deliveries
-        self._outlet = outlet
+        self._throttle = throttle
         self._usage = usage
-        self._lanes = Lanes(self._jobs, coming_in)
+        self._queues = DeliveryQueues(self._jobs, arriving)
         self._news = anyio.Event()
         self._is_open = True
 
     def wake(self, time: int = 0) -> None:
         """Look again: there is something new that is due at `time`."""
-        self._lanes.look_from(time)
+        self._queues.check_from(time)
         self._news.set()
 
     async def run(self) -> None:
@@ -87,7 +87,7 @@ class Firing:
                 rest = self._fire_due()
             except Exception:
                 logger.exception("The message scheduler failed; it goes on in %g s", _RETRY)
-                self._lanes.start_over()
+                self._queues.start_over()
                 await _clock.sleep(_RETRY)
                 continue
             with _clock.timeout(rest):
@@ -100,9 +100,9 @@ class Firing:
         What was not delivered by then is, after the next start.
         """
         self._is_open = False
-        self._outlet.close()
+        self._throttle.close()
         with _clock.timeout(_LAST_ANSWERS):
-            while self._lanes.in_hand and self._store.state is StoreState.RUNNING:
+            while self._queues.in_hand and self._store.state is StoreState.RUNNING:
                 self._news = anyio.Event()
                 await self._news.wait()
 
@@ -110,18 +110,18 @@ class Firing:
         """Fire what can be; return how many seconds there are to wait, None: for news."""
         if self._store.state is not StoreState.RUNNING:
             return _LOOK_AGAIN
-        for job, lane in self._lanes.following():
+        for job, queue in self._queues.following():
             message, _ = self._read(job)
-            self._begin(job, message, lane)
-        for job in self._lanes.due():
-            message, lane = self._read(job)
-            if self._lanes.enter(job, lane):
-                self._begin(job, message, lane)
-        rest = self._lanes.rest()
+            self._begin(job, message, queue)
+        for job in self._queues.due():
+            message, queue = self._read(job)
+            if self._queues.enter(job, queue):
+                self._begin(job, message, queue)
+        rest = self._queues.rest()
         return None if rest is None else min(max(rest, 0.0), _LONGEST_SLEEP)
 
     def _read(self, job: ScheduledJob) -> tuple[ActiveMQMessage | None, Hashable]:
-        """Return a job's message, and its lane."""
+        """Return a job's message, and its queue."""
         try:
             message = self._jobs.message(job.job_id)
         except Exception as error:
@@ -131,13 +131,13 @@ class Firing:
             return None, _UNREADABLE
         return message, _BEGINNING if job.cron_entry and job.repeat else message.destination
 
-    def _begin(self, job: ScheduledJob, message: ActiveMQMessage | None, lane: Hashable) -> None:
+    def _begin(self, job: ScheduledJob, message: ActiveMQMessage | None, queue: Hashable) -> None:
         if message is None:
-            self._lanes.tired(job.job_id, lane)
+            self._queues.delay(job.job_id, queue)
             return
-        turn = _Turn(job, message, lane)
+        turn = _Turn(job, message, queue)
         try:
-            self._outlet.check(message)
+            self._throttle.check(message)
             next_time(job)
         except JMSException as error:
             self._dead_letter(turn, error, is_last=True)
@@ -152,7 +152,7 @@ class Firing:
             if job.cron_entry and job.repeat:
                 done = self._begin_another(job, message)
             else:
-                done = self._outlet.send(self._deliveries.of(job, message))
+                done = self._throttle.send(self._deliveries.of(job, message))
         except Exception as error:
             self._failed(turn, error)
             return
@@ -167,7 +167,7 @@ class Firing:
         elif self._is_open:
             self._failed(turn, end.error)
         else:
-            self._lanes.done(turn.job.job_id, turn.lane)
+            self._queues.done(turn.job.job_id, turn.queue)
             self._news.set()
 
     def _begin_another(self, job: ScheduledJob, message: ActiveMQMessage) -> Completion | None:
@@ -182,26 +182,26 @@ class Firing:
         there = self._jobs.get(job_id)
         if there is not None and there.execution_count:
             return None
-        order = Order(job.delay, job.period, job.repeat, "")
+        order = ScheduleProperties(job.delay, job.period, job.repeat, "")
         other = order.job(job_id, _clock.time_ms())
-        self._lanes.look_from(other.next_time)
+        self._queues.check_from(other.next_time)
         return self._jobs.add(other, message)
 
     def _settle(self, turn: _Turn, *, is_last: bool = False) -> None:
         """Note that a job was delivered, and when it is due again."""
-        job, _, lane = turn
+        job, _, queue = turn
         try:
             again = None if is_last else next_time(job)
             if again is None:
                 self._jobs.remove(job.job_id)
             else:
                 self._jobs.reschedule(job.job_id, again)
-                self._lanes.look_from(again)
+                self._queues.check_from(again)
         except Exception:
             logger.exception("Job %s was delivered, which could not be noted", job.job_id)
             self._tire(turn)
             return
-        self._lanes.done(job.job_id, lane)
+        self._queues.done(job.job_id, queue)
         self._news.set()
 
     def _failed(self, turn: _Turn, error: Exception) -> None:
@@ -218,7 +218,7 @@ class Firing:
         logger.error("Job %s goes to the dead letters: %s", job.job_id, error)
         try:
             letter = self._deliveries.dead_letter(job, turn.message, error)
-            done = self._outlet.send(letter)
+            done = self._throttle.send(letter)
         except Exception as worse:
             logger.error("Job %s: its dead letter was not sent: %s", job.job_id, worse)
             self._tire(turn)
@@ -235,5 +235,5 @@ class Firing:
             self._tire(turn)
 
     def _tire(self, turn: _Turn) -> None:
-        self._lanes.tired(turn.job.job_id, turn.lane)
+        self._queues.delay(turn.job.job_id, turn.queue)
         self._news.set()
