@@ -1,9 +1,32 @@
-"""What each record does to the index: the same for records just written and for a replay's.
+"""Applies journal records to the index, when they are written and when they are replayed.
 
-Whoever calls gives the record's place. Every add record of a destination takes a number, so
-that numbers are the records' order whatever else is still in the journal; what takes no number
-is not written, or a trace says so. A segment refers to another one if what the other holds
-would come to life again without it. (persistence K11, K17, K21)
+Theory of operation
+-------------------
+
+The index is a function of the journal: `KahaDBMessageStore` and the transaction store call these
+methods with the location of a record they have just appended, `Replay` calls them with the
+location of a record it has read, and both must leave the same index. Two rules make that true.
+
+Arrival numbers. Every add record of a destination takes the next number, whether or not its
+message is still in the journal when it is replayed; what takes no number (a duplicate, a message
+for a topic without subscriptions) is not written, or a trace record says so. Each segment begins
+with a trace record of all destinations' next numbers, so the numbering survives the deletion of
+older segments.
+
+Segment references. A segment A refers to a segment B if deleting A while B stays would bring
+something of B back to life in a replay: a removed message, an ended subscription, a destination,
+a rolled back transaction. `Cleanup` deletes A only after B. References are added
+
+    by                          in the segment of    to the segment of
+    a removal, acknowledgement  its record           the message's add (or update) record
+    an update                   its record, and back the message's previous record: neither may
+                                                     stay without the other
+    an unsubscription, or a     its record           the subscription's record
+    new subscription info
+    a destination's removal     its record           all its messages and subscriptions
+    the end of a transaction    its record           all the transaction's records
+
+(activemq-persistence K11, K17, K21)
 """
 
 from __future__ import annotations
@@ -23,7 +46,7 @@ TOPIC_TYPES: Final = (DestinationType.TOPIC, DestinationType.TEMP_TOPIC)
 
 
 class IndexUpdater:
-    """Applies records to `index`, in the order of the journal."""
+    """Applies records to `index`, in the order of the journal. Belongs to the loop."""
 
     def __init__(self, index: StoreIndex) -> None:
         self.index = index
@@ -39,14 +62,14 @@ class IndexUpdater:
         hidden: bool,
         arrival: int | None = None,
     ) -> IndexEntry | None:
-        """A destination has got a message. None where nobody needs it: it took a number only."""
+        """Apply an addition. None if no subscription needs the message: it only took a number."""
         message_id, level, size, duplicate_id, producer, sequence, broker_sequence, split = metadata
         file_id, offset = location
         entry = destination.add(message_id, level, file_id, offset, size, hidden, arrival, split)
         if entry is None and not (
             isinstance(destination, TopicIndex) and not destination.subscriptions
         ):
-            # The remove between the two is gone with the segments that it was for.
+            # The remove record between the two was deleted with its segment.
             self._replace(destination, message_id, file_id)
             entry = destination.add(
                 message_id, level, file_id, offset, size, hidden, arrival, split
@@ -60,7 +83,7 @@ class IndexUpdater:
         return entry
 
     def is_duplicate(self, destination: DestinationIndex, metadata: MessageMetadata) -> bool:
-        """Whether the message is here, or one with its duplicate id was lately. (S6)"""
+        """Return whether the message id or duplicate id is known (activemq-persistence S6)."""
         duplicate_id = metadata.duplicate_id
         if duplicate_id is not None and duplicate_id in destination.duplicates:
             return True
@@ -69,12 +92,12 @@ class IndexUpdater:
     def update(
         self, destination: DestinationIndex, metadata: MessageMetadata, location: Location
     ) -> IndexEntry | None:
-        """A message has other bytes now; None: it is not here."""
+        """Apply an update of a message; None if there is no such message."""
         entry = destination.find(metadata.message_id)
         if entry is None:
             return None
-        # Neither record stays without the other: the old one has the message's number, and
-        # what removes the message will refer to the new one.
+        # The old record determines the message's arrival number, and the record that removes
+        # the message will refer to the new one.
         self._refer(location.file_id, entry.file_id)
         self._refer(entry.file_id, location.file_id)
         return destination.relocate(entry.position, *location, metadata.size)
@@ -86,9 +109,9 @@ class IndexUpdater:
         location: Location,
         position: Position | None = None,
     ) -> IndexEntry | None:
-        """A queue's message is done, or a topic's for all; None: it is not here.
+        """Apply a removal and return the message's entry; None if there is no such message.
 
-        `position` where it stands, for whoever knows.
+        A caller that knows the message's `position` saves a lookup.
         """
         if position is None:
             known = destination.find(message_id)
@@ -103,7 +126,7 @@ class IndexUpdater:
     def acknowledge(
         self, topic: TopicIndex, key: str, entry: IndexEntry, location: Location
     ) -> IndexEntry | None:
-        """A subscription is done with a message; the entry where it was the last one."""
+        """Apply an acknowledgement; returns the entry if it was the last one, else None."""
         self._refer(location.file_id, entry.file_id)
         topic.mark_visible_to(key, entry.position)
         return topic.remove(entry.position) if topic.acknowledge(key, entry.position) else None
@@ -113,7 +136,7 @@ class IndexUpdater:
     def subscribe(
         self, topic: TopicIndex, key: str, info: bytes, retroactive: bool, location: Location
     ) -> None:
-        """A durable subscription begins, or has another info."""
+        """Apply a new subscription, or new info of one."""
         known = topic.subscriptions.get(key)
         if known is not None:
             self._refer(location.file_id, known.file_id)
@@ -122,10 +145,10 @@ class IndexUpdater:
         topic.subscribe(key, info, *location, retroactive)
 
     def _retain_other_subscriptions(self, topic: TopicIndex) -> None:
-        """Have a retroactive subscription get what is here, and nothing else, also in a replay.
+        """Make a replay give a retroactive subscription the messages that are here, and no others.
 
-        There a message is kept only if somebody had subscribed to it by then: as long as it is
-        here the records of those stay for whom it was kept so far.
+        A replay keeps a message only if a subscription existed by then. So the records of the
+        subscriptions for which the messages are kept stay as long as the messages do.
         """
         while topic.is_reclaiming:
             topic.reclaim()
@@ -144,7 +167,7 @@ class IndexUpdater:
                 topic.reclaim()
 
     def remove_destination(self, destination: KahaDestination, location: Location) -> None:
-        """A destination is gone with all it has."""
+        """Apply the removal of a destination with everything in it."""
         known = self.index.lookup(destination)
         if known is None:
             return
@@ -158,11 +181,11 @@ class IndexUpdater:
     # -- transactions
 
     def end_transaction(self, location: Location, files: Iterable[int]) -> None:
-        """A transaction with records in these segments has its end at `location`."""
+        """Apply the end, at `location`, of a transaction with records in these segments."""
         for file_id in files:
             self._refer(location.file_id, file_id)
 
-    # -- what else
+    # -- helpers
 
     def _replace(self, destination: DestinationIndex, message_id: str, file_id: int) -> None:
         old = destination.find(message_id)

@@ -1,7 +1,8 @@
-"""What the parts of an open store share: journal, updater, format, and the way into the journal.
+"""What the parts of an open store share: the journal, its index, and the way to append to both.
 
-Every record goes through `append`, and what it says is applied to the updater before the next
-one is appended: the head of a new segment then tells the numbers of that very place.
+Every record goes through `MessageDatabase.append`, and its caller applies it to the index
+(`updater`) before the next one is appended. So the header of a new segment, which is made inside
+an append, contains the numbers at exactly that point of the journal. ActiveMQ: MessageDatabase.
 """
 
 from __future__ import annotations
@@ -22,8 +23,8 @@ from pyjms.wire.openwire.commands import ActiveMQMessage
 __all__ = ["DIRTY_LIMIT", "MessageDatabase"]
 
 DIRTY_LIMIT = 20_000
-"""Changes of the index that wait in memory for a checkpoint before one is asked for."""
-_LOOK_EVERY = 64  # records, between two looks at that
+"""How many index changes may gather in memory before a checkpoint is requested."""
+_CHECK_EVERY = 64  # records between two checks of that
 
 
 class MessageDatabase:
@@ -35,12 +36,12 @@ class MessageDatabase:
         self.updater = IndexUpdater(index)
         self.format = record_format
         self.last: Location | None = None
-        """The last record that the index knows of."""
-        self._until_look = _LOOK_EVERY
+        """The last record that was appended or replayed."""
+        self._until_check = _CHECK_EVERY
         self.on_dirty: Callable[[], None] | None = None
-        """Called when a checkpoint is due because of the memory that changes take."""
+        """Called when a checkpoint is due because of the number of changes in memory."""
         self.before_checkpoint: Callable[[], None] | None = None
-        """Called before the index is frozen: what it must know of open transactions."""
+        """Called before a checkpoint collects changes: stores the oldest open transaction."""
 
     def append(
         self,
@@ -52,9 +53,9 @@ class MessageDatabase:
         soon: bool = False,
     ) -> Location:
         """Append a record; the caller applies it at once. See `Journal.append`."""
-        self._until_look -= 1
-        if not self._until_look:
-            self._until_look = _LOOK_EVERY
+        self._until_check -= 1
+        if not self._until_check:
+            self._until_check = _CHECK_EVERY
             if self.index.dirty >= DIRTY_LIMIT and self.on_dirty is not None:
                 self.on_dirty()
         location = self.journal.append(payload, waiter, sync=sync, lazy=lazy, soon=soon)
@@ -62,7 +63,7 @@ class MessageDatabase:
         return location
 
     def segment_header(self) -> Sequence[bytes]:
-        """Return what the next segment begins with: all that older ones may take with them."""
+        """Return the header of the next segment: what deleted segments would take with them."""
         index = self.index
         arrivals = {d.key: [d.epoch, d.last_arrival + 1] for d in index.destinations()}
         return [self.audit_record(), trace_record(ARRIVALS, arrivals)]
@@ -78,13 +79,13 @@ class MessageDatabase:
         return trace_record(AUDIT, audit)
 
     def append_arrivals(self, destinations: Sequence[DestinationIndex]) -> None:
-        """Write down where the numbers of some destinations are."""
+        """Append the next arrival numbers of some destinations."""
         if destinations:
             text = {d.key: [d.epoch, d.last_arrival + 1] for d in destinations}
             self.append(trace_record(ARRIVALS, text), lazy=True)
 
     def destination(self, destination: KahaDestination, prioritized: bool) -> DestinationIndex:
-        """Return a destination's part of the index; a new one has its epoch written down."""
+        """Return a destination's index; the epoch of a new one is journalled."""
         known = self.index.lookup(destination)
         if known is None:
             known = self.index.destination(destination, prioritized)
@@ -92,8 +93,8 @@ class MessageDatabase:
             self.append_arrivals([known])
         return known
 
-    def duplicates(self, destination: DestinationIndex, ids: Sequence[str]) -> None:
-        """Write down duplicate ids whose messages' segments are about to go."""
+    def append_duplicate_ids(self, destination: DestinationIndex, ids: Sequence[str]) -> None:
+        """Append duplicate ids whose segments are about to be deleted."""
         if ids:
             record = trace_record(DUPLICATES, {destination.key: list(ids)})
             file_id = self.append(record, lazy=True).file_id
@@ -103,10 +104,10 @@ class MessageDatabase:
                 window.add(each, file_id)
 
     def read(self, location: Location) -> ActiveMQMessage:
-        """Return the message of the add or update at `location`. Reads from the disk."""
+        """Return the message of the add or update record at `location`. May block."""
         return self.format.stored_message(self.journal.read(location))
 
     def read_all(self, locations: Sequence[Location]) -> list[ActiveMQMessage]:
-        """Return the messages of these records, neighbours read together."""
+        """Return the messages of these records, reading neighbours together. May block."""
         decode = self.format.stored_message
         return [decode(payload) for payload in self.journal.read_run(locations)]

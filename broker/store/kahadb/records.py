@@ -1,8 +1,8 @@
-"""Records of messages, to bytes and back, and what the index wants to know of a message.
+"""Encoding and decoding of message records, and the message metadata that the index needs.
 
-Adds and removes are most of a journal, so they are put together here from ready parts; the
-bytes are `encode_command`'s. Stored messages are read in the version that the store has;
-where that does not fit, in the one that does. (persistence S5, K30)
+Adds and removes are most of a journal, so they are assembled here from encoded parts; the bytes
+equal those of `encode_command`. Stored messages are decoded in the store's OpenWire version; if
+that fails, in the version that fits. (activemq-persistence S5, K30)
 """
 
 from __future__ import annotations
@@ -28,7 +28,6 @@ from pyjms.wire.kahadb.frames import (
     decode_message,
     encode_frame,
     encode_message,
-    from_kaha_destination,
     to_transaction_info,
 )
 from pyjms.wire.kahadb.protobuf import encode_varint, read_varint
@@ -65,13 +64,13 @@ _SMALLEST_SIZE: Final = 1024
 _HIGHEST_PRIORITY: Final = 9
 _DUPLICATE_ID: Final = "_AMQ_DUPL_ID"
 _DUPLICATE_ID_BYTES: Final = _DUPLICATE_ID.encode()
-# Newest first; what came before version 1 was never in a journal.
+# The usual one first, then the newest.
 _VERSIONS: Final = (11, 12, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1)
 _STANDARD_ACK: Final = 2
 _CACHED: Final = 4096
-# Field 15, which nobody else has and everybody skips. ActiveMQ's end with the add's last field.
+# Field 15, which no other program writes and all skip. ActiveMQ's end with the add's last field.
 _OUR_UPDATE: Final = b"\x78\x01"
-# How adds end: priority, and whether priorities count.
+# The last two fields of an add: priority, and whether the destination is prioritized.
 _ENDS: Final = tuple(
     (bytes((0x28, priority, 0x30, 0)), bytes((0x28, priority, 0x30, 1))) for priority in range(128)
 )
@@ -80,19 +79,19 @@ _facts: Final = tuple.__new__  # half the price of MessageMetadata(...)
 
 
 class MessageMetadata(NamedTuple):
-    """What the index keeps of a message, and what the store's audits want."""
+    """What the index and the store's duplicate detection need of a message."""
 
     message_id: str
     level: int
-    """0, or 9 minus the priority where priorities count."""
+    """0, or 9 minus the priority in a prioritized destination."""
     size: int
-    """Bytes as memory counts them."""
+    """The message's size in memory, in bytes."""
     duplicate_id: str | None
     producer: str | None
     producer_sequence: int
     broker_sequence: int
     split: tuple[str, int]
-    """The id in the index's two parts (`split_id`)."""
+    """The two parts of the id in the index (`split_id`)."""
 
 
 def message_metadata(
@@ -101,10 +100,10 @@ def message_metadata(
     """Return the metadata of a message that was read.
 
     Raises:
-        JMSException: its id, or its properties, cannot be kept.
+        JMSException: its id, or its properties, cannot be stored.
     """
     if not can_be_written(message_id):
-        raise JMSException(f"The message id {message_id!r} cannot be stored: it is no text")
+        raise JMSException(f"Cannot store the message id {message_id!r}: it is not valid Unicode")
     own = message.message_id
     producer = None if own is None or own.producer_id is None else writable(str(own.producer_id))
     content, properties = message.content, message.marshalled_properties
@@ -140,7 +139,7 @@ def reference_metadata(reference: MessageReference, prioritized: bool) -> Messag
         or (properties is not None and _DUPLICATE_ID_BYTES in properties)
     ):
         return message_metadata(message, str(own), prioritized=prioritized, size=reference.size)
-    # as nearly all are: the id is put together here, and need not be taken apart again
+    # the usual case: the id is composed here, so its parts are known
     level = (
         _HIGHEST_PRIORITY - min(max(message.priority, 0), _HIGHEST_PRIORITY) if prioritized else 0
     )
@@ -161,14 +160,14 @@ def reference_metadata(reference: MessageReference, prioritized: bool) -> Messag
 
 @lru_cache(_CACHED)
 def kaha_destination(key: str) -> KahaDestination:
-    """Return the destination with this key, `<type>:<name>` (K10)."""
+    """Return the destination with this key, `<type>:<name>` (activemq-persistence K10)."""
     kind, _, name = key.partition(":")
     return KahaDestination(int(kind), name)
 
 
 @lru_cache(_CACHED)
 def destination_field(destination: KahaDestination) -> bytes:
-    """Return the destination as adds and removes have it: field 2."""
+    """Return the encoded destination of an add or remove: field 2."""
     name = destination.name.encode()
     body = b"".join((b"\x08", encode_varint(destination.type), _counted(0x12, name)))
     return _counted(0x12, body)
@@ -176,7 +175,7 @@ def destination_field(destination: KahaDestination) -> bytes:
 
 @lru_cache(_CACHED)
 def transaction_field(info: KahaTransactionInfo) -> bytes:
-    """Return the transaction as the records in it have it: field 1."""
+    """Return the encoded transaction of a record: field 1."""
     payload = encode_command(KahaCommitCommand(info))
     return payload[read_varint(payload, 1, len(payload))[1] :]
 
@@ -189,7 +188,7 @@ def add_record(
     prioritized: bool,
     transaction: bytes = b"",
 ) -> bytes:
-    """Return an add's payload; `destination` and `transaction` are the parts from above."""
+    """Return an add's payload; `destination` and `transaction` are encoded fields."""
     key = message_id.encode()
     key_size, frame_size = _varint(len(key)), _varint(len(frame))
     size = len(transaction) + len(destination) + 6
@@ -219,7 +218,7 @@ def remove_record(
     transaction: bytes = b"",
     ack: bytes | None = None,
 ) -> bytes:
-    """Return a remove's payload; with a key it is a durable subscription's acknowledgement."""
+    """Return a remove's payload; with a key: a durable subscription's acknowledgement."""
     key = message_id.encode()
     if ack is None and subscription_key is None:
         key_size = _varint(len(key))
@@ -235,8 +234,10 @@ def remove_record(
 
 
 def is_pyjms_update(payload: bytes) -> bool:
-    """Whether an update is one of ours: we keep the add's record as long as the message is here,
-    so such an update without it is of a message that is long gone.
+    """Return whether an update record was written by pyjms.
+
+    Pyjms keeps the add record as long as the message exists, so such an update without one is
+    about a message that was removed.
     """
     return payload[0] == KahaUpdateMessageCommand.CODE and payload.endswith(_OUR_UPDATE)
 
@@ -246,13 +247,13 @@ def _counted(tag: int, value: bytes) -> bytes:
 
 
 class RecordFormat:
-    """A store's way of writing OpenWire's commands into records: its version of them."""
+    """Encodes OpenWire commands into records, in the OpenWire version of the store."""
 
     def __init__(self, version: int) -> None:
         self.version = version
 
     def message_frame(self, message: ActiveMQMessage) -> bytes:
-        """Return the message as it is now, with what the broker has set in it."""
+        """Return the marshalled message, including the fields that the broker has set."""
         if message.raw is not None:
             patch_raw(message)
         return encode_message(message, self.version)
@@ -260,7 +261,7 @@ class RecordFormat:
     def update(
         self, destination: KahaDestination, message: ActiveMQMessage, prioritized: bool
     ) -> bytes:
-        """Return an update's payload, with our mark."""
+        """Return an update's payload, with our marker."""
         frame = self.message_frame(message)
         add = KahaAddMessageCommand(
             destination, str(message.message_id), frame, message.priority, prioritized
@@ -272,7 +273,7 @@ class RecordFormat:
     def prepared_ack(
         self, destination: Destination, message: ActiveMQMessage, xid: XATransactionId
     ) -> bytes:
-        """Return an acknowledgement's frame: ActiveMQ wants one in prepared transactions."""
+        """Return a marshalled MessageAck: ActiveMQ needs one in prepared transactions."""
         message_id = message.message_id
         ack = MessageAck(
             destination=destination,
@@ -288,11 +289,11 @@ class RecordFormat:
     def decode(self, frame: bytes) -> ActiveMQMessage:
         """Return the message of a frame.
 
-        The first frame of another version than expected makes that one the store's, since
-        ActiveMQ writes all of a store in one.
+        The first frame of another version changes the store's version, since ActiveMQ uses one
+        version for a whole store.
 
         Raises:
-            RemoteProtocolError: it fits no version.
+            RemoteProtocolError: no version can decode it.
         """
         try:
             return decode_message(frame, self.version)
@@ -302,7 +303,7 @@ class RecordFormat:
                     message = decode_message(frame, version)
                 except RemoteProtocolError:
                     continue
-                logger.info("The store has its messages in OpenWire version %d", version)
+                logger.info("The store uses OpenWire version %d for its messages", version)
                 self.version = version
                 return message
             raise
@@ -311,13 +312,13 @@ class RecordFormat:
         """Return the message of an add's or update's payload.
 
         Raises:
-            RemoteProtocolError: the payload is another record's, or damaged.
+            RemoteProtocolError: it is another record's payload, or damaged.
         """
         command = decode_command(payload)
         if isinstance(command, KahaUpdateMessageCommand):
             command = command.message
         if not isinstance(command, KahaAddMessageCommand):
-            raise KahaDBFormatError(f"{type(command).__name__} where a message belongs")
+            raise KahaDBFormatError(f"Expected a message record, found {type(command).__name__}")
         return self.decode(command.message)
 
     @staticmethod
@@ -334,15 +335,3 @@ class RecordFormat:
     def rollback(xid: TransactionId) -> bytes:
         """Return a rollback's payload."""
         return encode_command(KahaRollbackCommand(to_transaction_info(xid)))
-
-
-def destination_of(key: str) -> Destination:
-    """Return the destination with this key.
-
-    Raises:
-        JMSException: the key is no destination's.
-    """
-    try:
-        return from_kaha_destination(kaha_destination(key))
-    except ValueError as error:
-        raise JMSException(f"{key!r} is no destination of the store") from error

@@ -1,8 +1,8 @@
-"""mKahaDB: KahaDB stores side by side in one folder, one for each filter or destination.
+"""mKahaDB: KahaDB stores side by side in one directory, one for each filter or destination.
 
-Each has a folder of its own and no lock: the parent folder's serves all. Decisions about
-transactions of several stores lie in `txStore`. Names are ActiveMQ's, so either opens what the
-other wrote. (persistence K25, K26)
+Each store has a directory of its own and no lock: the parent directory's lock covers all.
+Decisions about transactions over several stores are in `txStore`; see `transactions`. All names
+are ActiveMQ's, so each opens what the other has written. (activemq-persistence K25, K26)
 """
 
 from __future__ import annotations
@@ -23,17 +23,22 @@ from broker.store.kahadb.adapter import KahaDBPersistenceAdapter
 from broker.store.kahadb.settings import PurgeRecoveredXATransactionStrategy
 from broker.store.kahadb.transactions.transaction_store import KahaDBTransactionStore
 from broker.store.multi.decision_log import DecisionLog
-from broker.store.multi.filters import FilteredKahaDB, best_filter, safe_name
-from broker.store.multi.folders import (
+from broker.store.multi.filters import (
+    FilteredKahaDB,
+    best_filter,
+    destination_directories,
+    likely_destination,
+    safe_name,
+)
+from broker.store.multi.partition import (
+    KahaDBPartition,
+    close_all,
     delete_journal,
     delete_store,
-    destination_folders,
-    likely_destination,
+    worst,
 )
-from broker.store.multi.partition import StorePartition, close_all, worst
-from broker.store.multi.recovery import recover_transactions
 from broker.store.multi.stores import MultiMessageStore, MultiTopicMessageStore
-from broker.store.multi.transactions import MultiTransactionStore
+from broker.store.multi.transactions import MultiTransactionStore, recover_transactions
 from broker.store.periodic import repeat
 from pyjms import _wakeup
 from pyjms.errors import (
@@ -46,7 +51,7 @@ from pyjms.wire.openwire.commands import ProducerId
 
 __all__ = ["MultiKahaDBPersistenceAdapter"]
 
-_OUTCOMES: Final = "txStore"
+_DECISIONS: Final = "txStore"
 _LOCK: Final = "lock"
 
 
@@ -69,27 +74,30 @@ class MultiKahaDBPersistenceAdapter:
         lock_keep_alive_period: float = 0.0,
         disk: Disk = OS_DISK,
     ) -> None:
-        """Name the stores; `start` opens them. Times are seconds.
+        """Configure the stores; `start` opens them. Times are in seconds.
 
-        `transaction_journal` are the settings of `txStore`, looked through for what nobody
-        needs each `cleanup_interval`; 0: at a `checkpoint` only.
+        `transaction_journal` has the settings of `txStore`, which is cleaned up every
+        `cleanup_interval` (0: only at a `checkpoint`).
         """
         self.directory = directory
         self.filters = tuple(filters)
         self.on_state: Callable[[StoreState, Exception | None], None] | None = None
         self.has_several_journals = True
         self.on_lock_lost: Callable[[], None] | None = None
-        """Called when somebody else has taken the lock: the broker must stop. (H2)"""
+        """Called when another broker has taken the lock: this one must stop.
+
+        (activemq-persistence H2)
+        """
         self.concurrent_store_and_dispatch_queues = all(
             f.settings.concurrent_store_and_dispatch_queues for f in self.filters
         )
         self.concurrent_store_and_dispatch_topics = all(
             f.settings.concurrent_store_and_dispatch_topics for f in self.filters
         )
-        self.shares = tuple(StorePartition(f) for f in self.filters)
-        """What each filter's stores take, and how they do."""
+        self.partitions = tuple(KahaDBPartition(f) for f in self.filters)
+        """The stores of each filter: their size, limit and state."""
         self._disk = disk
-        self._outcome_settings = transaction_journal or JournalSettings()
+        self._decision_settings = transaction_journal or JournalSettings()
         self._cleanup_interval = cleanup_interval
         self._keep_alive_period = lock_keep_alive_period if use_lock else 0.0
         self._lock = (
@@ -103,10 +111,10 @@ class MultiKahaDBPersistenceAdapter:
         )
         self._delete_all = False
         self._state = StoreState.RUNNING
-        self._outcomes: DecisionLog | None = None
+        self._decisions: DecisionLog | None = None
         self._transactions: MultiTransactionStore | None = None
-        self._fixed: dict[FilteredKahaDB, KahaDBPersistenceAdapter] = {}
-        self._own: dict[Destination, KahaDBPersistenceAdapter] = {}
+        self._by_filter: dict[FilteredKahaDB, KahaDBPersistenceAdapter] = {}
+        self._by_destination: dict[Destination, KahaDBPersistenceAdapter] = {}
         self._queues: dict[Destination, MultiMessageStore] = {}
         self._topics: dict[Destination, MultiTopicMessageStore] = {}
         self._tasks: list[_wakeup.BackgroundTask] = []
@@ -135,90 +143,92 @@ class MultiKahaDBPersistenceAdapter:
 
     async def _open(self) -> None:
         self._state = StoreState.RUNNING
-        outcomes_folder = self.directory / _OUTCOMES
-        await to_thread.run_sync(self._disk.make_directory, outcomes_folder)
+        decisions_directory = self.directory / _DECISIONS
+        await to_thread.run_sync(self._disk.make_directory, decisions_directory)
         if self._delete_all:
-            await to_thread.run_sync(delete_journal, outcomes_folder, self._disk)
-        outcomes = self._outcomes = DecisionLog(
-            outcomes_folder, self._outcome_settings, self._disk, self._state_changed
+            await to_thread.run_sync(delete_journal, decisions_directory, self._disk)
+        decisions = self._decisions = DecisionLog(
+            decisions_directory, self._decision_settings, self._disk, self._state_changed
         )
-        await outcomes.open()
+        await decisions.open()
         for each in self.filters:
-            if not each.per_destination and each not in self._fixed:
-                self._fixed[each] = await self._started(each, each.directory_name)
-        await self._open_own()
+            if not each.per_destination and each not in self._by_filter:
+                self._by_filter[each] = await self._start_adapter(each, each.directory_name)
+        await self._open_destination_stores()
         self._delete_all = False
-        self._transactions = MultiTransactionStore(outcomes, self._transactions_of)
+        self._transactions = MultiTransactionStore(decisions, self._transactions_of)
         opened = [
-            (adapter, share.filter.settings.purge_recovered_xa_transaction_strategy)
-            for share in self.shares
-            for adapter in share.adapters
+            (adapter, partition.filter.settings.purge_recovered_xa_transaction_strategy)
+            for partition in self.partitions
+            for adapter in partition.adapters
         ]
-        await recover_transactions(opened, outcomes, self._transactions)
+        await recover_transactions(opened, decisions, self._transactions)
 
-    async def _open_own(self) -> None:
-        """Open the stores of single destinations that are there."""
+    async def _open_destination_stores(self) -> None:
+        """Open the existing stores of single destinations."""
         taken = {each.directory_name for each in self.filters if not each.per_destination}
-        for name in await to_thread.run_sync(destination_folders, self.directory):
+        for name in await to_thread.run_sync(destination_directories, self.directory):
             likely = None if name in taken else best_filter(self.filters, likely_destination(name))
             if likely is None or not likely.per_destination:
                 continue
-            adapter = await self._started(likely, name)
+            adapter = await self._start_adapter(likely, name)
             found = adapter.destinations()
             destination = next(iter(found), None)
             if destination is None or safe_name(destination) != name:
                 await adapter.stop()
-                self._share(likely).adapters.remove(adapter)
+                self._partition(likely).adapters.remove(adapter)
                 if not found:
                     await to_thread.run_sync(delete_store, self.directory / name)
             else:
-                self._own[destination] = adapter
+                self._by_destination[destination] = adapter
 
-    async def _started(self, each: FilteredKahaDB, name: str) -> KahaDBPersistenceAdapter:
-        adapter = self._made(each, name)
+    async def _start_adapter(self, each: FilteredKahaDB, name: str) -> KahaDBPersistenceAdapter:
+        adapter = self._make_adapter(each, name)
         if self._delete_all:
             await adapter.delete_all_messages()
         await adapter.start()
         return adapter
 
-    def _made(self, each: FilteredKahaDB, name: str) -> KahaDBPersistenceAdapter:
-        never = PurgeRecoveredXATransactionStrategy.NEVER  # decided here, with all stores open
+    def _make_adapter(self, each: FilteredKahaDB, name: str) -> KahaDBPersistenceAdapter:
+        never = PurgeRecoveredXATransactionStrategy.NEVER  # decided below, with all stores open
         settings = replace(
             each.settings, use_lock=False, purge_recovered_xa_transaction_strategy=never
         )
         adapter = KahaDBPersistenceAdapter(self.directory / name, settings, disk=self._disk)
         adapter.on_state = self._state_changed
-        self._share(each).adapters.append(adapter)
+        self._partition(each).adapters.append(adapter)
         return adapter
 
     async def stop(self) -> None:
-        """Write what is not written and close all. Idempotent.
+        """Write everything and close all stores. Idempotent.
 
         Raises:
-            ResourceAllocationException: a journal's end could not be written.
+            ResourceAllocationException: the end of a journal could not be written.
         """
         tasks, self._tasks = self._tasks, []
         for task in tasks:
             task.cancel()
             await task.wait()
         opened = self._transactions is not None
-        empty = [a.directory for a in self._own.values() if opened and not a.destinations()]
+        empty = [
+            a.directory for a in self._by_destination.values() if opened and not a.destinations()
+        ]
         await self._close()
         for directory in empty:
             await to_thread.run_sync(delete_store, directory)
 
     async def _close(self) -> None:
         with anyio.CancelScope(shield=True):
-            adapters = [adapter for share in self.shares for adapter in share.adapters]
-            for share in self.shares:
-                share.adapters.clear()
-            for table in (self._fixed, self._own, self._queues, self._topics):
+            adapters = [adapter for partition in self.partitions for adapter in partition.adapters]
+            for partition in self.partitions:
+                partition.adapters.clear()
+            for table in (self._by_filter, self._by_destination, self._queues, self._topics):
                 table.clear()
             self._transactions = None
-            outcomes, self._outcomes = self._outcomes, None
+            decisions, self._decisions = self._decisions, None
             closing = [adapter.stop for adapter in adapters]
-            if outcomes is not None:
-                closing.append(outcomes.journal.close)
+            if decisions is not None:
+                closing.append(decisions.journal.close)
             try:
                 await close_all(closing)
             finally:
@@ -226,31 +236,31 @@ class MultiKahaDBPersistenceAdapter:
                     self._lock.release()
 
     async def delete_all_messages(self) -> None:
-        """Have the next `start` begin with nothing; once it holds the lock.
+        """Have the next `start` delete everything, once it holds the lock.
 
         Raises:
             IllegalStateException: it is started.
         """
         if self._transactions is not None:
-            raise IllegalStateException("The store is started: its messages cannot be deleted now")
+            raise IllegalStateException("Cannot delete all messages: the store is started")
         self._delete_all = True
 
     # -- state
 
     @property
     def state(self) -> StoreState:
-        """How the store does that does worst."""
+        """The worst state of all stores."""
         return self._state
 
     @property
     def is_slave(self) -> bool:
-        """Whether it waits for another broker's lock. (H4)"""
+        """Whether it is waiting for another broker's lock (activemq-persistence H4)."""
         return self._lock is not None and self._lock.slave
 
     def _state_changed(self, _: StoreState, error: Exception | None) -> None:
-        states = [adapter.state for adapter in self._all_made()]
-        if self._outcomes is not None:
-            states.append(self._outcomes.journal.state)
+        states = [adapter.state for adapter in self._all_make_adapter()]
+        if self._decisions is not None:
+            states.append(self._decisions.journal.state)
         state = worst(states)
         if state is not self._state:
             self._state = state
@@ -266,14 +276,14 @@ class MultiKahaDBPersistenceAdapter:
     def queue_message_store(
         self, destination: Destination, prioritized: bool = False
     ) -> MultiMessageStore:
-        """See PersistenceAdapter. Opens a store for it if it is to have its own: that blocks.
+        """See PersistenceAdapter. Opens a new store if the destination gets its own: that blocks.
 
         Raises:
-            InvalidDestinationException: no filter fits it.
+            InvalidDestinationException: no filter matches it.
         """
         store = self._queues.get(destination)
         if store is None:
-            adapter = self._adapter_of(destination)
+            adapter = self._adapter_for(destination)
             store = self._queues[destination] = MultiMessageStore(
                 adapter.queue_message_store(destination, prioritized),
                 adapter.transaction_store(),
@@ -287,7 +297,7 @@ class MultiKahaDBPersistenceAdapter:
         """See PersistenceAdapter and `queue_message_store`."""
         store = self._topics.get(destination)
         if store is None:
-            adapter = self._adapter_of(destination)
+            adapter = self._adapter_for(destination)
             store = self._topics[destination] = MultiTopicMessageStore(
                 adapter.topic_message_store(destination, prioritized),
                 adapter.transaction_store(),
@@ -296,10 +306,10 @@ class MultiKahaDBPersistenceAdapter:
         return store
 
     def remove_message_store(self, destination: Destination) -> None:
-        """See PersistenceAdapter. A store of its own goes when all are stopped."""
+        """See PersistenceAdapter. A store of its own is deleted when all stores are stopped."""
         self._queues.pop(destination, None)
         self._topics.pop(destination, None)
-        adapter = self._known_adapter_of(destination)
+        adapter = self._existing_adapter(destination)
         if adapter is not None:
             adapter.remove_message_store(destination)
 
@@ -309,52 +319,55 @@ class MultiKahaDBPersistenceAdapter:
             raise IllegalStateException("The store is not started")
         return self._transactions
 
-    def partition_of(self, destination: Destination) -> StorePartition | None:
-        """Return what counts against the limit of a destination's filter. (K25: usage)"""
-        each = best_filter(self.filters, destination)
-        return None if each is None else self._share(each)
+    def partition_of(self, destination: Destination) -> KahaDBPartition | None:
+        """Return the stores that partition the limit of a destination's filter.
 
-    def _adapter_of(self, destination: Destination) -> KahaDBPersistenceAdapter:
+        (activemq-persistence K25)
+        """
+        each = best_filter(self.filters, destination)
+        return None if each is None else self._partition(each)
+
+    def _adapter_for(self, destination: Destination) -> KahaDBPersistenceAdapter:
         self.transaction_store()
-        adapter = self._known_adapter_of(destination)
+        adapter = self._existing_adapter(destination)
         if adapter is None:
             each = best_filter(self.filters, destination)
             if each is None:
                 raise InvalidDestinationException(
                     "No matching persistence adapter configured for destination: "
                     f"{destination.qualified_name}, options: {', '.join(map(str, self.filters))}",
-                    hint="add a filteredKahaDB without a queue and topic: it takes all others",
+                    hint="add a filteredKahaDB without queue and topic: it matches all others",
                 )
-            adapter = self._made(each, safe_name(destination))
+            adapter = self._make_adapter(each, safe_name(destination))
             try:
                 adapter.start_new()
             except BaseException:
-                self._share(each).adapters.remove(adapter)
+                self._partition(each).adapters.remove(adapter)
                 self._tasks.append(_wakeup.spawn(adapter.stop, name="mKahaDB"))
                 raise
-            self._own[destination] = adapter
+            self._by_destination[destination] = adapter
         return adapter
 
-    def _known_adapter_of(self, destination: Destination) -> KahaDBPersistenceAdapter | None:
+    def _existing_adapter(self, destination: Destination) -> KahaDBPersistenceAdapter | None:
         each = best_filter(self.filters, destination)
-        own = self._own.get(destination)
-        return own if own is not None or each is None else self._fixed.get(each)
+        own = self._by_destination.get(destination)
+        return own if own is not None or each is None else self._by_filter.get(each)
 
     def _transactions_of(self, destination: Destination) -> KahaDBTransactionStore | None:
-        adapter = self._known_adapter_of(destination)
+        adapter = self._existing_adapter(destination)
         return None if adapter is None else adapter.transaction_store()
 
-    def _share(self, each: FilteredKahaDB) -> StorePartition:
-        return self.shares[self.filters.index(each)]
+    def _partition(self, each: FilteredKahaDB) -> KahaDBPartition:
+        return self.partitions[self.filters.index(each)]
 
-    def _all_made(self) -> Iterator[KahaDBPersistenceAdapter]:
-        return (adapter for share in self.shares for adapter in share.adapters)
+    def _all_make_adapter(self) -> Iterator[KahaDBPersistenceAdapter]:
+        return (adapter for partition in self.partitions for adapter in partition.adapters)
 
     def _adapters(self) -> Iterator[KahaDBPersistenceAdapter]:
-        yield from self._fixed.values()
-        yield from self._own.values()
+        yield from self._by_filter.values()
+        yield from self._by_destination.values()
 
-    # -- upkeep and figures
+    # -- maintenance and statistics
 
     async def checkpoint(self) -> None:
         """See PersistenceAdapter.
@@ -367,8 +380,8 @@ class MultiKahaDBPersistenceAdapter:
         await self._clean_up()
 
     async def _clean_up(self) -> None:
-        if self._outcomes is not None:
-            await self._outcomes.clean_up()
+        if self._decisions is not None:
+            await self._decisions.clean_up()
 
     async def _keep_alive(self) -> None:
         if self._lock is not None and not self._lock.keep_alive() and self.on_lock_lost:
@@ -376,14 +389,14 @@ class MultiKahaDBPersistenceAdapter:
 
     def _spawn(self, interval: float, work: Callable[[], Awaitable[None]]) -> None:
         if interval:
-            what = f"The upkeep of {self.directory}"
+            what = f"The maintenance of {self.directory}"
             self._tasks.append(_wakeup.spawn(repeat, interval, work, what, name="mKahaDB"))
 
     @property
     def size(self) -> int:
-        """Bytes of all journals on the disk."""
-        outcomes = 0 if self._outcomes is None else self._outcomes.journal.size
-        return outcomes + sum(share.size for share in self.shares)
+        """The bytes of all journals on the disk."""
+        decisions = 0 if self._decisions is None else self._decisions.journal.size
+        return decisions + sum(partition.size for partition in self.partitions)
 
     @property
     def last_broker_sequence_id(self) -> int:

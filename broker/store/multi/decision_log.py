@@ -1,7 +1,9 @@
-"""What was decided about transactions of several stores: a journal beside them. (persistence K26)
+"""The coordinator's log: which transactions of several stores are decided.
+
+(activemq-persistence K26)
 
 A prepare record says that a transaction is prepared everywhere and will be committed, a commit
-record that this is done everywhere. ActiveMQ's `txStore` has the same.
+record that it is committed everywhere. ActiveMQ's `txStore` has the same records.
 """
 
 from __future__ import annotations
@@ -25,11 +27,11 @@ from pyjms.wire.openwire.commands import TransactionId, XATransactionId
 __all__ = ["LOCAL_FORMAT_ID", "DecisionLog", "as_xa"]
 
 LOCAL_FORMAT_ID: Final = 61616
-"""The format id of local transactions in the stores (ActiveMQ's localXaFormatId)."""
+"""The XA format id under which stores know local transactions (ActiveMQ's localXaFormatId)."""
 
 
 def as_xa(xid: TransactionId) -> XATransactionId:
-    """Return the XA transaction as which the stores know `xid`: only those can be prepared."""
+    """Return the XA id under which the stores know `xid`: only XA transactions can be prepared."""
     if isinstance(xid, XATransactionId):
         return xid
     connection = getattr(xid, "connection_id", None)
@@ -39,7 +41,7 @@ def as_xa(xid: TransactionId) -> XATransactionId:
 
 
 class DecisionLog:
-    """The decisions that are not carried out everywhere yet."""
+    """The decisions that are not carried out everywhere yet. Belongs to the loop."""
 
     def __init__(
         self,
@@ -50,10 +52,10 @@ class DecisionLog:
     ) -> None:
         self.journal = Journal(directory, settings, disk, on_state)
         self.decided: dict[XATransactionId, Location] = {}
-        """Where the decision lies to commit a transaction that may be prepared somewhere still."""
+        """Locations of the decisions, by transactions that may still be prepared somewhere."""
 
     async def open(self) -> None:
-        """Open it and read what is decided.
+        """Open the log and read the decisions.
 
         Raises:
             ResourceAllocationException: it cannot be read.
@@ -62,7 +64,9 @@ class DecisionLog:
         try:
             await to_thread.run_sync(self._read)
         except OSError as e:
-            raise ResourceAllocationException(f"The outcomes cannot be read: {e}") from e
+            raise ResourceAllocationException(
+                f"Cannot read the decisions in {self.journal.directory}: {e}"
+            ) from e
 
     def _read(self) -> None:
         for record in self.journal.records_from(None):
@@ -73,22 +77,22 @@ class DecisionLog:
                 self.decided.pop(_xid(command), None)
 
     def decide(self, xid: XATransactionId) -> Completion:
-        """Write down that `xid` will be committed; done when it is on the disk."""
+        """Decide to commit `xid`; complete when the decision is durable."""
         waiter = Completion()
         payload = encode_command(KahaPrepareCommand(to_transaction_info(xid)))
         self.decided[xid] = self.journal.append(payload, waiter, sync=True)
         return waiter
 
     def mark_completed(self, xid: XATransactionId) -> None:
-        """Write down that `xid` is committed everywhere; sooner or later."""
+        """Note, lazily, that `xid` is committed everywhere."""
         if self.decided.pop(xid, None) is not None:
             payload = encode_command(KahaCommitCommand(to_transaction_info(xid)))
             self.journal.append(payload, lazy=True)
 
     async def clean_up(self) -> None:
-        """Let go of the segments before the first decision that is not carried out.
+        """Delete the segments before the first decision that is not carried out.
 
-        The stores must have synced their commits before.
+        The stores must have synced their commits.
 
         Raises:
             JMSException: the journal has failed.

@@ -1,6 +1,6 @@
-"""One destination's store as the broker sees it: calls go on to the store it lies in.
+"""A destination's store as the broker sees it: calls are forwarded to the store it is in.
 
-What belongs to a transaction is enlisted there first; nothing else is added.
+A call within a transaction enlists that store first; nothing else is added.
 """
 
 from __future__ import annotations

@@ -1,30 +1,53 @@
-"""Transactions that touch several stores: prepared everywhere, decided once, then committed.
+"""Transactions that touch several stores: a two-phase commit over them.
 
-The stores know each transaction as an XA one. One that touched a single store is committed
-there in one phase. (persistence K26)
+Theory of operation
+-------------------
+
+Each destination's store has a transaction store of its own. The multi store is the coordinator:
+it enlists a store in a transaction when a message of it is first touched, and the stores know
+the transaction by an XA id (`as_xa`), since only XA transactions can be prepared.
+
+    commit, one store          one phase: that store commits
+    commit, several stores     1. all stores prepare
+                               2. the decision to commit is appended to the decision log, synced
+                               3. all stores commit
+                               4. the log notes that the decision is carried out, lazily
+    prepare, commit by an XA   the stores prepare and commit; the transaction manager decides,
+    transaction manager        so no decision is logged
+
+The transaction is committed at the moment its decision is durable. A failure before that, or of
+a prepare, rolls it back everywhere. A failure after it is repaired at the next start: a prepared
+transaction whose decision is in the log is committed, in every store that still has it prepared;
+a local one without a decision is rolled back; the others wait for their transaction manager.
+(activemq-persistence K26; ActiveMQ MultiKahaDBTransactionStore)
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import logging
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Protocol, cast
 
-from broker.api.completion import Completion, all_of
+from broker.api.completion import Completion, all_of, wait_for
 from broker.api.context import ConnectionContext
 from broker.api.message import Position
 from broker.store.api import RecoveredTransaction, TransactionStore
-from broker.store.multi.decision_log import DecisionLog, as_xa
+from broker.store.kahadb.adapter import KahaDBPersistenceAdapter
+from broker.store.kahadb.settings import PurgeRecoveredXATransactionStrategy
+from broker.store.multi.decision_log import LOCAL_FORMAT_ID, DecisionLog, as_xa
 from pyjms.jms.destination import Destination
 from pyjms.wire.openwire.commands import MessageId, TransactionId, XATransactionId
 
 if TYPE_CHECKING:
     from broker.api.transaction import Transaction
 
-__all__ = ["MultiTransactionStore"]
+__all__ = ["MultiTransactionStore", "recover_transactions"]
+
+logger = logging.getLogger(__name__)
 
 
 class _Branch:
-    """What a store sees of a transaction: its XA name."""
+    """A transaction as a single store sees it: its XA id."""
 
     __slots__ = ("xid",)
 
@@ -32,8 +55,8 @@ class _Branch:
         self.xid = xid
 
 
-class _Open:
-    """A transaction and the stores that it has touched."""
+class _OpenTransaction:
+    """A transaction and the stores enlisted in it."""
 
     __slots__ = ("context", "stores", "xid")
 
@@ -45,7 +68,7 @@ class _Open:
 
 
 class StoreFinder(Protocol):
-    """Gives the transaction store of a destination's store."""
+    """Finds the transaction store of a destination's store."""
 
     def __call__(self, destination: Destination) -> TransactionStore | None: ...
 
@@ -53,20 +76,20 @@ class StoreFinder(Protocol):
 class MultiTransactionStore:
     """The one transaction store of several stores. ActiveMQ: MultiKahaDBTransactionStore."""
 
-    def __init__(self, outcomes: DecisionLog, find: StoreFinder) -> None:
-        self._outcomes = outcomes
+    def __init__(self, decisions: DecisionLog, find: StoreFinder) -> None:
+        self._decisions = decisions
         self._find = find
-        self._open: dict[TransactionId, _Open] = {}
+        self._open: dict[TransactionId, _OpenTransaction] = {}
         self._recovered: dict[TransactionId, RecoveredTransaction] = {}
 
     def enlist(self, context: ConnectionContext, store: TransactionStore) -> ConnectionContext:
-        """Return the context for a call to a store; in a transaction it takes part from now on."""
+        """Return the context for a call to a store; enlists it in the context's transaction."""
         transaction = context.transaction
         if transaction is None:
             return context
         opened = self._open.get(transaction.xid)
         if opened is None:
-            opened = self._open[transaction.xid] = _Open(as_xa(transaction.xid))
+            opened = self._open[transaction.xid] = _OpenTransaction(as_xa(transaction.xid))
         opened.stores[store] = None
         opened.context.wants_answer = context.wants_answer
         return opened.context
@@ -79,24 +102,24 @@ class MultiTransactionStore:
         return all_of([store.prepare(opened.xid) for store in opened.stores])
 
     def commit(self, xid: TransactionId, prepared: bool) -> Completion | None:
-        """Commit it in all its stores, or in none; messages have their places when it is done."""
-        opened = self._take(xid)
+        """Commit it in all its stores, or in none; positions are set when it is complete."""
+        opened = self._pop(xid)
         if opened is None:
             return None
         if prepared or len(opened.stores) == 1:
             return all_of([store.commit(opened.xid, prepared) for store in opened.stores])
-        answer = Completion()
+        result = Completion()
         ready = all_of([store.prepare(opened.xid) for store in opened.stores])
-        _next(ready, answer, lambda: self._decide(opened, answer), lambda: self._undo(opened))
-        return answer
+        _continue(ready, result, lambda: self._decide(opened, result), lambda: self._undo(opened))
+        return result
 
     def rollback(self, xid: TransactionId) -> Completion | None:
-        """Forget it in all its stores."""
-        opened = self._take(xid)
+        """Roll it back in all its stores."""
+        opened = self._pop(xid)
         return None if opened is None else self._undo(opened)
 
     def recovered(self) -> list[RecoveredTransaction]:
-        """Return the prepared transactions of all stores, those of several put together."""
+        """Return the prepared transactions of all stores, with their branches merged."""
         return list(self._recovered.values())
 
     def position_of(self, destination: Destination, message_id: MessageId) -> Position | None:
@@ -105,56 +128,91 @@ class MultiTransactionStore:
         return None if store is None else store.position_of(destination, message_id)
 
     def adopt(self, parts: list[tuple[TransactionStore, RecoveredTransaction]]) -> None:
-        """Take over what the stores found prepared at their start."""
+        """Adopt the transactions that the stores found prepared at their start."""
         for store, part in parts:
             whole = self._recovered.setdefault(part.xid, RecoveredTransaction(part.xid, [], []))
             whole.added.extend(part.added)
             whole.removed.extend(part.removed)
-            self._open.setdefault(part.xid, _Open(part.xid)).stores[store] = None
+            self._open.setdefault(part.xid, _OpenTransaction(part.xid)).stores[store] = None
 
-    def _take(self, xid: TransactionId) -> _Open | None:
+    def _pop(self, xid: TransactionId) -> _OpenTransaction | None:
         self._recovered.pop(xid, None)
         return self._open.pop(xid, None)
 
-    def _decide(self, opened: _Open, answer: Completion) -> None:
-        """All have prepared: from the decision on there is no way back."""
-        decided = self._outcomes.decide(opened.xid)
-        _next(decided, answer, lambda: self._carry_out(opened, answer), lambda: None)
+    def _decide(self, opened: _OpenTransaction, result: Completion) -> None:
+        """Decide to commit, after all stores have prepared."""
+        decided = self._decisions.decide(opened.xid)
+        _continue(decided, result, lambda: self._carry_out(opened, result), lambda: None)
 
-    def _carry_out(self, opened: _Open, answer: Completion) -> None:
+    def _carry_out(self, opened: _OpenTransaction, result: Completion) -> None:
         done = all_of([store.commit(opened.xid, True) for store in opened.stores])
 
         def finish() -> None:
-            self._outcomes.mark_completed(opened.xid)
-            answer.complete()
+            self._decisions.mark_completed(opened.xid)
+            result.complete()
 
-        # a store that fails now commits it at its next start
-        _next(done, answer, finish, lambda: None)
+        # a store that fails now will commit it at its next start
+        _continue(done, result, finish, lambda: None)
 
-    def _undo(self, opened: _Open) -> Completion | None:
+    def _undo(self, opened: _OpenTransaction) -> Completion | None:
         return all_of([store.rollback(opened.xid) for store in opened.stores])
 
 
-def _next(
+def _continue(
     step: Completion | None,
-    answer: Completion,
-    well: Callable[[], object],
+    result: Completion,
+    succeeded: Callable[[], object],
     failed: Callable[[], object],
 ) -> None:
-    """Go on after `step`; an error, also one that going on raises, is the answer."""
+    """Continue after `step`; an error completes `result`, also one raised by continuing."""
 
     def when_done(done: Completion | None) -> None:
         error = None if done is None else done.error
         try:
             if error is None:
-                well()
+                succeeded()
                 return
             failed()
         except Exception as raised:
             error = error or raised
-        answer.complete(error)
+        result.complete(error)
 
     if step is None:
         when_done(None)
     else:
         step.then(when_done)
+
+
+async def recover_transactions(
+    adapters: Iterable[tuple[KahaDBPersistenceAdapter, PurgeRecoveredXATransactionStrategy]],
+    decisions: DecisionLog,
+    transactions: MultiTransactionStore,
+) -> None:
+    """Commit what was decided and hand the rest to the transaction store.
+
+    Raises:
+        JMSException: a store has failed.
+    """
+    waiting: list[tuple[TransactionStore, RecoveredTransaction]] = []
+    results: list[Completion | None] = []
+    for adapter, strategy in adapters:
+        store = adapter.transaction_store()
+        for found in store.recovered():
+            if found.xid in decisions.decided:
+                logger.info("Committing %s in %s, as decided", found.xid, adapter.directory)
+                results.append(adapter.commit_recovered(found))
+            elif found.xid.format_id == LOCAL_FORMAT_ID:
+                logger.info("Rolling back %s in %s", found.xid, adapter.directory)
+                results.append(store.rollback(found.xid))
+            elif strategy is PurgeRecoveredXATransactionStrategy.NEVER:
+                waiting.append((store, found))
+            else:
+                logger.warning("Prepared transaction %s: %s", found.xid, strategy.value)
+                commit = strategy is PurgeRecoveredXATransactionStrategy.COMMIT
+                results.append(
+                    adapter.commit_recovered(found) if commit else store.rollback(found.xid)
+                )
+    await wait_for(all_of(results))
+    for xid in list(decisions.decided):
+        decisions.mark_completed(xid)
+    transactions.adopt(waiting)

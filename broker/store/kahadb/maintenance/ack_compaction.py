@@ -1,9 +1,15 @@
-"""Moves acknowledgements out of segments that hold nothing else. (persistence K18)
+"""Moves acknowledgements out of segments that hold nothing else.
 
-A segment whose messages are all gone stays as long as older ones do whose messages it
-acknowledges. When nothing could be let go of for a while, the acknowledgements of the oldest
-such segment are written again at the end, and it goes. One is left alone where it also ends
-transactions or destinations that older segments begin, or tells of subscriptions.
+A segment whose messages are all removed stays as long as older segments do whose messages it
+acknowledges: one old message that nobody consumes would keep the whole journal since. When
+`compact_acks_after_no_gc` cleanups in a row have deleted nothing, the acknowledgements of the
+oldest such segment are appended again, and it can be deleted. That writes little: a remove
+record is a fraction of its message.
+
+A segment is left alone if it also ends transactions or destinations that older segments begin,
+or has subscription or update records: their order against other records matters. So it is if one
+of the removed message ids is in use again, since a later remove record would remove the new
+message. (activemq-persistence K18)
 """
 
 from __future__ import annotations
@@ -39,8 +45,8 @@ __all__ = ["AckCompaction", "movable_acks"]
 
 logger = logging.getLogger(__name__)
 
-_MOST_TARGETS: Final = 16
-"""Segments that are read to find out where a transaction began."""
+_MAX_TARGETS: Final = 16
+"""How many segments are read to find out where a transaction began."""
 _NEVER_MOVED: Final = (
     KahaRemoveDestinationCommand,
     KahaSubscriptionCommand,
@@ -49,7 +55,7 @@ _NEVER_MOVED: Final = (
 
 
 class AckCompaction:
-    """Counts the cleanups that freed nothing, and moves acknowledgements when it is time."""
+    """Counts the cleanups that deleted nothing, and moves acknowledgements when it is due."""
 
     def __init__(self, db: MessageDatabase, settings: KahaDBSettings) -> None:
         self._db = db
@@ -58,7 +64,7 @@ class AckCompaction:
         self._end = 0
 
     def note(self, *, freed: bool) -> None:
-        """Note how a cleanup went."""
+        """Record whether a cleanup deleted anything."""
         end = self._db.journal.segments()[-1:]
         grown = end != [self._end]
         self._end = end[0] if end else 0
@@ -68,23 +74,24 @@ class AckCompaction:
             self._without_gc += 1
 
     def is_due(self) -> bool:
-        """Whether enough cleanups in a row have freed nothing."""
+        """Return whether enough cleanups in a row have deleted nothing."""
         settings = self._settings
         return (
             settings.enable_ack_compaction and self._without_gc >= settings.compact_acks_after_no_gc
         )
 
     async def run(self, candidates: Iterable[int]) -> int | None:
-        """Move the acknowledgements of the first of the segments where that can be done.
+        """Move the acknowledgements of the first of the segments that allows it.
 
-        Returns its number: once what was written is safe it can go. None: there is none.
+        Returns its number: it can be deleted once the new records are durable. None: no segment
+        allows it.
         """
         self._without_gc = 0
         for file_id in candidates:
             db = self._db
             targets = sorted(db.index.segments.targets(file_id) & set(db.journal.segments()))
             removes = await anyio.to_thread.run_sync(self._read, file_id, targets)
-            if removes is None or self._are_here_again(removes, file_id):
+            if removes is None or self._ids_in_use(removes, file_id):
                 continue
             for remove in removes:
                 self._move(remove, file_id)
@@ -96,7 +103,7 @@ class AckCompaction:
         keys = [remove.subscription_key]
         index = self._db.index.lookup(remove.destination)
         if isinstance(index, TopicIndex) and index.find(remove.message_id) is None:
-            # A retroactive subscription that came in between did not get it, but would now.
+            # A retroactive subscription added in between did not get it, but would in a replay.
             keys += [
                 key
                 for key, subscription in index.subscriptions.items()
@@ -110,8 +117,8 @@ class AckCompaction:
             for target in segments.targets(file_id):
                 segments.add_reference(location.file_id, target)
 
-    def _are_here_again(self, removes: list[KahaRemoveMessageCommand], file_id: int) -> bool:
-        """Whether a message with such an id was sent again: a later remove would be its."""
+    def _ids_in_use(self, removes: list[KahaRemoveMessageCommand], file_id: int) -> bool:
+        """Return whether one of the message ids is in use again."""
         for remove in removes:
             index = self._db.index.lookup(remove.destination)
             entry = None if index is None else index.find(remove.message_id)
@@ -123,7 +130,7 @@ class AckCompaction:
         begun: set[KahaTransactionInfo] = set()
         commands = self._commands(file_id)
         if any(isinstance(c, KahaCommitCommand | KahaRollbackCommand) for c in commands):
-            if len(targets) > _MOST_TARGETS:
+            if len(targets) > _MAX_TARGETS:
                 return None
             for target in targets:
                 begun |= {info for c in self._commands(target) if (info := _info(c)) is not None}
@@ -141,9 +148,9 @@ class AckCompaction:
 def movable_acks(
     commands: Iterable[KahaCommand], begun: set[KahaTransactionInfo]
 ) -> list[KahaRemoveMessageCommand] | None:
-    """Return the removes of a segment that count; None: it has more to say than that.
+    """Return the effective remove commands of a segment; None: it has other effects, too.
 
-    `begun` are the transactions that older segments have something of.
+    `begun` are the transactions that have records in older segments.
     """
     open_removes: dict[KahaTransactionInfo, list[KahaRemoveMessageCommand]] = {}
     found: list[KahaRemoveMessageCommand] = []
@@ -161,7 +168,7 @@ def movable_acks(
                 removes.append(command)
         elif isinstance(command, KahaRemoveMessageCommand):
             found.append(command)
-        elif isinstance(command, _NEVER_MOVED) or _is_explanation(command):
+        elif isinstance(command, _NEVER_MOVED) or _is_transaction_trace(command):
             return None
     return None if open_removes else found
 
@@ -179,7 +186,7 @@ def _info(command: KahaCommand) -> KahaTransactionInfo | None:
     return None
 
 
-def _is_explanation(command: KahaCommand) -> bool:
+def _is_transaction_trace(command: KahaCommand) -> bool:
     if not isinstance(command, KahaTraceCommand):
         return False
     trace = parse_trace(command.message)

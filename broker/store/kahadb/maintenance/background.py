@@ -1,6 +1,11 @@
-"""What a running store does by itself: checkpoints, cleanups, looking after its lock.
+"""The background tasks of an open store: checkpoints, cleanups, and watching its lock.
 
-(persistence K16, H2)
+    checkpoint   every `checkpoint_interval`, and as soon as 20,000 changes are in memory
+    cleanup      every `cleanup_interval`, and with the last checkpoint (`cleanup_on_stop`)
+    lock         every `lock_keep_alive_period`
+
+A failed checkpoint is logged and tried again. While more than 20,000 changes wait for one that
+fails, the store is SUSPENDED; a damaged index fails it. (activemq-persistence K16, H2)
 """
 
 from __future__ import annotations
@@ -36,14 +41,18 @@ class Maintenance:
         settings: KahaDBSettings,
         lock: SharedFileLock,
         on_lock_lost: Callable[[], None],
-        on_trouble: Callable[[Exception | None], None],
+        on_index_error: Callable[[Exception | None], None],
     ) -> None:
-        """Prepare the tasks. `on_trouble` hears why the index cannot be kept, and None again."""
+        """Prepare the tasks.
+
+        `on_index_error` is called with the error that prevents checkpoints, and with None when
+        they succeed again.
+        """
         self._db = db
         self._settings = settings
         self._store_lock = lock
         self._on_lock_lost = on_lock_lost
-        self._on_trouble = on_trouble
+        self._on_index_error = on_index_error
         self._checkpoint = Checkpoint(db)
         self._cleanup = Cleanup(db, transactions, self._checkpoint, settings)
         self._cleaning = anyio.Lock()
@@ -51,26 +60,26 @@ class Maintenance:
         self._dirty = anyio.Event()
 
     def start(self) -> None:
-        """Begin. On the loop."""
+        """Start the tasks. On the loop."""
         settings = self._settings
-        self._db.on_dirty = self._note_dirty
-        self._spawn(self._when_dirty, "dirty")
+        self._db.on_dirty = self._request_checkpoint
+        self._spawn(self._checkpoint_when_dirty, "dirty")
         if settings.checkpoint_interval:
-            self._spawn(self._checkpoints, "checkpoint")
+            self._spawn(self._checkpoint_periodically, "checkpoint")
         if settings.cleanup_interval:
-            self._spawn(self._cleanups, "cleanup")
+            self._spawn(self._clean_up_periodically, "cleanup")
         if settings.use_lock and settings.lock_keep_alive_period:
             self._spawn(self._keep_alive, "lock")
 
     async def stop(self) -> None:
-        """End the tasks, then write the last checkpoint (with a cleanup, if set so)."""
+        """Stop the tasks and write the last checkpoint, with a cleanup if so configured."""
         self._db.on_dirty = None
         for task in self._tasks:
             task.cancel()
         for task in self._tasks:
             await task.wait()
         journal = self._db.journal
-        journal.fail_fast()  # a disk that is full now must not keep the store from its end
+        journal.fail_fast()  # a full disk must not keep the store from stopping
         if journal.state is not StoreState.FAILED:
             with anyio.CancelScope(shield=True):
                 await self._attempt(
@@ -78,7 +87,7 @@ class Maintenance:
                 )
 
     async def clean_up(self) -> None:
-        """Write a checkpoint and let go of segments that nobody needs.
+        """Write a checkpoint and delete segments that are no longer needed.
 
         Raises:
             OSError: the index cannot be written.
@@ -94,10 +103,10 @@ class Maintenance:
     def _spawn(self, function: Callable[[], Awaitable[None]], name: str) -> None:
         self._tasks.append(spawn(function, name=f"pyjms kahadb {name}"))
 
-    def _note_dirty(self) -> None:
+    def _request_checkpoint(self) -> None:
         self._dirty.set()
 
-    async def _when_dirty(self) -> None:
+    async def _checkpoint_when_dirty(self) -> None:
         while True:
             await self._dirty.wait()
             self._dirty = anyio.Event()
@@ -105,12 +114,12 @@ class Maintenance:
                 await _clock.sleep(self._settings.journal.resume_check_sleep_period)
                 self._dirty.set()
 
-    async def _checkpoints(self) -> None:
+    async def _checkpoint_periodically(self) -> None:
         while True:
             await _clock.sleep(self._settings.checkpoint_interval)
             await self._attempt(self._checkpoint.write)
 
-    async def _cleanups(self) -> None:
+    async def _clean_up_periodically(self) -> None:
         while True:
             await _clock.sleep(self._settings.cleanup_interval)
             await self._attempt(self.clean_up)
@@ -118,17 +127,17 @@ class Maintenance:
     async def _keep_alive(self) -> None:
         while self._store_lock.keep_alive():
             await _clock.sleep(self._settings.lock_keep_alive_period)
-        logger.error("%s is not ours any more", self._store_lock.path)
+        logger.error("Lost the lock %s: another broker has taken it", self._store_lock.path)
         self._on_lock_lost()
 
     async def _attempt(self, work: Callable[[], Awaitable[None]]) -> bool:
-        """Do it; a failure is told, and the next time comes."""
+        """Run it; a failure is logged and returned as False."""
         if self._db.journal.state is StoreState.FAILED:
             return True
         error = await attempt(work, f"A checkpoint of {self._db.journal.directory}")
         index = self._db.index
         if index.damage is not None:
-            self._on_trouble(index.damage)
+            self._on_index_error(index.damage)
         elif error is None or index.dirty >= DIRTY_LIMIT:
-            self._on_trouble(error)
+            self._on_index_error(error)
         return error is None

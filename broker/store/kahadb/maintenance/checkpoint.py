@@ -1,7 +1,9 @@
-"""Brings what only the journal and the memory have into the index on the disk. (persistence K16)
+"""Writes index checkpoints: what only the journal and memory have goes into the database.
 
-What is frozen is written only after the journal is synced up to there, so the index on the disk
-never knows more than the journal does.
+The order is what makes them safe. The changes are collected on the loop, up to the last record
+appended; then the journal is synced; only then a worker thread writes the changes, in one
+transaction of the database. So the index on the disk never knows more than the journal. A
+failed checkpoint is kept and written before the next one begins. (activemq-persistence K16)
 """
 
 from __future__ import annotations
@@ -31,10 +33,10 @@ class Checkpoint:
         self._done = (-1, -1)
 
     async def write(self, *, sync: bool = False) -> None:
-        """Write what changed so far; with `sync` it survives a power failure.
+        """Write all changes so far; with `sync` they survive a power failure.
 
         Raises:
-            OSError: the index cannot be written; the next try does it.
+            OSError: the index cannot be written; the next call tries again.
             ResourceAllocationException: the journal has failed.
         """
         async with self._lock:
@@ -50,16 +52,16 @@ class Checkpoint:
             await self._write(self._pending, sync)
             self._done = last
 
-    async def _write(self, frozen: IndexCheckpoint, sync: bool) -> None:
+    async def _write(self, checkpoint: IndexCheckpoint, sync: bool) -> None:
         await wait_for(self._db.journal.barrier(sync=True))
-        with anyio.CancelScope(shield=True):  # a worker cannot be called back
+        with anyio.CancelScope(shield=True):  # a worker thread cannot be cancelled
             index = self._db.index
-            await anyio.to_thread.run_sync(lambda: index.write_checkpoint(frozen, sync=sync))
-            index.complete_checkpoint(frozen)
+            await anyio.to_thread.run_sync(lambda: index.write_checkpoint(checkpoint, sync=sync))
+            index.complete_checkpoint(checkpoint)
             self._pending = None
 
     async def reclaim(self) -> None:
-        """Let go of messages that ended subscriptions have left, some at a time."""
+        """Remove the backlog of deleted subscriptions, a piece at a time."""
         for topic in self._db.index.destinations():
             while isinstance(topic, TopicIndex) and topic.is_reclaiming:
                 topic.reclaim()

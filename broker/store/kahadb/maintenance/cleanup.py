@@ -1,8 +1,32 @@
-"""Lets go of segments that nobody needs. (persistence K17, K18)
+"""Deletes journal segments that are no longer needed.
 
-A segment goes when it is older than the last one, holds no message that is still here, no
-subscription in use, nothing of an open transaction, and nothing that refers to a segment that
-stays. What newer segments do not say and must not be forgotten is written again before.
+Theory of operation
+-------------------
+
+The journal is never rewritten; space is reclaimed by deleting whole segments. A segment is
+needed if
+
+- it is current: the last one, or the last one that the index on the disk covers;
+- it holds a message that has not been removed (`DestinationIndex.files` counts them);
+- it holds the record of a durable subscription;
+- it lies between the first and the last record of an open transaction; or
+- it refers to another segment that is needed (`SegmentReferences`): it removes or ends
+  something that would come back to life in a replay without it. This is applied transitively.
+
+One cleanup does, in this order:
+
+1. Reclaim the backlog of deleted subscriptions, and write a checkpoint, so that the index on the
+   disk needs no old segment.
+2. Move the records of idle subscriptions (nothing pending) to the end if they alone keep the
+   oldest segment.
+3. Determine the segments that are not needed. If there are none, and there were none for some
+   cleanups, compact acknowledgements: `AckCompaction` frees one more segment.
+4. Write duplicate ids again whose records are about to go, and a second, synced checkpoint:
+   neither the journal nor the index may need the segments after a power failure.
+5. Delete them, the oldest first: a segment goes only after all it refers to.
+
+A crash between any two steps leaves more segments than needed, never fewer. (activemq-persistence
+K17, K18)
 """
 
 from __future__ import annotations
@@ -27,20 +51,20 @@ logger = logging.getLogger(__name__)
 
 
 class SegmentReport(NamedTuple):
-    """Why a segment stays; all empty: it can go."""
+    """What keeps a segment; if everything is empty it can be deleted."""
 
     file_id: int
     current: bool
-    """It is written to, or the index on the disk begins there."""
+    """It is being written, or the index on the disk ends there."""
     messages: int
     subscriptions: list[str]
     transactions: bool
     refers_to: list[int]
-    """Segments that stay and would not be right without it: it ends what they begin."""
+    """Needed segments to which it refers: it removes or ends what they hold."""
 
     @property
     def needed(self) -> bool:
-        """Whether it stays."""
+        """Whether it must not be deleted."""
         return bool(
             self.current
             or self.messages
@@ -58,9 +82,9 @@ def segment_reports(
     *,
     idle_subscriptions: bool = True,
 ) -> list[SegmentReport]:
-    """Say of each segment what keeps it. `last` is the one that is written to.
+    """Return for each segment what keeps it.
 
-    `open_files` have records of transactions that have not ended.
+    `last` is the segment being written; `open_files` hold records of open transactions.
     """
     messages = index.segments.message_counts()
     subscriptions: dict[int, list[str]] = {}
@@ -85,7 +109,7 @@ def segment_reports(
 
 
 def _with_referring(index: StoreIndex, kept: set[int], reports: list[SegmentReport]) -> set[int]:
-    """Add the segments that refer to kept ones, and those that refer to them."""
+    """Add the segments that refer to kept ones, transitively."""
     targets = index.segments.targets
     rest = [r.file_id for r in reports if r.file_id not in kept]
     while True:
@@ -106,7 +130,7 @@ def _subscriptions(index: StoreIndex) -> list[tuple[TopicIndex, SubscriptionInde
 
 
 class Cleanup:
-    """Looks through the segments when told to. Belongs to the loop."""
+    """Deletes segments that are no longer needed. Belongs to the loop."""
 
     def __init__(
         self,
@@ -121,7 +145,7 @@ class Cleanup:
         self._compaction = AckCompaction(db, settings)
 
     async def run(self) -> list[int]:
-        """Let go of what can go; returns the numbers of those segments.
+        """Delete the segments that are not needed and return their numbers.
 
         Raises:
             OSError: the index cannot be written.
@@ -136,14 +160,14 @@ class Cleanup:
             segments = [] if moved is None else [moved]
         if segments:
             self._rewrite_duplicate_ids(segments)
-            # What was written again must be safe, and so must an index that needs none of them.
+            # durable: what was rewritten, and an index that needs none of the segments
             await self._checkpoint.write(sync=True)
             await self._delete(segments)
         self._compaction.note(freed=bool(segments))
         return segments
 
     def report(self, *, idle_subscriptions: bool = True) -> list[SegmentReport]:
-        """Say of each segment, the oldest first, what keeps it."""
+        """Return for each segment, the oldest first, what keeps it."""
         db = self._db
         last = db.journal.written.file_id if db.last is None else db.last.file_id
         return segment_reports(
@@ -155,7 +179,7 @@ class Cleanup:
         )
 
     def _ack_only(self) -> list[int]:
-        """Return the segments that only stay because of what they end in older ones."""
+        """Return the segments that are kept only by their references to older ones."""
         return [
             r.file_id
             for r in self.report()
@@ -165,7 +189,7 @@ class Cleanup:
         ]
 
     def _move_idle_subscriptions(self) -> None:
-        """Write subscriptions with nothing to get again if only they keep the oldest segment."""
+        """Rewrite the records of idle subscriptions if only they keep the oldest segment."""
         free = [r.file_id for r in self.report(idle_subscriptions=False) if not r.needed]
         if not free:
             return
@@ -181,13 +205,15 @@ class Cleanup:
 
     def _rewrite_duplicate_ids(self, segments: list[int]) -> None:
         for destination in self._db.index.destinations():
-            proofs = destination.duplicates.counts_by_segment().keys() & set(segments)
-            for file_id in sorted(proofs):
-                self._db.duplicates(destination, destination.duplicates.recorded_in(file_id))
+            files = destination.duplicates.counts_by_segment().keys() & set(segments)
+            for file_id in sorted(files):
+                self._db.append_duplicate_ids(
+                    destination, destination.duplicates.recorded_in(file_id)
+                )
 
     async def _delete(self, segments: list[int]) -> None:
         await wait_for(self._db.journal.barrier(sync=True))
-        for file_id in segments:  # the oldest first: what refers to them goes after them
+        for file_id in segments:  # the oldest first: a segment goes after all it refers to
             await self._db.journal.delete(file_id)
             self._db.index.segments.remove(file_id)
-        logger.debug("Segments that are not needed any more: %s", segments)
+        logger.debug("Deleted segments: %s", segments)

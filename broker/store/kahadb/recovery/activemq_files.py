@@ -1,8 +1,9 @@
-"""Taking over a folder that ActiveMQ has written, and leaving it fit for ActiveMQ.
+"""Preparing a directory that ActiveMQ has used, and leaving it usable for ActiveMQ.
 
-ActiveMQ trusts its index if there is one, so it is moved aside before our first write; without
-it ActiveMQ replays the journal. That there is one tells that ActiveMQ was here since. (design
-D7; persistence K1, K27)
+ActiveMQ trusts its index if there is one. So its index is archived before our first write;
+without it ActiveMQ replays the journal. An index of ActiveMQ's in the directory also shows that
+ActiveMQ has written to the journal since our last start. (decisions D7; activemq-persistence K1,
+K27)
 """
 
 from __future__ import annotations
@@ -20,15 +21,15 @@ logger = logging.getLogger(__name__)
 
 INDEX_FILES: Final = ("db.data", "db.redo", "db.free")
 OUR_INDEX: Final = "pyjms-index.db"
-_ASIDE: Final = "activemq-index"
+_ARCHIVE: Final = "activemq-index"
 
 
 def archive_activemq_index(
     directory: Path, disk: Disk, index_directory: Path | None = None
 ) -> bool:
-    """Move ActiveMQ's index into the folder `activemq-index`; returns whether there was one.
+    """Move ActiveMQ's index into the directory `activemq-index`; returns whether there was one.
 
-    Those of an earlier takeover are replaced. Blocks.
+    An index archived before is replaced. Blocks.
 
     Raises:
         OSError: it cannot be moved.
@@ -38,13 +39,13 @@ def archive_activemq_index(
         names = disk.names(folder) if folder.is_dir() else {}
         for name in INDEX_FILES:
             if name in names:
-                disk.make_directory(folder / _ASIDE)
-                disk.rename(folder / name, folder / _ASIDE / name)
+                disk.make_directory(folder / _ARCHIVE)
+                disk.rename(folder / name, folder / _ARCHIVE / name)
                 found = True
         if found:
             disk.sync_directory(folder)
     if found:
-        logger.info("ActiveMQ has used %s: its index is moved to %s", directory, _ASIDE)
+        logger.info("ActiveMQ has used %s: moved its index to %s", directory, _ARCHIVE)
     return found
 
 

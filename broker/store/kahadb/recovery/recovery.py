@@ -1,9 +1,28 @@
-"""Opens the index of an open journal: brings it up to date, or builds it anew. (persistence K20
-to K23)
+"""Opens the index of an open journal: brings it up to date, or rebuilds it.
 
-The index is good if the record up to which it covers the journal is still there and nothing is
-missing behind it; else it is built from the whole journal, which always gives the same. What
-the index needs and the journal has not any more is lost: the start fails, unless told not to.
+Theory of operation
+-------------------
+
+The journal is the source of truth; the index on the disk is a checkpoint of it. With the
+checkpoint the database keeps the location of the last record it covers and that record's CRC-32.
+At the start:
+
+1. The index is opened. It is discarded if it is damaged, of another version, or if a rebuild is
+   forced: by a setting, or because ActiveMQ has written to the journal since.
+2. It is trusted if the covered record is still in the journal with the same digest, and no
+   segment behind it is missing. Otherwise the journal was exchanged, truncated, or restored from
+   a backup, and the index is rebuilt from the first segment.
+3. The records behind the covered one are replayed (`Replay`), from the first record of the
+   oldest transaction that was open at the checkpoint: its operations are needed at its commit.
+   Records are read in a worker thread, 2,000 at a time, and applied on the loop. A checkpoint is
+   written whenever 20,000 changes have gathered, so memory is bounded, and an interrupted
+   recovery continues where it was.
+4. Every message of the index must be in a segment that exists, and not in a damaged part of one;
+   otherwise the start fails, or with `ignore_missing_journalfiles` drops those messages.
+5. Transactions that are still open are rolled back, prepared ones wait for their end.
+
+Replaying is idempotent: the same journal always gives the same index, so a crash at any point of
+this only costs time. (activemq-persistence K20 to K23)
 """
 
 from __future__ import annotations
@@ -37,11 +56,11 @@ _CHUNK: Final = 2000
 _CORRUPTED: Final = "corrupted"
 
 Progress = Callable[[int, Location], None]
-"""Called now and then with the records read so far and where the last one is."""
+"""Called during recovery with the number of records read and the location of the last one."""
 
 
 class Recovered(NamedTuple):
-    """What a start found."""
+    """The result of a recovery."""
 
     last: Location | None
     """The last record of the journal."""
@@ -50,12 +69,12 @@ class Recovered(NamedTuple):
 
 
 def record_digest(payload: bytes) -> int:
-    """Return what tells a covered record from another one in its place."""
+    """Return the digest that tells the covered record from another one at its location."""
     return zlib.crc32(payload)
 
 
 def discard_index(index: StoreIndex, path: Path, *, archive: bool) -> None:
-    """Delete an index that cannot be used, or put it into `corrupted` beside it. Blocks."""
+    """Delete an unusable index, or move it into the directory `corrupted` beside it. Blocks."""
     index.close()
     if archive and path.exists():
         kept = path.parent / _CORRUPTED
@@ -72,17 +91,18 @@ async def recover_store(
     forced: bool = False,
     progress: Progress | None = None,
 ) -> Recovered:
-    """Open the index in `path` and bring it up to the journal's end; with `forced`, from nothing.
+    """Open the index at `path` and bring it up to the journal's end; `forced`: rebuild it.
 
     Raises:
-        ResourceAllocationException: the journal cannot be read, or misses something. (K23)
-        OSError: the index can be neither opened nor made.
+        ResourceAllocationException: the journal cannot be read, or segments are missing
+            (activemq-persistence K23).
+        OSError: the index can be neither opened nor created.
     """
     journal, index, archive = db.journal, db.index, settings.archive_corrupted_index
     await anyio.to_thread.run_sync(lambda: _open(index, path, forced=forced, archive=archive))
     covered = _covered(journal, index)
     if covered is None and index.covered() is not None:
-        logger.warning("The index in %s is not this journal's: it is built anew", path)
+        logger.warning("The index %s does not match the journal: rebuilding it", path)
         await anyio.to_thread.run_sync(lambda: _open(index, path, forced=True, archive=False))
     skipped: list[Skipped] = [*journal.corrupt]
     found = await _replay(db, covered, progress, skipped)
@@ -102,17 +122,17 @@ async def _replay(
     start = covered
     if covered is not None and index.open_transactions is not None:
         start = min(covered, index.open_transactions)
-    records = _damage_named(journal.records_from(start, skipped))
+    records = _readable(journal.records_from(start, skipped))
     last = covered
     count = 0
-    while chunk := await anyio.to_thread.run_sync(_take, records):
+    while chunk := await anyio.to_thread.run_sync(_next_chunk, records):
         for record in chunk:
             try:
                 replay.apply(record.location, record.payload)
             except RemoteProtocolError as error:
                 raise ResourceAllocationException(
-                    f"The record at {record.location} cannot be understood: {error}",
-                    hint="the journal is damaged, or of a newer version",
+                    f"Cannot decode the journal record at {record.location}: {error}",
+                    hint="the journal is damaged, or written by a newer version",
                 ) from error
         last = chunk[-1].location
         count += len(chunk)
@@ -125,9 +145,9 @@ async def _replay(
 
 
 def _covered(journal: Journal, index: StoreIndex) -> Location | None:
-    """Return up to where the index can be relied on; None: it must be built anew.
+    """Return the location up to which the index can be trusted; None: rebuild it.
 
-    Reads one record. Raises nothing: what cannot be read is not there.
+    Reads one record; one that cannot be read counts as missing.
     """
     known = index.covered()
     if known is None:
@@ -147,10 +167,10 @@ def _covered(journal: Journal, index: StoreIndex) -> Location | None:
 def _check_messages(
     journal: Journal, index: StoreIndex, skipped: Iterable[Skipped], *, ignore: bool
 ) -> None:
-    """Make sure that every message of the index is in the journal. (K23)
+    """Check that every message of the index is in the journal (activemq-persistence K23).
 
     Raises:
-        ResourceAllocationException: some are not, and `ignore` does not say to drop them.
+        ResourceAllocationException: some are not, and `ignore` is not set.
     """
     holes = _holes(skipped)
     segments = set(journal.segments())
@@ -161,7 +181,7 @@ def _check_messages(
         names = [f"db-{file_id}.log" for file_id in sorted(missing | holes.keys())]
         raise ResourceAllocationException(
             f"Detected missing/corrupt journal files: {', '.join(names)}",
-            hint="ignore_missing_journalfiles=True starts without what they held",
+            hint="restore them, or set ignore_missing_journalfiles to lose their messages",
         )
     dropped = 0
     for destination in index.destinations():
@@ -170,7 +190,7 @@ def _check_messages(
             if entry.file_id in missing or inside:
                 destination.remove(entry.position)
                 dropped += 1
-    logger.error("Missing or corrupt journal files: %d messages are lost", dropped)
+    logger.error("Missing or corrupt journal files: %d messages were dropped", dropped)
 
 
 def _holes(skipped: Iterable[Skipped]) -> dict[int, list[tuple[int, int]]]:
@@ -180,15 +200,15 @@ def _holes(skipped: Iterable[Skipped]) -> dict[int, list[tuple[int, int]]]:
     return holes
 
 
-def _take(records: Iterator[JournalRecord]) -> list[JournalRecord]:
+def _next_chunk(records: Iterator[JournalRecord]) -> list[JournalRecord]:
     return list(islice(records, _CHUNK))
 
 
-def _damage_named(records: Iterator[JournalRecord]) -> Iterator[JournalRecord]:
+def _readable(records: Iterator[JournalRecord]) -> Iterator[JournalRecord]:
     try:
         yield from records
     except (OSError, KahaDBFormatError) as error:
-        raise ResourceAllocationException(f"The journal cannot be read: {error}") from error
+        raise ResourceAllocationException(f"Cannot read the journal: {error}") from error
 
 
 async def _write(index: StoreIndex, last: Location, digest: int) -> None:
@@ -198,16 +218,16 @@ async def _write(index: StoreIndex, last: Location, digest: int) -> None:
 
 
 def _open(index: StoreIndex, path: Path, *, forced: bool, archive: bool) -> None:
-    """Open the index; one that is damaged, or not wanted any more, begins empty. Blocks.
+    """Open the index; a damaged one, or with `forced` any, is replaced by an empty one. Blocks.
 
     Raises:
-        OSError: it can be neither opened nor made.
+        OSError: it can be neither opened nor created.
     """
     if not forced:
         try:
             index.open()
         except IndexCorrupt as error:
-            logger.warning("The index in %s is built anew: %s", path, error)
+            logger.warning("Rebuilding the index %s: %s", path, error)
         else:
             return
     discard_index(index, path, archive=archive and not forced)

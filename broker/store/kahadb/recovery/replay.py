@@ -1,8 +1,25 @@
-"""Applies a journal's records to an index, one after the other, whoever wrote them.
+"""Replays a journal's records into an index, whoever wrote them: this store, or ActiveMQ.
 
-Records that the index covers are looked at only for transactions that were still open there.
-Where segments are missing and what follows does not say the arrival numbers (ActiveMQ's does
-not), those begin anew, in another epoch. (persistence K21, K22)
+Theory of operation
+-------------------
+
+Records are applied in the order of the journal through the same `IndexUpdater` that the running
+store uses; see there for why both give the same index.
+
+Covered records. A replay that continues an index begins at the oldest transaction that was open
+at its checkpoint, before the covered location. Up to that location only records of transactions
+count (they fill `transactions`); all others are in the index already.
+
+Transactions. Operations are collected in `transactions` by transaction id and applied at the
+commit record; a rollback drops them. A trace record in front of a commit says which of its
+additions were duplicates, and how many messages it has in each segment, should some of them have
+been deleted. Transactions that are still open at the end are the caller's to resolve.
+
+Arrival numbers. Trace records at the beginning of each segment hold all destinations' next
+numbers, so the numbering continues across deleted segments. ActiveMQ writes no such records:
+where a segment is missing and the next one does not begin with numbers, each destination starts
+a new epoch, and readers that remember numbers (Spark) see by the epoch that theirs are void.
+(activemq-persistence K21, K22)
 """
 
 from __future__ import annotations
@@ -52,12 +69,12 @@ _NOWHERE: Final = Location(0, -1)
 
 
 class Replay:
-    """One pass over a journal. `transactions` are those still open where it has come to."""
+    """One pass over a journal. `transactions` are the open ones at the current record."""
 
     def __init__(
         self, updater: IndexUpdater, record_format: RecordFormat, covered: Location | None = None
     ) -> None:
-        """Go on behind `covered`; None: the index is new and the pass begins at the beginning."""
+        """Continue behind `covered`; None: the index is new, the pass starts with the journal."""
         self.transactions: dict[TransactionId, OpenTransaction] = {}
         self.applied = 0
         self._updater = updater
@@ -104,7 +121,7 @@ class Replay:
             self.applied += 1
 
     def oldest_open_record(self) -> Location | None:
-        """Return where the oldest open transaction begins."""
+        """Return the first record of the oldest open transaction; None if none is open."""
         return min((t.first for t in self.transactions.values() if t.first), default=None)
 
     # -- segments and destinations
@@ -153,7 +170,7 @@ class Replay:
         metadata = message_metadata(message, add.message_id, prioritized=prioritized)
         if self._updater.update(destination, metadata, location) is not None:
             return
-        if not self._is_pyjms_update:  # ActiveMQ does not keep the addition
+        if not self._is_pyjms_update:  # ActiveMQ deletes the segment of the add record
             self._updater.add(destination, metadata, location, hidden=False)
 
     def _remove(self, command: KahaRemoveMessageCommand, location: Location) -> None:
@@ -177,7 +194,7 @@ class Replay:
             return
         topic = self._destination(command.destination, location)
         if not isinstance(topic, TopicIndex):
-            logger.warning("A subscription of %s, which is no topic, is left out", topic.key)
+            logger.warning("Skipping a durable subscription of %s, which is not a topic", topic.key)
             return
         key, info = command.subscription_key, command.subscription_info
         if info is None:
@@ -188,7 +205,7 @@ class Replay:
     def _remove_destination(
         self, command: KahaRemoveDestinationCommand, location: Location
     ) -> None:
-        for transaction in self.transactions.values():  # they may be open still at the end
+        for transaction in self.transactions.values():  # they may still be open at the end
             transaction.discard_destination(command.destination.key, location)
         if location > self._covered:
             self._updater.remove_destination(command.destination, location)
@@ -262,9 +279,9 @@ class Replay:
         transaction = next((t for xid, t in self.transactions.items() if str(xid) == name), None)
         if transaction is None:
             return
-        places = {(file_id, offset) for file_id, offset in dropped}
+        locations = {(file_id, offset) for file_id, offset in dropped}
         for operation in transaction.operations:
-            operation.dropped = operation.location in places
+            operation.dropped = operation.location in locations
         transaction.counts = counts
         if location > self._covered:
             self._updater.end_transaction(location, transaction.files)
@@ -276,7 +293,7 @@ class Replay:
             destination = self._destination(KahaDestination(int(kind), name), location)
             last = following - 1
             if key in self._renumbered and destination.count:
-                # Messages from where the numbers were not known are here: they stay the epoch's.
+                # Messages numbered in the new epoch are here already: the epoch stays.
                 destination.begin(destination.epoch, max(last, destination.last_arrival))
                 continue
             self._renumbered.discard(key)

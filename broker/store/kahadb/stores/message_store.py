@@ -146,7 +146,7 @@ class KahaDBMessageStore:
         self._index = index = db.index.destination(self._kaha, self._prioritized)
         index.begin(epoch, last)
         db.append_arrivals([index])
-        db.duplicates(index, duplicate_ids)
+        db.append_duplicate_ids(index, duplicate_ids)
         return waiter
 
     def _remove_each(self) -> Completion | None:

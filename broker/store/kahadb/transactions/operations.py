@@ -1,8 +1,6 @@
-"""A transaction's work: what each of its records will do at the commit.
+"""The operations of a transaction: what each of its records will do at the commit.
 
-Operations are kept in memory and journalled when there are many of them, at the prepare or at
-the commit, whichever comes first; a rollback of what was not journalled leaves no trace.
-(persistence K15)
+See `KahaDBTransactionStore` for when they are appended and applied. (activemq-persistence K15)
 """
 
 from __future__ import annotations
@@ -30,7 +28,7 @@ __all__ = ["OpenTransaction", "Operation", "OperationKind", "apply_operations"]
 
 
 class OperationKind(Enum):
-    """What an operation does."""
+    """The kinds of operations."""
 
     ADD = "add"
     REMOVE = "remove"
@@ -77,9 +75,9 @@ class Operation:
         self.reference = reference
         self.location = location
         self.destination_removed = False
-        """Its destination was removed since: it is dropped at the commit."""
+        """Its destination was removed since; it is dropped at the commit."""
         self.dropped = False
-        """It turned out to be a duplicate, or is gone, and does nothing."""
+        """It is a duplicate, or its destination was removed: it does nothing."""
 
     def encode(
         self,
@@ -88,12 +86,12 @@ class Operation:
         transaction: bytes,
         xid: XATransactionId | None,
     ) -> bytes:
-        """Return its record's payload; `xid` where ActiveMQ wants an acknowledgement in it.
+        """Return its record's payload; with `xid` it contains the MessageAck that ActiveMQ needs.
 
-        `part` and `transaction` are its destination and transaction, as records have them.
+        `part` and `transaction` are the encoded destination and transaction fields.
         """
         reference = self.reference
-        assert reference is not None, "only what was not journalled is encoded"
+        assert reference is not None, "only operations without a record are encoded"
         if self.kind is _ADD:
             message = reference.message
             frame = record_format.message_frame(message)
@@ -125,32 +123,32 @@ class OpenTransaction:
     def __init__(self) -> None:
         self.operations: list[Operation] = []
         self.journalled = 0
-        """How many of the operations, from the first on, have their record."""
+        """How many of the operations, from the first on, have a record."""
         self.size = 0
-        """Bytes of messages that are not journalled."""
+        """Bytes of messages without a record."""
         self.files: set[int] = set()
         """The segments with its records."""
         self.first: Location | None = None
         self.last: Location | None = None
         self.prepared = False
         self.counts: dict[str, list[list[int]]] = {}
-        """How many messages of a destination are in which segment; for a replay."""
+        """Message counts by destination and segment, from a trace record; for a replay."""
 
     def note_record(self, location: Location) -> None:
-        """Note where a record of it is."""
+        """Note the location of one of its records."""
         self.files.add(location.file_id)
         if self.first is None:
             self.first = location
         self.last = location
 
     def has_journalled(self, key: str) -> bool:
-        """Whether the journal has something of it for a destination."""
+        """Return whether one of its records is about a destination."""
         return any(each.destination.key == key for each in self.operations[: self.journalled])
 
     def discard_destination(self, key: str, location: Location) -> None:
-        """Do nothing for a destination that was removed, by the record at `location`.
+        """Drop the operations on a destination, removed by the record at `location`.
 
-        That record is kept as long as those are that it makes void.
+        That record is kept as long as the records that it voids.
         """
         written, waiting = self.operations[: self.journalled], self.operations[self.journalled :]
         if self.has_journalled(key):
@@ -165,7 +163,7 @@ class OpenTransaction:
 def apply_operations(
     updater: IndexUpdater, transaction: OpenTransaction, end: Location, *, hidden: bool
 ) -> None:
-    """Do all that a transaction holds: its commit is at `end`."""
+    """Apply a transaction's operations; its commit record is at `end`."""
     updater.end_transaction(end, transaction.files)
     numbers = _Numbers(updater, transaction.counts)
     destinations: dict[tuple[int, bool], DestinationIndex] = {}
@@ -183,7 +181,7 @@ def apply_operations(
 
 
 def _destination(updater: IndexUpdater, operation: Operation) -> DestinationIndex | None:
-    """Return its destination; what is taken out of one that is not there does not make it."""
+    """Return its destination's index; only additions create one."""
     if operation.kind is _ADD:
         return updater.index.destination(operation.destination, operation.prioritized)
     return updater.index.lookup(operation.destination)
@@ -197,7 +195,7 @@ def _apply(
     hidden: bool,
 ) -> None:
     location = operation.location
-    assert location is not None, "what is applied was journalled"
+    assert location is not None, "an operation has a record before it is applied"
     if operation.kind is _ADD:
         metadata = operation.metadata
         assert metadata is not None, "an addition has metadata"
@@ -218,7 +216,7 @@ def _apply(
 
 
 class _Numbers:
-    """Arrival numbers of a transaction some of whose segments may be gone."""
+    """The arrival numbers of a transaction, some of whose segments may have been deleted."""
 
     def __init__(self, updater: IndexUpdater, counts: dict[str, list[list[int]]]) -> None:
         self._starts: dict[tuple[str, int], int] = {}
@@ -235,17 +233,17 @@ class _Numbers:
             self._ends.append((destination, number - 1))
 
     def next(self, destination: DestinationIndex, file_id: int) -> int | None:
-        """Return the number of the next message from this segment; None: the next of all."""
+        """Return the number of the next message from this segment; None: the usual one."""
         if not self._starts:
             return None
-        place = (destination.key, file_id)
-        number = self._starts.get(place)
+        key = (destination.key, file_id)
+        number = self._starts.get(key)
         if number is not None:
-            self._starts[place] = number + 1
+            self._starts[key] = number + 1
         return number
 
     def finish(self) -> None:
-        """Have the numbers go on behind those of the whole transaction."""
+        """Continue numbering behind the whole transaction."""
         for destination, last in self._ends:
             if last > destination.last_arrival:
                 destination.begin(destination.epoch, last)

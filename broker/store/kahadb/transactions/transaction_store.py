@@ -1,8 +1,33 @@
-"""The open transactions of a store, and their ends.
+"""The open transactions of a KahaDB store, and how they end.
 
-A commit numbers the messages in the order of the operations. Duplicates are found then: what is
-not journalled yet is left out, of the rest a trace before the commit says so. (persistence K13,
-K15, K22, S6)
+Theory of operation
+-------------------
+
+A transaction's operations are kept in memory (`OpenTransaction`) and appended to the journal,
+with the transaction's id in each record, at the latest by its prepare or commit:
+
+    open       4 MiB of messages          -> open, its operations so far are in the journal
+    open       prepare                    -> prepared: all operations and the prepare, synced
+    open       commit                     -> committed: all operations and the commit, synced
+    open       rollback                   -> gone; a rollback record only if it has records
+    prepared   commit, rollback           -> its record, synced
+    prepared   restart                    -> prepared and `recovered`
+    open       restart                    -> rolled back
+
+So a commit costs one sync however many messages it has, and a transaction that is rolled back
+early leaves no trace in the journal.
+
+Nothing is applied to the index before the commit record is appended; then all operations are
+applied in the order in which they were called, and the messages get their arrival numbers. What
+a prepared transaction has acknowledged is hidden in the index until its end.
+
+Duplicates are found at the end, too, since what matters is what is stored by then. Additions
+that are not in the journal yet are simply left out. Of those that are, a trace record in front
+of the commit lists which were dropped, so that a replay decides the same; it also has the number
+of messages in each segment, for a replay after some of these segments were deleted.
+
+`OpenTransaction.first` determines what a recovery must read again: a checkpoint stores the
+oldest one with the index. (activemq-persistence K13, K15, K22, S6)
 """
 
 from __future__ import annotations
@@ -37,11 +62,11 @@ __all__ = ["KahaDBTransactionStore"]
 
 _ADD: Final = OperationKind.ADD
 _SPILL: Final = 4 << 20
-"""Bytes of a transaction's messages above which they go to the journal before its end."""
+"""Bytes of a transaction's messages above which they are journalled before its end."""
 
 
-class _Place:
-    """A destination of a transaction, while its end looks for duplicates."""
+class _DestinationIds:
+    """The ids that a transaction adds to one destination, while duplicates are searched."""
 
     __slots__ = ("duplicate_ids", "ids", "index", "is_unneeded")
 
@@ -61,12 +86,12 @@ class KahaDBTransactionStore:
         self._open: dict[TransactionId, OpenTransaction] = {}
         self._recovered: dict[TransactionId, OpenTransaction] = {}
         self._positions: dict[tuple[Destination, str], Position] = {}
-        """Of messages of committed, recovered transactions, until somebody asks."""
+        """Positions of messages of committed, recovered transactions, until they are asked for."""
 
     # -- TransactionStore
 
     def prepare(self, xid: TransactionId) -> Completion | None:
-        """Write all of it and the prepare, synced."""
+        """Append all of it and the prepare record, synced."""
         transaction = self._open.get(xid)
         if transaction is None:
             return None
@@ -79,7 +104,7 @@ class KahaDBTransactionStore:
         return waiter
 
     def commit(self, xid: TransactionId, prepared: bool) -> Completion | None:
-        """Write what is left of it and the commit, synced; its messages get their numbers."""
+        """Append the rest of it and the commit record, synced; its messages get their positions."""
         transaction = self._open.pop(xid, None)
         is_recovered = self._recovered.pop(xid, None) is not None
         if transaction is None:
@@ -88,7 +113,7 @@ class KahaDBTransactionStore:
         self._drop_duplicates(transaction)
         self._journal(xid, transaction)
         if not transaction.files:
-            return db.journal.barrier()  # all of it was here: what is here must be safe
+            return db.journal.barrier()  # all were duplicates: done when the originals are durable
         self._make_destinations(transaction)
         self._append_transaction_trace(xid, transaction)
         waiter = Completion()
@@ -97,14 +122,14 @@ class KahaDBTransactionStore:
             self._unhide(transaction)
         apply_operations(db.updater, transaction, end, hidden=True)
         if transaction.files != {end.file_id}:
-            # Its additions may be gone before this segment, and their numbers with them.
+            # The segments of its additions may be deleted before this one, with the numbers.
             db.append_arrivals(_added_to(db, transaction))
         if is_recovered:
             self._note_positions(transaction)
         return waiter
 
     def rollback(self, xid: TransactionId) -> Completion | None:
-        """Forget it; the journal hears of it only if it has something of it."""
+        """Drop it; a record is appended only if the journal has operations of it."""
         transaction = self._open.pop(xid, None)
         self._recovered.pop(xid, None)
         if transaction is None or not transaction.files:
@@ -120,7 +145,7 @@ class KahaDBTransactionStore:
         return waiter
 
     def recovered(self) -> list[RecoveredTransaction]:
-        """Return the prepared transactions of the last start. Reads from the disk."""
+        """Return the prepared transactions found at the start. Blocks on reads."""
         return [
             self._describe(xid, transaction)
             for xid, transaction in self._recovered.items()
@@ -132,7 +157,7 @@ class KahaDBTransactionStore:
         return self._positions.pop((destination, str(message_id)), None)
 
     def _note_positions(self, transaction: OpenTransaction) -> None:
-        """Remember where its messages stand; those that were dropped stand nowhere."""
+        """Remember the positions of its messages; those that were dropped have none."""
         for operation in transaction.operations:
             metadata, where = operation.metadata, operation.destination
             if metadata is None or operation.dropped:
@@ -145,7 +170,7 @@ class KahaDBTransactionStore:
     # -- for the store
 
     def add(self, xid: TransactionId, operation: Operation) -> None:
-        """Have an operation done at the commit of `xid`."""
+        """Add an operation to the transaction `xid`."""
         transaction = self._open.get(xid)
         if transaction is None:
             transaction = self._open[xid] = OpenTransaction()
@@ -156,16 +181,19 @@ class KahaDBTransactionStore:
                 self._journal(xid, transaction)
 
     def discard_destination(self, destination: KahaDestination, location: Location) -> None:
-        """Let no open transaction do anything for a destination that `location` removed."""
+        """Drop the operations on a destination that the record at `location` removed."""
         for transaction in self._open.values():
             transaction.discard_destination(destination.key, location)
 
     def has_journalled(self, destination: KahaDestination) -> bool:
-        """Whether the journal has work of an open transaction for a destination."""
+        """Return whether the journal has operations of an open transaction on a destination."""
         return any(each.has_journalled(destination.key) for each in self._open.values())
 
     def recover(self, found: dict[TransactionId, OpenTransaction]) -> None:
-        """Take over what a replay found open: prepared ones wait, others are rolled back. (K22)"""
+        """Adopt open transactions: prepared ones wait, others are rolled back.
+
+        (activemq-persistence K22)
+        """
         for xid, transaction in found.items():
             self._open[xid] = transaction
             if transaction.prepared:
@@ -175,7 +203,10 @@ class KahaDBTransactionStore:
             self.rollback(xid)
 
     def open_segments(self) -> set[int]:
-        """Return the segments from the first to the last of each open transaction. (K17)"""
+        """Return the segments from the first to the last record of each open transaction.
+
+        (activemq-persistence K17)
+        """
         files: set[int] = set()
         for transaction in self._open.values():
             if transaction.first is not None and transaction.last is not None:
@@ -183,7 +214,7 @@ class KahaDBTransactionStore:
         return files
 
     def hide(self, transaction: OpenTransaction) -> None:
-        """Keep what a prepared transaction acknowledged from being read."""
+        """Hide what a prepared transaction acknowledged."""
         for index, position, key in self._acknowledged(transaction):
             if key is None:
                 index.hide(position)
@@ -227,24 +258,24 @@ class KahaDBTransactionStore:
         transaction.size = 0
 
     def _drop_duplicates(self, transaction: OpenTransaction) -> None:
-        """Drop additions that are here already, and take out those that nobody needs."""
-        places: dict[int, _Place] = {}
-        by_key: dict[str, _Place] = {}
+        """Drop duplicates, and leave out additions that no subscription needs."""
+        by_object: dict[int, _DestinationIds] = {}
+        by_key: dict[str, _DestinationIds] = {}
         kept: list[Operation] = []
         for number, operation in enumerate(transaction.operations):
             if operation.kind is _ADD:
                 where = operation.destination
-                place = places.get(id(where))
-                if place is None:
-                    place = by_key.get(where.key) or _Place(self._db.index.lookup(where))
-                    places[id(where)] = by_key[where.key] = place
+                ids = by_object.get(id(where))
+                if ids is None:
+                    ids = by_key.get(where.key) or _DestinationIds(self._db.index.lookup(where))
+                    by_object[id(where)] = by_key[where.key] = ids
                 operation.dropped = operation.destination_removed or self._is_duplicate(
-                    operation, place
+                    operation, ids
                 )
                 if number >= transaction.journalled:
                     if operation.dropped:
                         continue
-                    if place.is_unneeded:
+                    if ids.is_unneeded:
                         _unneeded(operation)
                         continue
             else:
@@ -252,17 +283,17 @@ class KahaDBTransactionStore:
             kept.append(operation)
         transaction.operations = kept
 
-    def _is_duplicate(self, operation: Operation, place: _Place) -> bool:
+    def _is_duplicate(self, operation: Operation, ids: _DestinationIds) -> bool:
         metadata = operation.metadata
         assert metadata is not None, "an addition has metadata"
         message_id, duplicate_id = metadata.message_id, metadata.duplicate_id
-        if message_id in place.ids or duplicate_id in place.duplicate_ids:
+        if message_id in ids.ids or duplicate_id in ids.duplicate_ids:
             return True
-        if place.index is not None and self._db.updater.is_duplicate(place.index, metadata):
+        if ids.index is not None and self._db.updater.is_duplicate(ids.index, metadata):
             return True
-        place.ids.add(message_id)
+        ids.ids.add(message_id)
         if duplicate_id is not None:
-            place.duplicate_ids.add(duplicate_id)
+            ids.duplicate_ids.add(duplicate_id)
         return False
 
     def _make_destinations(self, transaction: OpenTransaction) -> None:
@@ -275,7 +306,7 @@ class KahaDBTransactionStore:
                     self._db.destination(operation.destination, operation.prioritized)
 
     def _append_transaction_trace(self, xid: TransactionId, transaction: OpenTransaction) -> None:
-        """Write down what the records alone do not say: what is dropped, numbers by segment."""
+        """Append what the records alone do not say: dropped additions, counts by segment."""
         operations = transaction.operations
         dropped = [[*each.location] for each in operations if each.dropped and each.location]
         if not dropped and len(transaction.files) == 1:
@@ -295,7 +326,7 @@ class KahaDBTransactionStore:
         transaction.note_record(location)
 
     def _publish_oldest_record(self) -> None:
-        """Tell the index from where on a replay must read."""
+        """Set in the index from where a recovery must read."""
         first = [t.first for t in self._open.values() if t.first is not None]
         self._db.index.open_transactions = min(first, default=None)
 
@@ -305,15 +336,15 @@ class KahaDBTransactionStore:
         removed: list[tuple[Destination, SubscriptionKey | None, StoredMessage]] = []
         for operation in transaction.operations:
             if operation.kind is OperationKind.ADD and not operation.destination_removed:
-                assert operation.location is not None, "it was read from there"
+                assert operation.location is not None, "a recovered operation has a record"
                 destination = from_kaha_destination(operation.destination)
                 added.append((destination, operation.location))
         for index, position, key in self._acknowledged(transaction):
             entry = index.get(position)
             if entry is not None:
                 stored = StoredMessage(position, db.read(entry.location))
-                who = None if key is None else self._subscription(index, key)
-                removed.append((from_kaha_destination(index.destination), who, stored))
+                subscriber = None if key is None else self._subscription(index, key)
+                removed.append((from_kaha_destination(index.destination), subscriber, stored))
         messages = db.read_all([location for _, location in added])
         pairs = list(zip([destination for destination, _ in added], messages, strict=True))
         return RecoveredTransaction(xid, pairs, removed)
@@ -328,7 +359,10 @@ class KahaDBTransactionStore:
 
 
 def _unneeded(operation: Operation) -> None:
-    """A topic without durable subscriptions keeps nothing. (K11)"""
+    """Set the position of a message that no durable subscription needs.
+
+    (activemq-persistence K11)
+    """
     metadata, reference = operation.metadata, operation.reference
     if metadata is not None and reference is not None:
         reference.position = Position(metadata.level, 0)

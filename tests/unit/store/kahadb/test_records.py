@@ -111,7 +111,7 @@ def test_our_updates_are_told_from_others() -> None:
     assert RecordFormat(11).stored_message(ours).message_id == message().message_id
     remove = remove_record(destination_field(destination), "\x78\x01")
     assert not is_pyjms_update(remove)
-    with pytest.raises(RemoteProtocolError, match="where a message belongs"):
+    with pytest.raises(RemoteProtocolError, match="Expected a message record"):
         RecordFormat(11).stored_message(remove)
 
 

@@ -106,7 +106,7 @@ async def test_missing_segments_are_an_error_unless_they_are_to_be_ignored(
     assert "30" in left
     lost = 30 - len(left)
     assert lost > 0
-    assert f"{lost} messages are lost" in caplog.text
+    assert f"{lost} messages were dropped" in caplog.text
     assert home.adapter.queue_message_store(Q).message_count == len(left)
     await home.reopen()
     assert texts(home) == left

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from broker.store.multi.filters import FilteredKahaDB, best_filter, safe_name
-from broker.store.multi.folders import likely_destination
+from broker.store.multi.filters import FilteredKahaDB, best_filter, likely_destination, safe_name
 from pyjms.errors import ConfigurationException
 from pyjms.jms.destination import Destination, Queue, Topic
 

@@ -171,10 +171,10 @@ async def test_the_folder_of_a_removed_destination_goes_at_the_stop(stage: Stage
 
 async def copied(stage: Stage, name: str) -> Path:
     """What a broker that is killed now leaves, all that was appended being written."""
-    for share in stage.adapter.shares:
+    for share in stage.adapter.partitions:
         for adapter in share.adapters:
             await wait_for(adapter.journal.barrier())
-    outcomes = stage.adapter._outcomes
+    outcomes = stage.adapter._decisions
     assert outcomes is not None
     await wait_for(outcomes.journal.barrier())
     return Path(shutil.copytree(stage.folder, stage.folder.with_name(name)))
@@ -242,8 +242,8 @@ async def two_phase(stage: Stage, *, decided: bool, committed: int) -> Path:
     for store in opened.stores:
         await wait_for(store.prepare(opened.xid))
     if decided:
-        assert stage.adapter._outcomes is not None
-        await wait_for(stage.adapter._outcomes.decide(opened.xid))
+        assert stage.adapter._decisions is not None
+        await wait_for(stage.adapter._decisions.decide(opened.xid))
     for store in list(opened.stores)[:committed]:
         await wait_for(store.commit(opened.xid, True))
     return await copied(stage, "killed")
@@ -256,7 +256,7 @@ async def test_what_was_decided_is_carried_out_after_a_crash(stage: Stage, commi
         assert [stage.texts(w) for w in (ORDERS, ONE, OTHER)] == [["2"], ["3"], ["4"]]
         assert stage.adapter.transaction_store().recovered() == []
         await stage.open(stage.folder)
-    assert stage.adapter._outcomes is not None and stage.adapter._outcomes.decided == {}
+    assert stage.adapter._decisions is not None and stage.adapter._decisions.decided == {}
 
 
 async def test_what_was_not_decided_never_happened(stage: Stage) -> None:
@@ -324,7 +324,7 @@ async def test_a_store_that_cannot_prepare_makes_it_a_rollback(stage: Stage) -> 
     assert outcome_records(folder) == []
 
 
-async def fill_outcomes(stage: Stage) -> None:
+async def fill_decisions(stage: Stage) -> None:
     """Commit transactions over two stores, until there are several segments of outcomes."""
     for number in range(400):
         xid = LocalTransactionId(number, ConnectionId("ID:" + "x" * 200))
@@ -333,9 +333,9 @@ async def fill_outcomes(stage: Stage) -> None:
         await stage.commit(xid)
 
 
-async def test_outcomes_that_nobody_needs_go(stage: Stage) -> None:
-    await fill_outcomes(stage)
-    outcomes = stage.adapter._outcomes
+async def test_decisions_that_are_no_longer_needed_are_deleted(stage: Stage) -> None:
+    await fill_decisions(stage)
+    outcomes = stage.adapter._decisions
     assert outcomes is not None
     assert len(outcomes.journal.segments()) > 2
     await stage.adapter.checkpoint()
@@ -372,9 +372,9 @@ async def test_upkeep_that_fails_once_is_done_the_next_time(
     disk = StubbornDisk()
     async with VirtualClock() as clock:
         await stage.open(stage.folder, disk=disk, cleanup_interval=30.0)
-        await fill_outcomes(stage)
-        assert stage.adapter._outcomes is not None
-        segments = stage.adapter._outcomes.journal.segments
+        await fill_decisions(stage)
+        assert stage.adapter._decisions is not None
+        segments = stage.adapter._decisions.journal.segments
         before = segments()
         assert len(before) > 2
         disk.refusals = 1
@@ -436,7 +436,7 @@ async def test_the_worst_state_counts(stage: Stage) -> None:
     states: list[StoreState] = []
     stage.adapter.on_state = lambda state, _: states.append(state)
     stage.adapter.queue_message_store(ONE)
-    one, other = (share.adapters[0] for share in stage.adapter.shares[1:])
+    one, other = (share.adapters[0] for share in stage.adapter.partitions[1:])
     for adapter, state in (
         *((one, StoreState.CONGESTED), (other, StoreState.SUSPENDED)),
         *((one, StoreState.RUNNING), (other, StoreState.RUNNING)),
