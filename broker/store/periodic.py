@@ -1,7 +1,7 @@
-"""What a store does by itself, again and again: an error is told, and the next time comes.
+"""Background work of stores that must go on after errors: they are logged, and it is tried again.
 
-The journal has everything, so nothing is lost meanwhile; but a store whose upkeep ended for
-good would grow for ever.
+Nothing is lost meanwhile, since the journal has everything; but a store whose maintenance ended
+for good would grow for ever.
 """
 
 from __future__ import annotations
@@ -14,29 +14,29 @@ from typing import Final, NoReturn
 from pyjms import _clock
 from pyjms.errors import JMSException
 
-__all__ = ["attempt", "repeat"]
+__all__ = ["run_every", "run_logged"]
 
 logger = logging.getLogger(__name__)
 
-_FAILURES: Final = (OSError, sqlite3.Error, JMSException)
+_EXPECTED: Final = (OSError, sqlite3.Error, JMSException)
 
 
-async def attempt(work: Callable[[], Awaitable[object]], what: str) -> Exception | None:
-    """Do `work` and return why it failed, which the log says of `what`; None: it did not."""
+async def run_logged(work: Callable[[], Awaitable[object]], name: str) -> Exception | None:
+    """Run `work`; an error is logged under `name` and returned. Cancellable."""
     error: Exception | None = None
     try:
         await work()
-    except _FAILURES as failure:
+    except _EXPECTED as failure:
         error = failure
-        logger.warning("%s failed: %s", what, error)
+        logger.warning("%s failed: %s", name, error)
     except Exception as failure:
         error = failure
-        logger.exception("%s failed", what)
+        logger.exception("%s failed", name)
     return error
 
 
-async def repeat(interval: float, work: Callable[[], Awaitable[object]], what: str) -> NoReturn:
-    """Do `work` every `interval` seconds, whatever became of it before."""
+async def run_every(interval: float, work: Callable[[], Awaitable[object]], name: str) -> NoReturn:
+    """Run `work` every `interval` seconds until cancelled; errors are logged under `name`."""
     while True:
         await _clock.sleep(interval)
-        await attempt(work, what)
+        await run_logged(work, name)

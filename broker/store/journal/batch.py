@@ -1,7 +1,7 @@
-"""Batches on their way to the disk, and the jobs that take them there. (persistence K3 to K5)
+"""A batch while it is filled, and the job that writes batches. (activemq-persistence K4, K5)
 
-A batch is filled on the loop; its bytes are put together where they are written, with one join.
-Where everything goes is known when the batch begins, so records can be found before.
+A batch is filled on the loop; its bytes are joined where they are written. Offsets are fixed as
+soon as a record is appended, so records can be found before they are written.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ _SIZES: Final = struct.Struct(">iq")
 
 
 class OpenBatch:
-    """Records that get into one batch at `offset` of a segment.
+    """The records of one batch at `offset` of a segment.
 
-    `parts` are the batch's head, and the head and payload of each record; `offsets` where the
-    records begin; `end` where the batch ends (without the end marker), once it is closed.
+    `parts` are the batch's header, and the header and payload of each record; `offsets` are those
+    of the records; `end` is the end of the batch (without the end marker) once it is closed.
     """
 
     __slots__ = ("end", "file_id", "offset", "offsets", "parts")
@@ -42,7 +42,7 @@ class OpenBatch:
         self.offsets: list[int] = []
 
     def payload(self, location: Location) -> bytes | None:
-        """Return the payload of the record at `location`; None: it is not one of these."""
+        """Return the payload of the record at `location`; None: it is not in this batch."""
         offset = location.offset
         if location.file_id != self.file_id or offset <= self.offset:
             return None
@@ -52,11 +52,11 @@ class OpenBatch:
         return self.parts[2 * index + 2]
 
     def encode(self, checksum: bool) -> bytearray:
-        """Return the bytes to write, the end marker behind them."""
+        """Return the bytes to write, including the end marker."""
         data = bytearray().join(self.parts)
         size = len(data) - BATCH_CONTROL_SIZE
         with memoryview(data) as view:
-            # a checksum of 0 says "not checked"
+            # a checksum of 0 means "not checked"
             adler = zlib.adler32(view[BATCH_CONTROL_SIZE:]) if checksum else 0
         _SIZES.pack_into(data, len(BATCH_CONTROL_HEAD), size, adler)
         data += END_MARKER
@@ -64,10 +64,10 @@ class OpenBatch:
 
 
 class WriteJob:
-    """What one visit to the disk does: batches in their order, then perhaps a sync.
+    """One write: batches in their order, then a sync if needed.
 
-    `waiters` are told when it is done. Without batches it only syncs. `senders` is how many
-    wait: what one sender has asked for in one chunk counts once.
+    `waiters` are completed when it is done. Without batches it only syncs. `senders` counts the
+    distinct senders among the waiters: those of one chunk of input count once.
     """
 
     __slots__ = ("batches", "senders", "size", "sync", "waiters")

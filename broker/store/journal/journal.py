@@ -412,7 +412,7 @@ class Journal:
         """
         if file_id not in self._files.lengths or file_id >= self.written.file_id:
             raise ValueError(f"Segment {file_id} cannot be removed")
-        self._files.forget(file_id)
+        self._files.close_reader(file_id)
         try:
             await anyio.to_thread.run_sync(self._files.delete, file_id)
         except OSError as error:

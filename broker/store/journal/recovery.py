@@ -1,8 +1,21 @@
-"""Finds where a journal ends after whatever happened to it, and clears what lies behind.
+"""Finds the end of a journal after a crash, and clears what lies behind it. All calls block.
 
-The last segment ends where its unbroken row of whole batches does: what follows a hole was never
-promised to anybody, and half of a transaction may be missing before it. Nothing of it may stay,
-or a later batch could end just where an old one begins. All of it blocks. (persistence K20)
+Theory of operation
+-------------------
+
+Batches are written in order, but without a sync in between the disk may have any part of them
+after a power failure. So the journal ends where the contiguous run of complete batches in its
+last segment ends: each with its header, size and checksum intact. What follows a gap was never
+confirmed to anybody, since a sync covers everything before it, and a part of a transaction may
+be missing in the gap. Earlier segments were synced before the last one was begun.
+
+What lies behind the end is cleared, and the clearing synced, before anything is appended: a later
+batch could otherwise end exactly where an old one begins, and bring it back to life. Complete
+batches behind damage are saved in a file `db-<n>.log.cut-<offset>` first, for an operator.
+
+With `check_for_corrupt_journal_files` all segments are checked, and complete batches behind
+damage in the last one are kept. Damage is reported as `corrupt`; the store decides whether the
+start fails. (activemq-persistence K20)
 """
 
 from __future__ import annotations
@@ -25,17 +38,17 @@ _ZEROS: Final = bytes(_CHUNK)
 
 
 class Recovered(NamedTuple):
-    """What was found: where the next batch goes, and damage before it."""
+    """The end, where the next batch goes, and damage before it."""
 
     end: Location
     corrupt: tuple[Skipped, ...]
 
 
 def recover(files: SegmentFiles, settings: JournalSettings, disk: Disk) -> Recovered:
-    """Load the folder, scan its last segment (or all of them) and cut its torn end.
+    """Load the directory, scan its last segment (or all) and truncate a torn end.
 
     Raises:
-        OSError: the disk does not give or take something.
+        OSError: a file cannot be read or written.
     """
     files.load()
     segments = sorted(files.lengths)
@@ -57,7 +70,7 @@ def recover(files: SegmentFiles, settings: JournalSettings, disk: Disk) -> Recov
 
 
 def _end(data: bytes, file_id: int, corrupt: list[Skipped], *, past_damage: bool) -> int:
-    """Return where the last batch that counts ends."""
+    """Return the end of the last batch that counts."""
     reader = SegmentReader(data, file_id)
     end = 0
     for batch in reader.batches():
@@ -69,7 +82,7 @@ def _end(data: bytes, file_id: int, corrupt: list[Skipped], *, past_damage: bool
 
 
 def _is_clear(data: bytes, end: int) -> bool:
-    """Whether there are but zeros and end markers behind `end`."""
+    """Return whether only zeros and end markers follow `end`."""
     stop = len(data)
     if data.endswith(END_MARKER) and stop - len(END_MARKER) >= end:
         stop -= len(END_MARKER)
@@ -85,7 +98,7 @@ def _is_clear(data: bytes, end: int) -> bool:
 def _cut(
     files: SegmentFiles, disk: Disk, settings: JournalSettings, end: Location, data: bytes
 ) -> None:
-    """Clear a segment behind `end`, for good; whole batches there are kept in a file beside it."""
+    """Clear a segment behind `end`, durably; complete batches there are saved beside it."""
     path = files.path(end.file_id)
     rest = data[end.offset :].removeprefix(END_MARKER)  # readers stop at the marker
     behind = SegmentReader(rest, end.file_id)
@@ -97,11 +110,9 @@ def _cut(
             disk.sync(fd)
         finally:
             disk.close(fd)
-        logger.error(
-            "%s is damaged at %d, what follows is put aside in %s", path, end.offset, saved.name
-        )
+        logger.error("%s is damaged at %d; saved what follows in %s", path, end.offset, saved.name)
     else:
-        logger.warning("%s ends within a write: cut at %d", path, end.offset)
+        logger.warning("%s ends with an incomplete write: truncated at %d", path, end.offset)
     fd = files.open(end.file_id)
     try:
         disk.truncate(fd, end.offset)

@@ -1,7 +1,7 @@
-"""The folder of segments: which there are, making the next one, reading, removing.
+"""The directory of segments: listing, creating, preallocating, reading and deleting them.
 
-All calls block. `create` and `prepare` may run in other threads than the rest; reading,
-`delete` and `close` belong to the loop's side. (persistence K1, K5, K19)
+All calls block. `create` and `prepare` may run in other threads; reading, `delete` and `close`
+belong to the loop. (activemq-persistence K1, K5, K19)
 """
 
 from __future__ import annotations
@@ -35,18 +35,18 @@ __all__ = ["SegmentFiles", "contiguous_runs"]
 
 logger = logging.getLogger(__name__)
 
-# No segment's name, so any reader of the journal leaves it alone (K27).
-_SPARE: Final = "next-segment.tmp"
+# not a segment's name, so that readers of the journal ignore it (activemq-persistence K27)
+_NEXT_SEGMENT: Final = "next-segment.tmp"
 _OPEN_FILES: Final = 16
-_GUESS: Final = 4096  # most records are not larger: one read for head and payload
-_NEAR: Final = 16384  # bytes between two records that are read rather than skipped
-_LONGEST_RUN: Final = 1 << 20
-# Larger ones are larger pages in the kernel's cache, of which each write dirties a whole one.
-_PIECE: Final = 1 << 16
+_READ_SIZE: Final = 4096  # most records are not larger: one read for header and payload
+_MAX_GAP: Final = 16384  # a gap between two records up to which both are read at once
+_MAX_RUN: Final = 1 << 20
+# larger writes make larger pages in the kernel's cache, and each append dirties a whole page
+_FILL_SIZE: Final = 1 << 16
 
 
 class _Lengths(dict[int, int]):
-    """Bytes of the segments by their numbers; `total` of all."""
+    """Lengths of the segments by number, in bytes; `total` is their sum."""
 
     def __init__(self, lengths: Mapping[int, int] | None = None) -> None:
         super().__init__(lengths or {})
@@ -63,7 +63,7 @@ class _Lengths(dict[int, int]):
 
 
 class SegmentFiles:
-    """The segments in a folder; `lengths` has their sizes in bytes by number."""
+    """The segments in a directory; `lengths` has their sizes in bytes by number."""
 
     def __init__(self, directory: Path, settings: JournalSettings, disk: Disk) -> None:
         self.directory = directory
@@ -71,11 +71,14 @@ class SegmentFiles:
         self._settings = settings
         self._disk = disk
         self._readers: OrderedDict[int, int] = OrderedDict()  # number -> descriptor
-        self._making = threading.Lock()
-        self._has_spare = False
+        self._creating = threading.Lock()
+        self._has_next = False
 
     def load(self) -> None:
-        """Find the segments. Empty files and other names are none; a spare's is removed. (K27)"""
+        """List the segments and delete a leftover preallocated file.
+
+        Empty files and files with other names are ignored (activemq-persistence K27).
+        """
         self._disk.make_directory(self.directory)
         names = self._disk.names(self.directory)
         self.lengths = _Lengths(
@@ -87,20 +90,20 @@ class SegmentFiles:
                 and size
             }
         )
-        if _SPARE in names:
-            self._disk.remove(self.directory / _SPARE)
+        if _NEXT_SEGMENT in names:
+            self._disk.remove(self.directory / _NEXT_SEGMENT)
 
     def path(self, file_id: int) -> Path:
         """Return the path of segment `file_id`."""
         return self.directory / segment_name(file_id)
 
-    # -- making
+    # -- creating
 
     def prepare(self) -> None:
-        """Make the next segment ahead, under a name that is none's. In a thread of its own."""
-        with self._making:
-            if not self._has_spare:
-                path = self.directory / _SPARE
+        """Preallocate the next segment under a temporary name. For a thread."""
+        with self._creating:
+            if not self._has_next:
+                path = self.directory / _NEXT_SEGMENT
                 try:
                     fd = self._disk.open(path, create=True)
                     try:
@@ -108,23 +111,23 @@ class SegmentFiles:
                     finally:
                         self._disk.close(fd)
                 except OSError as error:
-                    logger.warning("Cannot make the next journal file ahead: %s", error)
+                    logger.warning("Cannot preallocate the next journal segment: %s", error)
                     with suppress(OSError):
                         self._disk.remove(path)
                 else:
-                    self._has_spare = True
+                    self._has_next = True
 
     def create(self, file_id: int) -> int:
-        """Make segment `file_id`, empty, and return its descriptor for writing.
+        """Create segment `file_id` and return its descriptor for writing.
 
         Raises:
-            OSError: it cannot be made; try again.
+            OSError: it cannot be created; it may be tried again.
         """
         path = self.path(file_id)
-        with self._making:
-            if self._has_spare:
-                self._disk.rename(self.directory / _SPARE, path)
-                self._has_spare = False
+        with self._creating:
+            if self._has_next:
+                self._disk.rename(self.directory / _NEXT_SEGMENT, path)
+                self._has_next = False
             fd = self._disk.open(path, create=True)
             try:
                 if (
@@ -140,23 +143,23 @@ class SegmentFiles:
         return fd
 
     def open(self, file_id: int) -> int:
-        """Return a descriptor of a segment that is there, for writing."""
+        """Return a descriptor of an existing segment, for writing."""
         return self._disk.open(self.path(file_id))
 
     def preallocate(self, fd: int, start: int = 0) -> None:
-        """Give a segment its length and its end markers, from `start` on, synced."""
+        """Set a segment's length and end markers from `start` on, durably."""
         length = max(self._settings.max_file_length, start + len(END_MARKER))
         strategy = self._settings.preallocation_strategy
         if strategy is PreallocationStrategy.SPARSE_FILE:
             self._disk.truncate(fd, length)
-            with suppress(OSError):  # then it stays sparse: a full disk is the writer's trouble
-                self._fill(fd, start, length, _PIECE)
+            with suppress(OSError):  # then it stays sparse; the writer handles a full disk
+                self._fill(fd, start, length, _FILL_SIZE)
         elif strategy is PreallocationStrategy.OS_KERNEL_COPY:
             self._disk.allocate(fd, length)
         elif strategy is PreallocationStrategy.ZEROS:
             self._fill(fd, start, length, length)
         else:
-            self._fill(fd, start, length, _PIECE)
+            self._fill(fd, start, length, _FILL_SIZE)
         for offset, marker in preallocation(length):
             self._disk.write(fd, marker, max(offset, start))
         self._disk.sync(fd)
@@ -180,21 +183,21 @@ class SegmentFiles:
         """Return the payload of the record at `location`.
 
         Raises:
-            KahaDBFormatError: no user record begins there, or it is cut off.
+            KahaDBFormatError: no user record begins there, or it is truncated.
             OSError: it cannot be read.
         """
-        data = self._disk.read(self._reader(location.file_id), _GUESS, location.offset)
+        data = self._disk.read(self._reader(location.file_id), _READ_SIZE, location.offset)
         return self._payload(data, 0, location)
 
     def read_run(self, run: Sequence[Location]) -> list[bytes]:
-        """Return the payloads of records of one segment, near each other, with one read."""
+        """Return the payloads of nearby records of one segment with one read."""
         first = run[0]
-        size = run[-1].offset - first.offset + _GUESS
+        size = run[-1].offset - first.offset + _READ_SIZE
         data = self._disk.read(self._reader(first.file_id), size, first.offset)
         return [self._payload(data, location.offset - first.offset, location) for location in run]
 
     def _payload(self, data: bytes, at: int, location: Location) -> bytes:
-        """Return the payload of the record at `at` of `data`; reads what it has beyond `data`."""
+        """Return the payload of the record at `at` in `data`; reads the part beyond `data`."""
         if at + RECORD_HEAD.size > len(data):
             raise KahaDBFormatError(f"No record at {location}", position=location.offset)
         size, kind = RECORD_HEAD.unpack_from(data, at)
@@ -225,40 +228,40 @@ class SegmentFiles:
 
     # -- removing
 
-    def forget(self, file_id: int) -> None:
-        """Close what reads a segment; before `delete`."""
+    def close_reader(self, file_id: int) -> None:
+        """Close the segment's descriptor for reading; to be called before `delete`."""
         fd = self._readers.pop(file_id, None)
         if fd is not None:
             self._disk.close(fd)
 
     def delete(self, file_id: int) -> None:
-        """Remove a segment, or move it to the archive, for good. (K19)"""
+        """Remove a segment, or move it to the archive, durably (activemq-persistence K19)."""
         path = self.path(file_id)
         if self._settings.archive_data_logs:
             archive = self._settings.directory_archive or self.directory / "data-archive"
             self._disk.make_directory(archive)
-            with suppress(FileNotFoundError):  # the sync failed last time
+            with suppress(FileNotFoundError):  # the sync failed in an earlier attempt
                 self._disk.rename(path, archive / path.name)
             self._disk.sync_directory(archive)
         else:
-            with suppress(FileNotFoundError):  # the sync failed last time
+            with suppress(FileNotFoundError):  # the sync failed in an earlier attempt
                 self._disk.remove(path)
         self._disk.sync_directory(self.directory)
         del self.lengths[file_id]
 
     def close(self) -> None:
-        """Close what is open and remove the spare. Idempotent."""
+        """Close all descriptors and remove the preallocated file. Idempotent."""
         while self._readers:
             self._disk.close(self._readers.popitem()[1])
-        with self._making:
-            if self._has_spare:
-                self._has_spare = False
+        with self._creating:
+            if self._has_next:
+                self._has_next = False
                 with suppress(OSError):  # the next start removes it
-                    self._disk.remove(self.directory / _SPARE)
+                    self._disk.remove(self.directory / _NEXT_SEGMENT)
 
 
 def contiguous_runs(locations: Sequence[Location]) -> list[Sequence[Location]]:
-    """Split locations, in their order, into rows that are worth one read each."""
+    """Split locations, in their order, into runs that one read each covers best."""
     found: list[Sequence[Location]] = []
     start = 0
     for i in range(1, len(locations) + 1):
@@ -266,8 +269,8 @@ def contiguous_runs(locations: Sequence[Location]) -> list[Sequence[Location]]:
             before, here, first = locations[i - 1], locations[i], locations[start]
             if (
                 here.file_id == before.file_id
-                and 0 < here.offset - before.offset <= _NEAR
-                and here.offset - first.offset <= _LONGEST_RUN
+                and 0 < here.offset - before.offset <= _MAX_GAP
+                and here.offset - first.offset <= _MAX_RUN
             ):
                 continue
         found.append(locations[start:i])

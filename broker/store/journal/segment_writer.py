@@ -1,8 +1,9 @@
-"""Writes batches into segments and syncs them; blocks, one caller at a time.
+"""Writes batches into segments and syncs them. Blocks; one caller at a time.
 
-It knows what is written and what is safe. After an error the same job is done once more: what
-is safe stays, the rest is written again at its place. A sync that failed may have made the
-kernel forget what was written before it, so that is read back, checked and written, too.
+`written` and `synced` say how far. After an error the same job is run again: what is synced
+stays, the rest is written again at the same offsets. A failed sync may have made the kernel drop
+the pages that were written before it while reporting the error only once, so these are read
+back, checked, and written again before anything else.
 """
 
 from __future__ import annotations
@@ -21,10 +22,10 @@ __all__ = ["SegmentWriter"]
 
 
 class SegmentWriter:
-    """The writing end of a journal.
+    """Writes the last segment of a journal, and begins new ones.
 
-    `written` and `synced` say up to where; with the strategy NEVER the latter only follows
-    the former. `syncs` and `batches` count.
+    `written` and `synced` are the ends of what is written and durable; with the strategy NEVER
+    the latter merely follows the former. `syncs` and `batches` count.
     """
 
     def __init__(
@@ -40,27 +41,27 @@ class SegmentWriter:
         self._never = settings.disk_sync_strategy is DiskSyncStrategy.NEVER
         self._file_id = end.file_id
         self._fd = -1
-        self._forgotten = False  # a sync failed: who knows what it has kept
+        self._sync_failed = False  # what was written before it may be lost
 
     def open(self) -> None:
-        """Open the segment that is written to, made if there is none."""
+        """Open the last segment, or create it."""
         if self._file_id in self._files.lengths:
             self._fd = self._files.open(self._file_id)
         else:
             self._fd = self._files.create(self._file_id)
         if not self._never:
-            # What the last process has written may not be on the disk yet.
+            # what the last process has written may not be durable yet
             self._disk.sync(self._fd)
 
     def run(self, job: WriteJob) -> None:
-        """Do a job; after an error call it again with the same one.
+        """Run a job; after an error, call it again with the same one.
 
         Raises:
-            OSError: it could not be done.
+            OSError: it failed.
         """
         batches = [b for b in job.batches if (b.file_id, b.end) > self.synced]
-        if self._forgotten:
-            self._write_again(batches)
+        if self._sync_failed:
+            self._rewrite_unsynced(batches)
         disk = self._disk
         for batch in batches:
             if batch.file_id != self._file_id:
@@ -74,13 +75,13 @@ class SegmentWriter:
             self.sync()
 
     def sync(self) -> None:
-        """Make safe what is written."""
+        """Make everything written durable."""
         if self.synced < self.written:
             if not self._never:
                 try:
                     self._disk.sync(self._fd)
                 except OSError:
-                    self._forgotten = True
+                    self._sync_failed = True
                     raise
                 self.syncs += 1
             self.synced = self.written
@@ -92,7 +93,7 @@ class SegmentWriter:
             self._disk.close(fd)
 
     def _roll(self, file_id: int) -> None:
-        """Go to a new segment. The old one is safe before anything is written to the new one."""
+        """Begin a new segment, after making the old one durable."""
         self.sync()
         self._note_length()
         fd = self._files.create(file_id)
@@ -101,14 +102,14 @@ class SegmentWriter:
         self._file_id = file_id
 
     def _note_length(self) -> None:
-        """Remember how long the segment has become, where it was not preallocated."""
+        """Record the segment's length, in case it was not preallocated."""
         if self.written.file_id == self._file_id:
             lengths = self._files.lengths
             end = self.written.offset + len(END_MARKER)
             lengths[self._file_id] = max(lengths[self._file_id], end)
 
-    def _write_again(self, batches: Sequence[OpenBatch]) -> None:
-        """Write what was written but not synced before `batches`, from what can still be read."""
+    def _rewrite_unsynced(self, batches: Sequence[OpenBatch]) -> None:
+        """Write again what was written but not synced before `batches`, from what can be read."""
         start = self.synced.offset if self.synced.file_id == self._file_id else 0
         end = self.written.offset
         if batches and batches[0].file_id == self._file_id:
@@ -119,7 +120,7 @@ class SegmentWriter:
         for _ in reader.batches():
             pass
         if size > 0 and (reader.end != size or reader.skipped):
-            raise OSError(errno.EIO, "What was written before a failed sync is lost")
+            raise OSError(errno.EIO, "Data written before a failed sync is lost")
         if size > 0:
             self._disk.write(self._fd, data, start)
-        self._forgotten = False
+        self._sync_failed = False

@@ -1,4 +1,4 @@
-"""What can be set on a journal: ActiveMQ's names in snake_case, its defaults. (persistence K0)"""
+"""The settings of a journal: ActiveMQ's names and defaults. (activemq-persistence K0)"""
 
 from __future__ import annotations
 
@@ -12,50 +12,50 @@ __all__ = ["DiskSyncStrategy", "JournalSettings", "PreallocationScope", "Preallo
 
 
 class DiskSyncStrategy(StrEnum):
-    """When what was written is synced (journalDiskSyncStrategy)."""
+    """When written data is synced (journalDiskSyncStrategy)."""
 
     ALWAYS = "always"
-    """Before the answer to whoever asked for it to be safe."""
+    """Before a completion that asked for a sync."""
     PERIODIC = "periodic"
-    """Each `disk_sync_interval`, when a segment is full, and at close."""
+    """Every `disk_sync_interval`, when a segment is full, and at close."""
     NEVER = "never"
-    """When the operating system likes. What is answered survives our end, not the machine's."""
+    """By the operating system. Confirmed data survives the process, not a power failure."""
 
 
 class PreallocationStrategy(StrEnum):
-    """How a segment gets its length before it is written (preallocationStrategy).
+    """How a segment is preallocated (preallocationStrategy).
 
-    Syncs of blocks that are there already, with zeros in them, are 1.3 to 1.5 times as fast
-    as of blocks that only have a length or a reservation (ext4, measured).
+    Syncs of existing blocks filled with zeros are 1.3 to 1.5 times as fast as those of blocks
+    that are only reserved or not allocated (measured on ext4).
     """
 
     SPARSE_FILE = "sparse_file"
-    """It gets its length at once, then zeros as far as the disk has space for them."""
+    """Set the length, then fill with zeros as far as the disk has space."""
     OS_KERNEL_COPY = "os_kernel_copy"
-    """The kernel reserves its blocks (ActiveMQ: copies a template; the file is the same)."""
+    """Have the kernel reserve the blocks (ActiveMQ copies a template; the file is the same)."""
     ZEROS = "zeros"
-    """Zeros, in one write."""
+    """Fill with zeros, in one write."""
     CHUNKED_ZEROS = "chunked_zeros"
-    """Zeros, in writes of 1 MiB."""
+    """Fill with zeros, in chunks."""
 
 
 class PreallocationScope(StrEnum):
     """Which segments are preallocated (preallocationScope)."""
 
     ENTIRE_JOURNAL = "entire_journal"
-    """All; the next one while this one fills, or else when it is begun."""
+    """All: while the previous one fills, or else when the segment is created."""
     ENTIRE_JOURNAL_ASYNC = "entire_journal_async"
-    """Only those for which there was time while the one before filled."""
+    """Only those for which there was time while the previous one filled."""
     NONE = "none"
-    """None: they grow."""
+    """None: segments grow."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JournalSettings:
-    """How a journal works. Lengths in bytes, times in seconds.
+    """The settings of a journal. Lengths in bytes, times in seconds.
 
     Raises:
-        ValueError: a length, count or time that makes no sense.
+        ValueError: a value is out of range.
     """
 
     max_file_length: int = MAX_FILE_LENGTH
@@ -67,19 +67,22 @@ class JournalSettings:
     checksum: bool = True
     """Write a checksum with each batch (checksumJournalFiles)."""
     check_for_corrupt_journal_files: bool = False
-    """Scan all segments at open, and keep what follows damage in the last one."""
+    """Check all segments at open, and keep what follows damage in the last one."""
     archive_data_logs: bool = False
-    """Move segments that are not needed any more instead of removing them. (K19)"""
+    """Move segments that are no longer needed instead of deleting them.
+
+    (activemq-persistence K19)
+    """
     directory_archive: Path | None = None
-    """Where to; None: `data-archive` in the journal's directory."""
+    """The archive; None: `data-archive` in the journal's directory."""
     max_async_jobs: int = 10000
-    """More waiters than that for one write: CONGESTED."""
+    """The journal is CONGESTED while more completions wait for one write."""
     max_waiting_bytes: int = 64 << 20
-    """More bytes than that waiting to be written: CONGESTED."""
+    """The journal is CONGESTED while more bytes wait to be written."""
     resume_check_sleep_period: float = 5.0
-    """How long to wait before the next try when the disk is full. (K24)"""
+    """Seconds between retries on a full disk (activemq-persistence K24)."""
     ignore_no_space_errors: bool = True
-    """Wait for space when the disk is full; False: fail as with any other error. (K24)"""
+    """Wait for space when the disk is full; False: fail (activemq-persistence K24)."""
 
     def __post_init__(self) -> None:
         for name in ("max_file_length", "max_write_batch_size", "max_waiting_bytes"):

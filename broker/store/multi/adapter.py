@@ -39,7 +39,7 @@ from broker.store.multi.partition import (
 )
 from broker.store.multi.stores import MultiMessageStore, MultiTopicMessageStore
 from broker.store.multi.transactions import MultiTransactionStore, recover_transactions
-from broker.store.periodic import repeat
+from broker.store.periodic import run_every
 from pyjms import _wakeup
 from pyjms.errors import (
     IllegalStateException,
@@ -390,7 +390,7 @@ class MultiKahaDBPersistenceAdapter:
     def _spawn(self, interval: float, work: Callable[[], Awaitable[None]]) -> None:
         if interval:
             what = f"The maintenance of {self.directory}"
-            self._tasks.append(_wakeup.spawn(repeat, interval, work, what, name="mKahaDB"))
+            self._tasks.append(_wakeup.spawn(run_every, interval, work, what, name="mKahaDB"))
 
     @property
     def size(self) -> int:

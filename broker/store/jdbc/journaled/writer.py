@@ -18,7 +18,7 @@ from broker.store.jdbc.journaled.codec import decode_operations, encode_operatio
 from broker.store.jdbc.journaled.compaction import compact
 from broker.store.jdbc.settings import JDBCSettings, JournalSettingsJDBC
 from broker.store.journal.journal import Journal
-from broker.store.periodic import attempt
+from broker.store.periodic import run_logged
 from pyjms._wakeup import BackgroundTask, spawn
 from pyjms.errors import JMSException
 from pyjms.wire.kahadb.journal import Location
@@ -126,7 +126,9 @@ class JournaledWriter(Writer):
             await super().drain()
             if self.error is not None:
                 return
-            await attempt(partial(self._delete_segments, keep_from), "A checkpoint of the journal")
+            await run_logged(
+                partial(self._delete_segments, keep_from), "A checkpoint of the journal"
+            )
 
     async def _delete_segments(self, keep_from: int) -> None:
         for segment in self._journal.segments():

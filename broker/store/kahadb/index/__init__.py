@@ -1,4 +1,4 @@
-"""The index that can be rebuilt from the journal. It reads no journal and has no tasks."""
+"""The index of a KahaDB store. It can be rebuilt from the journal and runs no tasks."""
 
 from broker.store.kahadb.index.checkpoint import IndexCheckpoint
 from broker.store.kahadb.index.database.connections import IndexCorrupt

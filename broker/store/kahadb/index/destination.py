@@ -1,4 +1,4 @@
-"""What the index has of one destination: its messages, how many, and how they are numbered."""
+"""The index of one destination: its messages, their counts and their numbering."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _tuple: Final = tuple.__new__  # half the price of Position(...) and IndexEntry(
 
 
 class DestinationIndex:
-    """The messages of a queue; of a topic see TopicIndex. Get one from `StoreIndex`."""
+    """The index of a queue; `TopicIndex` is that of a topic. Get one from `StoreIndex`."""
 
     def __init__(
         self,
@@ -40,15 +40,15 @@ class DestinationIndex:
         self.key = destination.key
         self.is_topic = destination.type in _TOPICS
         self.prioritized = prioritized
-        """Whether messages may be in several levels; once so, until there are none."""
+        """Whether messages may be in several levels; stays True until there are no messages."""
         self.number = number
         self.epoch = 0
         self.last_arrival = 0
-        """The number of the last arrival ever; 0 if there was none."""
+        """The highest arrival number ever given; 0 if there was none."""
         self.count = 0
         self.size = 0
         self.files: dict[int, int] = {}
-        """How many messages each segment has for this destination. To be read only."""
+        """Message counts by segment. Read-only for others."""
         self.duplicates = DuplicateIds(duplicates_limit, self._changed)
         self._context = context
         self._table = MessageTable(context, contents)
@@ -56,20 +56,20 @@ class DestinationIndex:
         self._hidden: set[int] = set()
 
     def load(self, row: tuple[int, int, int, int], files: dict[int, int]) -> None:
-        """Take what the database has: epoch, last arrival, count, size; messages by segment."""
+        """Load the database's values: epoch, last arrival, count, size; counts by segment."""
         self.epoch, self.last_arrival, self.count, self.size = row
         self._table.stored = self.count
         self.files = files
         self._written_files = dict(files)
 
     def begin(self, epoch: int, last_arrival: int) -> None:
-        """Number what comes from `last_arrival` + 1 on, in this epoch. Numbers never go down."""
+        """Continue numbering behind `last_arrival` in this epoch. Numbers never decrease."""
         self.epoch = epoch
         self.last_arrival = max(self.last_arrival, last_arrival)
         self._changed()
 
     def prioritize(self, prioritized: bool) -> None:
-        """Use levels, or use none any more: the latter begins when there are no messages."""
+        """Use priority levels or not; they can be switched off only while there are no messages."""
         if prioritized != self.prioritized and (prioritized or not self.count):
             self.prioritized = prioritized
             self._changed()
@@ -85,12 +85,12 @@ class DestinationIndex:
         arrival: int | None = None,
         split: tuple[str, int] | None = None,
     ) -> IndexEntry | None:
-        """Add a message behind all others; None if its id is here.
+        """Add a message behind all others; None if its id exists.
 
-        `split` is what `split_id` makes of the id, for whoever knows.
+        A caller that has the result of `split_id` passes it as `split`.
 
         Raises:
-            ValueError: `arrival` is no higher than the last one.
+            ValueError: `arrival` is not higher than the last one.
         """
         if arrival is None:
             arrival = self.last_arrival + 1
@@ -122,7 +122,7 @@ class DestinationIndex:
         return entry
 
     def find(self, message_id: str, split: tuple[str, int] | None = None) -> IndexEntry | None:
-        """Return the message with this id, None if there is none. Hidden ones too."""
+        """Return the message with this id, hidden or not; None if there is none."""
         name, sequence = split or split_id(message_id)
         producer = self._table.producers.get(name) or self._table.producer(name, create=False)
         if sequence > producer.highest:
@@ -130,11 +130,11 @@ class DestinationIndex:
         return self._table.find(producer, message_id, sequence)
 
     def get(self, position: Position) -> IndexEntry | None:
-        """Return the message at this position, None if there is none. Hidden ones too."""
+        """Return the message at this position, hidden or not; None if there is none."""
         return self._table.get(position)
 
     def remove(self, position: Position) -> IndexEntry | None:
-        """Remove a message and return what was known of it, None if it was not there."""
+        """Remove a message and return its entry; None if there was none."""
         entry = self._table.remove(position)
         if entry is None:
             return None
@@ -148,7 +148,7 @@ class DestinationIndex:
     def relocate(
         self, position: Position, file_id: int, offset: int, size: int
     ) -> IndexEntry | None:
-        """Note that a message's bytes are elsewhere now; return the new entry, None without one."""
+        """Set a message's new location and size; returns the new entry, None if there is none."""
         old = self._table.get(position)
         if old is None:
             return None
@@ -161,15 +161,15 @@ class DestinationIndex:
         return entry
 
     def mark_visible(self, position: Position) -> None:
-        """Let `page` return a hidden message from now on."""
+        """Have `page` return a hidden message from now on."""
         self._hidden.discard(position[1])
 
     def hide(self, position: Position) -> None:
-        """Keep `page` from returning a message. Lasts until `show`, not beyond a restart."""
+        """Have `page` leave out a message until `mark_visible`. Does not survive a restart."""
         self._hidden.add(position[1])
 
     def is_hidden(self, position: Position) -> bool:
-        """Whether `page` leaves it out."""
+        """Return whether `page` leaves the message out."""
         return position[1] in self._hidden
 
     def page(
@@ -179,14 +179,14 @@ class DestinationIndex:
         return self._walk(after, limit, self._hidden, skip)
 
     def entries(self) -> Iterator[IndexEntry]:
-        """All messages in order, hidden ones too; they may be removed while one goes through."""
+        """Iterate over all messages in order, hidden or not; removals meanwhile are allowed."""
         after: Position | None = None
         while found := self._walk(after, _CHUNK):
             yield from found
             after = found[-1].position
 
     def clear(self) -> None:
-        """Remove all messages, at once whatever their number. Numbers go on; subscriptions stay."""
+        """Remove all messages in constant time. Numbering continues; subscriptions stay."""
         self._context.obsolete_contents.append(self._table.contents)
         self._table = MessageTable(self._context, self._context.next_number())
         self.count = self.size = 0
@@ -280,8 +280,8 @@ class DestinationIndex:
         return found[:limit]
 
 
-def _next_chunk(chunk: int, read: int, wanted: int, jumps: bool) -> int:
-    """Return how many to read next: few where one can jump over the unwanted, else more."""
+def _next_chunk(chunk: int, read: int, wanted: int, can_skip: bool) -> int:
+    """Return how many to read next: fewer if unwanted messages can be skipped, else more."""
     if 2 * wanted >= read:
         return chunk
-    return max(chunk // 2, 8) if jumps else min(chunk * 2, 4 * _CHUNK)
+    return max(chunk // 2, 8) if can_skip else min(chunk * 2, 4 * _CHUNK)

@@ -1,4 +1,4 @@
-"""The duplicate ids (`_AMQ_DUPL_ID`) that a queue has seen lately."""
+"""The duplicate ids (`_AMQ_DUPL_ID`) of a destination's latest messages."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ __all__ = ["DuplicateIds", "DuplicateRows"]
 
 
 class DuplicateRows(NamedTuple):
-    """What the database has to learn about a window."""
+    """Changed rows of a destination's duplicate ids."""
 
     first: int
-    """Rows with smaller numbers are to go."""
+    """Rows with smaller numbers are to be deleted."""
     rows: list[tuple[int, str, int]]
     """New and changed ones: number, id, segment."""
 
 
 class DuplicateIds:
-    """The last `limit` ids of messages stored here, each with the segment that proves it."""
+    """The last `limit` duplicate ids, each with the segment that records it."""
 
     def __init__(self, limit: int, changed: Callable[[], None]) -> None:
         self.limit = limit
@@ -31,7 +31,7 @@ class DuplicateIds:
         self._changed: set[str] = set()
 
     def load(self, rows: Iterable[tuple[int, str, int]]) -> None:
-        """Take what the database has: number, id and segment, by number."""
+        """Load the database's rows: number, id and segment, by number."""
         for number, duplicate_id, file_id in rows:
             self._ids[duplicate_id] = (number, file_id)
             self._count(file_id, 1)
@@ -39,7 +39,7 @@ class DuplicateIds:
         self._trim()
 
     def add(self, duplicate_id: str, file_id: int) -> bool:
-        """Note an id and forget the oldest beyond the limit; False if it is here already."""
+        """Add an id and drop the oldest beyond the limit; False if it is known."""
         if duplicate_id in self._ids:
             return False
         self._ids[duplicate_id] = (self._next, file_id)
@@ -57,17 +57,17 @@ class DuplicateIds:
         return len(self._ids)
 
     def counts_by_segment(self) -> dict[int, int]:
-        """Return how many ids each segment proves."""
+        """Return how many ids each segment records."""
         return dict(self._files)
 
     def recorded_in(self, file_id: int) -> list[str]:
-        """Return the ids that need this segment, oldest first: write them again before it goes."""
+        """Return the ids that this segment records, oldest first."""
         if file_id not in self._files:
             return []
         return [key for key, (_, proof) in self._ids.items() if proof == file_id]
 
     def relocate(self, ids: Iterable[str], file_id: int) -> None:
-        """Note that another segment proves these ids now. Their age stays."""
+        """Note that another segment records these ids now. Their order stays."""
         for duplicate_id in ids:
             found = self._ids.get(duplicate_id)
             if found is not None:

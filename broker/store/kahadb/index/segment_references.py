@@ -1,4 +1,4 @@
-"""What keeps journal segments: messages in them, and acknowledgements of messages elsewhere."""
+"""What keeps journal segments, and the last sequence numbers of producers."""
 
 from __future__ import annotations
 
@@ -8,7 +8,10 @@ __all__ = ["ProducerSequences", "SegmentReferences"]
 
 
 class SegmentReferences:
-    """Who needs which segment. (K17, K18)"""
+    """Message counts of segments, and references between segments.
+
+    See `IndexUpdater` for what a reference means. (activemq-persistence K17, K18)
+    """
 
     def __init__(self, counts: Callable[[], Iterable[Mapping[int, int]]]) -> None:
         self._counts = counts
@@ -16,14 +19,14 @@ class SegmentReferences:
         self._changed: set[int] = set()
 
     def load(self, rows: Iterable[tuple[int, int]]) -> None:
-        """Have what the database has: pairs of a segment and what it refers to."""
+        """Load the database's rows: pairs of a segment and one it refers to."""
         self._targets.clear()
         self._changed.clear()
         for file_id, target in rows:
             self._targets.setdefault(file_id, set()).add(target)
 
     def message_counts(self) -> dict[int, int]:
-        """Return how many messages each segment holds, all destinations together; never 0."""
+        """Return how many messages each segment holds in all destinations; never 0."""
         total: dict[int, int] = {}
         for files in self._counts():
             for file_id, count in files.items():
@@ -31,7 +34,7 @@ class SegmentReferences:
         return total
 
     def add_reference(self, file_id: int, target: int) -> None:
-        """Note that `file_id` has an acknowledgement (or a commit) for what is in `target`."""
+        """Add a reference: `file_id` removes or ends something in `target`."""
         if file_id == target:
             return
         targets = self._targets.get(file_id)
@@ -42,15 +45,15 @@ class SegmentReferences:
             self._changed.add(file_id)
 
     def targets(self, file_id: int) -> frozenset[int]:
-        """Return the other segments that this one's acknowledgements and commits are about."""
+        """Return the segments that this one refers to."""
         return frozenset(self._targets.get(file_id, ()))
 
     def referring_segments(self) -> list[int]:
-        """Return the segments that have such references, in order."""
+        """Return the segments that have references, in order."""
         return sorted(self._targets)
 
     def remove(self, file_id: int) -> None:
-        """Forget a segment's references and those to it: it is gone."""
+        """Remove a deleted segment's references and the references to it."""
         if self._targets.pop(file_id, None) is not None:
             self._changed.add(file_id)
         for other, targets in list(self._targets.items()):
@@ -61,13 +64,13 @@ class SegmentReferences:
                     del self._targets[other]
 
     def pop_changes(self) -> dict[int, tuple[int, ...]]:
-        """Return the references of the segments that changed since the last call."""
+        """Return the references of segments whose references changed since the last call."""
         changed, self._changed = self._changed, set()
         return {file_id: tuple(sorted(self._targets.get(file_id, ()))) for file_id in changed}
 
 
 class ProducerSequences:
-    """The last sequence number of each of the last `limit` producers. (T27)"""
+    """The last sequence number of each of the last `limit` producers (activemq-broker T27)."""
 
     def __init__(self, limit: int = 64) -> None:
         self.limit = limit
@@ -75,12 +78,12 @@ class ProducerSequences:
         self._changed = False
 
     def load(self, rows: Iterable[tuple[str, int]]) -> None:
-        """Have what the database has, the least recently noted first."""
+        """Load the database's rows, the least recently used first."""
         self._last = dict(list(rows)[-self.limit :])
         self._changed = False
 
     def record(self, producer_id: str, sequence: int) -> None:
-        """Note a number; one smaller than the last changes nothing but the producer's age."""
+        """Record a number; one that is not higher only makes the producer recent."""
         numbers = self._last
         last = numbers.pop(producer_id, -1)
         numbers[producer_id] = max(last, sequence)
@@ -89,14 +92,14 @@ class ProducerSequences:
         self._changed = True
 
     def last(self, producer_id: str) -> int:
-        """Return the highest number of a producer, -1 if it is not known."""
+        """Return the highest number of a producer; -1 if it is unknown."""
         return self._last.get(producer_id, -1)
 
     def items(self) -> list[tuple[str, int]]:
-        """Return all, the least recently noted first."""
+        """Return all, the least recently used first."""
         return list(self._last.items())
 
     def pop_changes(self) -> list[tuple[str, int]] | None:
-        """Return all if something changed since the last call."""
+        """Return all if something changed since the last call, else None."""
         changed, self._changed = self._changed, False
         return self.items() if changed else None

@@ -1,7 +1,7 @@
-"""A set of positive numbers, most of them in long runs: what a subscription acknowledged.
+"""A set of positive numbers, most of them in long runs: what a subscription has acknowledged.
 
-What comes in order costs nothing, what comes out of order one bit. The bits are in blocks,
-so that the database gets the changed ones only.
+Numbers that come in order cost nothing, others one bit each. The bits are in blocks, so that
+only the changed ones have to be written to the database.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class SequenceSet:
 
     @classmethod
     def common(cls, sets: Sequence[SequenceSet]) -> SequenceSet:
-        """Return what is in all of these sets, of which there is at least one."""
+        """Return the intersection of at least one set."""
         result = cls(min(one.floor for one in sets))
         last = max(one.last_block for one in sets)
         for block in range(result.first_block, last + 1):
@@ -52,7 +52,7 @@ class SequenceSet:
         return bits is not None and bits >> (number % BLOCK_BITS) & 1 == 1
 
     def add(self, number: int) -> bool:
-        """Add a number; False if it is in already."""
+        """Add a number; False if it is in the set already."""
         if number in self:
             return False
         self._length += 1
@@ -96,7 +96,7 @@ class SequenceSet:
             number += BLOCK_BITS - offset
 
     def pop_changes(self) -> list[tuple[int, bytes]]:
-        """Return what changed since the last call. Blocks before `first_block` are gone."""
+        """Return the blocks that changed since the last call; drop those before `first_block`."""
         changed, self._changed = self._changed, set()
         return [
             (number, self._blocks[number].to_bytes(BLOCK_BITS // 8, "little"))
@@ -106,16 +106,16 @@ class SequenceSet:
 
     @property
     def first_block(self) -> int:
-        """The number of the first block that may be needed: that of the number behind the floor."""
+        """The number of the first block in use: that of the number above the floor."""
         return (self.floor + 1) // BLOCK_BITS
 
     @property
     def last_block(self) -> int:
-        """The number of the last block with something in it."""
+        """The number of the last block that is not empty."""
         return max(self._blocks, default=self.floor // BLOCK_BITS)
 
     def block(self, block: int) -> int:
-        """Return a block with what is below the floor filled in."""
+        """Return a block's bits, including the numbers up to the floor."""
         below = self.floor + 1 - block * BLOCK_BITS
         if below >= BLOCK_BITS:
             return _FULL
@@ -129,7 +129,7 @@ class SequenceSet:
 
     def _set(self, block: int, bits: int) -> None:
         bits |= self._blocks.get(block, 0)
-        self._blocks[block] = _FULL if bits == _FULL else bits  # all full ones are one object
+        self._blocks[block] = _FULL if bits == _FULL else bits  # all full blocks share one object
         self._changed.add(block)
 
     def _raise_floor(self, floor: int) -> None:

@@ -1,7 +1,25 @@
-"""The whole index: a sqlite3 database and what changed since it was written last.
+"""The index of a store: a sqlite3 database, and the changes since its last checkpoint.
 
-The journal is the truth; the index says up to where it covers it. What is lost with it,
-or was not written yet, is read again from the journal.
+Theory of operation
+-------------------
+
+The journal is the source of truth; the index says which of its records matter, and can be
+rebuilt from it. All changes are made in memory, on the loop: a change of the database for each
+message would cost more than the journal. From time to time a checkpoint moves them into the
+database (see `MessageTable` for how lookups see both):
+
+    begin_checkpoint     on the loop: collects all changes, and the journal location they cover
+    (the journal is synced up to there)
+    write_checkpoint     in a worker thread: writes them in one transaction
+    complete_checkpoint  on the loop: from now on the database is known to have them
+
+So at any time the database is exactly the index of a prefix of the journal, and says which one:
+`covered`. A crash loses the changes in memory; a recovery replays the records behind `covered`.
+A checkpoint that fails is written again, unchanged, before the next one begins.
+
+Destinations that are cleared or removed cost no time however many messages they have: their rows
+have a key, `contents`, which is exchanged, and the obsolete rows are deleted piece by piece by
+later checkpoints.
 """
 
 from __future__ import annotations
@@ -39,9 +57,9 @@ SELECT destination, floor, number, key, info, file_id, offset FROM subscriptions
 
 
 class StoreIndex:
-    """Open it before use. Belongs to the loop; `write` runs in a worker.
+    """Open it before use. Belongs to the loop; only `write_checkpoint` runs in a worker thread.
 
-    `open`, `check`, `close` and `delete` block too; nobody else may use it meanwhile.
+    `open`, `check`, `close` and `delete` block, too, and exclude all other calls.
     """
 
     def __init__(self, path: Path, duplicates_limit: int = 20_000) -> None:
@@ -62,29 +80,29 @@ class StoreIndex:
         self._covered: tuple[Location, int] | None = None
         self.last_broker_sequence_id = 0
         self.open_transactions: Location | None = None
-        """Where the oldest transaction begins that a replay must read; None if there is none."""
+        """The oldest record of a transaction that a replay must read; None: there is none."""
 
     @property
     def path(self) -> Path:
-        """The database's file."""
+        """The path of the database."""
         return self._database.path
 
     @property
     def damage(self) -> IndexCorrupt | None:
-        """What was found wrong with the database since `open`: it must be built anew."""
+        """Damage found in the database since `open`: it must be rebuilt."""
         return self._database.damage
 
     @property
     def dirty(self) -> int:
-        """Changes since the last `freeze`. They are in memory: freeze at 20,000."""
+        """The number of changes in memory since the last checkpoint began; write one at 20,000."""
         return self._context.changes
 
     def open(self) -> None:
-        """Open or make the database.
+        """Open or create the database.
 
         Raises:
-            IndexCorrupt: it is not one of ours, of another version, or damaged.
-            OSError: the system does not let us.
+            IndexCorrupt: it belongs to another program, has another version, or is damaged.
+            OSError: the system refused.
         """
         self._reset()
         self._database.open()
@@ -93,32 +111,32 @@ class StoreIndex:
         except (IndexCorrupt, OSError):
             self._database.close()
             raise
-        except (TypeError, ValueError, KeyError, AttributeError) as error:  # rows of nonsense
+        except (TypeError, ValueError, KeyError, AttributeError) as error:  # invalid rows
             self._database.close()
-            raise IndexCorrupt(f"The index {self.path} makes no sense: {error!r}.") from error
+            raise IndexCorrupt(f"The index {self.path} has invalid content: {error!r}.") from error
 
     def close(self) -> None:
-        """Close it. What was not written is dropped: the journal has it. Idempotent."""
+        """Close it. Unwritten changes are dropped: the journal has them. Idempotent."""
         self._database.close()
 
     def delete(self) -> None:
-        """Close it and delete its files: `open` makes a new one."""
+        """Close it and delete its files; `open` creates a new one."""
         self._database.delete()
 
     def check(self) -> list[str]:
-        """Read the whole database and return what is wrong, one sentence each. Takes its time."""
+        """Check the whole database and return a sentence for each problem. Slow."""
         return problems(self._database)
 
     def covered(self) -> tuple[Location, int] | None:
-        """Return up to where the database covers the journal, and the digest; None if it is new."""
+        """Return how far it covers the journal, and the digest; None: it is new."""
         return self._covered
 
     def destination(
         self, destination: KahaDestination, prioritized: bool | None = None
     ) -> DestinationIndex:
-        """Return a destination's part (a TopicIndex for topics), made now if need be.
+        """Return a destination's index (a TopicIndex for topics), creating it if needed.
 
-        `prioritized` None leaves it as it is. It ends only when no messages are there.
+        `prioritized` None leaves it unchanged; it is switched off only without messages.
         """
         found = self._destinations.get(destination.key)
         if found is None:
@@ -128,7 +146,7 @@ class StoreIndex:
         return found
 
     def topic(self, destination: KahaDestination, prioritized: bool | None = None) -> TopicIndex:
-        """Return a topic's part, made now if need be.
+        """Return a topic's index, creating it if needed.
 
         Raises:
             TypeError: it is a queue.
@@ -139,15 +157,15 @@ class StoreIndex:
         return found
 
     def lookup(self, destination: KahaDestination) -> DestinationIndex | None:
-        """Return a destination's part, None if it has none."""
+        """Return a destination's index, or None."""
         return self._destinations.get(destination.key)
 
     def destinations(self) -> list[DestinationIndex]:
-        """Return all destinations that ever had something here and were not removed."""
+        """Return all destinations that were used and not removed."""
         return list(self._destinations.values())
 
     def remove_destination(self, destination: KahaDestination) -> bool:
-        """Forget a destination and all it has; False if there is none."""
+        """Remove a destination with everything in it; False if there is none."""
         found = self._destinations.pop(destination.key, None)
         if found is None:
             return False
@@ -274,7 +292,7 @@ _MakePart = Callable[[KahaDestination, bool, int, int], DestinationIndex]
 
 
 def _load_destinations(database: Database, make_part: _MakePart) -> None:
-    """Make a part for each destination and give it all but its messages."""
+    """Create the destinations and load everything but their messages."""
     files: dict[int, dict[int, int]] = defaultdict(dict)
     for contents, file_id, messages in database.rows("SELECT * FROM files"):
         files[contents][file_id] = messages
@@ -302,7 +320,7 @@ def _load_destinations(database: Database, make_part: _MakePart) -> None:
 
 
 def _by_first(database: Database, query: str) -> dict[int, list[Any]]:
-    """Return a query's rows without their first columns, by those."""
+    """Return a query's rows, grouped by their first column and without it."""
     result: dict[int, list[Any]] = defaultdict(list)
     for first, *rest in database.rows(query):
         result[first].append(rest)

@@ -1,8 +1,10 @@
-"""A topic's messages and durable subscriptions.
+"""The index of a topic: its messages and durable subscriptions.
 
-A message is there until all subscriptions are done with it. What a subscription is done with
-is a set of arrival numbers; a message that goes another way is put into all sets, so that
-in the end each set is one run.
+A message is kept until all subscriptions have acknowledged it. Each subscription has the set of
+arrival numbers it has no interest in (any more): acknowledged ones, and those from before it
+began. A message that is removed in another way is added to all sets. So in the end each set is
+one range from 1 on, which `SequenceSet` stores as a single number, and a subscription's pending
+count is `last_arrival` minus the size of its set.
 """
 
 from __future__ import annotations
@@ -33,7 +35,7 @@ class SubscriptionIndex:
         self._topic = topic
         self.number, self.key, self.info, self.file_id, self.offset = row
         self.acked = acked
-        """Arrival numbers it is done with: acknowledged, or from before it began."""
+        """Arrival numbers it does not need: acknowledged, removed, or from before it began."""
         self.hidden: set[int] = set()
 
     @property
@@ -56,7 +58,7 @@ class TopicIndex(DestinationIndex):
     ) -> None:
         super().__init__(context, destination, prioritized, duplicates_limit, number, contents)
         self.subscriptions: dict[str, SubscriptionIndex] = {}
-        """By `clientId:name`. To be read only: see `subscribe` and `unsubscribe`."""
+        """By `clientId:name`. Read-only for others: see `subscribe` and `unsubscribe`."""
         self._reclaim: Position | None = None
         self._changed_subscriptions: dict[int, SubscriptionIndex] = {}
         self._unsubscribed: list[int] = []
@@ -66,7 +68,7 @@ class TopicIndex(DestinationIndex):
         subscriptions: Iterable[tuple[SubscriptionRow, SequenceSet]],
         reclaim: Position | None,
     ) -> None:
-        """Take what the database has. For StoreIndex."""
+        """Load the database's rows. For StoreIndex."""
         self._reclaim = reclaim
         for row, acked in subscriptions:
             self.subscriptions[row[1]] = SubscriptionIndex(self, row, acked)
@@ -86,9 +88,9 @@ class TopicIndex(DestinationIndex):
         arrival: int | None = None,
         split: tuple[str, int] | None = None,
     ) -> IndexEntry | None:
-        """Add a message as a queue does. Without subscriptions it is only numbered: None. (T6)
+        """Add a message as a queue does; without subscriptions only number it: None.
 
-        So call it for what is in the journal, and not for what nobody will ever read.
+        So call it for messages that are in the journal (activemq-broker T6).
         """
         if not self.subscriptions:
             self.begin(self.epoch, arrival or self.last_arrival + 1)
@@ -125,10 +127,10 @@ class TopicIndex(DestinationIndex):
         retroactive: bool = False,
         start: int | None = None,
     ) -> SubscriptionIndex:
-        """Add a subscription for what comes behind arrival `start`, or give one a new info.
+        """Add a subscription to messages behind arrival `start`, or set new info of one.
 
-        `start` None means from now on; `retroactive` also what is there. One that is here
-        already keeps what it has acknowledged.
+        `start` None means from now on; with `retroactive` including existing messages. An
+        existing subscription keeps its acknowledgements.
         """
         found = self.subscriptions.get(key)
         if found is not None:
@@ -143,30 +145,31 @@ class TopicIndex(DestinationIndex):
         return found
 
     def unsubscribe(self, key: str) -> bool:
-        """Forget a subscription; False if there is none.
+        """Remove a subscription; False if there is none.
 
-        Without others the topic is cleared at once. Otherwise what only it still had to get
-        goes piece by piece: call `reclaim` until `is_reclaiming` is False (also after `open`).
+        Without others the topic is cleared at once. Otherwise the messages that only it needed
+        are removed piece by piece: call `reclaim` until `is_reclaiming` is False (also after
+        `open`).
         """
-        gone = self.subscriptions.pop(key, None)
-        if gone is None:
+        removed = self.subscriptions.pop(key, None)
+        if removed is None:
             return False
-        self._unsubscribed.append(gone.number)
-        self._changed_subscriptions.pop(gone.number, None)
+        self._unsubscribed.append(removed.number)
+        self._changed_subscriptions.pop(removed.number, None)
         if not self.subscriptions:
             self.clear()
-        elif gone.pending_count:
+        elif removed.pending_count:
             self._reclaim = _FIRST
         self._changed()
         return True
 
     @property
     def is_reclaiming(self) -> bool:
-        """Whether messages may be here that no subscription needs."""
+        """Whether there may be messages that no subscription needs."""
         return self._reclaim is not None
 
     def reclaim(self, limit: int = 1000) -> list[IndexEntry]:
-        """Look at the next `limit` messages, remove and return those that nobody needs."""
+        """Check the next `limit` messages; remove and return those that no subscription needs."""
         if self._reclaim is None:
             return []
         entries = self._walk(self._reclaim, limit)
@@ -178,9 +181,9 @@ class TopicIndex(DestinationIndex):
         return free
 
     def acknowledge(self, key: str, position: Position) -> bool:
-        """Note an acknowledgement; True if nobody needs the message now: then `remove` it.
+        """Record an acknowledgement; True if it was the last one: then `remove` the message.
 
-        False also where there is no such message or subscription.
+        False also if there is no such message or subscription.
         """
         subscription = self.subscriptions.get(key)
         arrival = position[1]
@@ -192,7 +195,7 @@ class TopicIndex(DestinationIndex):
         return len(self.subscriptions) == 1 or self._is_acked_by_all(arrival)
 
     def is_pending(self, key: str, position: Position) -> bool:
-        """Whether a subscription still has to acknowledge the message."""
+        """Return whether a subscription has not acknowledged the message."""
         subscription = self.subscriptions.get(key)
         arrival = position[1]
         return (
@@ -202,7 +205,7 @@ class TopicIndex(DestinationIndex):
         )
 
     def hide_from(self, key: str, position: Position) -> None:
-        """Keep a message from a subscription's pages: acknowledged in a prepared transaction."""
+        """Hide a message from a subscription: a prepared transaction has acknowledged it."""
         if key in self.subscriptions:
             self.subscriptions[key].hidden.add(position[1])
 
@@ -214,7 +217,7 @@ class TopicIndex(DestinationIndex):
     def page_for_subscription(
         self, key: str, after: Position | None, limit: int, skip: Container[Position] = ()
     ) -> list[IndexEntry]:
-        """`page` without what the subscription acknowledged."""
+        """Return a page of the messages that the subscription has not acknowledged."""
         subscription = self.subscriptions.get(key)
         if subscription is None or not subscription.pending_count:
             return []
@@ -222,19 +225,19 @@ class TopicIndex(DestinationIndex):
         return self._walk(after, limit, hidden, skip, subscription.acked)
 
     def _already_acked(self, start: int) -> SequenceSet:
-        """Return what a new subscription never gets: up to `start`, and what is not here any more.
+        """Return what a new subscription never gets: up to `start`, and removed messages.
 
-        That is what all others are done with, since a message goes when they are.
+        The latter are those that all other subscriptions have acknowledged.
         """
         others = [other.acked for other in self.subscriptions.values()]
         if not others:
             return SequenceSet(self.last_arrival)
-        gone = SequenceSet.common(others)
-        gone.add_range(1, start)
-        return gone
+        acked = SequenceSet.common(others)
+        acked.add_range(1, start)
+        return acked
 
     def _ack_for_all(self, first: int, last: int) -> None:
-        """No subscription gets anything from `first` to `last`."""
+        """Mark the numbers from `first` to `last` as acknowledged by all subscriptions."""
         if first <= last:
             for subscription in self.subscriptions.values():
                 subscription.acked.add_range(first, last)

@@ -22,7 +22,7 @@ from broker.store.kahadb.maintenance.cleanup import Cleanup, SegmentReport
 from broker.store.kahadb.message_database import DIRTY_LIMIT, MessageDatabase
 from broker.store.kahadb.settings import KahaDBSettings
 from broker.store.kahadb.transactions.transaction_store import KahaDBTransactionStore
-from broker.store.periodic import attempt
+from broker.store.periodic import run_logged
 from pyjms import _clock
 from pyjms._wakeup import BackgroundTask, spawn
 
@@ -134,7 +134,7 @@ class Maintenance:
         """Run it; a failure is logged and returned as False."""
         if self._db.journal.state is StoreState.FAILED:
             return True
-        error = await attempt(work, f"A checkpoint of {self._db.journal.directory}")
+        error = await run_logged(work, f"A checkpoint of {self._db.journal.directory}")
         index = self._db.index
         if index.damage is not None:
             self._on_index_error(index.damage)

@@ -174,9 +174,9 @@ async def copied(stage: Stage, name: str) -> Path:
     for share in stage.adapter.partitions:
         for adapter in share.adapters:
             await wait_for(adapter.journal.barrier())
-    outcomes = stage.adapter._decisions
-    assert outcomes is not None
-    await wait_for(outcomes.journal.barrier())
+    decisions = stage.adapter._decisions
+    assert decisions is not None
+    await wait_for(decisions.journal.barrier())
     return Path(shutil.copytree(stage.folder, stage.folder.with_name(name)))
 
 
@@ -335,12 +335,12 @@ async def fill_decisions(stage: Stage) -> None:
 
 async def test_decisions_that_are_no_longer_needed_are_deleted(stage: Stage) -> None:
     await fill_decisions(stage)
-    outcomes = stage.adapter._decisions
-    assert outcomes is not None
-    assert len(outcomes.journal.segments()) > 2
+    decisions = stage.adapter._decisions
+    assert decisions is not None
+    assert len(decisions.journal.segments()) > 2
     await stage.adapter.checkpoint()
-    assert len(outcomes.journal.segments()) <= 2
-    assert outcomes.decided == {}
+    assert len(decisions.journal.segments()) <= 2
+    assert decisions.decided == {}
     assert JOURNAL.max_file_length < stage.adapter.size
 
 
@@ -366,7 +366,7 @@ async def until(condition: Callable[[], bool]) -> None:
         await anyio.to_thread.run_sync(lambda: None)
 
 
-async def test_upkeep_that_fails_once_is_done_the_next_time(
+async def test_failed_maintenance_is_retried(
     stage: Stage, caplog: pytest.LogCaptureFixture
 ) -> None:
     disk = StubbornDisk()
@@ -379,7 +379,7 @@ async def test_upkeep_that_fails_once_is_done_the_next_time(
         assert len(before) > 2
         disk.refusals = 1
         await clock.advance(30.1)
-        await until(lambda: "The upkeep of" in caplog.text)
+        await until(lambda: "The maintenance of" in caplog.text)
         assert disk.refusals == 0
         assert segments() == before
         await clock.advance(30.1)

@@ -1,4 +1,4 @@
-"""What may be wrong in an index: for `pyjms broker journal verify`."""
+"""Consistency checks of an index, for `pyjms broker journal verify`."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SELECT count(*) FROM messages m WHERE NOT EXISTS (
 
 
 def problems(database: Database) -> list[str]:
-    """Return what is wrong with what the database has, one sentence each."""
+    """Return a sentence for each inconsistency of the database."""
     found = [f"sqlite3: {row[0]}." for row in database.rows("PRAGMA quick_check(10)")]
     if found != ["sqlite3: ok."]:
         return found

@@ -1,8 +1,8 @@
-"""The index's sqlite3 database: its tables, opening it, and what is read while it is in use.
+"""The index's sqlite3 database: its tables, opening it, and the reads while it is in use.
 
-Reads go through one connection on the loop, writes through another in a worker; the
-write-ahead log lets them go on side by side. Primary keys are such that neighbours in the
-queue are neighbours on the disk, and that new rows come at the end.
+Reads use one connection on the loop, writes another one in a worker thread; the write-ahead log
+lets them run concurrently. Primary keys are chosen so that neighbours in a queue are neighbours
+on the disk, and new rows come at the end.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ _ERRNO: Final = {
 
 
 class IndexCorrupt(JMSException):
-    """The index cannot be read: delete it and build it again from the journal."""
+    """The index cannot be read: it has to be rebuilt from the journal."""
 
 
 def _entry(
@@ -108,7 +108,7 @@ def _entry(
 
 @contextmanager
 def translated(path: Path) -> Iterator[None]:
-    """Turn sqlite3's errors into OSError where the system is at fault, else IndexCorrupt."""
+    """Translate sqlite3's errors: system errors to OSError, all others to IndexCorrupt."""
     try:
         yield
     except sqlite3.Error as error:
@@ -120,13 +120,13 @@ def _translate(path: Path, error: sqlite3.Error) -> Exception:
     if number is not None:
         return OSError(number, f"{error} (the index)", str(path))
     return IndexCorrupt(
-        f"The index {path} cannot be read: {error}.",
-        hint="Delete it: it is built again from the journal.",
+        f"Cannot read the index {path}: {error}.",
+        hint="Delete it: it is rebuilt from the journal.",
     )
 
 
 class Database:
-    """The two connections. `reader` belongs to the loop, `writer` to the worker."""
+    """Two connections: `reader` belongs to the loop, `writer` to the worker thread."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -134,14 +134,14 @@ class Database:
         self.writer: sqlite3.Connection
         self.is_open = False
         self.damage: IndexCorrupt | None = None
-        """What was found wrong with it since it was opened."""
+        """Damage found since it was opened."""
 
     def open(self) -> None:
-        """Open or make it. Blocks.
+        """Open or create it. Blocks.
 
         Raises:
-            IndexCorrupt: the file is not one of ours, of another version, or damaged.
-            OSError: the system does not let us.
+            IndexCorrupt: it belongs to another program, has another version, or is damaged.
+            OSError: the system refused.
         """
         self.damage = None
         with translated(self.path):
@@ -172,7 +172,7 @@ class Database:
 
         Raises:
             IndexCorrupt: the database is damaged.
-            OSError: the disk does not read.
+            OSError: it cannot be read.
         """
         try:
             return self.reader.execute(query, values).fetchall()
@@ -180,7 +180,7 @@ class Database:
             raise self.note_damage(_translate(self.path, error)) from error
 
     def note_damage(self, error: Exception) -> Exception:
-        """Return the error; remember damage."""
+        """Remember an error that means damage; returns the error."""
         if isinstance(error, IndexCorrupt):
             self.damage = self.damage or error
         return error
@@ -195,7 +195,7 @@ class Database:
         return _entry(*rows[0]) if rows else None
 
     def find(self, contents: int, producer: int, sequence: int) -> Position | None:
-        """Return where the message with this id stands."""
+        """Return the position of the message with this id, or None."""
         rows = self.rows(_FIND, (contents, producer, sequence))
         return Position(*rows[0]) if rows else None
 
@@ -217,8 +217,8 @@ class Database:
         ).fetchone()
         if tables and (application, version) != (APPLICATION_ID, SCHEMA_VERSION):
             raise IndexCorrupt(
-                f"The index {self.path} is of another program or version.",
-                hint="Delete it: it is built again from the journal.",
+                f"The index {self.path} belongs to another program or version.",
+                hint="Delete it: it is rebuilt from the journal.",
             )
         writer.execute("PRAGMA journal_mode = WAL")
         writer.execute(f"PRAGMA wal_autocheckpoint = {_WAL_PAGES}")

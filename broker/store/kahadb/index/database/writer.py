@@ -1,7 +1,7 @@
-"""IndexCheckpoint changes become rows. All of it runs in a worker thread, in one transaction.
+"""Writes a checkpoint's changes as rows, in a worker thread and one transaction.
 
-Many rows go in one statement: each statement lets the loop have the interpreter once, and
-takes it back once. Neighbouring removals are deleted as ranges.
+Many rows are written with one statement: each statement releases the interpreter lock to the
+loop, and takes it back, only once. Adjacent removals are deleted as ranges.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ __all__ = ["delete_unused_producers", "write_changes"]
 
 _ROWS: Final = 128
 """Rows in one statement."""
-_DOOMED_ROWS: Final = 50_000
-"""Rows of what was cleared that are deleted with each write, from each table."""
-_DOOMED: Final = (
+_OBSOLETE_ROWS: Final = 50_000
+"""Obsolete rows deleted with each checkpoint, from each table."""
+_DELETE_OBSOLETE: Final = (
     (
         "SELECT level, arrival FROM messages WHERE contents = ? ORDER BY 1, 2 LIMIT 1 OFFSET ?",
         "DELETE FROM messages WHERE contents = ? AND (level, arrival) < (?, ?)",
@@ -65,8 +65,8 @@ _INSERT: Final = {
     "refers": "INSERT OR REPLACE INTO refers VALUES",
     "sequences": "INSERT OR REPLACE INTO sequences VALUES",
 }
-_LOOKED_AT: Final = 1_000
-"""Producers looked at with each write, and as many again as are new."""
+_CHECKED: Final = 1_000
+"""Producers checked with each checkpoint; twice as many more as are new."""
 _PRODUCERS: Final = """
 SELECT contents, number FROM producers WHERE (contents, number) > (?, ?)
 ORDER BY contents, number LIMIT 1 OFFSET ?
@@ -89,7 +89,7 @@ def write_changes(connection: sqlite3.Connection, checkpoint: IndexCheckpoint) -
         for statement in _REMOVED:
             connection.execute(statement, (number,))
     _write_rest(connection, checkpoint)
-    _delete_doomed(connection)
+    _delete_obsolete(connection)
 
 
 def _write_messages(connection: sqlite3.Connection, contents: int, memtable: Memtable) -> None:
@@ -127,9 +127,9 @@ def _write_destination(connection: sqlite3.Connection, one: DestinationChanges) 
         _insert(connection, "duplicates", ((number, *row) for row in rows), 4)
         statement = "DELETE FROM duplicates WHERE destination = ? AND number < ?"
         connection.execute(statement, (number, one.duplicates.first))
-    for gone_number in one.unsubscribed:
-        connection.execute("DELETE FROM acked WHERE subscription = ?", (gone_number,))
-        connection.execute("DELETE FROM subscriptions WHERE number = ?", (gone_number,))
+    for number_removed in one.unsubscribed:
+        connection.execute("DELETE FROM acked WHERE subscription = ?", (number_removed,))
+        connection.execute("DELETE FROM subscriptions WHERE number = ?", (number_removed,))
     for row, first_block, blocks in one.subscriptions:
         _insert(connection, "subscriptions", [row], 7)
         statement = "DELETE FROM acked WHERE subscription = ? AND block < ?"
@@ -149,14 +149,14 @@ def _write_rest(connection: sqlite3.Connection, checkpoint: IndexCheckpoint) -> 
         _insert(connection, "sequences", rows, 3)
 
 
-def _delete_doomed(connection: sqlite3.Connection) -> None:
-    """Delete a piece of what was cleared; a later write goes on."""
+def _delete_obsolete(connection: sqlite3.Connection) -> None:
+    """Delete some obsolete rows; a later checkpoint continues."""
     found = connection.execute("SELECT min(contents) FROM doomed").fetchone()[0]
     if found is None:
         return
     left = False
-    for bound, delete in _DOOMED:
-        end = connection.execute(bound, (found, _DOOMED_ROWS)).fetchone()
+    for bound, delete in _DELETE_OBSOLETE:
+        end = connection.execute(bound, (found, _OBSOLETE_ROWS)).fetchone()
         connection.execute(delete, (found, *(end or _BEHIND_ALL)))
         left = left or end is not None
     if not left:
@@ -166,13 +166,13 @@ def _delete_doomed(connection: sqlite3.Connection) -> None:
 def delete_unused_producers(
     connection: sqlite3.Connection, after: tuple[int, int], checkpoint: IndexCheckpoint
 ) -> tuple[int, int]:
-    """Look at some producers behind this one, delete those without messages; return the last.
+    """Delete some producers without messages, continuing behind `after`; returns the last one.
 
-    (0, 0) after the last of all. One that is used again meanwhile is written again with its
-    message, so nothing needs to be asked.
+    (0, 0) after the last of all. A producer that is used again is written again with its
+    message, so deleting it is always safe.
     """
     new = sum(len(one.memtable.producers) for one in checkpoint.destinations)
-    last = connection.execute(_PRODUCERS, (*after, _LOOKED_AT + 2 * new)).fetchone()
+    last = connection.execute(_PRODUCERS, (*after, _CHECKED + 2 * new)).fetchone()
     if last is None:
         last = (sys.maxsize, 0)
     connection.execute(_UNUSED, (*after, *last))
