@@ -176,7 +176,7 @@ def test_verify_says_that_the_end_is_torn(filled: Any, pyjms_broker: Run) -> Non
         ),
         ("UPDATE destinations SET count = count + 1", "message ids instead of"),
         ("UPDATE state SET digest = digest + 1", "not of this journal"),
-        ("PRAGMA user_version = 77", "of another program or version"),
+        ("PRAGMA user_version = 77", "belongs to another program or version"),
     ],
 )
 def test_verify_holds_the_index_against_the_journal(

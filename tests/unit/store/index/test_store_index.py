@@ -265,7 +265,7 @@ def test_rows_of_nonsense_are_refused(kit: IndexKit) -> None:
     kit.flush()
     kit.index._database.writer.execute("UPDATE subscriptions SET floor = 'many'")
     kit.index.close()
-    with pytest.raises(IndexCorrupt, match="no sense"):
+    with pytest.raises(IndexCorrupt, match="invalid content"):
         kit.index.open()
 
 
