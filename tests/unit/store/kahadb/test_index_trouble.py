@@ -126,7 +126,7 @@ async def test_texts_that_no_file_can_hold_harm_nobody(home: Any) -> None:
         reference.message_id = reference.message.message_id = MessageId(
             text_view, ProducerId(producer, 1, 1), 1
         )
-        with pytest.raises(JMSException, match="cannot be stored"):
+        with pytest.raises(JMSException, match="Cannot store the message id"):
             store.add_message(ConnectionContext(), reference)
     named = home.message(2, Q)
     named.message.message_id.producer_id = ProducerId(HALF, 1, 1)
