@@ -12,8 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-import anyio
-from anyio import to_thread
+from anyio import CancelScope, to_thread
 
 from broker.store.api import StoreState
 from broker.store.file_lock import SharedFileLock
@@ -30,13 +29,8 @@ from broker.store.multi.filters import (
     likely_destination,
     safe_name,
 )
-from broker.store.multi.partition import (
-    KahaDBPartition,
-    close_all,
-    delete_journal,
-    delete_store,
-    worst,
-)
+from broker.store.multi.partition import KahaDBPartition, close_all, delete_journal, delete_store
+from broker.store.multi.partition import worst as worst_state
 from broker.store.multi.stores import MultiMessageStore, MultiTopicMessageStore
 from broker.store.multi.transactions import MultiTransactionStore, recover_transactions
 from broker.store.periodic import run_every
@@ -84,10 +78,7 @@ class MultiKahaDBPersistenceAdapter:
         self.on_state: Callable[[StoreState, Exception | None], None] | None = None
         self.has_several_journals = True
         self.on_lock_lost: Callable[[], None] | None = None
-        """Called when another broker has taken the lock: this one must stop.
-
-        (activemq-persistence H2)
-        """
+        """Called when the lock is lost: this broker must stop (activemq-persistence H2)."""
         self.concurrent_store_and_dispatch_queues = all(
             f.settings.concurrent_store_and_dispatch_queues for f in self.filters
         )
@@ -218,7 +209,7 @@ class MultiKahaDBPersistenceAdapter:
             await to_thread.run_sync(delete_store, directory)
 
     async def _close(self) -> None:
-        with anyio.CancelScope(shield=True):
+        with CancelScope(shield=True):
             adapters = [adapter for partition in self.partitions for adapter in partition.adapters]
             for partition in self.partitions:
                 partition.adapters.clear()
@@ -261,7 +252,7 @@ class MultiKahaDBPersistenceAdapter:
         states = [adapter.state for adapter in self._all_make_adapter()]
         if self._decisions is not None:
             states.append(self._decisions.journal.state)
-        state = worst(states)
+        state = worst_state(states)
         if state is not self._state:
             self._state = state
             if self.on_state is not None:
