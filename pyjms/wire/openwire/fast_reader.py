@@ -5,7 +5,7 @@ None, and the caller has `reader` walk the frame, which also produces the error.
 fast:
 
 - Runs of fields are unpacked with one struct call, nullable ones as their flags
-  (`message_layout`). The field lists are generated from tools/openwire/commands.yaml.
+  (`message_layout`). The field lists are generated from codegen/commands.yaml.
 - Ids and destinations repeat, so their bytes are looked up in a bounded memo (`memo`); the same
   bytes give the same object, which also makes later comparisons cheap.
 - Successive messages, and acknowledgements, begin with the same bytes up to their sequence

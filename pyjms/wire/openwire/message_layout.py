@@ -3,7 +3,7 @@
 A message of a client has few of its nullable fields set. `MIDDLE` and `TAIL` cover a run of
 fields with one struct format each, in which a nullable field is its flag: all flags zero is the
 usual case, and one call converts the whole run. `fast_reader`, `fast_writer` and `raw` share
-the formats; all of them are generated from tools/openwire/commands.yaml.
+the formats; all of them are generated from codegen/commands.yaml.
 """
 
 from __future__ import annotations

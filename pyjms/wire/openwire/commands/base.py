@@ -1,7 +1,7 @@
 """The base of all data structures on the wire: a type code and a layout.
 
 A class lists its fields, in wire order, as `LAYOUT`; the marshallers walk it. `__slots__`,
-`LAYOUT` and the constructor are generated from tools/openwire/commands.yaml. Constructors
+`LAYOUT` and the constructor are generated from codegen/commands.yaml. Constructors
 take a class's fields in wire order, then `command_id` and `response_required`. Fields are
 plain attributes in snake_case.
 

@@ -1,6 +1,6 @@
 """Write the field lists of pyjms/wire/openwire from commands.yaml.
 
-Run: python tools/openwire/generate.py [--check]
+Run: python -m pyjms.wire.openwire.codegen.generate [--check]
 
 Each list lies between the lines `# generated: NAME` and `# end generated` of a module; all
 else in the module is written by hand. `--check` writes nothing and exits with 1 when a
@@ -10,23 +10,20 @@ module differs from what would be written.
 from __future__ import annotations
 
 import argparse
-import ast
 import re
 import struct
 import subprocess
 import sys
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
-import yaml
+from pyjms.wire.openwire.codegen.model import PYTHON_TYPES, SHADOWING, Field, Structure, load
 
 __all__ = ["TARGETS", "Structure", "load", "render"]
 
-HERE = Path(__file__).resolve().parent
-ROOT = HERE.parents[1]
-OPENWIRE = ROOT / "pyjms" / "wire" / "openwire"
+OPENWIRE = Path(__file__).resolve().parents[1]
+ROOT = OPENWIRE.parents[2]
 TARGETS = (
     *sorted((OPENWIRE / "commands").glob("*.py")),
     OPENWIRE / "fast_reader.py",
@@ -38,95 +35,6 @@ _REGION = re.compile(
     r"^(?P<indent> *)# generated: (?P<name>.+)\n(?:.*\n)*?(?P=indent)# end generated\n",
     re.MULTILINE,
 )
-_PYTHON = {
-    "boolean": "bool",
-    "byte": "int",
-    "short": "int",
-    "int": "int",
-    "long": "int",
-    "string": "str | None",
-    "bytes": "bytes | None",
-    "magic": "bytes",
-    "throwable": "Throwable | None",
-}
-_DEFAULTS = {"bool": "False", "int": "0"}
-_SHADOWING = {"type", "exit"}  # names of builtins that the wire uses
-# How fixed-size fields look in a struct format; a nullable one is its flag.
-_FORMATS = {"boolean": "?", "byte": "b", "short": "h", "int": "i", "long": "q"}
-
-
-@dataclass(frozen=True)
-class Field:
-    """One field of a structure."""
-
-    name: str
-    kind: str
-    of: str
-    since: int
-    default: str
-
-    @classmethod
-    def parse(cls, name: str, text: str) -> Field:
-        head, *rest = (part.strip() for part in text.split(","))
-        kind, _, of = head.partition(" ")
-        options = dict(part.split(" ", 1) for part in rest)
-        python = _PYTHON.get(kind, "")
-        default = options.get("default") or _DEFAULTS.get(python, "None")
-        ast.literal_eval(default)
-        return cls(name, kind, of, int(options.get("since", 1)), default.replace("'", '"'))
-
-    @property
-    def annotation(self) -> str:
-        if self.kind in _PYTHON:
-            return _PYTHON[self.kind]
-        held = "DataStructure | Destination" if self.of == "any" else self.of
-        return f"list[{held} | None] | None" if self.kind == "array" else f"{held} | None"
-
-    @property
-    def parameter(self) -> str:
-        noqa = "  # noqa: A002 - the wire's name" if self.name in _SHADOWING else ""
-        return f"{self.name}: {self.annotation} = {self.default},{noqa}"
-
-    @property
-    def layout(self) -> str:
-        of = f', "{self.of}"' if self.of else ""
-        return f'Field("{self.name}", {self.kind.upper()}, {self.since}{of}),'
-
-    @property
-    def nullable(self) -> bool:
-        return self.kind not in _FORMATS
-
-    @property
-    def format(self) -> str:
-        return _FORMATS.get(self.kind, "B")
-
-
-@dataclass(frozen=True)
-class Structure:
-    """One data structure, as commands.yaml has it."""
-
-    name: str
-    code: int
-    base: str
-    fields: tuple[Field, ...]
-    marshall_aware: bool = False
-    identity: tuple[str, ...] = ()
-    older: dict[int, list[str]] = field(default_factory=dict)
-    local: dict[str, str] = field(default_factory=dict)
-    constructor: str = ""
-
-    @classmethod
-    def parse(cls, name: str, entry: dict[str, Any]) -> Structure:
-        fields = tuple(Field.parse(n, text) for n, text in entry.pop("fields", {}).items())
-        base = entry.pop("base", "BaseCommand")
-        identity = tuple(entry.pop("identity", ()))
-        return cls(name, base=base, fields=fields, identity=identity, **entry)
-
-
-def load() -> dict[str, Structure]:
-    """Return the structures of commands.yaml by name."""
-    entries = yaml.safe_load((HERE / "commands.yaml").read_text(encoding="utf-8"))
-    return {name: Structure.parse(name, entry) for name, entry in entries.items()}
 
 
 def render(path: Path, structures: dict[str, Structure]) -> str:
@@ -139,7 +47,7 @@ def render(path: Path, structures: dict[str, Structure]) -> str:
 
     text = _REGION.sub(region, path.read_text(encoding="utf-8"))
     ruff = [sys.executable, "-m", "ruff", "format", "--stdin-filename", str(path), "-"]
-    return subprocess.run(ruff, input=text, capture_output=True, text=True, check=True).stdout
+    return subprocess.run(ruff, input=text, capture_output=True, text=True, check=True).stdout  # noqa: S603 - ruff on our own text
 
 
 def _region(name: str, structures: dict[str, Structure]) -> Iterable[str]:
@@ -180,7 +88,7 @@ def _constructor(structure: Structure, structures: dict[str, Structure]) -> Iter
     yield ""
     yield "def __init__("
     yield "    self,"
-    inherited = ()
+    inherited: tuple[Field, ...] = ()
     if structure.base in structures and structure.constructor != "own":
         inherited = structures[structure.base].fields
     own = (*inherited, *structure.fields)
@@ -276,7 +184,7 @@ _PLAIN = "not isinstance(message, ActiveMQBlobMessage) and is_plain_id(message.m
 
 
 def _variable(f: Field) -> str:
-    return f"{f.name}_" if f.name in _SHADOWING else f.name
+    return f"{f.name}_" if f.name in SHADOWING else f.name
 
 
 def _flag(f: Field) -> str:
@@ -322,7 +230,7 @@ def _read_fields(message: Message) -> Iterable[str]:
 
 
 def _local(f: Field) -> str:
-    return f.annotation if f.kind in _PYTHON else "Any"
+    return f.annotation if f.kind in PYTHON_TYPES else "Any"
 
 
 def _runs(fields: Iterable[Field]) -> list[list[Field]]:
@@ -409,7 +317,7 @@ def main() -> int:
             if not arguments.check:
                 path.write_text(text, encoding="utf-8")
     for path in stale:
-        print(f"{path.relative_to(ROOT)}: {'is stale' if arguments.check else 'written'}")
+        print(f"{path.relative_to(ROOT)}: {'is stale' if arguments.check else 'written'}")  # noqa: T201 - a command
     return int(bool(stale) and arguments.check)
 
 

@@ -1,0 +1,1 @@
+"""The generator of the command classes; nothing imports it at run time."""
