@@ -1,9 +1,11 @@
-"""Lets go of the job journal's oldest segments.
+"""Remove the oldest segments of the job journal.
 
-They go in their order only: a record that removes a job stays longer than the record that made
-it, whatever lies between. A segment goes when no job's record is in it. When the journal is more
-than twice as large as what lives in it, the jobs of the oldest segment are written again at the
-end, so that one job of next year does not keep everything since. Instead of ActiveMQ's counts.
+Segments are removed strictly from the oldest to the newest, so that the record that removes a job
+always outlives the record that added it, whatever lies between them. A segment is removed when no
+live job's add record is in it. When the journal is more than twice as large as its live records
+(plus two segments), the jobs of the oldest segment are rewritten at the end of the journal, so that
+one job that is due next year does not keep every segment since. ActiveMQ counts references per
+segment instead.
 """
 
 from __future__ import annotations
@@ -28,7 +30,7 @@ async def clean_up(
     rewrite: Callable[[str, str], None],
     checkpoint: Callable[[], Awaitable[None]],
 ) -> None:
-    """Remove the segments at the beginning that hold nothing, or too little to stay.
+    """Remove the oldest segments that hold no jobs, or so few that rewriting them pays off.
 
     Raises:
         JMSException: the journal has failed.

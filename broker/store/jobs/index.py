@@ -1,9 +1,9 @@
-"""Which jobs there are, by the time at which they are due: a sqlite file beside the journal.
+"""The job index: the jobs ordered by due time, in an SQLite file beside the journal.
 
-It holds no messages, only where they lie, and can be made again from the journal at any time.
-Changes wait in one open transaction until `commit` says how far into the journal they reach,
-so a crash leaves an index that fits some entry in the journal exactly. Not safe for threads at
-the same time; it may go from one to another.
+It holds the locations of the messages instead of the messages, and can be rebuilt from the journal
+at any time. Changes stay in one open transaction until `commit` records how much of the journal
+they cover, so after a crash the index matches the journal up to some record exactly. It may be
+handed from one thread to another, but must not be used by two at the same time.
 """
 
 from __future__ import annotations
@@ -44,18 +44,18 @@ _OUTSIDE: Final = "FROM jobs WHERE file_id NOT IN (SELECT value FROM json_each(?
 
 
 class Coverage(NamedTuple):
-    """How far into the journal an index reaches."""
+    """How much of the journal an index covers."""
 
     end: Location
-    """Where the first record lies that is not in it."""
+    """The end of the covered records: the location of the first record not in the index."""
     last: Location
-    """Where the last one lies that is."""
+    """The location of the last covered record."""
     digest: int
-    """The CRC-32 of that one's payload."""
+    """The CRC-32 of the payload of the last covered record."""
 
 
 class JobEntry(NamedTuple):
-    """A job, its scheduler, and where the record with its message lies."""
+    """A job, its scheduler, and the location of the add record, which has its message."""
 
     scheduler: str
     job: ScheduledJob
@@ -66,7 +66,10 @@ class JobIndex:
     """The jobs of all schedulers. All methods raise sqlite3.Error."""
 
     def __init__(self, path: Path | None) -> None:
-        """Open the index at `path`, made new where it is none of this version; None: in memory."""
+        """Open the index at `path`, or in memory if None.
+
+        A file of another version is emptied and set up again.
+        """
         self._connection = sqlite3.connect(
             ":memory:" if path is None else path, isolation_level=None, check_same_thread=False
         )
@@ -92,20 +95,20 @@ class JobIndex:
 
     @property
     def in_transaction(self) -> bool:
-        """Whether changes since the last commit are still there."""
+        """Whether the changes since the last commit can still be committed."""
         return self._connection.in_transaction
 
     def close(self) -> None:
-        """Close it; what was not committed is not kept."""
+        """Close the index, discarding uncommitted changes."""
         self._connection.close()
 
     def covered(self) -> Coverage | None:
-        """Return how far the index reaches; None: it is new."""
+        """Return how much of the journal the index covers, or None if it is new."""
         row = self._connection.execute("SELECT * FROM covered").fetchone()
         return None if row is None else Coverage(Location(*row[:2]), Location(*row[2:4]), row[4])
 
     def commit(self, covered: Coverage) -> None:
-        """Keep the changes since the last commit, which reach to `covered`."""
+        """Commit the changes so far, which cover the journal up to `covered`."""
         execute = self._connection.execute
         execute("DELETE FROM covered")
         execute(
@@ -116,12 +119,12 @@ class JobIndex:
         execute("BEGIN")
 
     def clear(self) -> None:
-        """Forget all jobs, and how far the index reached."""
+        """Delete all jobs and the coverage."""
         self._connection.execute("DELETE FROM jobs")
         self._connection.execute("DELETE FROM covered")
 
     def add(self, scheduler: str, job: ScheduledJob, location: Location, size: int) -> None:
-        """Keep a job whose record lies at `location`, instead of one with its id."""
+        """Add the job whose add record is at `location`, replacing one with the same id."""
         self._connection.execute(
             "INSERT OR REPLACE INTO jobs VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             (
@@ -134,9 +137,10 @@ class JobIndex:
     def reschedule(
         self, scheduler: str, job_id: str, next_time: int, count: int, location: Location
     ) -> None:
-        """Note that a job has fired, for the `count`th time; one repetition is used up.
+        """Record that a job was sent for the `count`th time; one repetition is used up.
 
-        A cron job's repetitions are of the jobs that it starts (S4).
+        A cron job uses up none: its repetitions are those of the jobs that it starts.
+        (activemq-broker S4)
         """
         self._connection.execute(
             "UPDATE jobs SET next_time = ?, number = ?, execution_count = ?,"
@@ -146,24 +150,24 @@ class JobIndex:
         )
 
     def remove(self, scheduler: str, job_id: str) -> None:
-        """Forget a job."""
+        """Delete a job."""
         self._connection.execute(
             "DELETE FROM jobs WHERE scheduler = ? AND job_id = ?", (scheduler, job_id)
         )
 
     def remove_range(self, scheduler: str, start: int, end: int) -> None:
-        """Forget the jobs that are due from `start` to `end`, both included."""
+        """Delete the jobs due from `start` to `end`, both included."""
         self._connection.execute(
             "DELETE FROM jobs WHERE scheduler = ? AND next_time BETWEEN ? AND ?",
             (scheduler, start, end),
         )
 
     def remove_scheduler(self, scheduler: str) -> None:
-        """Forget all jobs of a scheduler."""
+        """Delete all jobs of a scheduler."""
         self._connection.execute("DELETE FROM jobs WHERE scheduler = ?", (scheduler,))
 
     def get(self, scheduler: str, job_id: str) -> JobEntry | None:
-        """Return a job, None if there is none."""
+        """Return a job, or None."""
         row = self._connection.execute(
             f"{_JOB}, file_id, file_offset FROM jobs WHERE scheduler = ? AND job_id = ?",
             (scheduler, job_id),
@@ -171,7 +175,7 @@ class JobIndex:
         return None if row is None else _entry(scheduler, row)
 
     def next_time(self, scheduler: str) -> int | None:
-        """Return when the first job is due, None if there is none."""
+        """Return when the first job is due, or None if there is none."""
         found: int | None = self._connection.execute(
             "SELECT min(next_time) FROM jobs WHERE scheduler = ?", (scheduler,)
         ).fetchone()[0]
@@ -187,7 +191,7 @@ class JobIndex:
         return [ScheduledJob(*row) for row in rows]
 
     def jobs(self, scheduler: str, start: int, end: int) -> Iterator[ScheduledJob]:
-        """Go through the jobs due from `start` to `end`, in order, reading page by page."""
+        """Iterate over the jobs due from `start` to `end` in order, reading page by page."""
         at = (start, 0)
         while True:
             rows = self._connection.execute(
@@ -214,7 +218,7 @@ class JobIndex:
         return [row[0] for row in rows]
 
     def in_segments_up_to(self, file_id: int, limit: int) -> list[JobEntry]:
-        """Return at most `limit` jobs whose records lie in segment `file_id` or before it."""
+        """Return at most `limit` jobs with add records in segment `file_id` or older ones."""
         rows = self._connection.execute(
             f"{_JOB}, file_id, file_offset, scheduler FROM jobs WHERE file_id <= ?"
             " ORDER BY file_id, file_offset LIMIT ?",
@@ -223,24 +227,24 @@ class JobIndex:
         return [_entry(row[10], row) for row in rows]
 
     def count_outside_segments(self, file_ids: list[int]) -> int:
-        """Return how many jobs' records lie in other segments than these."""
+        """Return how many jobs have their add records in none of these segments."""
         found: int = self._connection.execute(
             f"SELECT count(*) {_OUTSIDE}", (json.dumps(file_ids),)
         ).fetchone()[0]
         return found
 
     def retain_segments(self, file_ids: list[int]) -> None:
-        """Forget the jobs whose records lie in other segments than these."""
+        """Delete the jobs whose add records are in none of these segments."""
         self._connection.execute(f"DELETE {_OUTSIDE}", (json.dumps(file_ids),))
 
     def live_size(self) -> int:
-        """Return how many bytes of the journal the jobs' records take."""
+        """Return how many bytes the add records of all jobs take in the journal."""
         found: int = self._connection.execute("SELECT total(size) FROM jobs").fetchone()[0]
         return int(found)
 
 
 def _number(location: Location) -> int:
-    """Return a number that orders jobs with the same time as the journal does."""
+    """Return a number that orders jobs due at the same time by their journal locations."""
     return location.file_id << _NUMBER | location.offset
 
 

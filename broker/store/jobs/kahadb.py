@@ -1,9 +1,9 @@
-"""The job store in KahaDB's journal: ActiveMQ opens it, and it opens ActiveMQ's.
+"""The job store in a KahaDB journal, which either broker, ActiveMQ or ours, can open.
 
-The journal is the only truth; the index is made again from it when it does not fit. ActiveMQ's
-own index in the folder means that ActiveMQ wrote last: it is moved aside, so that ActiveMQ, too,
-makes its own again. Segments go in their order only, so no removal is forgotten before what it
-removed; `cleanup` says how. (persistence K2, K7, K30, E3)
+The journal is the only authority; an index that does not match it is rebuilt. ActiveMQ's own index
+in the directory shows that ActiveMQ wrote last: it is moved to `activemq-index`, so that ActiveMQ
+will rebuild its index, too. `scheduler` has the theory of operation, `cleanup` the rules for
+removing segments. (activemq-persistence K2, K7, K30, E3)
 """
 
 from __future__ import annotations
@@ -44,7 +44,10 @@ _LOCK: Final = "lock"
 
 
 class KahaDBJobSchedulerStore:
-    """The jobs in a folder. Source: ActiveMQ JobSchedulerStoreImpl."""
+    """A job store in a directory.
+
+    Source: ActiveMQ JobSchedulerStoreImpl.
+    """
 
     def __init__(
         self,
@@ -59,10 +62,10 @@ class KahaDBJobSchedulerStore:
         fail_if_locked: bool = False,
         lock_acquire_sleep_interval: float = 10.0,
     ) -> None:
-        """Make it. Intervals are seconds; 0: only at the stop.
+        """Describe the store; `start` opens it. Intervals are seconds; 0: only at the stop.
 
-        With `ignore_missing_journalfiles` jobs whose records are missing or damaged are
-        dropped, with their number in the log, where else the start fails.
+        With `ignore_missing_journalfiles` jobs whose records are missing or damaged are dropped
+        and their number is logged; otherwise `start` fails.
         """
         self.directory = directory
         self.on_state: Callable[[StoreState, Exception | None], None] | None = None
@@ -81,24 +84,24 @@ class KahaDBJobSchedulerStore:
             if use_lock
             else None
         )
-        self._begin_anew = False
+        self._delete_all = False
         self._failed = False
         self._tasks: list[_wakeup.BackgroundTask] = []
-        self._busy = anyio.Lock()
+        self._maintenance_lock = anyio.Lock()
 
-    # As a JobSchedulerStore.
+    # -- JobSchedulerStore
 
     async def start(self) -> None:
-        """Open it; waits for its lock where another broker has it.
+        """Open the store; waits for its lock while another broker holds it. Cancellable.
 
         Raises:
-            JMSException: it cannot be opened.
+            JMSException: the store cannot be opened.
         """
         try:
-            await to_thread.run_sync(_make, self.directory)
+            await to_thread.run_sync(_make_directory, self.directory)
             if self._lock is not None:
                 await self._lock.acquire()
-            if self._begin_anew:
+            if self._delete_all:
                 await to_thread.run_sync(delete_job_files, self.directory)
             await self.journal.open()
             self._index, self._last = await to_thread.run_sync(
@@ -112,7 +115,7 @@ class KahaDBJobSchedulerStore:
         except BaseException:
             await self._close()
             raise
-        self._begin_anew = False
+        self._delete_all = False
         for interval, work in (
             (self._checkpoint_interval, self.checkpoint),
             (self._cleanup_interval, self.cleanup),
@@ -120,22 +123,24 @@ class KahaDBJobSchedulerStore:
             if interval:
                 self._tasks.append(
                     _wakeup.spawn(
-                        _repeat, interval, work, name="job store", on_error=self._task_broken
+                        _repeat, interval, work, name="job store", on_error=self._task_failed
                     )
                 )
 
     async def stop(self) -> None:
-        """Write what is not written and close it. Idempotent."""
+        """Write everything and close the store. Idempotent."""
         tasks, self._tasks = self._tasks, []
         for task in tasks:
             task.cancel()
             await task.wait()
-        self.journal.fail_fast()  # a disk that is full now must not keep the store from its end
+        self.journal.fail_fast()  # a full disk must not keep the store from closing
         if self._index is not None and self.state is not StoreState.FAILED:
             try:
                 await self.cleanup()
             except JMSException as e:
-                logger.error("The job store in %s is closed unfinished: %s", self.directory, e)
+                logger.error(
+                    "The job store in %s is closed without a last checkpoint: %s", self.directory, e
+                )
         await self._close()
 
     async def _close(self) -> None:
@@ -168,47 +173,52 @@ class KahaDBJobSchedulerStore:
         return self.record(KahaDestroySchedulerCommand(name), sync=True)
 
     async def checkpoint(self) -> None:
-        """Sync the journal, and have the index on the disk reach as far.
+        """Sync the journal and commit the index up to its end.
 
         Raises:
             JMSException: the journal has failed.
         """
-        async with self._busy:
+        async with self._maintenance_lock:
             await self._checkpoint()
 
     async def cleanup(self) -> None:
-        """A checkpoint, and then the segments go that nobody needs.
+        """Write a checkpoint and remove the segments that no job needs.
 
         Raises:
             JMSException: the journal has failed.
         """
-        async with self._busy:
+        async with self._maintenance_lock:
             await clean_up(self.journal, self.index, self.rewrite, self._checkpoint)
 
     async def delete_all_jobs(self) -> None:
-        """Begin with nothing; before `start` only, which does it once it has the lock."""
-        self._begin_anew = True
+        """Have the next `start` delete all jobs once it holds the lock; only before `start`."""
+        self._delete_all = True
 
-    # For schedulers.
+    # -- JobLog
 
     @property
     def index(self) -> JobIndex:
+        """The index.
+
+        Raises:
+            IllegalStateException: the store is not open.
+        """
         if self._index is None:
             raise IllegalStateException(f"The job store in {self.directory} is not open")
         return self._index
 
     def record(self, command: KahaCommand, *, sync: bool) -> Completion | None:
-        """Append the command and apply it to the index; done when written, or synced."""
+        """Append the command and apply it to the index; complete when written, or synced."""
         payload = encode_command(command)
         waiter = Completion()
         self._apply(command, self.journal.append(payload, waiter, sync=sync), payload)
         return waiter
 
     def rewrite(self, scheduler: str, job_id: str) -> None:
-        """Append a job's records anew, as it is now, and have the index mean those.
+        """Append a job's records again, with its present state, and index their locations.
 
-        They lie in one batch, so no crash leaves the job out. It is removed first, since
-        ActiveMQ, which may find both, would have it twice.
+        They are in one batch, so no crash can leave the job out. The first one removes the job,
+        because ActiveMQ, which may replay the old records as well, would have it twice.
         """
         entry = self.index.get(scheduler, job_id)
         if entry is None:
@@ -220,16 +230,16 @@ class KahaDBJobSchedulerStore:
             self._apply(command, location, payload)
 
     def frame(self, location: Location) -> bytes:
-        """Return the message of the job whose record lies there."""
+        """Return the marshalled message of the job whose add record is at `location`."""
         command = decode_command(self.journal.read(location))
-        assert isinstance(command, KahaAddScheduledJobCommand), "the index says so"
+        assert isinstance(command, KahaAddScheduledJobCommand), "only add records are indexed"
         return command.payload
 
     def _apply(self, command: KahaCommand, location: Location, payload: bytes) -> None:
         try:
             apply(self.index, command, location, RECORD_HEAD.size + len(payload))
         except sqlite3.Error as e:
-            raise self._broken(e) from e
+            raise self._fail(e) from e
         self._last = (location, payload)
 
     async def _checkpoint(self) -> None:
@@ -241,14 +251,16 @@ class KahaDBJobSchedulerStore:
             self.index.commit(Coverage(self.journal.end, location, zlib.crc32(payload)))
         except sqlite3.Error as e:
             if not self.index.in_transaction:
-                raise self._broken(e) from e
-            logger.warning("The index in %s is not written, tried again: %s", self.directory, e)
+                raise self._fail(e) from e
+            logger.warning(
+                "The job index in %s cannot be written and will be retried: %s", self.directory, e
+            )
 
     def _journal_state(self, state: StoreState, error: Exception | None) -> None:
         if self.on_state is not None:
             self.on_state(state, error)
 
-    def _broken(self, error: BaseException) -> JMSException:
+    def _fail(self, error: BaseException) -> JMSException:
         failure = ResourceAllocationException(f"The job store in {self.directory}: {error}")
         if self.state is not StoreState.FAILED:
             logger.error("%s", failure, exc_info=error)
@@ -256,8 +268,8 @@ class KahaDBJobSchedulerStore:
             self._journal_state(StoreState.FAILED, failure)
         return failure
 
-    def _task_broken(self, error: BaseException) -> None:
-        self._broken(error)
+    def _task_failed(self, error: BaseException) -> None:
+        self._fail(error)
 
 
 async def _repeat(interval: float, work: Callable[[], Awaitable[None]]) -> None:
@@ -266,5 +278,5 @@ async def _repeat(interval: float, work: Callable[[], Awaitable[None]]) -> None:
         await work()
 
 
-def _make(directory: Path) -> None:
+def _make_directory(directory: Path) -> None:
     directory.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,7 @@
-"""The jobs of a broker without persistence: gone when it stops. (persistence E1)"""
+"""The job store of a broker without persistence, whose jobs are lost when it stops.
+
+(activemq-persistence E1)
+"""
 
 from __future__ import annotations
 
@@ -27,7 +30,10 @@ _OF_MANY_JOBS: Final = (KahaRemoveScheduledJobsCommand, KahaDestroySchedulerComm
 
 
 class MemoryJobSchedulerStore:
-    """Source: ActiveMQ InMemoryJobSchedulerStore."""
+    """A job store in memory.
+
+    Source: ActiveMQ InMemoryJobSchedulerStore.
+    """
 
     def __init__(self) -> None:
         self.on_state: Callable[[StoreState, Exception | None], None] | None = None
@@ -39,7 +45,7 @@ class MemoryJobSchedulerStore:
         self._numbers = itertools.count(1)
 
     async def start(self) -> None:
-        """Nothing to open."""
+        """Do nothing: there is nothing to open."""
 
     async def stop(self) -> None:
         await self.delete_all_jobs()
@@ -54,35 +60,35 @@ class MemoryJobSchedulerStore:
         return self.record(KahaDestroySchedulerCommand(name), sync=False)
 
     async def checkpoint(self) -> None:
-        """Nothing to do: memory is as safe as it will be."""
+        """Do nothing: memory gets no more durable."""
 
     async def delete_all_jobs(self) -> None:
         self.index.clear()
         self._frames.clear()
         self.size = 0
 
-    # For schedulers.
+    # -- JobLog
 
     def record(self, command: KahaCommand, *, sync: bool) -> Completion | None:
-        """Do what the command says; it is as safe as it will be at once."""
+        """Apply the command to the index; None, since memory gets no more durable."""
         location = Location(0, next(self._numbers))
         if isinstance(command, _OF_ONE_JOB):
             entry = self.index.get(command.scheduler, command.job_id)
             if entry is not None:
-                self._let_go(entry.location)
+                self._discard_frame(entry.location)
         if isinstance(command, KahaAddScheduledJobCommand):
             self._frames[location] = command.payload
             self.size += len(command.payload)
         apply(self.index, command, location, 1)
         if isinstance(command, _OF_MANY_JOBS):
             kept = {entry.location for entry in self.index.in_segments_up_to(0, len(self._frames))}
-            for gone in self._frames.keys() - kept:
-                self._let_go(gone)
+            for removed in self._frames.keys() - kept:
+                self._discard_frame(removed)
         return None
 
     def frame(self, location: Location) -> bytes:
-        """Return the message of the job that was given as `location`."""
+        """Return the marshalled message of the job that `record` stored at `location`."""
         return self._frames[location]
 
-    def _let_go(self, location: Location) -> None:
+    def _discard_frame(self, location: Location) -> None:
         self.size -= len(self._frames.pop(location))

@@ -1,6 +1,6 @@
-"""Opens a job store's index: goes on with it where it fits the journal, else makes it again.
+"""Open the index of a job store, rebuilding it where it does not match the journal.
 
-All of it blocks; for a thread, while nobody else uses the journal.
+Everything here blocks: call it in a thread, while nothing else uses the journal.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ logger = logging.getLogger(__name__)
 INDEX: Final = "pyjms-index.db"
 _INDEX_FILES: Final = (INDEX, f"{INDEX}-wal", f"{INDEX}-shm")
 _ACTIVEMQ_INDEX: Final = ("scheduleDB.data", "scheduleDB.redo", "scheduleDB.free")
-_ASIDE: Final = "activemq-index"
+_ARCHIVE: Final = "activemq-index"
 
 Last = tuple[Location, bytes]
 
 
 def delete_job_files(directory: Path) -> None:
-    """Remove all jobs.
+    """Remove the journal and the indexes, and so all jobs.
 
     Raises:
-        OSError: something cannot be removed.
+        OSError: a file cannot be removed.
     """
     for path in directory.iterdir():
         if segment_number(path.name) is not None or path.name in (*_INDEX_FILES, *_ACTIVEMQ_INDEX):
@@ -44,14 +44,14 @@ def delete_job_files(directory: Path) -> None:
 def recover(
     directory: Path, journal: Journal, ignore_missing: bool
 ) -> tuple[JobIndex, Last | None]:
-    """Return the index, in line with the journal, and the journal's last record.
+    """Return the index, brought up to date with the journal, and the journal's last record.
 
     Raises:
         ResourceAllocationException: records are missing or damaged.
-        OSError: the disk does not give or take something.
-        sqlite3.Error: the index cannot be made.
+        OSError: a file cannot be read or written.
+        sqlite3.Error: the index cannot be created.
     """
-    if _move_aside(directory):
+    if _archive_activemq_index(directory):
         _remove_index(directory)
     index, covered = _open(directory, journal)
     try:
@@ -61,17 +61,17 @@ def recover(
         raise
 
 
-def _move_aside(directory: Path) -> bool:
-    """Put ActiveMQ's index out of its sight; return whether there was one."""
+def _archive_activemq_index(directory: Path) -> bool:
+    """Move ActiveMQ's index where ActiveMQ does not find it; return whether there was one."""
     found = [directory / name for name in _ACTIVEMQ_INDEX if (directory / name).exists()]
     if found:
-        # first ours: after a crash here nothing would say that ActiveMQ wrote
+        # Our index first: after a crash in between nothing else would show that ActiveMQ wrote.
         _remove_index(directory)
-        aside = directory / _ASIDE
-        aside.mkdir(exist_ok=True)
+        archive = directory / _ARCHIVE
+        archive.mkdir(exist_ok=True)
         for path in found:
-            path.replace(aside / path.name)
-        logger.info("ActiveMQ wrote %s: making the index of its jobs anew", directory)
+            path.replace(archive / path.name)
+        logger.info("ActiveMQ has written to %s: rebuilding the job index", directory)
     return bool(found)
 
 
@@ -81,25 +81,25 @@ def _remove_index(directory: Path) -> None:
 
 
 def _open(directory: Path, journal: Journal) -> tuple[JobIndex, Coverage | None]:
-    """Return the index, and how far it reaches if that can be believed; else it is empty."""
+    """Return the index and how much of the journal it covers; (empty, None) if not usable."""
     path = directory / INDEX
     try:
         index = JobIndex(path)
     except sqlite3.DatabaseError as e:
-        logger.warning("%s cannot be used and is made anew: %s", path, e)
+        logger.warning("%s cannot be used and is rebuilt: %s", path, e)
         _remove_index(directory)
         return JobIndex(path), None
     covered = index.covered()
-    if covered is not None and not _fits(covered, journal):
-        logger.warning("%s does not fit the journal and is made anew", path)
+    if covered is not None and not _matches(covered, journal):
+        logger.warning("%s does not match the journal and is rebuilt", path)
         covered = None
     if covered is None:
         index.clear()
     return index, covered
 
 
-def _fits(covered: Coverage, journal: Journal) -> bool:
-    """Whether the index covers a beginning of this very journal."""
+def _matches(covered: Coverage, journal: Journal) -> bool:
+    """Whether the index covers an initial part of this very journal."""
     if covered.end > journal.end:
         return False
     try:
@@ -111,7 +111,7 @@ def _fits(covered: Coverage, journal: Journal) -> bool:
 def _replay(
     index: JobIndex, journal: Journal, covered: Coverage | None, ignore_missing: bool
 ) -> Last | None:
-    """Bring the index from where it is to the journal's end."""
+    """Apply the records that the index does not cover yet; return the last record."""
     skipped: list[Skipped] = []
     replayed = 0
     last: JournalRecord | None = None
@@ -129,16 +129,19 @@ def _replay(
 
 
 def _check(index: JobIndex, journal: Journal, skipped: list[Skipped], ignore_missing: bool) -> None:
-    """See to it that all jobs' messages are there. (K23)"""
+    """Check that no segment with a job's message is missing or damaged.
+
+    (activemq-persistence K23)
+    """
     damaged = {*journal.corrupt, *skipped}
     missing = index.count_outside_segments(journal.segments())
     if not damaged and not missing:
         return
-    found = f"{len(damaged)} damaged places in the journal, {missing} jobs in missing files"
+    found = f"{len(damaged)} damaged areas in the journal, {missing} jobs in missing segments"
     if not ignore_missing:
         raise ResourceAllocationException(
             f"Detected missing/corrupt journal files in {journal.directory}: {found}",
-            hint="put the files back, or set ignore_missing_journalfiles to go on without them",
+            hint="restore the files, or set ignore_missing_journalfiles to start without them",
         )
-    logger.error("%s: %s; going on without them", journal.directory, found)
+    logger.error("%s: %s; starting without them", journal.directory, found)
     index.retain_segments(journal.segments())

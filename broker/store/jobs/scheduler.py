@@ -1,7 +1,44 @@
-"""One scheduler's jobs: every change is a record first, then a change of the index.
+"""The jobs of one scheduler, kept as a log of commands and an index.
 
-The same records rebuild the index at a start, so `apply` is the only function that changes it.
 (activemq-persistence K7, K8, E3)
+
+Theory of operation of the job store
+------------------------------------
+
+The journal is the only authority. Every change of a job is a KahaDB command that is appended to
+the journal and then applied to the index; recovery applies the same commands, read back from the
+journal. So `apply` is the only function that changes jobs in the index, and an index that is
+missing, damaged or ActiveMQ's is simply rebuilt.
+
+A job passes through these states:
+
+=============  ======================  ===========================================================
+state          command                 next state
+=============  ======================  ===========================================================
+(none)         add                     scheduled, due at `next_execution_time`
+scheduled      reschedule              scheduled, due at another time; one repetition is used up
+scheduled      add with the same id    scheduled, as the new job; `add` writes a remove first
+scheduled      remove, remove range,   (none)
+               destroy scheduler
+=============  ======================  ===========================================================
+
+Invariants:
+
+- The message of a job is only in its add record; the index has its location. An add record must
+  therefore stay in the journal for as long as its job lives, whatever was rescheduled since.
+- A record that removes a job stays in the journal for longer than the record that added it. If it
+  were lost first, the next rebuild would bring the job back. `cleanup` guarantees that by removing
+  segments strictly from the oldest to the newest.
+- A job is rescheduled only after its message is safe in its destination. After a crash in between
+  it is sent again: a job may be duplicated, never lost.
+- The index covers the journal up to one exact record: `Coverage` has its location and the checksum
+  of its payload, written in the same SQLite transaction as the jobs. Recovery replays what follows.
+
+A job that lives for long would keep every segment since its add record, because of the order in
+which segments are removed. Cleanup therefore rewrites the jobs of the oldest segment: a remove, an
+add with the present state and, if the job was sent before, a reschedule with the count. The records
+are in one batch, so no crash can leave the job out, and the remove comes first because ActiveMQ,
+which may replay the old add record as well, would otherwise have the job twice.
 """
 
 from __future__ import annotations
@@ -58,11 +95,11 @@ class JournaledJobScheduler:
 
     @property
     def next_time(self) -> int | None:
-        """When the first job is due, None if there is none."""
+        """When the first job is due, or None if there is none."""
         return self._log.index.next_time(self.name)
 
     def add(self, job: ScheduledJob, message: ActiveMQMessage) -> Completion | None:
-        """Keep a job, instead of one with the same id. Done when it is on the disk.
+        """Store a job, replacing one with the same id; complete when it is durable.
 
         Raises:
             LocalProtocolError: the message cannot be marshalled, or a number is too large.
@@ -73,7 +110,7 @@ class JournaledJobScheduler:
         return self._log.record(command, sync=True)
 
     def reschedule(self, job_id: str, next_time: int) -> Completion | None:
-        """Note that a job has fired, and when it is due again; one repetition is used up.
+        """Record that a job was sent, and when it is due again; one repetition is used up.
 
         To be called after its message is safe in its destination: a crash in between repeats
         the message and loses none. An unknown job is no error.
@@ -88,7 +125,7 @@ class JournaledJobScheduler:
         )
 
     def remove(self, job_id: str, *, sync: bool = False) -> Completion | None:
-        """Forget a job; one that is not there is no error. Done when written, or synced."""
+        """Remove a job; an unknown one is no error. Complete when written, or synced."""
         job = self.get(job_id)
         if job is None:
             return None
@@ -97,16 +134,16 @@ class JournaledJobScheduler:
         )
 
     def remove_range(self, start: int = EARLIEST, end: int = LATEST) -> Completion | None:
-        """Forget the jobs that are due from `start` to `end`, both included; by default all."""
+        """Remove the jobs due from `start` to `end`, both included; by default all."""
         return self._log.record(KahaRemoveScheduledJobsCommand(self.name, start, end), sync=True)
 
     def get(self, job_id: str) -> ScheduledJob | None:
-        """Return a job, None if there is none."""
+        """Return a job, or None."""
         entry = self._log.index.get(self.name, job_id)
         return None if entry is None else entry.job
 
     def message(self, job_id: str) -> ActiveMQMessage | None:
-        """Return a job's message as it was given, None if there is no such job. May read the disk.
+        """Return a job's message as it was added, or None if there is no such job. May block.
 
         Raises:
             JMSException: it cannot be read.
@@ -115,13 +152,13 @@ class JournaledJobScheduler:
         return None if entry is None else decode_message(self._log.frame(entry.location))
 
     def due(self, now: int, limit: int = 100) -> list[ScheduledJob]:
-        """Return at most `limit` jobs whose time has come, in the order of their times."""
+        """Return at most `limit` jobs that are due, in the order of their times."""
         return self._log.index.due(self.name, now, limit)
 
     def jobs(self, start: int = EARLIEST, end: int = LATEST) -> Iterator[ScheduledJob]:
-        """Go through the jobs that are due from `start` to `end`, in the order of their times.
+        """Iterate over the jobs due from `start` to `end`, in the order of their times.
 
-        A page is read at a time: jobs that come or go meanwhile may be seen or not.
+        A page is read at a time: jobs added or removed meanwhile may be seen or not.
         """
         return self._log.index.jobs(self.name, start, end)
 

@@ -1,1 +1,1 @@
-"""KahaDB's journal format: `codec` for records, `journal` and `reader` for segments."""
+"""The format of KahaDB's journal: `codec` for records, `journal` and `reader` for segments."""

@@ -1,8 +1,9 @@
-"""Commands to records' payloads and back.
+"""Encode commands as the payloads of records, and decode them.
 
 A payload is the command's code, the size of its fields as a varint, and the fields. Fields are
-written in the order of their numbers, as ActiveMQ does: what ActiveMQ wrote comes back byte for
-byte. Fields that nobody knows are skipped and so lost; who moves records copies their payloads.
+written in the order of their numbers, as ActiveMQ does, so that decoding and encoding a payload of
+ActiveMQ's reproduces it byte for byte. Unknown fields are skipped and lost in this; code that moves
+records copies their payloads instead.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ _VARINTS: Final = frozenset((INT32, INT64, BOOL))
 
 
 class _Layout:
-    """What encoding and decoding a class needs, worked out once."""
+    """The tables for encoding and decoding one class, computed once."""
 
     __slots__ = ("absent", "reads", "required", "writes")
 
@@ -73,7 +74,7 @@ _LAYOUTS: Final[dict[type[KahaStructure], _Layout]] = {
 
 
 def encode_command(command: KahaCommand) -> bytes:
-    """Return the payload of the record that says `command`.
+    """Return the payload of a record with this command.
 
     Raises:
         LocalProtocolError: a field is missing, of a wrong type or out of range.
@@ -83,20 +84,24 @@ def encode_command(command: KahaCommand) -> bytes:
 
 
 def decode_command(data: bytes, start: int = 0, end: int | None = None) -> KahaCommand:
-    """Return what the payload `data[start:end]` says.
+    """Return the command in the payload `data[start:end]`.
 
     Raises:
-        KahaDBFormatError: its code is unknown, it is damaged, or a required field is missing.
+        KahaDBFormatError: the code is unknown, the payload is damaged, or a required field is
+            missing.
     """
     end = len(data) if end is None else end
     if start >= end:
-        raise KahaDBFormatError("An empty record", position=start)
+        raise KahaDBFormatError("The record is empty", position=start)
     command = COMMANDS.get(data[start])
     if command is None:
         raise KahaDBFormatError(f"Unknown command {data[start]}", position=start)
     size, at = read_varint(data, start + 1, end)
     if size != end - at:
-        raise KahaDBFormatError(f"{size} bytes of fields where {end - at} are", position=start)
+        raise KahaDBFormatError(
+            f"The command declares {size} bytes of fields, the record has {end - at}",
+            position=start,
+        )
     decoded = _decode(command, data, at, end)
     assert isinstance(decoded, KahaCommand)
     return decoded
@@ -114,7 +119,7 @@ def _encode(value: KahaStructure) -> bytes:
             encoded = _encode_value(field, item)
         except (TypeError, AttributeError, UnicodeEncodeError) as e:
             raise LocalProtocolError(
-                f"{type(value).__name__}.{field.name} cannot be written: {type(e).__name__}"
+                f"{type(value).__name__}.{field.name} cannot be encoded: {type(e).__name__}"
             ) from e
         parts.append(tag)
         if field.kind not in _VARINTS:
@@ -156,7 +161,7 @@ def _decode(structure: type[KahaStructure], data: bytes, at: int, end: int) -> K
             values[field.name] = _decode_value(field, data, value, after)
     if not layout.required <= values.keys():
         missing = ", ".join(sorted(layout.required - values.keys()))
-        raise KahaDBFormatError(f"{structure.__name__} without {missing}", position=at)
+        raise KahaDBFormatError(f"{structure.__name__} lacks {missing}", position=at)
     return structure(**values)
 
 
@@ -166,7 +171,7 @@ def _decode_value(field: KahaField, data: bytes, value: int, after: int) -> Any:
         try:
             return str(data[value:after], "utf-8")
         except UnicodeDecodeError as e:
-            raise KahaDBFormatError(f"{field.name} is no UTF-8", position=value) from e
+            raise KahaDBFormatError(f"{field.name} is not valid UTF-8", position=value) from e
     if kind is BYTES:
         return bytes(data[value:after])
     if kind is STRUCTURE:

@@ -1,8 +1,8 @@
-"""KahaDB's commands: what its journal's records say.
+"""KahaDB's commands, the contents of the journal's records.
 
-Plain data with the file's fields in snake_case; None means that an optional field is absent,
-which is not the same bytes as a zero. Times and delays are milliseconds, as in the file. Bodies
-are kept out of `repr`. (persistence K7, K8, K30)
+They are plain data with the fields of the file format in snake_case. None means that an optional
+field is absent, which has other bytes than a zero. Times and delays are milliseconds, as in the
+file. Message bodies are left out of `repr`. (activemq-persistence K7, K8, K30)
 """
 
 from __future__ import annotations
@@ -55,7 +55,10 @@ _JOB_ID: Final = KahaField("job_id", 2, STRING, True)
 
 @dataclass(slots=True)
 class KahaTraceCommand(KahaCommand):
-    """A remark; ActiveMQ skips it. The only place where others may keep text. (K32)"""
+    """A remark, which ActiveMQ skips: the only record where other brokers may keep text.
+
+    (activemq-persistence K32)
+    """
 
     CODE: ClassVar[int] = 0
     FIELDS: ClassVar = (KahaField("message", 1, STRING, True),)
@@ -64,9 +67,9 @@ class KahaTraceCommand(KahaCommand):
 
 @dataclass(slots=True)
 class KahaAddMessageCommand(KahaCommand):
-    """A destination has got a message: one loose OpenWire frame with its size.
+    """Adds a message to a destination, as a loose OpenWire frame with its size.
 
-    `priority` absent means 4. Priorities rule the order only with `priority_supported`.
+    An absent `priority` means 4. Priorities determine the order only with `priority_supported`.
     """
 
     CODE: ClassVar[int] = 1
@@ -88,9 +91,10 @@ class KahaAddMessageCommand(KahaCommand):
 
 @dataclass(slots=True)
 class KahaRemoveMessageCommand(KahaCommand):
-    """A queue's message is done, or with `subscription_key` a durable subscription's.
+    """Removes a message from a queue or, with `subscription_key`, acknowledges it on a topic.
 
-    `ack` is the MessageAck as a loose frame with its size; empty where there was none. (K31)
+    `ack` is the MessageAck as a loose frame with its size; empty if there was none.
+    (activemq-persistence K31)
     """
 
     CODE: ClassVar[int] = 2
@@ -110,7 +114,7 @@ class KahaRemoveMessageCommand(KahaCommand):
 
 @dataclass(slots=True)
 class KahaPrepareCommand(KahaCommand):
-    """An XA transaction is prepared."""
+    """Prepares an XA transaction."""
 
     CODE: ClassVar[int] = 3
     FIELDS: ClassVar = (_OWN_TRANSACTION,)
@@ -119,7 +123,7 @@ class KahaPrepareCommand(KahaCommand):
 
 @dataclass(slots=True)
 class KahaCommitCommand(KahaCommand):
-    """A transaction's records count from here on."""
+    """Commits a transaction: its records take effect here."""
 
     CODE: ClassVar[int] = 4
     FIELDS: ClassVar = (_OWN_TRANSACTION,)
@@ -128,7 +132,7 @@ class KahaCommitCommand(KahaCommand):
 
 @dataclass(slots=True)
 class KahaRollbackCommand(KahaCommand):
-    """A transaction's records never counted."""
+    """Rolls a transaction back: its records have no effect."""
 
     CODE: ClassVar[int] = 5
     FIELDS: ClassVar = (_OWN_TRANSACTION,)
@@ -137,7 +141,7 @@ class KahaRollbackCommand(KahaCommand):
 
 @dataclass(slots=True)
 class KahaRemoveDestinationCommand(KahaCommand):
-    """A destination is gone with all that was in it."""
+    """Removes a destination with all its messages."""
 
     CODE: ClassVar[int] = 6
     FIELDS: ClassVar = (_DESTINATION,)
@@ -146,7 +150,7 @@ class KahaRemoveDestinationCommand(KahaCommand):
 
 @dataclass(slots=True)
 class KahaSubscriptionCommand(KahaCommand):
-    """A durable subscription begins, or ends where `subscription_info` is absent.
+    """Adds a durable subscription, or removes it if `subscription_info` is absent.
 
     The info is a SubscriptionInfo as a loose frame with its size.
     """
@@ -166,7 +170,10 @@ class KahaSubscriptionCommand(KahaCommand):
 
 @dataclass(slots=True)
 class KahaProducerAuditCommand(KahaCommand):
-    """Producers' last numbers, Java-serialised: kept, never read. (K28)"""
+    """The last sequence number of each producer, Java-serialised: kept, never read.
+
+    (activemq-persistence K28)
+    """
 
     CODE: ClassVar[int] = 8
     FIELDS: ClassVar = (KahaField("audit", 1, BYTES, True),)
@@ -175,7 +182,10 @@ class KahaProducerAuditCommand(KahaCommand):
 
 @dataclass(slots=True)
 class KahaAckMessageFileMapCommand(KahaCommand):
-    """Which segments' acknowledgements refer to which, Java-serialised: kept, never read. (K28)"""
+    """The segments that each segment's acks refer to, Java-serialised: kept, never read.
+
+    (activemq-persistence K28)
+    """
 
     CODE: ClassVar[int] = 9
     FIELDS: ClassVar = (KahaField("ack_message_file_map", 1, BYTES, True),)
@@ -184,7 +194,7 @@ class KahaAckMessageFileMapCommand(KahaCommand):
 
 @dataclass(slots=True)
 class KahaUpdateMessageCommand(KahaCommand):
-    """A message that a destination has is now this one."""
+    """Replaces a message of a destination."""
 
     CODE: ClassVar[int] = 10
     FIELDS: ClassVar = (KahaField("message", 1, STRUCTURE, True, KahaAddMessageCommand),)
@@ -193,7 +203,7 @@ class KahaUpdateMessageCommand(KahaCommand):
 
 @dataclass(slots=True)
 class KahaAddScheduledJobCommand(KahaCommand):
-    """A scheduler has got a job; `payload` is the message as a loose frame with its size."""
+    """Adds a job to a scheduler; `payload` is the message as a loose frame with its size."""
 
     CODE: ClassVar[int] = 11
     FIELDS: ClassVar = (
@@ -220,7 +230,7 @@ class KahaAddScheduledJobCommand(KahaCommand):
 
 @dataclass(slots=True)
 class KahaRescheduleJobCommand(KahaCommand):
-    """A job fired and has a next time."""
+    """Records that a job was sent, and when it is due next."""
 
     CODE: ClassVar[int] = 12
     FIELDS: ClassVar = (
@@ -239,7 +249,7 @@ class KahaRescheduleJobCommand(KahaCommand):
 
 @dataclass(slots=True)
 class KahaRemoveScheduledJobCommand(KahaCommand):
-    """A job is done."""
+    """Removes a job."""
 
     CODE: ClassVar[int] = 13
     FIELDS: ClassVar = (_SCHEDULER, _JOB_ID, KahaField("next_execution_time", 3, INT64, True))
@@ -250,7 +260,7 @@ class KahaRemoveScheduledJobCommand(KahaCommand):
 
 @dataclass(slots=True)
 class KahaRemoveScheduledJobsCommand(KahaCommand):
-    """The jobs that would fire from `start_time` to `end_time` are gone."""
+    """Removes the jobs due from `start_time` to `end_time`, both included."""
 
     CODE: ClassVar[int] = 14
     FIELDS: ClassVar = (
@@ -265,7 +275,7 @@ class KahaRemoveScheduledJobsCommand(KahaCommand):
 
 @dataclass(slots=True)
 class KahaDestroySchedulerCommand(KahaCommand):
-    """A scheduler is gone with its jobs."""
+    """Removes a scheduler with its jobs."""
 
     CODE: ClassVar[int] = 15
     FIELDS: ClassVar = (_SCHEDULER,)
@@ -274,7 +284,10 @@ class KahaDestroySchedulerCommand(KahaCommand):
 
 @dataclass(slots=True)
 class KahaRewrittenDataFileCommand(KahaCommand):
-    """What follows was segment `source_data_file_id`'s: its acknowledgements, compacted. (K18)"""
+    """Precedes the acks that ack compaction moved from segment `source_data_file_id`.
+
+    (activemq-persistence K18)
+    """
 
     CODE: ClassVar[int] = 16
     FIELDS: ClassVar = (

@@ -1,6 +1,6 @@
-"""What is wrong with bytes that should be KahaDB's.
+"""The error for malformed KahaDB data.
 
-Files and peers break the same rules, so a journal's errors are a peer's: one `except` serves both.
+Files and peers violate the same formats, so it is a RemoteProtocolError: one `except` handles both.
 """
 
 from __future__ import annotations
@@ -11,4 +11,4 @@ __all__ = ["KahaDBFormatError"]
 
 
 class KahaDBFormatError(RemoteProtocolError):
-    """Bytes that should be KahaDB's are not; `position` is the offset in them, if known."""
+    """The bytes are not valid KahaDB data; `position` is the offset of the error, if known."""

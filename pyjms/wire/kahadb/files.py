@@ -1,7 +1,8 @@
-"""Reads the segments in a folder, one after the other; blocks on the disk.
+"""Read the segments in a journal directory, one after the other; blocks on the disk.
 
-It opens nothing for writing and takes no lock, so a running broker's folder can be read too: what
-comes is what was whole when its segment was read. One segment is in memory at a time.
+Nothing is opened for writing and no lock is acquired, so the journal of a running broker can be
+read, too: the result has the records that were complete when their segment was read. One segment
+is in memory at a time.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ __all__ = ["JournalFiles", "read_located"]
 
 
 class JournalFiles:
-    """The journal in a folder; `skipped` and `end` tell of the segments read so far."""
+    """The journal in a directory; `skipped` and `end` describe the segments read so far."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -29,7 +30,9 @@ class JournalFiles:
         self.end: Location | None = None
 
     def segments(self) -> list[int]:
-        """Return the numbers of the segments, ascending; empty files are none. (K27)
+        """Return the numbers of the segments, ascending; empty files do not count.
+
+        (activemq-persistence K27)
 
         Raises:
             OSError: the folder cannot be read.
@@ -44,7 +47,7 @@ class JournalFiles:
     def records(self, start: Location | None = None) -> Iterator[JournalRecord]:
         """Yield all user records of whole batches, from `start` on.
 
-        A segment that a running broker has deleted meanwhile is passed over and noted.
+        A segment that a running broker deletes meanwhile is skipped and listed in `skipped`.
 
         Raises:
             OSError: a segment cannot be read.
@@ -68,26 +71,26 @@ class JournalFiles:
                 self.end = Location(file_id, reader.end)
 
     def read(self, location: Location) -> JournalRecord:
-        """Return the one user record at `location`, without its batch's check.
+        """Return the one user record at `location`, without checking its batch.
 
         Raises:
-            KahaDBFormatError: no user record begins there, or it is cut off.
+            KahaDBFormatError: no user record begins there, or it is truncated.
             OSError: the segment cannot be read.
         """
         with (self.folder / segment_name(location.file_id)).open("rb") as file:
             return _read_at(file, location)
 
 
-def read_located(places: Iterable[tuple[str, Location]]) -> Iterator[JournalRecord]:
-    """Yield the records at these places: a segment's path, and where in it. In the order given.
+def read_located(locations: Iterable[tuple[str, Location]]) -> Iterator[JournalRecord]:
+    """Yield the records at these locations, each with its segment's path, in the order given.
 
-    A segment stays open while the places that follow are in it.
+    A segment stays open as long as consecutive locations are in it.
 
     Raises:
-        KahaDBFormatError: no user record begins there, or it is cut off.
+        KahaDBFormatError: no user record begins there, or it is truncated.
         OSError: a segment cannot be read.
     """
-    for path, some in groupby(places, key=itemgetter(0)):
+    for path, some in groupby(locations, key=itemgetter(0)):
         with Path(path).open("rb") as file:
             for _, location in some:
                 yield _read_at(file, location)

@@ -1,8 +1,8 @@
-"""What KahaDB's commands hold of OpenWire's, both ways.
+"""Convert between the fields of KahaDB's commands and OpenWire's data structures.
 
-Messages, acknowledgements and subscriptions lie in the journal as loose, uncached frames with
-their 4-byte size, in the OpenWire version of the store: 11 for ActiveMQ's, unless its index says
-otherwise. (persistence S5, K30)
+The journal has messages, acknowledgements and subscriptions as loose, uncached frames with their
+4-byte size, in the OpenWire version of the store: 11 for ActiveMQ's, unless its index says
+otherwise. (activemq-persistence S5, K30)
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ __all__ = [
 STORE_OPENWIRE_VERSION: Final = 11
 
 _SIZE: Final = struct.Struct(">i")
-# Messages look the same in all versions from this one on, so `raw` serves them all.
+# Messages have the same layout in all versions from this one on, so `raw` fits them all.
 _SAME_MESSAGES_FROM: Final = 11
 _CODES: Final = {
     DestinationType.QUEUE: 100,
@@ -65,10 +65,10 @@ S = TypeVar("S", ActiveMQMessage, MessageAck, SubscriptionInfo)
 
 
 def decode_message(frame: bytes, version: int = STORE_OPENWIRE_VERSION) -> ActiveMQMessage:
-    """Return the message of an add, an update or a job; its `raw` is set where it may be.
+    """Return the message of an add, an update or a job, with its `raw` set if possible.
 
     Raises:
-        RemoteProtocolError: the frame is damaged, or no message's.
+        RemoteProtocolError: the frame is damaged, or not a message.
     """
     if _SAME_MESSAGES_FROM <= version <= CURRENT_VERSION and _is_message(frame):
         return unmarshal_body(frame[_SIZE.size], bytes(frame[_SIZE.size + 1 :]))
@@ -76,10 +76,12 @@ def decode_message(frame: bytes, version: int = STORE_OPENWIRE_VERSION) -> Activ
 
 
 def decode_ack(frame: bytes, version: int = STORE_OPENWIRE_VERSION) -> MessageAck | None:
-    """Return the acknowledgement of a remove; None where the frame is empty. (K31)
+    """Return the acknowledgement of a remove; None if the frame is empty.
+
+    (activemq-persistence K31)
 
     Raises:
-        RemoteProtocolError: the frame is damaged, or no MessageAck's.
+        RemoteProtocolError: the frame is damaged, or not a MessageAck.
     """
     return _decode(frame, version, MessageAck) if frame else None
 
@@ -90,13 +92,13 @@ def decode_subscription_info(
     """Return the durable subscription of a subscription command.
 
     Raises:
-        RemoteProtocolError: the frame is damaged, or no SubscriptionInfo's.
+        RemoteProtocolError: the frame is damaged, or not a SubscriptionInfo.
     """
     return _decode(frame, version, SubscriptionInfo)
 
 
 def encode_message(message: ActiveMQMessage, version: int = STORE_OPENWIRE_VERSION) -> bytes:
-    """Return the message as the journal has it; from version 11 on its `raw` is copied, or made.
+    """Return the message as a frame; from version 11 on, its `raw` is copied or made.
 
     Raises:
         LocalProtocolError: a field is missing, of a wrong type or too long.
@@ -108,7 +110,7 @@ def encode_message(message: ActiveMQMessage, version: int = STORE_OPENWIRE_VERSI
 
 
 def encode_frame(structure: Structure, version: int = STORE_OPENWIRE_VERSION) -> bytes:
-    """Return a MessageAck, a SubscriptionInfo or any other as a loose frame with its size.
+    """Return a MessageAck, SubscriptionInfo or other structure as a loose frame with its size.
 
     Raises:
         LocalProtocolError: a field is missing, of a wrong type or too long.
@@ -118,10 +120,10 @@ def encode_frame(structure: Structure, version: int = STORE_OPENWIRE_VERSION) ->
 
 
 def to_kaha_destination(destination: Destination) -> KahaDestination:
-    """Return `destination` as the journal has it.
+    """Return the KahaDestination of `destination`.
 
     Raises:
-        LocalProtocolError: it is no queue and no topic.
+        LocalProtocolError: it is neither a queue nor a topic.
     """
     kind = _TYPES.get(destination.TYPE)
     if kind is None:
@@ -130,7 +132,7 @@ def to_kaha_destination(destination: Destination) -> KahaDestination:
 
 
 def from_kaha_destination(destination: KahaDestination) -> Destination:
-    """Return the queue or topic that the journal means.
+    """Return the queue or topic of a KahaDestination.
 
     Raises:
         KahaDBFormatError: its type is unknown, or it has no name.
@@ -142,11 +144,11 @@ def from_kaha_destination(destination: KahaDestination) -> Destination:
     try:
         return DESTINATIONS[code](destination.name)
     except InvalidDestinationException as e:
-        raise KahaDBFormatError("A destination without a name") from e
+        raise KahaDBFormatError("The destination has no name") from e
 
 
 def to_transaction_info(transaction_id: TransactionId) -> KahaTransactionInfo:
-    """Return the transaction as the journal has it.
+    """Return the KahaTransactionInfo of a transaction id.
 
     Raises:
         LocalProtocolError: a part of the id is missing.
@@ -154,11 +156,11 @@ def to_transaction_info(transaction_id: TransactionId) -> KahaTransactionInfo:
     if isinstance(transaction_id, LocalTransactionId):
         connection = transaction_id.connection_id
         if connection is None or connection.value is None:
-            raise LocalProtocolError("A local transaction without a connection")
+            raise LocalProtocolError("The local transaction id has no connection id")
         local = KahaLocalTransactionId(connection.value, transaction_id.value)
         return KahaTransactionInfo(local_transaction_id=local)
     if not isinstance(transaction_id, XATransactionId):
-        raise LocalProtocolError(f"{type(transaction_id).__name__} is no transaction")
+        raise LocalProtocolError(f"{type(transaction_id).__name__} is not a transaction id")
     xa = KahaXATransactionId(
         transaction_id.format_id,
         transaction_id.branch_qualifier or b"",
@@ -168,7 +170,7 @@ def to_transaction_info(transaction_id: TransactionId) -> KahaTransactionInfo:
 
 
 def from_transaction_info(info: KahaTransactionInfo) -> TransactionId:
-    """Return the local or XA transaction that the journal means.
+    """Return the transaction id of a KahaTransactionInfo.
 
     Raises:
         KahaDBFormatError: it is neither.
@@ -178,11 +180,14 @@ def from_transaction_info(info: KahaTransactionInfo) -> TransactionId:
         return LocalTransactionId(local.transaction_id, ConnectionId(local.connection_id))
     if xa is not None:
         return XATransactionId(xa.format_id, xa.global_transaction_id, xa.branch_qualifier)
-    raise KahaDBFormatError("A transaction that is neither local nor XA")
+    raise KahaDBFormatError("The transaction is neither local nor XA")
 
 
 def subscription_key(client_id: str | None, subscription_name: str) -> str:
-    """Return a durable subscription's key in the journal: `clientId:name`. (K30)"""
+    """Return the key of a durable subscription in the journal, `clientId:name`.
+
+    (activemq-persistence K30)
+    """
     return f"{client_id}:{subscription_name}"
 
 
@@ -196,14 +201,14 @@ def _is_message(frame: bytes) -> bool:
 
 def _decode(frame: bytes, version: int, wanted: type[S]) -> S:
     if len(frame) < _SIZE.size or _SIZE.unpack_from(frame)[0] != len(frame) - _SIZE.size:
-        raise KahaDBFormatError("A frame whose size is not its own", position=0)
+        raise KahaDBFormatError("The frame's size does not match its bytes", position=0)
     if not 1 <= version <= CURRENT_VERSION:
         raise KahaDBFormatError(f"OpenWire version {version} is unknown")
     body = bytes(frame[_SIZE.size :])
     reader = LooseReader(body, version, stack_trace=True)
     found = reader.read_frame()
     if reader.pos != len(body):
-        raise KahaDBFormatError("Bytes after the end of a frame", position=reader.pos)
+        raise KahaDBFormatError("The frame has bytes after its end", position=reader.pos)
     if not isinstance(found, wanted):
-        raise KahaDBFormatError(f"{type(found).__name__} where {wanted.__name__} belongs")
+        raise KahaDBFormatError(f"Expected {wanted.__name__}, found {type(found).__name__}")
     return found

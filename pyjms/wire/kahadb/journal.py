@@ -1,8 +1,33 @@
-"""The journal's own shape: segments, batches, records, and writing them.
+"""The format of a journal's segments, and encoding batches. (activemq-persistence K1 to K6)
 
-A segment `db-<n>.log` is a row of batches. A batch is a batch control record, which has the
-size and the Adler-32 of the rest, and user records. Behind the last batch comes an end marker,
-which the next one overwrites. Nothing here reads or writes files. (persistence K1 to K6)
+Theory of operation
+-------------------
+
+A journal is a sequence of segments, files named `db-<n>.log`, and a segment is a sequence of
+batches. All numbers are big-endian:
+
+    segment        = batch* end-marker [zeros ... end-marker]
+    batch          = control-record user-record+
+    control-record = size:4 (28)  type:1 (2)  "WRITE BATCH":11  records-size:4  adler32:8
+    user-record    = size:4       type:1 (1)  payload            (size includes these 5 bytes)
+    payload        = command-code:1  fields-size:varint  fields  (see `codec`)
+    end-marker     = "-qMa4":5
+
+A batch is the unit of writing and of recovery: it is written in one piece, and a reader
+accepts it as a whole or not at all. `records-size` counts the user records, and the Adler-32 covers
+them; a checksum of 0 means "not checked", which ActiveMQ writes with checksumJournalFiles=false.
+
+The end marker follows the last batch and is overwritten by the next one, so it counts neither for
+a location nor for a segment's length. It is what stops a reader in a segment whose rest is old or
+preallocated. A preallocated segment has zeros up to its full length, with an end marker as its
+first and last bytes.
+
+A location is a segment number and the offset of a user record's first byte. Locations sort in the
+order of writing, and they never change: what moves a record writes a new one. A batch does not span
+segments; one that is larger than a segment gets a segment of its own, which it makes longer
+(activemq-persistence K27).
+
+Nothing here reads or writes files: `reader` reads a segment's bytes, `files` a directory.
 """
 
 from __future__ import annotations
@@ -37,7 +62,7 @@ __all__ = [
 RECORD_HEAD: Final = struct.Struct(">iB")
 USER_TYPE: Final = 1
 BATCH_CONTROL_TYPE: Final = 2
-# What every batch begins with: its control record's size and type, and ActiveMQ's magic.
+# The first bytes of every batch: the size and type of its control record, and ActiveMQ's magic.
 BATCH_CONTROL_HEAD: Final = b"\0\0\0\x1c\x02WRITE BATCH"
 BATCH_CONTROL_SIZE: Final = 28
 END_MARKER: Final = b"-qMa4"
@@ -50,7 +75,7 @@ _SEGMENT_NAME: Final = re.compile(r"db-([0-9]{1,10})\.log", re.ASCII)
 
 
 class Location(NamedTuple):
-    """Where a record begins: segment number and offset. Sorts in the order of writing."""
+    """The location of a record: segment number and offset. Sorts in the order of writing."""
 
     file_id: int
     offset: int
@@ -59,8 +84,8 @@ class Location(NamedTuple):
 class Batch(NamedTuple):
     """A batch to write: its bytes, and the offset in them of each payload's record.
 
-    The bytes end with the end marker, which counts neither for the next batch's place nor
-    for the segment's length.
+    The bytes end with the end marker, which counts neither for the location of the next batch
+    nor for the segment's length.
     """
 
     data: bytes
@@ -68,7 +93,7 @@ class Batch(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Bytes without the end marker: how far the next batch lies behind this one."""
+        """Bytes without the end marker: the distance from this batch to the next one."""
         return len(self.data) - len(END_MARKER)
 
 
@@ -78,12 +103,12 @@ def batch_size(payload_sizes: Sequence[int]) -> int:
 
 
 def encode_batch(payloads: Sequence[bytes], *, checksum: bool = True) -> Batch:
-    """Return the batch of these payloads, in one piece for one write.
+    """Return the batch of these payloads, as one piece of bytes for one write.
 
     Without `checksum` readers do not check its bytes (ActiveMQ's checksumJournalFiles=false).
 
     Raises:
-        LocalProtocolError: there is no payload, an empty one, or 2 GiB of them.
+        LocalProtocolError: there is no payload, one is empty, or the batch exceeds 2 GiB.
     """
     offsets: list[int] = []
     parts: list[bytes] = []
@@ -91,41 +116,42 @@ def encode_batch(payloads: Sequence[bytes], *, checksum: bool = True) -> Batch:
     for payload in payloads:
         size = RECORD_HEAD.size + len(payload)
         if size == RECORD_HEAD.size or at + size > _LARGEST:
-            raise LocalProtocolError("A record is empty, or its batch larger than 2 GiB")
+            raise LocalProtocolError("A record is empty, or its batch is larger than 2 GiB")
         offsets.append(at)
         parts.append(RECORD_HEAD.pack(size, USER_TYPE))
         parts.append(payload)
         at += size
     if not parts:
-        raise LocalProtocolError("A batch without records")
+        raise LocalProtocolError("A batch needs at least one record")
     records = b"".join(parts)
-    # A checksum of 0 says "not checked": the rare bytes whose Adler-32 is 0 are not.
+    # 0 means "not checked", so the rare records whose Adler-32 is 0 are not checked either.
     sizes = _SIZES.pack(len(records), zlib.adler32(records) if checksum else 0)
     return Batch(b"".join((BATCH_CONTROL_HEAD, sizes, records, END_MARKER)), tuple(offsets))
 
 
 class SegmentCursor:
-    """Where the next batch goes, and when a new segment begins."""
+    """The location of the next batch, and the decision when to begin a new segment."""
 
     __slots__ = ("file_id", "max_file_length", "offset")
 
     def __init__(
         self, file_id: int = 1, offset: int = 0, max_file_length: int = MAX_FILE_LENGTH
     ) -> None:
-        """Go on behind `offset`, which a reader's `end` says, in segment `file_id`."""
+        """Continue at `offset` (the `end` of a reader) in segment `file_id`."""
         self.file_id = file_id
         self.offset = offset
         self.max_file_length = max_file_length
 
     def fits(self, size: int) -> bool:
-        """Whether a batch of `size` bytes (`Batch.size`) goes into the present segment.
+        """Whether a batch of `size` bytes (`Batch.size`) fits the current segment.
 
-        One that is larger than any segment fits an empty one, which it makes longer. (K27)
+        A batch that is larger than a segment fits an empty one, which it makes longer.
+        (activemq-persistence K27)
         """
         return not self.offset or self.offset + size <= self.max_file_length
 
-    def place(self, size: int) -> Location:
-        """Return where a batch of `size` bytes goes, and move behind it."""
+    def allocate(self, size: int) -> Location:
+        """Return the location for a batch of `size` bytes and advance past it."""
         if not self.fits(size):
             self.roll()
         location = Location(self.file_id, self.offset)
@@ -133,16 +159,16 @@ class SegmentCursor:
         return location
 
     def roll(self) -> int:
-        """Go to the beginning of the next segment and return its number."""
+        """Advance to the beginning of the next segment and return its number."""
         self.file_id += 1
         self.offset = 0
         return self.file_id
 
 
 def preallocation(length: int) -> tuple[tuple[int, bytes], ...]:
-    """Return offset and bytes of what a new segment holds but zeros, from preallocation on.
+    """Return the non-zero parts of a preallocated segment as pairs of offset and bytes.
 
-    It is the end marker, at its beginning and at its end. (K5)
+    These are the end markers at its beginning and at its end. (activemq-persistence K5)
     """
     return (0, END_MARKER), (max(length - len(END_MARKER), 0), END_MARKER)
 
@@ -153,6 +179,6 @@ def segment_name(file_id: int) -> str:
 
 
 def segment_number(name: str) -> int | None:
-    """Return the number of the segment with this file name; None: it is no segment's."""
+    """Return the number of the segment with this file name; None if it is not a segment's."""
     found = _SEGMENT_NAME.fullmatch(name)
     return int(found[1]) if found else None

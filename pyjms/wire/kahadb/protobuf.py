@@ -1,9 +1,9 @@
-"""Protocol buffers as far as KahaDB uses them: varints and length-delimited fields.
+"""The part of Protocol Buffers that KahaDB uses: varints and length-delimited fields.
 
-Readers take any bytes: sizes are checked before anything is copied, numbers have at most ten
-bytes, and fields of unknown numbers or of another wire type are handed on for the caller to judge.
+The readers accept any bytes: sizes are checked before anything is copied, numbers have at most ten
+bytes, and fields with unknown numbers or other wire types are yielded for the caller to judge.
 Signed numbers are two's complement in 64 bits, so a negative one has ten bytes.
-Source: protobuf's "Encoding" page; there are no groups in KahaDB.
+Source: the "Encoding" page of protobuf; KahaDB has no groups.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def encode_varint(value: int) -> bytes:
     """Return `value`, from -2**63 to 2**64-1, as a varint of one to ten bytes.
 
     Raises:
-        LocalProtocolError: it has more than 64 bits.
+        LocalProtocolError: it does not fit 64 bits.
     """
     if 0 <= value < 128:
         return _SMALL[value]
@@ -57,10 +57,10 @@ def encode_varint(value: int) -> bytes:
 
 
 def read_varint(data: bytes, position: int, end: int) -> tuple[int, int]:
-    """Return the unsigned number at `position` and where it ends, at most at `end`.
+    """Return the unsigned number at `position` and its end, which is at most `end`.
 
     Raises:
-        KahaDBFormatError: it is cut off, or longer than 64 bits.
+        KahaDBFormatError: it is truncated, or has more than ten bytes.
     """
     value = shift = 0
     at = position
@@ -69,33 +69,33 @@ def read_varint(data: bytes, position: int, end: int) -> tuple[int, int]:
         at += 1
         value |= (byte & 127) << shift
         if byte < 128:
-            # The tenth byte has one bit to give; Java drops what is above it.
+            # Only one bit of the tenth byte fits; Java drops the others.
             return value & _MASK, at
         shift += 7
         if shift == 70:
-            raise KahaDBFormatError("A number has more than ten bytes", position=position)
-    raise KahaDBFormatError("A number is cut off", position=position)
+            raise KahaDBFormatError("A varint has more than ten bytes", position=position)
+    raise KahaDBFormatError("A varint is truncated", position=position)
 
 
 def to_signed(value: int) -> int:
-    """Return the signed number whose 64 bits are `value`'s."""
+    """Return the signed number with the 64 bits of `value`."""
     return value - (1 << 64) if value & _SIGN else value
 
 
 def iter_fields(data: bytes, position: int, end: int) -> Iterator[tuple[int, int, int]]:
-    """Yield tag, value and end of the fields of `data[position:end]`.
+    """Yield the tag, value and end of each field of `data[position:end]`.
 
-    A tag is a field's number times 8 plus its wire type. A varint's value is the unsigned
-    number; every other field's is where its bytes begin, which go to its end.
+    A tag is the field's number times 8 plus its wire type. The value of a varint is the unsigned
+    number; that of any other field is the position of its first byte.
 
     Raises:
-        KahaDBFormatError: a field is cut off, has no number, or is of a wire type that
-            KahaDB does not have.
+        KahaDBFormatError: a field is truncated, has no number, or has a wire type that
+            KahaDB does not use.
     """
     at = position
     while at < end:
         start = at
-        # Nearly all tags and sizes have one byte, read without a call.
+        # Nearly all tags and sizes have one byte, which is read without a call.
         tag = data[at]
         if tag < 128:
             at += 1
@@ -103,7 +103,7 @@ def iter_fields(data: bytes, position: int, end: int) -> Iterator[tuple[int, int
             tag, at = read_varint(data, at, end)
         wire_type = tag & 7
         if tag < 8:
-            raise KahaDBFormatError("A field without a number", position=start)
+            raise KahaDBFormatError("A field has no number", position=start)
         if wire_type in _COUNTED:
             if at < end and data[at] < 128:
                 size = data[at]
@@ -117,7 +117,7 @@ def iter_fields(data: bytes, position: int, end: int) -> Iterator[tuple[int, int
             size = _FIXED_SIZES[wire_type]
         else:
             raise KahaDBFormatError(
-                f"Field {tag >> 3} is of wire type {wire_type}, which KahaDB has not",
+                f"Field {tag >> 3} has wire type {wire_type}, which KahaDB does not use",
                 position=start,
             )
         if size > end - at:

@@ -1,9 +1,38 @@
-"""Reads a segment's bytes, whatever has happened to them.
+"""Read the records of a segment, whatever damage it has.
 
-A batch counts whole or not at all: its records must fill it exactly and its checksum must be
-right. After a damaged one reading goes on with the next batch that is whole; what was passed
-over is in `skipped`. Nothing inside a record's bytes is taken for a batch (a message may hold
-a journal) as long as the heads in front of it are sound. The time is linear in the bytes.
+Theory of operation
+-------------------
+
+The reader walks from batch to batch, as `journal` defines them, and at each position decides:
+
+===============================  ================================================================
+bytes at the position            reaction
+===============================  ================================================================
+a sound batch                    yield it; continue at its end
+a batch that fails a check       skip to the next control record; reason `damaged` or `checksum`
+a batch whose records go past    skip to the end of the segment; reason `torn`
+the end of the bytes, or the
+first bytes of a control record
+never written (end marker,       stop: the segment ends here
+or only zeros to the end)
+anything else                    skip to the next control record; reason `damaged`
+===============================  ================================================================
+
+Invariants:
+
+- A batch is accepted as a whole or not at all: its records must fill it exactly, and its checksum,
+  if it has one, must match.
+- `end` is the end of the last sound batch. A writer continues there and overwrites what follows.
+- `skipped` covers every byte before the end that is neither in a sound batch nor unwritten.
+  Adjacent skipped ranges are merged, so one damaged area is reported once.
+- As long as the heads in front of them are sound, the bytes of a payload are never searched for
+  batches: a message may contain a journal. So a batch whose only fault is the checksum is skipped
+  to its declared end if nothing follows it, and otherwise the search starts behind its records.
+- The time is linear in the bytes: a search continues where the last one stopped.
+- Batches that end before `start` are passed by their declared sizes, without any other check.
+
+A record's size is checked against its batch before it is against the bytes: a size that exceeds the
+batch is damage within the batch, while one that exceeds only the bytes is an interrupted write.
 """
 
 from __future__ import annotations
@@ -39,9 +68,10 @@ _WRONG_CHECKSUM: Final = "checksum"
 
 
 class Skipped(NamedTuple):
-    """Bytes of a segment that are no whole batch: from, to, why.
+    """A range of a segment that is not part of a sound batch.
 
-    Why is `torn` (the bytes end too early), `checksum`, `damaged`, or `deleted` (a whole file).
+    `reason` is `torn` (the bytes end too early), `checksum`, `damaged`, or `deleted` (the whole
+    file).
     """
 
     file_id: int
@@ -51,27 +81,27 @@ class Skipped(NamedTuple):
 
 
 class JournalRecord(NamedTuple):
-    """A user record: where it begins, and its payload without the record's head."""
+    """A user record: its location, and its payload without the record's head."""
 
     location: Location
     payload: bytes
 
     @property
     def size(self) -> int:
-        """Bytes in the file, head included."""
+        """Bytes in the file, including the head."""
         return RECORD_HEAD.size + len(self.payload)
 
     def command(self) -> KahaCommand:
-        """Return what the record says.
+        """Return the command in the record.
 
         Raises:
-            KahaDBFormatError: the payload is no command of KahaDB's.
+            KahaDBFormatError: the payload is not a valid command.
         """
         return decode_command(self.payload)
 
 
 class ReadBatch(NamedTuple):
-    """A whole batch: where it begins and ends, and where each record of it begins."""
+    """A sound batch: its location, its end, and the offset of each of its records."""
 
     location: Location
     end: int
@@ -81,13 +111,12 @@ class ReadBatch(NamedTuple):
 class SegmentReader:
     """One pass over a segment's bytes, which must not change meanwhile.
 
-    `skipped` and `end` grow as the batches are taken; `end` is where the last whole batch so
-    far ends: where a writer goes on once all are taken, having overwritten what follows there.
-    Blocks for nothing; one user at a time.
+    `skipped` and `end` advance as the batches are consumed; `end` is the end of the last sound
+    batch so far, where a writer continues once all are consumed. Never blocks; not thread-safe.
     """
 
     def __init__(self, data: Bytes, file_id: int, *, start: int = 0) -> None:
-        """Read from the batch that `start` lies in, or the first one after it."""
+        """Read from the batch that contains `start`, or the first one after it."""
         self._view = memoryview(data).cast("B")
         self._start = start
         self.file_id = file_id
@@ -95,11 +124,11 @@ class SegmentReader:
         self.end = 0
 
     def release(self) -> None:
-        """Let go of the bytes (an mmap cannot be closed before); idempotent."""
+        """Release the bytes (an mmap cannot be closed before); idempotent."""
         self._view.release()
 
     def batches(self) -> Iterator[ReadBatch]:
-        """Yield the whole batches in their order."""
+        """Yield the sound batches in order."""
         at = 0
         length = len(self._view)
         while at + BATCH_CONTROL_SIZE <= length:
@@ -116,31 +145,31 @@ class SegmentReader:
                 self.end = at = end
                 yield batch
             else:
-                whole = reason == _WRONG_CHECKSUM and self._is_clean(stop)
+                whole = reason == _WRONG_CHECKSUM and self._is_unwritten(stop)
                 following = stop if whole else self._find(stop)
                 self._skip(at, following, reason)
                 at = following
-        if at < length and not self._is_clean(at):
+        if at < length and not self._is_unwritten(at):
             self._skip(at, length, "torn")
 
     def records(self) -> Iterator[JournalRecord]:
-        """Yield the user records of the whole batches, those before `start` left out."""
+        """Yield the user records of the sound batches, except those before `start`."""
         for batch in self.batches():
             for offset in batch.offsets:
                 if offset >= self._start:
                     yield read_record(self._view, Location(self.file_id, offset))
 
     def _batch_size(self, at: int) -> int | None:
-        """Return the size of the records of the batch at `at`; None: no batch begins there."""
+        """Return the size of the records of the batch at `at`; None if none begins there."""
         head = len(BATCH_CONTROL_HEAD)
         if bytes(self._view[at : at + head]) != BATCH_CONTROL_HEAD:
             return None
         size: int = _SIZES.unpack_from(self._view, at + head)[0]
-        # A head torn within its size may say 0, and a batch has at least one record.
+        # A head torn within its size may read as 0, and a batch has at least one record.
         return size if size > 0 else None
 
     def _read_batch(self, at: int, end: int) -> tuple[ReadBatch | None, int, str]:
-        """Return the batch; or None, where its sound records end, and what is wrong."""
+        """Return the batch; or None, the end of its sound records, and the reason."""
         offsets: list[int] = []
         view = self._view
         length = len(view)
@@ -161,21 +190,21 @@ class SegmentReader:
         return ReadBatch(Location(self.file_id, at), end, tuple(offsets)), end, ""
 
     def _resume(self, at: int) -> int:
-        """Return where to go on when no batch begins at `at`."""
+        """Return where to continue when no batch begins at `at`."""
         length = len(self._view)
-        if self._is_clean(at):
+        if self._is_unwritten(at):
             return length
         following = self._find(at + 1)
         self._skip(at, following, "damaged")
         return following
 
-    def _is_clean(self, at: int) -> bool:
-        """Whether nothing was ever written from `at` on, as far as anyone can tell."""
+    def _is_unwritten(self, at: int) -> bool:
+        """Whether nothing was ever written from `at` on, as far as the bytes show."""
         view = self._view
         if bytes(view[at : at + len(END_MARKER)]) == END_MARKER:
             return True
         length = len(view)
-        # A preallocated segment's last bytes; the marker after the last batch may be missing.
+        # The end marker of preallocation; the one after the last batch may be missing.
         last = length - len(END_MARKER)
         end = last if last >= at and bytes(view[last:]) == END_MARKER else length
         return all(
@@ -184,7 +213,7 @@ class SegmentReader:
         )
 
     def _find(self, start: int) -> int:
-        """Return where the next batch control record begins, or the end of the bytes."""
+        """Return the offset of the next batch control record, or the end of the bytes."""
         length = len(self._view)
         overlap = len(BATCH_CONTROL_HEAD) - 1
         for at in range(start, length, _CHUNK):
@@ -194,7 +223,7 @@ class SegmentReader:
         return length
 
     def _skip(self, start: int, end: int, reason: str) -> None:
-        """Note what is passed over; what touches the last note lengthens it."""
+        """Add a skipped range, merging it with the last one if they are adjacent."""
         if self.skipped and self.skipped[-1].end == start:
             last = self.skipped.pop()
             start, reason = last.start, last.reason
@@ -202,10 +231,10 @@ class SegmentReader:
 
 
 def read_record(data: Bytes, location: Location) -> JournalRecord:
-    """Return the user record at `location`, of its segment's bytes `data`, unchecked.
+    """Return the user record at `location` in its segment's bytes `data`, without checks.
 
     Raises:
-        KahaDBFormatError: no user record begins there, or it is cut off.
+        KahaDBFormatError: no user record begins there, or it is truncated.
     """
     offset = location.offset
     if not 0 <= offset <= len(data) - RECORD_HEAD.size:

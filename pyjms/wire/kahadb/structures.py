@@ -1,7 +1,7 @@
-"""What KahaDB's commands are made of: their fields' layout, destinations, places, transactions.
+"""The parts of KahaDB's commands: field layouts, destinations, locations, transactions.
 
-`FIELDS` is each class's layout, in the order of its bytes. All but commands are immutable and
-hashable. (persistence K8, K29, K30)
+`FIELDS` is the layout of a class, in the order of its bytes. All classes but the commands are
+immutable and hashable. (activemq-persistence K8, K29, K30)
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ __all__ = [
 
 
 class FieldKind(IntEnum):
-    """How a field's value is written."""
+    """The encoding of a field's value."""
 
     INT32 = 1
     INT64 = 2
@@ -50,21 +50,21 @@ STRUCTURE: Final = FieldKind.STRUCTURE
 
 
 class KahaStructure:
-    """Anything with fields."""
+    """Base of everything with fields."""
 
     __slots__ = ()
     FIELDS: ClassVar[tuple[KahaField, ...]] = ()
 
 
 class KahaCommand(KahaStructure):
-    """What a whole record says; `CODE` is its first byte."""
+    """Base of the commands, each the contents of one record; `CODE` is its first byte."""
 
     __slots__ = ()
     CODE: ClassVar[int] = -1
 
 
 class KahaField(NamedTuple):
-    """A field: attribute, number in the file, kind, whether it must be there, its class."""
+    """A field: attribute name, number in the file, kind, whether required, structure class."""
 
     name: str
     number: int
@@ -74,7 +74,7 @@ class KahaField(NamedTuple):
 
 
 class DestinationType(IntEnum):
-    """The kinds of destinations, as KahaDestination numbers them."""
+    """The types of destinations, with KahaDestination's numbers."""
 
     QUEUE = 0
     TOPIC = 1
@@ -84,7 +84,7 @@ class DestinationType(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class KahaDestination(KahaStructure):
-    """A destination; hashable. `type` is one of DestinationType (a plain int, unchecked)."""
+    """A destination. `type` is the number of a DestinationType, not checked."""
 
     FIELDS: ClassVar = (KahaField("type", 1, INT32, True), KahaField("name", 2, STRING, True))
     type: int
@@ -92,13 +92,13 @@ class KahaDestination(KahaStructure):
 
     @property
     def key(self) -> str:
-        """ActiveMQ's key of it in its index: `<type>:<name>`. (K10)"""
+        """Its key in ActiveMQ's index: `<type>:<name>`. (activemq-persistence K10)"""
         return f"{int(self.type)}:{self.name}"
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class KahaLocation(KahaStructure):
-    """Where a record lies, inside another record."""
+    """The location of a record, as a field of another one."""
 
     FIELDS: ClassVar = (KahaField("log_id", 1, INT32, True), KahaField("offset", 2, INT32, True))
     log_id: int
@@ -107,7 +107,10 @@ class KahaLocation(KahaStructure):
 
 @dataclass(frozen=True, slots=True)
 class KahaLocalTransactionId(KahaStructure):
-    """A local transaction. Both fields have number 1; only their wire types differ. (K29)"""
+    """A local transaction. Both fields have number 1; only their wire types differ.
+
+    (activemq-persistence K29)
+    """
 
     FIELDS: ClassVar = (
         KahaField("connection_id", 1, STRING, True),

@@ -230,7 +230,7 @@ def rewrite(source: Path, target: Path) -> None:
     cursor = SegmentCursor(max_file_length=LENGTH)
     for at in range(0, len(payloads), 3):
         batch = encode_batch(payloads[at : at + 3])
-        location = cursor.place(batch.size)
+        location = cursor.allocate(batch.size)
         path = target / segment_name(location.file_id)
         if not location.offset:
             with path.open("wb") as file:

@@ -63,7 +63,7 @@ def written(batches: list[list[bytes]], length: int = 0) -> tuple[bytearray, lis
         data[offset : offset + len(mark)] = mark
     cursor, ends = SegmentCursor(), []
     for batch in map(encode_batch, batches):
-        at = cursor.place(batch.size).offset
+        at = cursor.allocate(batch.size).offset
         data[at : at + len(batch.data)] = batch.data
         ends.append(cursor.offset)
     return data, ends

@@ -276,13 +276,13 @@ async def test_checkpoints_and_cleanups_come_by_themselves(tmp_path):
         store = await opened(tmp_path / "a", checkpoint_interval=5, cleanup_interval=30)
         fill(store)
         await clock.advance(5)
-        while store.index.covered() is None or store._busy.locked():
+        while store.index.covered() is None or store._maintenance_lock.locked():
             await checkpoint()
         fill(store, range(20, 80), size=1000)
         store.scheduler().remove_range()
         before = store.journal.segments()
         await clock.advance(30)
-        while store.journal.segments()[:1] == before[:1] or store._busy.locked():
+        while store.journal.segments()[:1] == before[:1] or store._maintenance_lock.locked():
             await checkpoint()
         assert store.state is StoreState.RUNNING
         await store.stop()

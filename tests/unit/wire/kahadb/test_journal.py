@@ -81,11 +81,11 @@ def test_markers_end_a_segment() -> None:
 
 def test_a_cursor_rolls_to_the_next_segment() -> None:
     cursor = SegmentCursor(3, 60, max_file_length=100)
-    assert cursor.place(40) == Location(3, 60)
-    assert cursor.place(1) == Location(4, 0)
+    assert cursor.allocate(40) == Location(3, 60)
+    assert cursor.allocate(1) == Location(4, 0)
     assert not cursor.fits(100)
-    assert cursor.place(500) == Location(5, 0)
-    assert cursor.place(1) == Location(6, 0)
+    assert cursor.allocate(500) == Location(5, 0)
+    assert cursor.allocate(1) == Location(6, 0)
     assert cursor.roll() == 7
     assert cursor.fits(10**9)
     assert Location(2, 900) < Location(10, 0)
