@@ -16,7 +16,7 @@ from broker.api.destination import BrokerDestination
 from broker.service import BrokerService
 from pyjms import _clock
 from pyjms.errors import RequestTimeoutException
-from pyjms.jms.destination import Destination, Queue, parse_destination
+from pyjms.jms.destination import DEFAULT_DEAD_LETTER_QUEUE, Destination, Queue, parse_destination
 from pyjms.wire.openwire.commands import ActiveMQMessage
 
 __all__ = ["EmbeddedTestBroker", "QueueStatistics"]
@@ -97,14 +97,16 @@ class EmbeddedTestBroker:
                 hint="is a listener on it, is its connection started, does it acknowledge?",
             )
 
-    async def dead_letters(self, name: str = "ActiveMQ.DLQ") -> list[ActiveMQMessage]:
+    async def dead_letters(self, name: str = DEFAULT_DEAD_LETTER_QUEUE) -> list[ActiveMQMessage]:
         """Return the messages that nobody could handle, oldest first; they stay where they are.
 
         `name` is a dead letter queue, or the destination that they were sent to.
         """
         wanted = parse_destination(name)
         there = self._there(wanted)
-        if there is not None and (there.is_dead_letter_queue or wanted == Queue("ActiveMQ.DLQ")):
+        if there is not None and (
+            there.is_dead_letter_queue or wanted == Queue(DEFAULT_DEAD_LETTER_QUEUE)
+        ):
             return [reference.message for reference in there.browse()]
         return [
             reference.message

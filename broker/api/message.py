@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from broker.api.completion import Completion
 from pyjms import _clock
 from pyjms.errors import JMSException
+from pyjms.jms.properties import DUPLICATE_ID_PROPERTY
 from pyjms.wire.openwire.commands import (
     ActiveMQMessage,
     ConsumerId,
@@ -27,8 +28,7 @@ if TYPE_CHECKING:
 
 __all__ = ["MessageReference", "Position", "StoredMessage", "SubscriptionKey"]
 
-_DUPLICATE_ID: Final = "_AMQ_DUPL_ID"
-_DUPLICATE_ID_BYTES: Final = _DUPLICATE_ID.encode()
+_DUPLICATE_ID_BYTES: Final = DUPLICATE_ID_PROPERTY.encode()
 
 
 class Position(NamedTuple):
@@ -161,7 +161,7 @@ class MessageReference:
         marshalled = self.message.marshalled_properties
         if marshalled is None or _DUPLICATE_ID_BYTES not in marshalled:
             return None
-        value = self.properties.get(_DUPLICATE_ID)
+        value = self.properties.get(DUPLICATE_ID_PROPERTY)
         return None if value is None else str(value)
 
     def lookup(self, name: str) -> object:

@@ -3,25 +3,22 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from broker.api.dead_letter import DeadLetterStrategy
 from broker.policy.audit import MessageAudit
-from pyjms.jms.destination import Destination, Queue, Topic
+from pyjms.jms.destination import DEFAULT_DEAD_LETTER_QUEUE, Destination, Queue, Topic
 
 if TYPE_CHECKING:
     from broker.api.message import MessageReference
     from broker.api.subscription import Subscription
 
 __all__ = [
-    "DEFAULT_DEAD_LETTER_QUEUE",
     "AbstractDeadLetterStrategy",
     "DiscardingDeadLetterStrategy",
     "IndividualDeadLetterStrategy",
     "SharedDeadLetterStrategy",
 ]
-
-DEFAULT_DEAD_LETTER_QUEUE: Final = "ActiveMQ.DLQ"
 
 
 class AbstractDeadLetterStrategy(DeadLetterStrategy):
@@ -110,8 +107,8 @@ class IndividualDeadLetterStrategy(AbstractDeadLetterStrategy):
     def __init__(
         self,
         *,
-        queue_prefix: str = "ActiveMQ.DLQ.Queue.",
-        topic_prefix: str = "ActiveMQ.DLQ.Topic.",
+        queue_prefix: str = f"{DEFAULT_DEAD_LETTER_QUEUE}.Queue.",
+        topic_prefix: str = f"{DEFAULT_DEAD_LETTER_QUEUE}.Topic.",
         queue_suffix: str | None = None,
         topic_suffix: str | None = None,
         use_queue_for_queue_messages: bool = True,

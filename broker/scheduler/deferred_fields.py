@@ -12,15 +12,15 @@ from typing import Final
 
 from broker.scheduler.schedule_properties import properties_of
 from pyjms.jms.destination import Destination
+from pyjms.jms.properties import DUPLICATE_ID_PROPERTY
 from pyjms.jms.types import Long
 from pyjms.wire.openwire.commands import ActiveMQMessage
 from pyjms.wire.openwire.primitives import encode_map
 
-__all__ = ["DUPLICATE_ID", "defer_fields", "restore_fields"]
+__all__ = ["defer_fields", "restore_fields"]
 
-DUPLICATE_ID: Final = "_AMQ_DUPL_ID"
 _EXPIRATION: Final = "PyJMSScheduledExpiration"
-_MARKS: Final = (DUPLICATE_ID.encode(), _EXPIRATION.encode())
+_MARKS: Final = (DUPLICATE_ID_PROPERTY.encode(), _EXPIRATION.encode())
 
 
 def defer_fields(copy: ActiveMQMessage, target: Destination) -> None:
@@ -29,8 +29,10 @@ def defer_fields(copy: ActiveMQMessage, target: Destination) -> None:
         return
     properties = properties_of(copy)
     properties.pop(_EXPIRATION, None)  # a sender's own would be taken for this
-    if DUPLICATE_ID in properties:
-        properties[DUPLICATE_ID] = f"{_beginning(target)}{properties[DUPLICATE_ID]}"
+    if DUPLICATE_ID_PROPERTY in properties:
+        properties[DUPLICATE_ID_PROPERTY] = (
+            f"{_beginning(target)}{properties[DUPLICATE_ID_PROPERTY]}"
+        )
     if copy.expiration:
         properties[_EXPIRATION] = Long(copy.expiration)
         copy.expiration = 0
@@ -46,8 +48,10 @@ def restore_fields(copy: ActiveMQMessage, target: Destination) -> None:
     expiration = properties.pop(_EXPIRATION, None)
     if isinstance(expiration, int):
         copy.expiration = expiration
-    if DUPLICATE_ID in properties:
-        properties[DUPLICATE_ID] = str(properties[DUPLICATE_ID]).removeprefix(_beginning(target))
+    if DUPLICATE_ID_PROPERTY in properties:
+        properties[DUPLICATE_ID_PROPERTY] = str(properties[DUPLICATE_ID_PROPERTY]).removeprefix(
+            _beginning(target)
+        )
     copy.marshalled_properties = encode_map(properties)
     copy.raw = None
 

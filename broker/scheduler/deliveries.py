@@ -7,14 +7,13 @@ from collections.abc import Sequence
 from typing import Final
 
 from broker.api.copying import copy_command
-from broker.policy.dead_letter import DEFAULT_DEAD_LETTER_QUEUE
 from broker.region.dead_letter.dead_letters import FAILURE_CAUSE
-from broker.scheduler.deferred_fields import DUPLICATE_ID
 from broker.scheduler.schedule_properties import SCHEDULE_PROPERTIES, properties_of
 from broker.store.jobs.api import ScheduledJob
 from pyjms import _clock
 from pyjms._ids import IdGenerator
-from pyjms.jms.destination import Destination, Queue
+from pyjms.jms.destination import DEFAULT_DEAD_LETTER_QUEUE, Destination, Queue
+from pyjms.jms.properties import DUPLICATE_ID_PROPERTY
 from pyjms.jms.scheduled import AMQ_SCHEDULED_ID, PYJMS_NEXT_TIME
 from pyjms.jms.types import Long
 from pyjms.wire.openwire.commands import ActiveMQMessage, MessageId, ProducerId
@@ -40,7 +39,9 @@ class Deliveries:
     def of(self, job: ScheduledJob, message: ActiveMQMessage) -> ActiveMQMessage:
         """Return what the destination gets; its time to live begins now."""
         is_one_of_many = bool(job.repeat or job.execution_count or job.cron_entry)
-        without = (*SCHEDULE_PROPERTIES, DUPLICATE_ID) if is_one_of_many else SCHEDULE_PROPERTIES
+        without = (
+            (*SCHEDULE_PROPERTIES, DUPLICATE_ID_PROPERTY) if is_one_of_many else SCHEDULE_PROPERTIES
+        )
         copy = self._copy(job, message, without)
         if is_one_of_many:
             copy.message_id = _id_of(job)
@@ -55,7 +56,9 @@ class Deliveries:
         self, job: ScheduledJob, message: ActiveMQMessage, to: Destination
     ) -> ActiveMQMessage:
         """Return a job as BROWSE answers it (S8)."""
-        copy = self._copy(job, message, (DUPLICATE_ID,), **{PYJMS_NEXT_TIME: Long(job.next_time)})
+        copy = self._copy(
+            job, message, (DUPLICATE_ID_PROPERTY,), **{PYJMS_NEXT_TIME: Long(job.next_time)}
+        )
         copy.message_id = MessageId(None, self._producer_id, next(self._sequence))
         copy.producer_id = self._producer_id
         copy.original_destination, copy.destination = message.destination, to
@@ -69,7 +72,10 @@ class Deliveries:
     ) -> ActiveMQMessage:
         """Return what ActiveMQ.DLQ gets of what cannot be delivered."""
         copy = self._copy(
-            job, message, (*SCHEDULE_PROPERTIES, DUPLICATE_ID), **{FAILURE_CAUSE: str(error)}
+            job,
+            message,
+            (*SCHEDULE_PROPERTIES, DUPLICATE_ID_PROPERTY),
+            **{FAILURE_CAUSE: str(error)},
         )
         copy.message_id = _id_of(job)
         copy.original_destination, copy.destination = message.destination, DEAD_LETTERS

@@ -29,6 +29,7 @@ from broker.policy.pending import (
 )
 from broker.settings.values import Bytes, DestinationName, Section
 from pyjms._yaml import Duration
+from pyjms.jms.destination import DEFAULT_DEAD_LETTER_QUEUE
 
 __all__ = ["PolicySettings"]
 
@@ -64,9 +65,9 @@ class IndividualDeadLetterSettings(_DeadLetterSettings):
     """A dead-letter destination for each destination."""
 
     type: Literal["individual"]
-    queue_prefix: str = "ActiveMQ.DLQ.Queue."
+    queue_prefix: str = f"{DEFAULT_DEAD_LETTER_QUEUE}.Queue."
     """Stands before a queue's name."""
-    topic_prefix: str = "ActiveMQ.DLQ.Topic."
+    topic_prefix: str = f"{DEFAULT_DEAD_LETTER_QUEUE}.Topic."
     """Stands before a topic's name."""
     queue_suffix: str | None = None
     """Stands behind a queue's name."""

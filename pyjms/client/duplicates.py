@@ -8,11 +8,10 @@ Keys. A message id is a producer id and that producer's sequence number. For que
 of numbers serves all consumers of the connection, since a message goes to one of them; for
 topics every consumer has its own, since each gets a copy. (activemq-edges N13)
 
-Windows. Sequence numbers of one producer arrive nearly in order, so a window is one integer used
-as a bit set: bit n says whether number `highest - n` was received. Advancing is a shift, lookup
-a mask, and memory is `audit_depth` bits (2048) for each of `audit_maximum_producer_number`
-producers (64). A number older than the window counts as new: a false "duplicate" would
-dead-letter a good message, a missed duplicate only repeats what at-least-once delivery allows.
+Windows. `SequenceWindow` keeps which of a producer's latest `audit_depth` (2048) numbers were
+received, for each of `audit_maximum_producer_number` (64) producers. A number older than the window
+counts as new: a false "duplicate" would dead-letter a good message, a missed duplicate only repeats
+what at-least-once delivery allows.
 
 Forgetting. A message that the client itself gives back may legitimately come again and is removed
 from the window: at rollback, recover, and for everything buffered when its consumer closes.
@@ -35,6 +34,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from enum import Enum
 
+from pyjms._sequence_window import SequenceWindow
 from pyjms.jms.destination import Destination
 from pyjms.wire.openwire.commands import ConsumerId, MessageId, ProducerId
 
@@ -61,58 +61,36 @@ def judge_duplicate(consumer: ConsumerId, holders: Collection[ConsumerId]) -> Du
     return DuplicateVerdict.DELIVERED if holders else DuplicateVerdict.REFUSED
 
 
-class _ProducerWindow:
-    """The recent numbers of one producer: bit n of `bits` stands for `highest` - n."""
-
-    __slots__ = ("bits", "highest")
-
-    def __init__(self, sequence: int) -> None:
-        self.highest = sequence
-        self.bits = 1
-
-
 class MessageAudit:
     """The messages received on one queue, or by one topic consumer."""
 
     def __init__(self, depth: int, maximum_producers: int) -> None:
         self._depth = depth
-        self._mask = (1 << depth) - 1
         self._maximum_producers = maximum_producers
-        self._windows: dict[ProducerId | None, _ProducerWindow] = {}
+        self._windows: dict[ProducerId | None, SequenceWindow] = {}
 
     def is_duplicate(self, message_id: MessageId | None) -> bool:
         """Whether the message was received before; records it."""
         if message_id is None:
             return False
-        sequence = message_id.producer_sequence_id
         window = self._windows.get(message_id.producer_id)
-        if window is None:
-            self._add(message_id.producer_id, sequence)
-            return False
-        step = sequence - window.highest
-        if step > 0:
-            window.bits = ((window.bits << step) | 1) & self._mask if step < self._depth else 1
-            window.highest = sequence
-            return False
-        if -step >= self._depth:
-            return False
-        bit = 1 << -step
-        seen = bool(window.bits & bit)
-        window.bits |= bit
-        return seen
+        if window is not None:
+            return window.add(message_id.producer_sequence_id)
+        self._add(message_id.producer_id, message_id.producer_sequence_id)
+        return False
 
     def forget(self, message_id: MessageId | None) -> None:
         """Expect the message to be dispatched again."""
         if message_id is None:
             return
         window = self._windows.get(message_id.producer_id)
-        if window is not None and message_id.producer_sequence_id <= window.highest:
-            window.bits &= ~(1 << (window.highest - message_id.producer_sequence_id))
+        if window is not None:
+            window.remove(message_id.producer_sequence_id)
 
     def _add(self, producer: ProducerId | None, sequence: int) -> None:
         if len(self._windows) >= self._maximum_producers:
             del self._windows[next(iter(self._windows))]
-        self._windows[producer] = _ProducerWindow(sequence)
+        self._windows[producer] = SequenceWindow(sequence, self._depth)
 
 
 class ConnectionAudit:

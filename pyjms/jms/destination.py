@@ -13,6 +13,7 @@ from typing import ClassVar, Final
 from pyjms.errors import InvalidDestinationException
 
 __all__ = [
+    "DEFAULT_DEAD_LETTER_QUEUE",
     "Destination",
     "Queue",
     "TemporaryQueue",
@@ -21,6 +22,9 @@ __all__ = [
     "named_kind",
     "parse_destination",
 ]
+
+DEFAULT_DEAD_LETTER_QUEUE: Final = "ActiveMQ.DLQ"
+"""The queue that gets dead letters unless a policy names another one. (activemq-broker L2)"""
 
 
 class Destination:

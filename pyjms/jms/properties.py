@@ -17,7 +17,10 @@ from pyjms.jms.conversions import NULLS, PROPERTY_READS, convert, normalize
 from pyjms.jms.destination import Destination, parse_destination
 from pyjms.jms.typed_setters import TypedSetters
 
-__all__ = ["MessageProperties", "PropertyHolder", "PropertySource"]
+__all__ = ["DUPLICATE_ID_PROPERTY", "MessageProperties", "PropertyHolder", "PropertySource"]
+
+DUPLICATE_ID_PROPERTY: Final = "_AMQ_DUPL_ID"
+"""Artemis' name of the property with which a sender identifies repetitions of one message."""
 
 
 class PropertySource(Protocol):

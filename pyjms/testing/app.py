@@ -14,6 +14,7 @@ from pyjms.client.messages import from_command
 from pyjms.container.core import ApplicationContainer
 from pyjms.core.template import JmsTemplate
 from pyjms.errors import IllegalStateException, RequestTimeoutException
+from pyjms.jms.destination import DEFAULT_DEAD_LETTER_QUEUE
 from pyjms.jms.message import Message
 from pyjms.listener.container.properties import ErrorHandler
 from pyjms.listener.handler.interceptors import HandlerInterceptor
@@ -147,7 +148,7 @@ class JmsTestApp:
         if errors:
             raise errors[0]
 
-    async def dead_letters(self, name: str = "ActiveMQ.DLQ") -> list[Message]:
+    async def dead_letters(self, name: str = DEFAULT_DEAD_LETTER_QUEUE) -> list[Message]:
         """Return the messages in the dead-letter queue, oldest first, without removing them."""
         return [from_command(command) for command in await self.broker.dead_letters(name)]
 

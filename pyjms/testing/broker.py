@@ -6,6 +6,7 @@ from importlib.metadata import entry_points
 from typing import Protocol
 
 from pyjms.errors import ResourceAllocationException
+from pyjms.jms.destination import DEFAULT_DEAD_LETTER_QUEUE
 from pyjms.wire.openwire.commands import ActiveMQMessage
 
 __all__ = ["EmbeddedBroker", "embedded_broker"]
@@ -35,7 +36,7 @@ class EmbeddedBroker(Protocol):
                 how many messages are left.
         """
 
-    async def dead_letters(self, name: str = "ActiveMQ.DLQ") -> list[ActiveMQMessage]:
+    async def dead_letters(self, name: str = DEFAULT_DEAD_LETTER_QUEUE) -> list[ActiveMQMessage]:
         """Return the messages in the dead-letter queue `name`, oldest first; they stay there."""
 
 

@@ -19,7 +19,7 @@ from pydantic import BaseModel
 from pyjms.aio import ConnectionFactory
 from pyjms.errors import ConfigurationException
 from pyjms.jms.api import MessageConsumer, Session
-from pyjms.jms.destination import Destination, Topic, parse_destination
+from pyjms.jms.destination import DEFAULT_DEAD_LETTER_QUEUE, Destination, Topic, parse_destination
 from pyjms.jms.message import Message
 from pyjms.settings import PyjmsSettings
 from pyjms.spark.jms.drain import drain_flag
@@ -47,7 +47,6 @@ _CONF: Final = {
     # no second, slow compiler: half of the processor time of a short run
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
 }
-_DEAD_LETTERS: Final = "ActiveMQ.DLQ"
 _TOPIC_WAIT: Final = 0.5
 """Seconds of silence after which a topic has brought all."""
 _NO_PREFETCH: Final = "jms.prefetchPolicy.all=0"
@@ -103,7 +102,7 @@ class PipelineRun:
         """Take all messages from a queue."""
         return self._call(self._take, parse_destination(destination))
 
-    def dead_letters(self, queue: str = _DEAD_LETTERS) -> list[Message]:
+    def dead_letters(self, queue: str = DEFAULT_DEAD_LETTER_QUEUE) -> list[Message]:
         """Take what did not fit the schema, from the pipeline's `dead_letter`."""
         return self.take(queue)
 

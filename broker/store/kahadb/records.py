@@ -15,6 +15,7 @@ from broker.api.text import can_be_written, writable
 from broker.store.kahadb.index.entry import LARGEST_SEQUENCE, split_id
 from pyjms.errors import JMSException, RemoteProtocolError
 from pyjms.jms.destination import Destination
+from pyjms.jms.properties import DUPLICATE_ID_PROPERTY
 from pyjms.wire.kahadb.codec import decode_command, encode_command
 from pyjms.wire.kahadb.commands import (
     KahaAddMessageCommand,
@@ -62,8 +63,7 @@ logger = logging.getLogger(__name__)
 
 _SMALLEST_SIZE: Final = 1024
 _HIGHEST_PRIORITY: Final = 9
-_DUPLICATE_ID: Final = "_AMQ_DUPL_ID"
-_DUPLICATE_ID_BYTES: Final = _DUPLICATE_ID.encode()
+_DUPLICATE_ID_BYTES: Final = DUPLICATE_ID_PROPERTY.encode()
 # The usual one first, then the newest.
 _VERSIONS: Final = (11, 12, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1)
 _STANDARD_ACK: Final = 2
@@ -111,7 +111,7 @@ def message_metadata(
         size = _SMALLEST_SIZE + len(content or b"") + len(properties or b"")
     duplicate_id = None
     if properties is not None and _DUPLICATE_ID_BYTES in properties:
-        value: Any = decode_map(properties).get(_DUPLICATE_ID)
+        value: Any = decode_map(properties).get(DUPLICATE_ID_PROPERTY)
         duplicate_id = None if value is None else writable(str(value))
     return MessageMetadata(
         message_id,

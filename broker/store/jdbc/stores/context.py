@@ -17,13 +17,13 @@ from broker.store.jdbc.schema.numbering import base_of
 from broker.store.jdbc.schema.statements import Statements
 from broker.store.jdbc.settings import JDBCSettings
 from broker.store.jdbc.stores.audit import MessageAudit
+from pyjms.jms.properties import DUPLICATE_ID_PROPERTY
 from pyjms.wire.openwire.commands import MessageId
 from pyjms.wire.openwire.primitives import decode_map
 
 __all__ = ["StoreContext", "UnitWriter", "duplicate_id", "split_id"]
 
-_DUPLICATE_ID: Final = "_AMQ_DUPL_ID"
-_DUPLICATE_ID_BYTES: Final = _DUPLICATE_ID.encode()
+_DUPLICATE_ID_BYTES: Final = DUPLICATE_ID_PROPERTY.encode()
 
 
 class UnitWriter(Protocol):
@@ -154,5 +154,5 @@ def duplicate_id(marshalled_properties: bytes | None) -> str | None:
     """Return the duplicate id (`_AMQ_DUPL_ID`) of a message; None: it has none."""
     if marshalled_properties is None or _DUPLICATE_ID_BYTES not in marshalled_properties:
         return None
-    value = dict(decode_map(marshalled_properties)).get(_DUPLICATE_ID)
+    value = dict(decode_map(marshalled_properties)).get(DUPLICATE_ID_PROPERTY)
     return None if value is None else str(value)

@@ -17,9 +17,10 @@ from pyjms.errors import IllegalStateException, JMSException, ResourceAllocation
 from pyjms.jms.bodies import TextMessage
 from pyjms.jms.destination import Queue, parse_destination
 from pyjms.jms.message import Message
+from pyjms.jms.properties import DUPLICATE_ID_PROPERTY
 from pyjms.spark.jms.connections import run_in_session, with_paged_prefetch, without_prefetch
 from pyjms.spark.jms.options import JmsOptions
-from pyjms.spark.jms.sink.rows import DUPLICATE_ID, Outgoing, to_message
+from pyjms.spark.jms.sink.rows import Outgoing, to_message
 from pyjms.spark.jms.sink.sending import send_rows
 
 __all__ = ["discard", "epoch_queue", "publish", "stage_queue", "stage_rows"]
@@ -35,7 +36,7 @@ _TIME_TO_LIVE: Final = "PyJMSTimeToLive"
 _OURS: Final = frozenset((_BATCH, _STAGE, _TARGET, _PRIORITY, _MODE, _TIME_TO_LIVE))
 _KEPT_PREFIX: Final = "PyJMSKept_"
 """The prefix, on the stage, of properties that make a broker act on a message."""
-_BROKER_PROPERTIES: Final = ("AMQ_SCHEDULED_", DUPLICATE_ID)
+_BROKER_PROPERTIES: Final = ("AMQ_SCHEDULED_", DUPLICATE_ID_PROPERTY)
 _MARKER_TIMEOUT: Final = 45.0
 """Seconds to wait for the marker, which only the first batch of a query lacks.
 

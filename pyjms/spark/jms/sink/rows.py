@@ -14,12 +14,12 @@ from pyjms.errors import ConfigurationException, MessageFormatException
 from pyjms.jms.bodies import BytesMessage, MapMessage, TextMessage
 from pyjms.jms.destination import Destination, parse_destination
 from pyjms.jms.message import Message
+from pyjms.jms.properties import DUPLICATE_ID_PROPERTY
 from pyjms.jms.types import Long
 from pyjms.wire.openwire.commands import MessageId, ProducerId
 
 __all__ = [
     "BODIES",
-    "DUPLICATE_ID",
     "SINK_COLUMNS",
     "Outgoing",
     "RowId",
@@ -27,8 +27,6 @@ __all__ = [
     "to_message",
 ]
 
-DUPLICATE_ID: Final = "_AMQ_DUPL_ID"
-"""The property by which a broker recognizes duplicates."""
 BODIES: Final = ("text", "bytes", "body")
 
 
@@ -115,7 +113,7 @@ def to_message(row: Any, row_id: RowId | None = None) -> Outgoing:
                     f"jms: the value of column {name} is not valid: {error}"
                 ) from error
     if row_id is not None:
-        message.properties[DUPLICATE_ID] = row_id.text
+        message.properties[DUPLICATE_ID_PROPERTY] = row_id.text
     target = values.get("destination")
     mode = values.get("delivery_mode")
     return Outgoing(

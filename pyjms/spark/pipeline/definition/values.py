@@ -11,6 +11,8 @@ from collections.abc import Iterable, Iterator
 from datetime import timedelta
 from typing import Final
 
+from pyjms.jms.destination import DEFAULT_DEAD_LETTER_QUEUE
+
 __all__ = [
     "CHOICES",
     "DEFAULT_DEAD_LETTER",
@@ -30,7 +32,7 @@ PARQUET: Final = "parquet:"
 """The prefix of a sink that is a folder of Parquet files."""
 FAIL: Final = "fail"
 """The `dead_letter` that stops a pipeline at its first invalid message."""
-DEFAULT_DEAD_LETTER: Final = "queue://ActiveMQ.DLQ"
+DEFAULT_DEAD_LETTER: Final = f"queue://{DEFAULT_DEAD_LETTER_QUEUE}"
 """The destination of invalid messages where a pipeline names none."""
 CHOICES: Final = {
     "output_mode": ("append", "update", "complete"),

@@ -16,8 +16,9 @@ from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
 from pyspark.sql.types import MapType
 
 from pyjms.errors import ConfigurationException
+from pyjms.jms.properties import DUPLICATE_ID_PROPERTY
 from pyjms.spark.columns import MESSAGE_COLUMNS
-from pyjms.spark.jms.sink.rows import BODIES, DUPLICATE_ID, SINK_COLUMNS
+from pyjms.spark.jms.sink.rows import BODIES, SINK_COLUMNS
 from pyjms.spark.pipeline.definition.values import DEFAULT_DEAD_LETTER
 from pyjms.spark.pipeline.execution.plans import column_ids
 from pyjms.spark.pipeline.schema.parsing import JMS, REASON
@@ -56,7 +57,7 @@ _NOT_SENT: Final = frozenset(name for name, _ in MESSAGE_COLUMNS if name not in 
 _DEAD_LETTER_COLUMNS: Final = (
     "correlation_id", "type", "reply_to", "group_id", "priority", "delivery_mode", "text",
 )  # fmt: skip
-_DROPPED_PROPERTIES: Final = rf"^(AMQ_SCHEDULED_.*|scheduledJobId|{DUPLICATE_ID}|PyJMS.*)$"
+_DROPPED_PROPERTIES: Final = rf"^(AMQ_SCHEDULED_.*|scheduledJobId|{DUPLICATE_ID_PROPERTY}|PyJMS.*)$"
 """Properties that would delay a dead letter, or make it a duplicate of the original message."""
 _QUERY_ID: Final = "sql.streaming.queryId"
 _ROW: Final = "pyjms_row"

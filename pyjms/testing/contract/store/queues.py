@@ -7,6 +7,7 @@ import pytest
 from broker.api.context import ConnectionContext
 from broker.store.api import Position, StoreState
 from pyjms.jms.destination import Queue, Topic
+from pyjms.jms.properties import DUPLICATE_ID_PROPERTY
 from pyjms.testing.contract.store.harness import StoreHarness
 from pyjms.wire.openwire.commands import ProducerId
 
@@ -102,15 +103,15 @@ class QueueContract:
     async def test_a_duplicate_id_is_accepted_once_in_a_queue(self, harness: StoreHarness) -> None:
         """The property `_AMQ_DUPL_ID` identifies duplicates within one destination."""
         store = harness.queue()
-        (first,) = await harness.send(store, 1, properties={"_AMQ_DUPL_ID": "d"})
+        (first,) = await harness.send(store, 1, properties={DUPLICATE_ID_PROPERTY: "d"})
         for number in (2, 3):
-            again = harness.reference(number, properties={"_AMQ_DUPL_ID": "d"})
+            again = harness.reference(number, properties={DUPLICATE_ID_PROPERTY: "d"})
             await harness.done(store.add_message(ConnectionContext(), again))
             assert again.position is None
             await harness.remove(store, first)
         assert store.message_count == 0
-        await harness.send(store, 4, properties={"_AMQ_DUPL_ID": "e"})
-        await harness.send(harness.queue("OTHER"), 5, properties={"_AMQ_DUPL_ID": "d"})
+        await harness.send(store, 4, properties={DUPLICATE_ID_PROPERTY: "e"})
+        await harness.send(harness.queue("OTHER"), 5, properties={DUPLICATE_ID_PROPERTY: "d"})
 
     @pytest.mark.parametrize("in_transaction", [False, True])
     async def test_a_duplicate_is_complete_when_the_original_is_durable(
@@ -118,7 +119,9 @@ class QueueContract:
     ) -> None:
         """The sender of a duplicate may only be told that all is well once it is."""
         store, transactions = harness.queue(), harness.adapter.transaction_store()
-        first, again = (harness.reference(n, properties={"_AMQ_DUPL_ID": "d"}) for n in (1, 2))
+        first, again = (
+            harness.reference(n, properties={DUPLICATE_ID_PROPERTY: "d"}) for n in (1, 2)
+        )
         answer = store.add_message(ConnectionContext(), first)
         if in_transaction:
             xid = harness.local()
@@ -137,13 +140,13 @@ class QueueContract:
         """Message ids and duplicate ids survive a restart."""
         store = durable_harness.queue()
         (first, _) = await durable_harness.send(store, 1, 2)
-        (third,) = await durable_harness.send(store, 3, properties={"_AMQ_DUPL_ID": "d"})
+        (third,) = await durable_harness.send(store, 3, properties={DUPLICATE_ID_PROPERTY: "d"})
         await durable_harness.remove(store, first, third)
         await durable_harness.restart()
         store = durable_harness.queue()
         for reference in (
             durable_harness.reference(2),
-            durable_harness.reference(4, properties={"_AMQ_DUPL_ID": "d"}),
+            durable_harness.reference(4, properties={DUPLICATE_ID_PROPERTY: "d"}),
         ):
             await durable_harness.done(store.add_message(ConnectionContext(), reference))
             assert reference.position is None
@@ -241,12 +244,12 @@ class QueueContract:
         """`remove_all_messages` empties the queue, and numbers go on (activemq-persistence S2)."""
         store = harness.queue()
         await harness.send(store, 1, 2, properties=None)
-        await harness.send(store, 3, properties={"_AMQ_DUPL_ID": "d"})
+        await harness.send(store, 3, properties={DUPLICATE_ID_PROPERTY: "d"})
         await harness.done(store.remove_all_messages(ConnectionContext()))
         await harness.done(store.remove_all_messages(ConnectionContext()))
         assert (harness.texts(store), store.message_count, store.message_size) == ([], 0, 0)
         await harness.send(store, 4)
-        again = harness.reference(5, properties={"_AMQ_DUPL_ID": "d"})
+        again = harness.reference(5, properties={DUPLICATE_ID_PROPERTY: "d"})
         await harness.done(store.add_message(ConnectionContext(), again))
         assert again.position is None
         if harness.persistent:

@@ -9,6 +9,7 @@ import pytest
 from broker.api.context import ConnectionContext
 from broker.store.api import StoredSubscription
 from pyjms.jms.destination import Queue
+from pyjms.jms.properties import DUPLICATE_ID_PROPERTY
 from pyjms.testing.contract.store.harness import KEY, OTHER, StoreHarness, T
 
 __all__ = ["TransactionContract"]
@@ -67,8 +68,11 @@ class TransactionContract:
         xid = harness.local()
         inside = harness.within(xid)
         again, twice = harness.reference(1, text="again"), harness.reference(3, text="twice")
-        new, repeated = harness.reference(2), harness.reference(4, properties={"_AMQ_DUPL_ID": "d"})
-        marked = harness.reference(3, properties={"_AMQ_DUPL_ID": "d"})
+        new, repeated = (
+            harness.reference(2),
+            harness.reference(4, properties={DUPLICATE_ID_PROPERTY: "d"}),
+        )
+        marked = harness.reference(3, properties={DUPLICATE_ID_PROPERTY: "d"})
         for reference in (again, new, marked, twice, repeated):
             store.add_message(inside, reference)
         await harness.done(transactions.commit(xid, False))
