@@ -82,10 +82,5 @@ class ConnectionContext:
         """Its open local transactions."""
         self.waiting_ends: dict[Transaction, Completion] = {}
         """Transactions whose commit or prepare was requested here and waits for blocked sends."""
-        self.transaction: Transaction | None = None
-        """The transaction of the current command, set by the transaction filter."""
-        self.wants_answer = False
-        """Whether the current acknowledgement requires a response, so that it is synced.
-        (activemq-persistence K13)"""
         self.is_broker = False
         """Whether this is the broker's own context: dead letters, advisories."""

@@ -15,12 +15,19 @@ from broker.api.completion import Completion
 from broker.api.context import ConnectionContext
 from broker.api.dead_letter import DeadLetterStrategy
 from broker.api.exchange import ProducerExchange
+from broker.api.transaction import Transaction
 from broker.api.usage import MemoryUsage
 from pyjms.jms.destination import Destination
 from pyjms.wire.openwire.commands import ActiveMQMessage
 
 if TYPE_CHECKING:
-    from broker.api.message import MessageReference, Position, StoredMessage, SubscriptionKey
+    from broker.api.message import (
+        MessageReference,
+        OperationContext,
+        Position,
+        StoredMessage,
+        SubscriptionKey,
+    )
     from broker.api.subscription import Subscription
 
 __all__ = [
@@ -136,8 +143,13 @@ class RegionDestination(BrokerDestination):
     """Messages of transactions that are prepared or being committed: it cannot be removed."""
 
     @abstractmethod
-    def accept(self, context: ConnectionContext, reference: MessageReference) -> Completion | None:
-        """Accept a message that has room.
+    def accept(
+        self,
+        context: ConnectionContext,
+        reference: MessageReference,
+        transaction: Transaction | None = None,
+    ) -> Completion | None:
+        """Accept a message that has room, as part of `transaction`.
 
         A sender that requires no response does not wait for the store. (activemq-persistence K13)
         """
@@ -185,7 +197,7 @@ class RegionDestination(BrokerDestination):
     @abstractmethod
     def store_removal(
         self,
-        context: ConnectionContext,
+        context: OperationContext,
         reference: MessageReference,
         letter: Completion | None = None,
     ) -> Completion | None:
@@ -193,7 +205,7 @@ class RegionDestination(BrokerDestination):
 
     @abstractmethod
     def store_subscriber_acknowledgement(
-        self, context: ConnectionContext, key: SubscriptionKey, reference: MessageReference
+        self, context: OperationContext, key: SubscriptionKey, reference: MessageReference
     ) -> Completion | None:
         """Record in the store that a durable subscription has consumed a message."""
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from broker.api.completion import Completion
 from broker.api.context import ConnectionContext
+from broker.api.transaction import Transaction
 from pyjms.wire.openwire.commands import ProducerInfo
 
 if TYPE_CHECKING:
@@ -23,17 +24,27 @@ class ProducerExchange:
     """
 
     __slots__ = (
+        "_transacted",
         "context",
         "destination",
         "info",
         "last_stored_sequence",
         "region_destination",
+        "transaction",
         "unanswered",
     )
 
-    def __init__(self, context: ConnectionContext, info: ProducerInfo | None = None) -> None:
+    def __init__(
+        self,
+        context: ConnectionContext,
+        info: ProducerInfo | None = None,
+        transaction: Transaction | None = None,
+    ) -> None:
         self.context = context
         self.info = info
+        self.transaction = transaction
+        """The transaction that its messages are part of; None: they take effect at once."""
+        self._transacted: ProducerExchange | None = None
         self.destination: object = None
         self.region_destination: BrokerDestination | None = None
         self.last_stored_sequence: int | None = None
@@ -42,12 +53,34 @@ class ProducerExchange:
         self.unanswered: deque[Completion] | None = None
         """Of a client that fails over: its sends that are not stored yet, oldest first."""
 
+    def within(self, transaction: Transaction) -> ProducerExchange:
+        """Return this producer's exchange for messages of `transaction`.
+
+        The one of the last transaction is kept: a transaction usually has many messages.
+        """
+        transacted = self._transacted
+        if transacted is None or transacted.transaction is not transaction:
+            transacted = ProducerExchange(self.context, self.info, transaction)
+            self._transacted = transacted
+        return transacted
+
+    def for_forwarding(self) -> ProducerExchange:
+        """Return a new exchange of the same producer and transaction, for another destination."""
+        return ProducerExchange(self.context, self.info, self.transaction)
+
 
 class ConsumerExchange:
     """A consumer's context and subscription. Source: ActiveMQ ConsumerBrokerExchange."""
 
-    __slots__ = ("context", "subscription")
+    __slots__ = ("context", "subscription", "transaction")
 
-    def __init__(self, context: ConnectionContext, subscription: Subscription | None) -> None:
+    def __init__(
+        self,
+        context: ConnectionContext,
+        subscription: Subscription | None,
+        transaction: Transaction | None = None,
+    ) -> None:
         self.context = context
         self.subscription = subscription
+        self.transaction = transaction
+        """The transaction that its acknowledgements are part of."""

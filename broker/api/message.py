@@ -18,6 +18,7 @@ from pyjms.wire.openwire.commands import (
     ConsumerId,
     MessageDispatch,
     MessageId,
+    TransactionId,
 )
 from pyjms.wire.openwire.primitives import decode_map
 from pyjms.wire.openwire.raw import patch_raw
@@ -26,7 +27,15 @@ if TYPE_CHECKING:
     from broker.api.destination import BrokerDestination, RegionDestination
     from broker.api.subscription import Subscription
 
-__all__ = ["MessageReference", "Position", "StoredMessage", "SubscriptionKey"]
+__all__ = [
+    "NO_TRANSACTION",
+    "SYNCED",
+    "MessageReference",
+    "OperationContext",
+    "Position",
+    "StoredMessage",
+    "SubscriptionKey",
+]
 
 _DUPLICATE_ID_BYTES: Final = DUPLICATE_ID_PROPERTY.encode()
 
@@ -45,6 +54,19 @@ class StoredMessage(NamedTuple):
 
     position: Position
     message: ActiveMQMessage
+
+
+class OperationContext(NamedTuple):
+    """What a change of a store belongs to."""
+
+    xid: TransactionId | None = None
+    """The transaction that it is part of; None: it takes effect at once."""
+    response_required: bool = False
+    """Whether a client waits for it, so that it is synced. (activemq-persistence K13)"""
+
+
+NO_TRANSACTION: Final = OperationContext()
+SYNCED: Final = OperationContext(response_required=True)
 
 
 class SubscriptionKey(NamedTuple):

@@ -12,6 +12,7 @@ from pyjms.wire.openwire.commands import ConsumerId, ConsumerInfo, MessageAck, M
 
 if TYPE_CHECKING:
     from broker.api.destination import BrokerDestination
+    from broker.api.exchange import ConsumerExchange
     from broker.api.message import MessageReference
 
 __all__ = ["Subscription"]
@@ -70,7 +71,7 @@ class Subscription(ABC):
         """Whether the prefetch window has no room. (activemq-broker Q13)"""
 
     @abstractmethod
-    def acknowledge(self, context: ConnectionContext, ack: MessageAck) -> Completion | None:
+    def acknowledge(self, exchange: ConsumerExchange, ack: MessageAck) -> Completion | None:
         """Apply an acknowledgement. (activemq-broker 7.1)
 
         Raises:

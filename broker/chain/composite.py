@@ -53,7 +53,7 @@ class CompositeDestinationBroker(BrokerFilter):
         return all_of([self._send_one(exchange, part) for part in (message, *copies)])
 
     def _send_one(self, exchange: ProducerExchange, message: ActiveMQMessage) -> Completion | None:
-        part = ProducerExchange(exchange.context, exchange.info)
+        part = exchange.for_forwarding()
         return self.next.send(part, message)
 
 

@@ -77,7 +77,7 @@ class RangesBroker(BrokerFilter):
         if message.destination != RANGES:
             return self.next.send(exchange, message)
         context = exchange.context
-        if context.transaction is not None:
+        if exchange.transaction is not None:
             raise IllegalStateException(f"A request to {RANGES} cannot be part of a transaction")
         if message.reply_to is None:
             raise IllegalStateException(f"A request to {RANGES} needs a reply destination")

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 import anyio
 
-from broker.api.message import Position, StoredMessage
+from broker.api.message import NO_TRANSACTION, Position, StoredMessage
 from broker.ranges.marks import Mark, Marks
 from broker.ranges.protocol import RangesError
 from broker.ranges.reading import first_arrival, messages_between
@@ -252,12 +252,11 @@ class QueueReading:
 
     async def _remove_from_memory(self, end: int) -> int:
         queue = self._queue
-        context = queue.broker.context
         held = (r for r in queue.references if r.position is not None and r.position.arrival < end)
         removed = 0
         for reference in tuple(held):
             queue.dispatcher.forget(reference)
-            queue.store_removal(context, reference)
+            queue.store_removal(NO_TRANSACTION, reference)
             queue.drop(reference)
             removed += 1
             if removed % _AT_ONCE == 0:

@@ -14,7 +14,7 @@ from broker.api.completion import Completion
 from broker.api.context import ConnectionContext
 from broker.api.destination import DestinationStatistics, RegionDestination
 from broker.api.exchange import ProducerExchange
-from broker.api.message import MessageReference, Position, SubscriptionKey
+from broker.api.message import MessageReference, OperationContext, Position, SubscriptionKey
 from broker.api.usage import MemoryUsage
 from broker.policy.entry import PolicyEntry
 from broker.region.flow.disk_usage import DiskUsage
@@ -82,7 +82,7 @@ class BaseDestination(RegionDestination):
             full = self.full_usage(reference)
             if full is not None:
                 return self.flow_control.park(exchange, reference, full)
-        return self.accept(context, reference)
+        return self.accept(context, reference, exchange.transaction)
 
     def full_usage(self, reference: MessageReference) -> MemoryUsage | DiskUsage | None:
         """Return what has no room for a message, None if all have. (M2, M3, M4)"""
@@ -109,13 +109,6 @@ class BaseDestination(RegionDestination):
             reference.persistent = True  # it is in the store, whatever its sender asked for
         return reference
 
-    @abstractmethod
-    def accept(self, context: ConnectionContext, reference: MessageReference) -> Completion | None:
-        """Take a message that has room.
-
-        Whoever did not ask for an answer does not wait for the store (K13).
-        """
-
     def stop(self) -> None:
         """Stop dispatching and what runs in the background."""
 
@@ -128,7 +121,7 @@ class BaseDestination(RegionDestination):
 
     def store_removal(
         self,
-        context: ConnectionContext,
+        context: OperationContext,
         reference: MessageReference,
         letter: Completion | None = None,
     ) -> Completion | None:
@@ -166,7 +159,7 @@ class BaseDestination(RegionDestination):
         """Have a consumed message again: the store could not forget it."""
 
     def store_subscriber_acknowledgement(
-        self, context: ConnectionContext, key: SubscriptionKey, reference: MessageReference
+        self, context: OperationContext, key: SubscriptionKey, reference: MessageReference
     ) -> Completion | None:
         """Have the store note that a durable subscription is done with a message."""
         return None

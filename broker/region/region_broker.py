@@ -315,12 +315,12 @@ class RegionBroker(Broker):
         if subscription is None:
             subscription = self.subscriptions.get(ack.consumer_id)
             if subscription is None:
-                if exchange.context.transaction is not None:
+                if exchange.transaction is not None:
                     logger.warning(
                         "Ack of an unknown consumer in a transaction is ignored: %s", ack
                     )
                 return None
-        return subscription.acknowledge(exchange.context, ack)
+        return subscription.acknowledge(exchange, ack)
 
     def message_pull(self, context: ConnectionContext, pull: MessagePull) -> None:
         subscription = self.subscriptions.get(pull.consumer_id)

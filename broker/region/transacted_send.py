@@ -48,9 +48,9 @@ class OpenSend(Synchronization):
 
     def _send_again(self, removed: RegionDestination) -> None:
         there = self._region.region_destination(removed.destination)
-        context = ConnectionContext()
-        context.transaction = self.transaction
-        there.accept(context, there.reference_to(self.reference.message))
+        there.accept(
+            ConnectionContext(), there.reference_to(self.reference.message), self.transaction
+        )
 
     def let_go(self) -> None:
         """Let its destination be removed: the end has come."""

@@ -86,7 +86,7 @@ class SchedulerBroker(BrokerFilter):
         if read_schedule(message, self._max_repeat_allowed) is None:
             return self.next.send(exchange, message)
         check_target(to)
-        part = ProducerExchange(context, exchange.info)
+        part = exchange.for_forwarding()
         copy = copy_for_destination(message, SCHEDULED, to)
         defer_fields(copy, to)
         return self.next.send(part, copy)

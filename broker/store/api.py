@@ -34,7 +34,7 @@ broker sends the client's response only then. How durable is asked for by the ca
 (activemq-persistence K13):
 
     add_message             `message.response_required`: survives a power failure; else written
-    remove_message,         `context.wants_answer`: survives a power failure; else written
+    remove_message,         `context.response_required`: survives a power failure; else written
     acknowledge             some time soon, and None may be returned
     rollback                of a prepared transaction: survives a power failure
     all others              survives a power failure
@@ -69,7 +69,7 @@ The completion is that of the first message: the sender is told that all is well
 Transactions
 ------------
 
-With `context.transaction` set, `add_message`, `remove_message` and `acknowledge` belong to that
+With `context.xid` set, `add_message`, `remove_message` and `acknowledge` belong to that
 transaction: they return None, and nothing of them is visible before `TransactionStore.commit`.
 Destinations of one transaction commit together or not at all, also after a crash.
 
@@ -103,8 +103,13 @@ from enum import Enum
 from typing import NamedTuple, Protocol
 
 from broker.api.completion import Completion
-from broker.api.context import ConnectionContext
-from broker.api.message import MessageReference, Position, StoredMessage, SubscriptionKey
+from broker.api.message import (
+    MessageReference,
+    OperationContext,
+    Position,
+    StoredMessage,
+    SubscriptionKey,
+)
 from pyjms.jms.destination import Destination
 from pyjms.wire.openwire.commands import (
     ActiveMQMessage,
@@ -116,6 +121,7 @@ from pyjms.wire.openwire.commands import (
 
 __all__ = [
     "MessageStore",
+    "OperationContext",
     "PersistenceAdapter",
     "Position",
     "RecoveredTransaction",
@@ -167,7 +173,7 @@ class MessageStore(Protocol):
     destination: Destination
 
     def add_message(
-        self, context: ConnectionContext, reference: MessageReference
+        self, context: OperationContext, reference: MessageReference
     ) -> Completion | None:
         """Store a message behind all others, invisible, and set `reference.position`.
 
@@ -185,7 +191,7 @@ class MessageStore(Protocol):
         """
 
     def remove_message(
-        self, context: ConnectionContext, reference: MessageReference
+        self, context: OperationContext, reference: MessageReference
     ) -> Completion | None:
         """Remove a message; one that does not exist is no error."""
 
@@ -211,7 +217,7 @@ class MessageStore(Protocol):
             JMSException: a message cannot be read.
         """
 
-    def remove_all_messages(self, context: ConnectionContext) -> Completion | None:
+    def remove_all_messages(self, context: OperationContext) -> Completion | None:
         """Remove all messages, visible or not. Arrival numbers go on; subscriptions stay."""
 
     @property
@@ -260,7 +266,7 @@ class TopicMessageStore(MessageStore, Protocol):
         """Return all subscriptions of the topic."""
 
     def acknowledge(
-        self, context: ConnectionContext, key: SubscriptionKey, reference: MessageReference
+        self, context: OperationContext, key: SubscriptionKey, reference: MessageReference
     ) -> Completion | None:
         """Record a subscription's acknowledgement; the last one removes the message.
 
@@ -286,7 +292,7 @@ class TopicMessageStore(MessageStore, Protocol):
 class TransactionStore(Protocol):
     """The open transactions of a store, local and XA ones.
 
-    A transaction begins with the first call whose `context.transaction` has its id. One that
+    A transaction begins with the first call whose `context.xid` has its id. One that
     was never used, or has ended, is unknown; all methods ignore unknown transactions.
     """
 

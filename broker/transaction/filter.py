@@ -95,32 +95,21 @@ class TransactionBroker(BrokerFilter):
         return found
 
     def send(self, exchange: ProducerExchange, message: ActiveMQMessage) -> Completion | None:
-        context = exchange.context
         xid = message.transaction_id
-        outer = context.transaction
-        if xid is None and outer is None:
-            return self.next.send(exchange, message)
         if xid is None:
-            context.transaction = None
-        else:
-            context.transaction = transaction = self._open(context, xid)
-            transaction.producer = exchange.info
-        try:
             return self.next.send(exchange, message)
-        finally:
-            context.transaction = outer
+        transaction = self._open(exchange.context, xid)
+        transaction.producer = exchange.info
+        return self.next.send(exchange.within(transaction), message)
 
     def acknowledge(self, exchange: ConsumerExchange, ack: MessageAck) -> Completion | None:
-        context = exchange.context
         xid = ack.transaction_id
-        outer = context.transaction
-        if xid is None and outer is None:
+        if xid is None:
             return self.next.acknowledge(exchange, ack)
-        context.transaction = None if xid is None else self._open(context, xid)
-        try:
-            return self.next.acknowledge(exchange, ack)
-        finally:
-            context.transaction = outer
+        transaction = self._open(exchange.context, xid)
+        return self.next.acknowledge(
+            ConsumerExchange(exchange.context, exchange.subscription, transaction), ack
+        )
 
     def begin_transaction(self, context: ConnectionContext, xid: TransactionId) -> None:
         if isinstance(xid, XATransactionId):

@@ -42,7 +42,7 @@ class Routes:
             )
         self._depth += 1
         try:
-            return self.region.send(ProducerExchange(exchange.context, exchange.info), message)
+            return self.region.send(exchange.for_forwarding(), message)
         finally:
             self._depth -= 1
 

@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 
 from broker.api.completion import wait_for
-from broker.api.context import ConnectionContext
-from broker.api.message import MessageReference, SubscriptionKey
+from broker.api.message import MessageReference, OperationContext, SubscriptionKey
 from broker.store.api import StoredSubscription
 from broker.store.journal.settings import JournalSettings, PreallocationScope
 from broker.store.kahadb.adapter import KahaDBPersistenceAdapter
@@ -54,10 +53,8 @@ def message(number: int, where: Destination, **fields: Any) -> MessageReference:
     return MessageReference(command, place)  # type: ignore[arg-type]
 
 
-def within(xid: Any) -> ConnectionContext:
-    context = ConnectionContext()
-    context.transaction = SimpleNamespace(xid=xid)  # type: ignore[assignment]
-    return context
+def within(xid: Any) -> OperationContext:
+    return OperationContext(xid)
 
 
 def settings(**options: Any) -> KahaDBSettings:
@@ -111,13 +108,13 @@ class Home:
     async def send(self, store: Any, *numbers: int, **fields: Any) -> list[MessageReference]:
         references = [message(n, store.destination, **fields) for n in numbers]
         for reference in references:
-            await wait_for(store.add_message(ConnectionContext(), reference))
+            await wait_for(store.add_message(OperationContext(), reference))
             store.mark_visible(reference)
         return references
 
     async def remove(self, store: Any, *references: MessageReference) -> None:
         for reference in references:
-            await wait_for(store.remove_message(ConnectionContext(), reference))
+            await wait_for(store.remove_message(OperationContext(), reference))
         await wait_for(self.adapter.journal.barrier(sync=False))
 
     def state(self) -> dict[str, Any]:
@@ -215,7 +212,7 @@ class Driver:
     async def add(self) -> None:
         store = self.queue()
         reference = self.next(store.destination)
-        await wait_for(store.add_message(ConnectionContext(), reference))
+        await wait_for(store.add_message(OperationContext(), reference))
         if reference.position is not None:
             store.mark_visible(reference)
             self.live[store.destination].append(reference)
@@ -225,12 +222,12 @@ class Driver:
         live = self.live[store.destination]
         if live:
             at = 0 if self.random.random() < 0.7 else self.random.randrange(len(live))
-            store.remove_message(ConnectionContext(), live.pop(at))
+            store.remove_message(OperationContext(), live.pop(at))
 
     async def publish(self) -> None:
         store = self.topic()
         reference = self.next(TOPIC)
-        await wait_for(store.add_message(ConnectionContext(), reference))
+        await wait_for(store.add_message(OperationContext(), reference))
         if reference.position is not None:
             store.mark_visible(reference)
             self.news.append(reference)
@@ -243,7 +240,7 @@ class Driver:
                 stored = self.random.choice(found)
                 reference = message(1, TOPIC)
                 reference.message_id = stored.message.message_id
-                store.acknowledge(ConnectionContext(), key, reference)
+                store.acknowledge(OperationContext(), key, reference)
 
     async def begin(self) -> None:
         number = self.number = self.number + 1
@@ -312,7 +309,7 @@ class Driver:
             for r in self.open[xid][1]
         )
         if self.random.random() < 0.2 and not busy:
-            await wait_for(store.remove_all_messages(ConnectionContext()))
+            await wait_for(store.remove_all_messages(OperationContext()))
             self.live[store.destination].clear()
 
     def forget_open(self) -> None:

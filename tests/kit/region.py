@@ -165,14 +165,10 @@ class Client:
         message: ActiveMQMessage | None = None,
         **options: object,
     ) -> Completion | None:
-        self.context.transaction = tx
-        try:
-            return self.broker.send(
-                self.exchange,
-                message or self.message(destination, text, **options),  # type: ignore[arg-type]
-            )
-        finally:
-            self.context.transaction = None
+        return self.broker.send(
+            self.exchange if tx is None else self.exchange.within(tx),
+            message or self.message(destination, text, **options),  # type: ignore[arg-type]
+        )
 
     def begin(self) -> LocalTransaction:
         self._transactions += 1
@@ -244,11 +240,7 @@ class Client:
         return self.acknowledge(ack, tx)
 
     def acknowledge(self, ack: MessageAck, tx: LocalTransaction | None = None) -> Completion | None:
-        self.context.transaction = tx
-        try:
-            return self.broker.acknowledge(ConsumerExchange(self.context, None), ack)
-        finally:
-            self.context.transaction = None
+        return self.broker.acknowledge(ConsumerExchange(self.context, None, tx), ack)
 
     def pull(self, consumer: Subscription, timeout_ms: int) -> None:
         self.broker.message_pull(

@@ -12,8 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 from broker.api.completion import wait_for
-from broker.api.context import ConnectionContext
-from broker.api.message import MessageReference, SubscriptionKey
+from broker.api.message import MessageReference, OperationContext, SubscriptionKey
 from broker.cli.main import app
 from broker.store.api import StoredSubscription
 from broker.store.journal.settings import JournalSettings, PreallocationScope
@@ -77,13 +76,12 @@ class Store:
         store = self.of(where)
         references = [reference(n, where, **fields) for n in numbers]
         for each in references:
-            await wait_for(store.add_message(ConnectionContext(), each))
+            await wait_for(store.add_message(OperationContext(), each))
             store.mark_visible(each)
         return references
 
     async def remove(self, where: Destination, *references: MessageReference) -> None:
-        context = ConnectionContext()
-        context.wants_answer = True
+        context = OperationContext(response_required=True)
         for each in references:
             await wait_for(self.of(where).remove_message(context, each))
 
@@ -94,14 +92,12 @@ class Store:
         )
 
     async def acknowledge(self, topic: Topic, key: SubscriptionKey, each: Any) -> None:
-        context = ConnectionContext()
-        context.wants_answer = True
+        context = OperationContext(response_required=True)
         await wait_for(self.adapter.topic_message_store(topic).acknowledge(context, key, each))
 
     async def prepare(self, where: Destination, add: int, remove: MessageReference) -> None:
         xid = XATransactionId(7, b"global", b"branch")
-        context = ConnectionContext()
-        context.transaction = SimpleNamespace(xid=xid)  # type: ignore[assignment]
+        context = OperationContext(xid)
         self.of(where).add_message(context, reference(add, where))
         self.of(where).remove_message(context, remove)
         await wait_for(self.adapter.transaction_store().prepare(xid))

@@ -125,13 +125,7 @@ def record_pending(sends: deque[Completion], stored: Completion) -> None:
 def on_ack(connection: BrokerConnection, ack: MessageAck) -> CommandResult:
     exchange = connection.consumers.get(ack.consumer_id)  # type: ignore[arg-type]  # None: absent
     if exchange is not None:
-        if not ack.response_required:
-            return connection.broker.acknowledge(exchange, ack)
-        exchange.context.wants_answer = True
-        try:
-            return connection.broker.acknowledge(exchange, ack)
-        finally:
-            exchange.context.wants_answer = False
+        return connection.broker.acknowledge(exchange, ack)
     level = logging.WARNING if ack.transaction_id is not None else logging.DEBUG
     logger.log(level, "Ack for non existent subscription %s ignored", ack.consumer_id)
     return None

@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from broker.api.completion import Completion
-from broker.api.context import ConnectionContext
-from broker.api.message import MessageReference, Position
+from broker.api.message import MessageReference, OperationContext, Position
 
 __all__ = ["Departures"]
 
@@ -32,9 +31,9 @@ class Departures:
     def remove_behind(
         self,
         letter: Completion,
-        context: ConnectionContext,
+        context: OperationContext,
         reference: MessageReference,
-        remove: Callable[[ConnectionContext, MessageReference], Completion | None],
+        remove: Callable[[OperationContext, MessageReference], Completion | None],
     ) -> Completion | None:
         """Call `remove`, which tells the store, when the letter is safe.
 
@@ -49,21 +48,17 @@ class Departures:
             if self._held is not None:
                 self._held.add(position)
         removed = Completion()
-        wants_answer = context.wants_answer
+        apart = OperationContext(None, context.response_required)
 
         def go_on(done: Completion) -> None:
             if done.error is not None:
                 removed.complete(done.error)
                 return
-            outer = context.transaction, context.wants_answer
-            context.transaction, context.wants_answer = None, wants_answer
             try:
-                stored = remove(context, reference)
+                stored = remove(apart, reference)
             except Exception as error:
                 removed.complete(error)
                 return
-            finally:
-                context.transaction, context.wants_answer = outer
             if position is not None:
                 self._has_left(position)
             if stored is None:

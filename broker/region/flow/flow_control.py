@@ -61,7 +61,7 @@ class FlowControl:
         if self._fail_at_once and not network:
             raise self._no_space(reference, full)
         self._warn(reference, full)
-        parked = FlowControlledSend(destination, exchange.context, reference)
+        parked = FlowControlledSend(destination, exchange, reference)
         parked.wait_for(full)
         exchange.context.blocked_sends[parked] = None
         if parked.transaction is not None:
@@ -119,18 +119,18 @@ class FlowControlledSend:
     def __init__(
         self,
         destination: BaseDestination,
-        context: ConnectionContext,
+        exchange: ProducerExchange,
         reference: MessageReference,
     ) -> None:
         self.completion = Completion()
         self.forget: Callable[[], None] | None = None
         self.timer: _wakeup.BackgroundTask | None = None
         self._destination = destination
-        self._context = context
+        self._context = exchange.context
         self._reference = reference
         self.message = reference.message
         self.is_admitted = False
-        self.transaction: Transaction | None = context.transaction
+        self.transaction: Transaction | None = exchange.transaction
 
     def wait_for(self, full: MemoryUsage | DiskUsage) -> None:
         """Wait until there is room in `full`."""
@@ -204,8 +204,4 @@ class FlowControlledSend:
         if reference.is_expired():
             destination.expired(context, reference, None)
             return None
-        outer, context.transaction = context.transaction, self.transaction
-        try:
-            return destination.accept(context, reference)
-        finally:
-            context.transaction = outer
+        return destination.accept(context, reference, self.transaction)

@@ -9,8 +9,8 @@ from typing import Final
 from anyio import lowlevel
 
 from broker.api.completion import Completion
-from broker.api.context import ConnectionContext
 from broker.api.destination import BrokerDestination
+from broker.api.exchange import ConsumerExchange
 from broker.api.message import MessageReference
 from broker.region.subscription.base import AbstractSubscription
 from pyjms import _wakeup
@@ -117,7 +117,7 @@ class QueueBrowserSubscription(AbstractSubscription):
         if self._turn is not None:
             self._turn.cancel()
 
-    def acknowledge(self, context: ConnectionContext, ack: MessageAck) -> Completion | None:
+    def acknowledge(self, exchange: ConsumerExchange, ack: MessageAck) -> Completion | None:
         if ack.ack_type in _OPENS_WINDOW:
             self._in_flight = max(0, self._in_flight - ack.message_count)
             self.dequeue_count += ack.message_count

@@ -13,8 +13,15 @@ from typing import TYPE_CHECKING
 from broker.api.completion import Completion
 from broker.api.context import ConnectionContext
 from broker.api.copying import copy_command
-from broker.api.message import MessageReference, StoredMessage, SubscriptionKey
+from broker.api.message import (
+    NO_TRANSACTION,
+    MessageReference,
+    OperationContext,
+    StoredMessage,
+    SubscriptionKey,
+)
 from broker.api.subscription import Subscription
+from broker.api.transaction import Transaction
 from broker.policy.audit import MessageAudit
 from broker.policy.entry import PolicyEntry
 from broker.region.arrival_order import arrival_line
@@ -73,7 +80,12 @@ class Queue(BaseDestination):
         return [*self.dispatcher.ring.candidates, *self._browsers]
 
     # in
-    def accept(self, context: ConnectionContext, reference: MessageReference) -> Completion | None:
+    def accept(
+        self,
+        context: ConnectionContext,
+        reference: MessageReference,
+        transaction: Transaction | None = None,
+    ) -> Completion | None:
         audit = self._audit
         if audit is not None and audit.is_duplicate(reference.message_id):
             return None
@@ -85,11 +97,13 @@ class Queue(BaseDestination):
         store = self.store if reference.persistent else None
         if store is not None:
             try:
-                stored = store.add_message(context, reference)
+                stored = store.add_message(
+                    NO_TRANSACTION if transaction is None else OperationContext(transaction.xid),
+                    reference,
+                )
             except Exception:
                 self._give_up(reference)
                 raise
-        transaction = context.transaction
         if transaction is not None:
             transaction.add(
                 TransactedSend(self.broker, transaction, reference, self._committed, self._give_up)
@@ -203,7 +217,7 @@ class Queue(BaseDestination):
 
     def store_removal(
         self,
-        context: ConnectionContext,
+        context: OperationContext,
         reference: MessageReference,
         letter: Completion | None = None,
     ) -> Completion | None:
@@ -322,7 +336,7 @@ class Queue(BaseDestination):
         if held.owner is not None or held.acked:
             return False
         self.dispatcher.forget(held)
-        self.store_removal(context, held)
+        self.store_removal(NO_TRANSACTION, held)
         self.drop(held)
         return True
 
@@ -331,10 +345,10 @@ class Queue(BaseDestination):
             return False
         letter = reference.letter
         if letter is None:
-            self.store_removal(context, reference)
+            self.store_removal(NO_TRANSACTION, reference)
         taken = self.contents.take_out(reference) and self._removed(reference)
         if letter is not None:
-            self.store_removal(context, reference, letter)
+            self.store_removal(NO_TRANSACTION, reference, letter)
         return taken
 
     def _removed(self, reference: MessageReference) -> bool:
@@ -360,7 +374,7 @@ class Queue(BaseDestination):
     def expire(self, reference: MessageReference) -> None:
         """Expire a message that no consumer has and that waits nowhere (any more)."""
         self.count_expired(reference)
-        self.store_removal(self.broker.context, reference, reference.letter)
+        self.store_removal(NO_TRANSACTION, reference, reference.letter)
         self.drop(reference)
 
     def count_expired(self, reference: MessageReference) -> None:
@@ -392,5 +406,5 @@ class Queue(BaseDestination):
         self.statistics.messages -= self.contents.outside_count
         self.contents.cursor.clear()
         if self.store is not None:
-            self.store.remove_all_messages(context)
+            self.store.remove_all_messages(NO_TRANSACTION)
         self.memory.close()

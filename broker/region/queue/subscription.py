@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from broker.api.completion import Completion
 from broker.api.context import ConnectionContext
-from broker.api.message import MessageReference
+from broker.api.message import MessageReference, OperationContext
 from broker.policy.entry import PolicyEntry
 from broker.region.queue.consumer_ring import Candidate
 from broker.region.subscription.prefetch import PrefetchSubscription
@@ -90,7 +90,7 @@ class QueueSubscription(PrefetchSubscription):
 
     def store_acknowledgement(
         self,
-        context: ConnectionContext,
+        context: OperationContext,
         reference: MessageReference,
         letter: Completion | None = None,
     ) -> Completion | None:

@@ -7,7 +7,6 @@ pulls come in by the broker. (ActiveMQ Subscription, AbstractSubscription)
 from __future__ import annotations
 
 import logging
-from abc import abstractmethod
 from typing import TYPE_CHECKING, Final
 
 from broker.api.completion import Completion
@@ -24,7 +23,6 @@ from pyjms.selector import Selector, compile_selector
 from pyjms.wire.openwire.commands import (
     ConsumerId,
     ConsumerInfo,
-    MessageAck,
     MessageDispatch,
     MessagePull,
 )
@@ -124,37 +122,6 @@ class AbstractSubscription(Subscription):
                 exc_info=True,
             )
             return False
-
-    @abstractmethod
-    def is_full(self) -> bool:
-        """Whether the consumer's window has no room (Q13)."""
-
-    @property
-    @abstractmethod
-    def is_slow(self) -> bool:
-        """Whether messages wait because this consumer is slower than they come (T7, T12)."""
-
-    @property
-    @abstractmethod
-    def in_flight(self) -> int:
-        """How many messages are dispatched and not acknowledged."""
-
-    @property
-    @abstractmethod
-    def pending_count(self) -> int:
-        """How many messages wait here for room in the window."""
-
-    @abstractmethod
-    def acknowledge(self, context: ConnectionContext, ack: MessageAck) -> Completion | None:
-        """Do what the acknowledgement says (7.1).
-
-        Raises:
-            JMSException: it does not fit what was dispatched.
-        """
-
-    @abstractmethod
-    def window_freed(self) -> None:
-        """Use the room that there is now."""
 
     def destination_removed(self, destination: BrokerDestination) -> None:
         """Forget a destination that is gone."""

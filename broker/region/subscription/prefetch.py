@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections import OrderedDict
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from broker.api.completion import Completion, all_of
 from broker.api.context import ConnectionContext
-from broker.api.message import MessageReference
-from broker.api.transaction import Synchronization
+from broker.api.exchange import ConsumerExchange
+from broker.api.message import NO_TRANSACTION, SYNCED, MessageReference, OperationContext
+from broker.api.transaction import Synchronization, Transaction
 from broker.policy.entry import PolicyEntry
 from broker.region.subscription.base import (
     LAST_DELIVERED_UNKNOWN,
@@ -34,6 +34,13 @@ if TYPE_CHECKING:
     from broker.region.services import RegionServices
 
 __all__ = ["PrefetchSubscription"]
+
+_DELIVERED: Final = int(AckType.DELIVERED)
+_POISON: Final = int(AckType.POISON)
+_STANDARD: Final = int(AckType.STANDARD)
+_REDELIVERED: Final = int(AckType.REDELIVERED)
+_INDIVIDUAL: Final = int(AckType.INDIVIDUAL)
+_EXPIRED: Final = int(AckType.EXPIRED)
 
 
 class PrefetchSubscription(AbstractSubscription):
@@ -57,7 +64,7 @@ class PrefetchSubscription(AbstractSubscription):
     @abstractmethod
     def store_acknowledgement(
         self,
-        context: ConnectionContext,
+        context: OperationContext,
         reference: MessageReference,
         letter: Completion | None = None,
     ) -> Completion | None:
@@ -158,16 +165,28 @@ class PrefetchSubscription(AbstractSubscription):
         return [r for index, r in enumerate(mine) if index < count or r in self._held]
 
     # acknowledgements
-    def acknowledge(self, context: ConnectionContext, ack: MessageAck) -> Completion | None:
+    def acknowledge(self, exchange: ConsumerExchange, ack: MessageAck) -> Completion | None:
         if self.dispatched_count == 0:
             return None  # dispatched by the broker that this client failed over from (A2)
-        handler = _HANDLERS.get(ack.ack_type)
-        if handler is None:
-            raise JMSException(f"Invalid acknowledgment: {ack}")
-        return handler(self, context, ack)
+        kind = ack.ack_type
+        if kind == _STANDARD:
+            return self._standard(exchange, ack)
+        if kind == _DELIVERED:
+            self._delivered(ack)
+            return None
+        if kind == _POISON:
+            return self._poison(exchange, ack)
+        if kind == _INDIVIDUAL:
+            return self._individual(exchange, ack)
+        if kind == _EXPIRED:
+            return self._expired(exchange, ack)
+        if kind == _REDELIVERED:
+            self._find(ack)
+            return None
+        raise JMSException(f"Invalid acknowledgment: {ack}")
 
-    def _standard(self, context: ConnectionContext, ack: MessageAck) -> Completion | None:
-        transaction = context.transaction
+    def _standard(self, exchange: ConsumerExchange, ack: MessageAck) -> Completion | None:
+        transaction = exchange.transaction
         last = ack.last_message_id
         if (
             transaction is None
@@ -179,57 +198,50 @@ class PrefetchSubscription(AbstractSubscription):
         ):
             reference = self.dispatched.pop(last, None)
             if reference is not None:
-                return self._complete_one(context, reference)
+                return self._complete_one(_context_of(ack), reference)
         references = self._range(ack)
         if transaction is not None:
-            return self._complete_later(context, references)
+            return self._complete_later(transaction, ack, references)
         if len(references) != ack.message_count:
             raise _unmatched(
                 ack,
                 f"Expected message count ({ack.message_count}) differs from count in "
                 f"dispatched-list ({len(references)})",
             )
-        return self._complete(context, references)
+        return self._complete(_context_of(ack), references)
 
-    def _individual(self, context: ConnectionContext, ack: MessageAck) -> Completion | None:
+    def _individual(self, exchange: ConsumerExchange, ack: MessageAck) -> Completion | None:
         reference = self._find(ack)
         if reference in self._held:
             raise _unmatched(ack, "it was acknowledged before in an open transaction")
-        if context.transaction is None:
-            return self._complete(context, [reference])
+        if exchange.transaction is None:
+            return self._complete(_context_of(ack), [reference])
         self._extend(1)
-        stored = self._complete_later(context, [reference])
+        stored = self._complete_later(exchange.transaction, ack, [reference])
         self.window_freed()
         return stored
 
-    def _delivered(self, context: ConnectionContext, ack: MessageAck) -> Completion | None:
+    def _delivered(self, ack: MessageAck) -> None:
         self._find(ack)
         self._extend(ack.message_count)
         self.window_freed()
-        return None
 
-    def _redelivered(self, context: ConnectionContext, ack: MessageAck) -> Completion | None:
-        self._find(ack)
-        return None
-
-    def _poison(self, context: ConnectionContext, ack: MessageAck) -> Completion | None:
-        if context.transaction is not None:
+    def _poison(self, exchange: ConsumerExchange, ack: MessageAck) -> Completion | None:
+        if exchange.transaction is not None:
             raise JMSException(f"Poison ack cannot be transacted: {ack}")
         references = self._range(ack)
         for reference in references:
-            self.broker.root.send_to_dead_letter_queue(context, reference, self, ack.poison_cause)
+            self.broker.root.send_to_dead_letter_queue(
+                exchange.context, reference, self, ack.poison_cause
+            )
             reference.destination.forget_duplicate(reference)
-        return self._complete(context, references, behind_letters=True)
+        return self._complete(_context_of(ack), references, behind_letters=True)
 
-    def _expired(self, context: ConnectionContext, ack: MessageAck) -> Completion | None:
+    def _expired(self, exchange: ConsumerExchange, ack: MessageAck) -> Completion | None:
         references = self._range(ack)
         for reference in references:
-            reference.destination.expired(context, reference, self)
-        outer, context.transaction = context.transaction, None
-        try:
-            return self._complete(context, references, behind_letters=True)
-        finally:
-            context.transaction = outer
+            reference.destination.expired(exchange.context, reference, self)
+        return self._complete(_context_of(ack), references, behind_letters=True)
 
     # finding
     def _find(self, ack: MessageAck) -> MessageReference:
@@ -261,7 +273,7 @@ class PrefetchSubscription(AbstractSubscription):
 
     # completing
     def _complete_one(
-        self, context: ConnectionContext, reference: MessageReference
+        self, context: OperationContext, reference: MessageReference
     ) -> Completion | None:
         try:
             stored = self.store_acknowledgement(context, reference)
@@ -284,7 +296,7 @@ class PrefetchSubscription(AbstractSubscription):
 
     def _complete(
         self,
-        context: ConnectionContext,
+        context: OperationContext,
         references: list[MessageReference],
         behind_letters: bool = False,
     ) -> Completion | None:
@@ -299,7 +311,7 @@ class PrefetchSubscription(AbstractSubscription):
         return all_of(stored)
 
     def _complete_in_range(
-        self, context: ConnectionContext, reference: MessageReference, letter: Completion | None
+        self, context: OperationContext, reference: MessageReference, letter: Completion | None
     ) -> Completion | None:
         stored = self.store_acknowledgement(context, reference, letter)
         self.undispatch(reference)
@@ -310,11 +322,11 @@ class PrefetchSubscription(AbstractSubscription):
         return stored
 
     def _complete_later(
-        self, context: ConnectionContext, references: list[MessageReference]
+        self, transaction: Transaction, ack: MessageAck, references: list[MessageReference]
     ) -> Completion | None:
-        transaction = context.transaction
-        if transaction is None or not references:
+        if not references:
             return None
+        context = OperationContext(transaction.xid, ack.response_required)
         stored = [self.store_acknowledgement(context, reference) for reference in references]
         self.hold(references)
         local = not isinstance(transaction.xid, XATransactionId)
@@ -365,6 +377,10 @@ class _Acknowledgement(Synchronization):
         self._subscription.transaction_ended(self._references, self._local, committed=False)
 
 
+def _context_of(ack: MessageAck) -> OperationContext:
+    return SYNCED if ack.response_required else NO_TRANSACTION
+
+
 def _is_last(reference: MessageReference, ack: MessageAck) -> bool:
     return reference.message_id == ack.last_message_id and (
         ack.destination is None or ack.destination == reference.destination.destination
@@ -373,14 +389,3 @@ def _is_last(reference: MessageReference, ack: MessageAck) -> bool:
 
 def _unmatched(ack: MessageAck, reason: str) -> JMSException:
     return JMSException(f"Unmatched acknowledge: {ack}; {reason}")
-
-
-_Handler = Callable[[PrefetchSubscription, ConnectionContext, MessageAck], Completion | None]
-_HANDLERS: Final[dict[int, _Handler]] = {
-    AckType.DELIVERED: PrefetchSubscription._delivered,
-    AckType.POISON: PrefetchSubscription._poison,
-    AckType.STANDARD: PrefetchSubscription._standard,
-    AckType.REDELIVERED: PrefetchSubscription._redelivered,
-    AckType.INDIVIDUAL: PrefetchSubscription._individual,
-    AckType.EXPIRED: PrefetchSubscription._expired,
-}

@@ -12,7 +12,13 @@ from anyio import lowlevel
 
 from broker.api.completion import Completion
 from broker.api.context import ConnectionContext
-from broker.api.message import MessageReference, StoredMessage, SubscriptionKey
+from broker.api.message import (
+    NO_TRANSACTION,
+    MessageReference,
+    OperationContext,
+    StoredMessage,
+    SubscriptionKey,
+)
 from broker.policy.audit import MessageAudit
 from broker.policy.entry import PolicyEntry
 from broker.region.subscription.base import LAST_DELIVERED_UNKNOWN
@@ -162,7 +168,7 @@ class DurableTopicSubscription(PrefetchSubscription):
         if self._is_too_old(reference):
             return
         if self._audit is not None and self._audit.is_duplicate(reference.message_id):
-            self.store_acknowledgement(self.broker.context, reference)
+            self.store_acknowledgement(NO_TRANSACTION, reference)
             return
         self._backlog.hold(reference)
         if not self._pending and not self.is_full():
@@ -231,7 +237,7 @@ class DurableTopicSubscription(PrefetchSubscription):
 
     def _expire(self, reference: MessageReference) -> None:
         reference.destination.expired(self.context, reference, self)
-        self.store_acknowledgement(self.broker.context, reference, reference.letter)
+        self.store_acknowledgement(NO_TRANSACTION, reference, reference.letter)
 
     def expire_messages(self, limit: int) -> None:
         """Expire what is over among the first `limit` waiting messages, while inactive (T24)."""
@@ -249,7 +255,7 @@ class DurableTopicSubscription(PrefetchSubscription):
 
     def store_acknowledgement(
         self,
-        context: ConnectionContext,
+        context: OperationContext,
         reference: MessageReference,
         letter: Completion | None = None,
     ) -> Completion | None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from broker.api.completion import Completion
 from broker.api.context import ConnectionContext
+from broker.api.exchange import ConsumerExchange
 from broker.api.message import MessageReference
 from broker.api.transaction import Synchronization, Transaction
 from broker.cursor.memory import FifoPendingList
@@ -154,10 +155,10 @@ class TopicSubscription(AbstractSubscription):
         if len(pending) < self.prefetch_size:
             self._is_slow = False
 
-    def acknowledge(self, context: ConnectionContext, ack: MessageAck) -> Completion | None:
+    def acknowledge(self, exchange: ConsumerExchange, ack: MessageAck) -> Completion | None:
         kind = ack.ack_type
         if kind in _FREES:
-            transaction = context.transaction
+            transaction = exchange.transaction
             if transaction is None:
                 self.acknowledged(ack)
             else:

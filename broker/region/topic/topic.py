@@ -10,7 +10,13 @@ from typing import TYPE_CHECKING, Final
 
 from broker.api.completion import Completion, all_of
 from broker.api.context import ConnectionContext
-from broker.api.message import MessageReference, StoredMessage, SubscriptionKey
+from broker.api.message import (
+    NO_TRANSACTION,
+    MessageReference,
+    OperationContext,
+    StoredMessage,
+    SubscriptionKey,
+)
 from broker.api.subscription import Subscription
 from broker.api.transaction import Transaction
 from broker.policy.entry import PolicyEntry
@@ -66,13 +72,18 @@ class Topic(BaseDestination):
         return list(self._subscribers)
 
     # in
-    def accept(self, context: ConnectionContext, reference: MessageReference) -> Completion | None:
-        if context.transaction is not None:
-            return self._accept_later(context, context.transaction, reference)
+    def accept(
+        self,
+        context: ConnectionContext,
+        reference: MessageReference,
+        transaction: Transaction | None = None,
+    ) -> Completion | None:
+        if transaction is not None:
+            return self._accept_later(transaction, reference)
         stored = None
         store = self.store if self._durables and reference.persistent else None
         if store is not None:
-            stored = store.add_message(context, reference)
+            stored = store.add_message(NO_TRANSACTION, reference)
         if store is not None and reference.position is None:
             self.repeated(reference)
         else:
@@ -86,7 +97,7 @@ class Topic(BaseDestination):
         return stored if reference.message.response_required else None
 
     def _accept_later(
-        self, context: ConnectionContext, transaction: Transaction, reference: MessageReference
+        self, transaction: Transaction, reference: MessageReference
     ) -> Completion | None:
         """Store the message with its transaction: now, or where nobody needs it yet, at the end.
 
@@ -97,7 +108,7 @@ class Topic(BaseDestination):
         is_stored = store is not None and self._durables > 0 and transaction not in self._deferring
         if store is not None:
             if is_stored:
-                stored = store.add_message(context, reference)
+                stored = store.add_message(OperationContext(transaction.xid), reference)
             else:
                 self._deferring.add(transaction)
         self.hold(reference)  # what a transaction keeps is memory, too
@@ -127,9 +138,7 @@ class Topic(BaseDestination):
                 first = first or subscriber
                 subscriber.add(reference)
             elif isinstance(subscriber, DurableTopicSubscription):
-                self.store_subscriber_acknowledgement(
-                    self.broker.context, subscriber.key, reference
-                )
+                self.store_subscriber_acknowledgement(NO_TRANSACTION, subscriber.key, reference)
         if self._reorder is not None and first is not None:
             self._reorder(subscribers, first)
 
@@ -146,7 +155,7 @@ class Topic(BaseDestination):
             self.memory.decrease(reference.size)
 
     def store_subscriber_acknowledgement(
-        self, context: ConnectionContext, key: SubscriptionKey, reference: MessageReference
+        self, context: OperationContext, key: SubscriptionKey, reference: MessageReference
     ) -> Completion | None:
         if self.store is None or not reference.persistent:
             return None
@@ -247,7 +256,7 @@ class Topic(BaseDestination):
     def dispose(self, context: ConnectionContext) -> None:
         self.disposed = True
         if self.store is not None:
-            self.store.remove_all_messages(context)
+            self.store.remove_all_messages(NO_TRANSACTION)
         self.memory.close()
 
 
@@ -268,9 +277,7 @@ class _Send(OpenSend):
             return
         if not topic._durables or not reference.persistent:
             return
-        context = ConnectionContext()
-        context.transaction = self.transaction
-        topic.store.add_message(context, reference)
+        topic.store.add_message(OperationContext(self.transaction.xid), reference)
         self._is_stored = True
 
     def after_commit(self) -> None:

@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, cast
 
 from broker.api.completion import wait_for
-from broker.api.context import ConnectionContext
-from broker.api.message import MessageReference, SubscriptionKey
+from broker.api.message import MessageReference, OperationContext, SubscriptionKey
 from broker.service.transfer.message_file import BadLine, FileMessage, FileSubscription
 from broker.store.kahadb.adapter import KahaDBPersistenceAdapter
 from broker.store.kahadb.tools.rebuilding import offline_settings
@@ -61,8 +60,7 @@ class _Batch:
         xid = LocalTransactionId(number, ConnectionId(connection))
         store = adapter.transaction_store()
         self._transaction = LocalTransaction(xid, store, lambda _transaction: None)
-        self._context = ConnectionContext()
-        self._context.transaction = self._transaction
+        self._context = OperationContext(xid)
 
     @property
     def is_full(self) -> bool:

@@ -9,8 +9,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 
 from broker.api.completion import Completion
-from broker.api.context import ConnectionContext
-from broker.api.message import Position, StoredMessage, SubscriptionKey
+from broker.api.message import OperationContext, Position, StoredMessage, SubscriptionKey
 from broker.store.api import StoredSubscription, StoreState
 from broker.store.memory.transactions import MemoryEntry, MemoryTransactionStore
 from pyjms.jms.destination import Destination
@@ -51,12 +50,12 @@ class MemoryMessageStore:
         """Whether the destination was removed: this takes nothing more, another one may."""
 
     def add_message(
-        self, context: ConnectionContext, reference: MessageReference
+        self, context: OperationContext, reference: MessageReference
     ) -> Completion | None:
-        if context.transaction is None:
+        if context.xid is None:
             self._add(reference)
         else:
-            self._adapter.transactions.add(context.transaction.xid, lambda: self._add(reference))
+            self._adapter.transactions.add(context.xid, lambda: self._add(reference))
         return None
 
     def mark_visible(self, reference: MessageReference) -> None:
@@ -65,15 +64,15 @@ class MemoryMessageStore:
             entry.is_visible = True
 
     def remove_message(
-        self, context: ConnectionContext, reference: MessageReference
+        self, context: OperationContext, reference: MessageReference
     ) -> Completion | None:
         message_id = reference.message_id
-        if context.transaction is None:
+        if context.xid is None:
             self._remove(message_id)
         else:
             entry = self._entries.get(message_id)
             self._adapter.transactions.add(
-                context.transaction.xid,
+                context.xid,
                 lambda: self._remove(message_id),
                 None if entry is None else (entry, None),
             )
@@ -102,7 +101,7 @@ class MemoryMessageStore:
             return _wanted(found, limit, skip)
         return _page(self._entries.values(), after, limit, skip)
 
-    def remove_all_messages(self, context: ConnectionContext) -> Completion | None:
+    def remove_all_messages(self, context: OperationContext) -> Completion | None:
         self._entries.clear()
         self._by_arrival.clear()
         self._size = 0
@@ -197,15 +196,15 @@ class MemoryTopicMessageStore(MemoryMessageStore):
         return list(self._subscriptions.values())
 
     def acknowledge(
-        self, context: ConnectionContext, key: SubscriptionKey, reference: MessageReference
+        self, context: OperationContext, key: SubscriptionKey, reference: MessageReference
     ) -> Completion | None:
         message_id = reference.message_id
-        if context.transaction is None:
+        if context.xid is None:
             self._acknowledge(key, message_id)
         else:
             entry = self._entries.get(message_id)
             self._adapter.transactions.add(
-                context.transaction.xid,
+                context.xid,
                 lambda: self._acknowledge(key, message_id),
                 None if entry is None else (entry, key),
             )
@@ -223,7 +222,7 @@ class MemoryTopicMessageStore(MemoryMessageStore):
     def subscription_message_count(self, key: SubscriptionKey) -> int:
         return len(self._unacknowledged.get(key, {}))
 
-    def remove_all_messages(self, context: ConnectionContext) -> Completion | None:
+    def remove_all_messages(self, context: OperationContext) -> Completion | None:
         for unacknowledged in self._unacknowledged.values():
             unacknowledged.clear()
         return super().remove_all_messages(context)

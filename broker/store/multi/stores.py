@@ -9,8 +9,7 @@ from collections.abc import Container
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from broker.api.completion import Completion
-from broker.api.context import ConnectionContext
-from broker.api.message import Position, StoredMessage, SubscriptionKey
+from broker.api.message import OperationContext, Position, StoredMessage, SubscriptionKey
 from broker.store.api import MessageStore, StoredSubscription, TopicMessageStore, TransactionStore
 from broker.store.multi.transactions import MultiTransactionStore
 from pyjms.wire.openwire.commands import MessageId
@@ -35,7 +34,7 @@ class _Store(Generic[S]):
         self._transactions = transactions
 
     def add_message(
-        self, context: ConnectionContext, reference: MessageReference
+        self, context: OperationContext, reference: MessageReference
     ) -> Completion | None:
         return self._store.add_message(self._transactions.enlist(context, self._own), reference)
 
@@ -43,7 +42,7 @@ class _Store(Generic[S]):
         self._store.mark_visible(reference)
 
     def remove_message(
-        self, context: ConnectionContext, reference: MessageReference
+        self, context: OperationContext, reference: MessageReference
     ) -> Completion | None:
         return self._store.remove_message(self._transactions.enlist(context, self._own), reference)
 
@@ -58,7 +57,7 @@ class _Store(Generic[S]):
     ) -> list[StoredMessage]:
         return self._store.next_messages(after, limit, skip)
 
-    def remove_all_messages(self, context: ConnectionContext) -> Completion | None:
+    def remove_all_messages(self, context: OperationContext) -> Completion | None:
         return self._store.remove_all_messages(context)
 
     @property
@@ -100,7 +99,7 @@ class MultiTopicMessageStore(_Store[TopicMessageStore]):
         return self._store.subscriptions()
 
     def acknowledge(
-        self, context: ConnectionContext, key: SubscriptionKey, reference: MessageReference
+        self, context: OperationContext, key: SubscriptionKey, reference: MessageReference
     ) -> Completion | None:
         context = self._transactions.enlist(context, self._own)
         return self._store.acknowledge(context, key, reference)

@@ -26,11 +26,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Protocol, cast
+from typing import Protocol
 
 from broker.api.completion import Completion, all_of, wait_for
-from broker.api.context import ConnectionContext
-from broker.api.message import Position
+from broker.api.message import OperationContext, Position
 from broker.store.api import RecoveredTransaction, TransactionStore
 from broker.store.kahadb.adapter import KahaDBPersistenceAdapter
 from broker.store.kahadb.settings import PurgeRecoveredXATransactionStrategy
@@ -38,33 +37,19 @@ from broker.store.multi.decision_log import LOCAL_FORMAT_ID, DecisionLog, as_xa
 from pyjms.jms.destination import Destination
 from pyjms.wire.openwire.commands import MessageId, TransactionId, XATransactionId
 
-if TYPE_CHECKING:
-    from broker.api.transaction import Transaction
-
 __all__ = ["MultiTransactionStore", "recover_transactions"]
 
 logger = logging.getLogger(__name__)
 
 
-class _Branch:
-    """A transaction as a single store sees it: its XA id."""
-
-    __slots__ = ("xid",)
-
-    def __init__(self, xid: XATransactionId) -> None:
-        self.xid = xid
-
-
 class _OpenTransaction:
     """A transaction and the stores enlisted in it."""
 
-    __slots__ = ("context", "stores", "xid")
+    __slots__ = ("stores", "xid")
 
     def __init__(self, xid: XATransactionId) -> None:
         self.xid = xid
         self.stores: dict[TransactionStore, None] = {}
-        self.context = ConnectionContext()
-        self.context.transaction = cast("Transaction", _Branch(xid))
 
 
 class StoreFinder(Protocol):
@@ -82,17 +67,15 @@ class MultiTransactionStore:
         self._open: dict[TransactionId, _OpenTransaction] = {}
         self._recovered: dict[TransactionId, RecoveredTransaction] = {}
 
-    def enlist(self, context: ConnectionContext, store: TransactionStore) -> ConnectionContext:
+    def enlist(self, context: OperationContext, store: TransactionStore) -> OperationContext:
         """Return the context for a call to a store; enlists it in the context's transaction."""
-        transaction = context.transaction
-        if transaction is None:
+        if context.xid is None:
             return context
-        opened = self._open.get(transaction.xid)
+        opened = self._open.get(context.xid)
         if opened is None:
-            opened = self._open[transaction.xid] = _OpenTransaction(as_xa(transaction.xid))
+            opened = self._open[context.xid] = _OpenTransaction(as_xa(context.xid))
         opened.stores[store] = None
-        opened.context.wants_answer = context.wants_answer
-        return opened.context
+        return OperationContext(opened.xid, context.response_required)
 
     def prepare(self, xid: TransactionId) -> Completion | None:
         """Prepare it in all its stores."""

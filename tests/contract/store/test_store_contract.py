@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.api.context import ConnectionContext
+from broker.api.message import OperationContext
 from broker.store.jobs import (
     JobSchedulerStore,
     KahaDBJobSchedulerStore,
@@ -65,7 +65,7 @@ class TestStores(StoreContract):
         jobs = make()
         await jobs.start()
         answer = jobs.scheduler().add(ScheduledJob("a", 1, 2), harness.reference(1).message)
-        harness.queue().add_message(ConnectionContext(), harness.reference(2))
+        harness.queue().add_message(OperationContext(), harness.reference(2))
         await harness.done(answer)
         await harness.restart()
         message = jobs.scheduler().message("a")

@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 
 from broker.api.completion import wait_for
-from broker.api.context import ConnectionContext
-from broker.api.message import MessageReference, SubscriptionKey
+from broker.api.message import MessageReference, OperationContext, SubscriptionKey
 from broker.store.journal.settings import JournalSettings
 from broker.store.kahadb.adapter import KahaDBPersistenceAdapter
 from broker.store.kahadb.settings import KahaDBSettings
@@ -145,11 +144,9 @@ async def test_we_find_what_activemq_kept_and_activemq_what_we_did(
             gone = reference(1, Queue("kinds"))
             assert stored.message.message_id is not None
             gone.message_id = stored.message.message_id
-            store.remove_message(ConnectionContext(), gone)
+            store.remove_message(OperationContext(), gone)
         for number in range(1, 12):
-            await wait_for(
-                store.add_message(ConnectionContext(), reference(number, Queue("kinds")))
-            )
+            await wait_for(store.add_message(OperationContext(), reference(number, Queue("kinds"))))
         await end_prepared(adapter)
     finally:
         await adapter.stop()

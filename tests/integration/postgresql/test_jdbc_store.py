@@ -8,7 +8,7 @@ import anyio
 import pytest
 from sqlalchemy import NullPool, create_engine, text
 
-from broker.api.context import ConnectionContext
+from broker.api.message import OperationContext
 from broker.store.api import StoreState
 from broker.store.jdbc.adapter import JDBCPersistenceAdapter
 from broker.store.jdbc.settings import Locker
@@ -91,7 +91,7 @@ async def test_a_server_that_ends_is_waited_for(opened, postgresql):
     store.adapter.on_state = lambda state, _: seen[state].set()
     await anyio.to_thread.run_sync(postgresql.cluster().stop)
     second = store.reference(2)
-    answer = queue.add_message(ConnectionContext(), second)
+    answer = queue.add_message(OperationContext(), second)
     await seen[StoreState.SUSPENDED].wait()
     with pytest.raises(JMSException):
         queue.next_messages(None, 10)

@@ -7,7 +7,7 @@ import logging
 import pytest
 
 from broker.api.completion import Completion
-from broker.api.message import SubscriptionKey
+from broker.api.message import NO_TRANSACTION, SubscriptionKey
 from broker.policy.entry import PolicyEntry
 from broker.store.api import StoredSubscription
 from pyjms.errors import JMSException
@@ -290,10 +290,10 @@ def test_what_a_prepared_transaction_has_acknowledged(make_broker, paged, commit
     consumer = subscribe(client)
     assert client.received(consumer) == ["1", "3", "4", "5"]
     if committed:
-        store.acknowledge(client.context, KEY, hidden)
+        store.acknowledge(NO_TRANSACTION, KEY, hidden)
         topic.forget_hidden(hidden, KEY)
     else:
-        entry.is_shown = True
+        entry.is_visible = True
         topic.restore(hidden, KEY)
         assert client.received(consumer) == ["1", "3", "4", "5", "2"]
     client.ack(consumer, -1, first=0, count=4 if committed else 5)

@@ -291,7 +291,7 @@ def test_a_late_message_that_cannot_be_stored_ends_the_transaction(make_broker, 
         tx.commit(one_phase=True)
     assert client.received(consumer) == []
     assert broker.topic(T).memory.used == 0
-    assert sender.context.transaction is None
+    assert sender.exchange.transaction is None
 
 
 def test_a_prepared_message_is_not_for_who_subscribes_later(any_broker):

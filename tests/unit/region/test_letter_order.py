@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from broker.api.context import ConnectionContext
-from broker.api.message import SubscriptionKey
+from broker.api.message import NO_TRANSACTION, SubscriptionKey
 from broker.policy.dead_letter import IndividualDeadLetterStrategy, SharedDeadLetterStrategy
 from broker.policy.entry import PolicyEntry
 from pyjms.errors import JMSException
@@ -52,7 +51,7 @@ def poison(store, client, consumer, last=-1):
 
 def lose_letter(store):
     """Have the oldest call fail, which stores a dead letter."""
-    store.queue_message_store(DEAD).remove_all_messages(ConnectionContext())
+    store.queue_message_store(DEAD).remove_all_messages(NO_TRANSACTION)
     store.complete(LOST)
 
 

@@ -8,7 +8,7 @@ import anyio
 import pytest
 
 from broker.api.completion import Completion
-from broker.api.message import Position
+from broker.api.message import NO_TRANSACTION, Position
 from broker.policy.entry import PolicyEntry
 from broker.region.flow.system_usage import SystemUsage
 from pyjms.errors import JMSException
@@ -485,17 +485,17 @@ def test_messages_that_a_prepared_transaction_acknowledged(make_broker, paged, c
     queue = broker.queue(Q)
     stored = queue.store.next_messages(Position(0, place - 1), 1)[0]
     entry = queue.store._entries[stored.message.message_id]
-    entry.is_shown = False  # as the store does for such messages
+    entry.is_visible = False  # as the store does for such messages
     hidden = queue.hide(stored, None)
     assert queue.statistics.messages == 50
     consumer = client.consume(Q, prefetch=3)
     others = [t for t in texts(1, 50) if t != str(place)]
     if committed:
-        queue.store.remove_message(client.context, hidden)
+        queue.store.remove_message(NO_TRANSACTION, hidden)
         queue.forget_hidden(hidden, None)
         assert drain(client, consumer) == others
     else:
-        entry.is_shown = True
+        entry.is_visible = True
         queue.restore(hidden, None)
         assert sorted(drain(client, consumer), key=int) == texts(1, 50)
     assert (queue.statistics.messages, queue.memory.used) == (0, 0)
@@ -506,7 +506,7 @@ def test_a_message_of_a_recovered_transaction_comes_at_its_commit(make_broker, p
     client = broker.client()
     queue = broker.queue(Q)
     reference = queue.reference_to(client.message(Q, "sent", persistent=True))
-    queue.store.add_message(client.context, reference)
+    queue.store.add_message(NO_TRANSACTION, reference)
     consumer = client.consume(Q)
     queue.publish(reference)
     assert client.received(consumer) == ["sent"]

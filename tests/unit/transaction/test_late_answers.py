@@ -68,8 +68,8 @@ class Region(ErrorBroker):
         self.log.append("start")
 
     def send(self, exchange: ProducerExchange, message: ActiveMQMessage) -> Completion | None:
-        assert exchange.context.transaction is not None
-        exchange.context.transaction.add(Work(self.log, "send"))
+        assert exchange.transaction is not None
+        exchange.transaction.add(Work(self.log, "send"))
         return None
 
     def remove_connection(

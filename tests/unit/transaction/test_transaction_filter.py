@@ -46,19 +46,19 @@ class Region(ErrorBroker):
         self.log: list[str] = []
         self.gone: list[ConnectionId | None] = []
 
-    def _work(self, context: ConnectionContext, name: str) -> None:
-        self.seen.append(context.transaction)
-        if context.transaction is not None:
-            context.transaction.add(Work(self.log, name))
+    def _work(self, exchange: ProducerExchange | ConsumerExchange, name: str) -> None:
+        self.seen.append(exchange.transaction)
+        if exchange.transaction is not None:
+            exchange.transaction.add(Work(self.log, name))
 
     def send(self, exchange: ProducerExchange, message: ActiveMQMessage) -> Completion | None:
         if message.type == "bad":
             raise JMSException("refused")
-        self._work(exchange.context, "send")
+        self._work(exchange, "send")
         return None
 
     def acknowledge(self, exchange: ConsumerExchange, ack: MessageAck) -> Completion | None:
-        self._work(exchange.context, "ack")
+        self._work(exchange, "ack")
         return None
 
     def remove_connection(
@@ -89,7 +89,7 @@ def test_ids_are_resolved_for_sends_and_acks_and_a_lost_connection_rolls_back() 
     broker.send(producer, ActiveMQMessage())
     broker.acknowledge(consumer, MessageAck())
     assert [t.xid if t else None for t in region.seen] == [LOCAL, LOCAL, None, None]
-    assert ctx.transaction is None
+    assert producer.transaction is None
     unknown = LocalTransactionId(9, C1)
     with pytest.raises(JMSException, match=f"^Transaction '{unknown}' has not been started.$"):
         broker.send(producer, ActiveMQMessage(transaction_id=unknown))

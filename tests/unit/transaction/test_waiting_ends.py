@@ -58,7 +58,7 @@ class Region(ErrorBroker):
         self.log: list[str] = []
 
     def send(self, exchange: ProducerExchange, message: ActiveMQMessage) -> Completion | None:
-        transaction = exchange.context.transaction
+        transaction = exchange.transaction
         assert transaction is not None
         transaction.add(Done(self.log, transaction.xid))
         return None

@@ -7,8 +7,7 @@ from collections.abc import Callable, Container
 from typing import TYPE_CHECKING, Any, Final
 
 from broker.api.completion import Completion
-from broker.api.context import ConnectionContext
-from broker.api.message import Position, StoredMessage
+from broker.api.message import OperationContext, Position, StoredMessage
 from broker.store.jdbc.execution.operations import AddMessage, RemoveAll, UpdateMessage
 from broker.store.jdbc.stores.context import StoreContext, split_id
 from broker.store.jdbc.stores.overlay import Overlay
@@ -62,7 +61,7 @@ class JDBCMessageStore:
     # -- the interface of the broker
 
     def add_message(
-        self, context: ConnectionContext, reference: MessageReference
+        self, context: OperationContext, reference: MessageReference
     ) -> Completion | None:
         def on_position(position: Position) -> None:
             reference.position = position
@@ -70,7 +69,7 @@ class JDBCMessageStore:
         reference.position = None
         work = Addition(self, reference.message, reference.message_id, reference.size, on_position)
         answer = self._do(context, work)
-        if answer is None and context.transaction is None and reference.position is None:
+        if answer is None and context.xid is None and reference.position is None:
             # a duplicate: done when the stored message is durable
             return self.context.submit((), lambda _: None)
         return answer
@@ -80,7 +79,7 @@ class JDBCMessageStore:
             self.overlay.unshown.discard(self.id_at(reference.position))
 
     def remove_message(
-        self, context: ConnectionContext, reference: MessageReference
+        self, context: OperationContext, reference: MessageReference
     ) -> Completion | None:
         position = reference.position or self._find(reference.message_id)
         if position is None:
@@ -114,7 +113,7 @@ class JDBCMessageStore:
         page = self._page_statement
         return self._page(page, {}, after, limit, skip, self.overlay.is_visible)
 
-    def remove_all_messages(self, context: ConnectionContext) -> Completion | None:
+    def remove_all_messages(self, context: OperationContext) -> Completion | None:
         before = self._count, self._size
         self._count = self._size = 0
         self.overlay.clear()
@@ -231,10 +230,9 @@ class JDBCMessageStore:
 
     # -- internals
 
-    def _do(self, context: ConnectionContext, work: Work) -> Completion | None:
-        transaction = context.transaction
-        if transaction is not None:
-            self._transactions.add(transaction.xid, work)
+    def _do(self, context: OperationContext, work: Work) -> Completion | None:
+        if context.xid is not None:
+            self._transactions.add(context.xid, work)
             return None
         operations = work.commit()
         if not operations:

@@ -9,8 +9,7 @@ from collections.abc import Callable, Container
 from typing import TYPE_CHECKING, Any
 
 from broker.api.completion import Completion
-from broker.api.context import ConnectionContext
-from broker.api.message import Position, StoredMessage, SubscriptionKey
+from broker.api.message import OperationContext, Position, StoredMessage, SubscriptionKey
 from broker.store.api import StoredSubscription
 from broker.store.jdbc.execution.operations import (
     AddMessage,
@@ -106,7 +105,7 @@ class JDBCTopicMessageStore(JDBCMessageStore):
         return [found.stored for found in self._subscriptions.values()]
 
     def acknowledge(
-        self, context: ConnectionContext, key: SubscriptionKey, reference: MessageReference
+        self, context: OperationContext, key: SubscriptionKey, reference: MessageReference
     ) -> Completion | None:
         if key not in self._subscriptions:
             return None
@@ -141,7 +140,7 @@ class JDBCTopicMessageStore(JDBCMessageStore):
         found = self._subscriptions.get(key)
         return 0 if found is None else found.count
 
-    def remove_all_messages(self, context: ConnectionContext) -> Completion | None:
+    def remove_all_messages(self, context: OperationContext) -> Completion | None:
         before = [(found, found.count) for found in self._subscriptions.values()]
         for found, _ in before:
             found.count = 0

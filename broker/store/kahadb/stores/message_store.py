@@ -6,8 +6,7 @@ from collections.abc import Container, Sequence
 from typing import TYPE_CHECKING
 
 from broker.api.completion import Completion
-from broker.api.context import ConnectionContext
-from broker.api.message import Position, StoredMessage
+from broker.api.message import OperationContext, Position, StoredMessage
 from broker.store.kahadb.index import DestinationIndex, IndexEntry
 from broker.store.kahadb.message_database import MessageDatabase
 from broker.store.kahadb.records import (
@@ -53,14 +52,14 @@ class KahaDBMessageStore:
     # -- writing
 
     def add_message(
-        self, context: ConnectionContext, reference: MessageReference
+        self, context: OperationContext, reference: MessageReference
     ) -> Completion | None:
         """See MessageStore. Always answered by the journal: a duplicate when the first is safe."""
         reference.position = None
         if self.is_removed:
             return None
         metadata = reference_metadata(reference, self._prioritized)
-        if context.transaction is not None:
+        if context.xid is not None:
             operation = Operation(
                 OperationKind.ADD,
                 self._kaha,
@@ -69,7 +68,7 @@ class KahaDBMessageStore:
                 prioritized=self._prioritized,
                 reference=reference,
             )
-            self._transactions.add(context.transaction.xid, operation)
+            self._transactions.add(context.xid, operation)
             return None
         db = self._db
         message = reference.message
@@ -90,15 +89,15 @@ class KahaDBMessageStore:
             self._index.mark_visible(reference.position)
 
     def remove_message(
-        self, context: ConnectionContext, reference: MessageReference
+        self, context: OperationContext, reference: MessageReference
     ) -> Completion | None:
         """See MessageStore."""
         message_id = str(reference.message_id)
-        if context.transaction is not None:
+        if context.xid is not None:
             if self.is_removed:
                 return None
             operation = Operation(OperationKind.REMOVE, self._kaha, message_id, reference=reference)
-            self._transactions.add(context.transaction.xid, operation)
+            self._transactions.add(context.xid, operation)
             return None
         index, position = self._index, reference.position
         if position is None:
@@ -108,7 +107,7 @@ class KahaDBMessageStore:
         if entry is None:
             return None
         db = self._db
-        waiter = Completion() if context.wants_answer else None
+        waiter = Completion() if context.response_required else None
         payload = remove_record(self._part, message_id)
         location = db.append(payload, waiter, sync=waiter is not None, soon=waiter is None)
         db.index.segments.add_reference(location.file_id, entry.file_id)
@@ -127,7 +126,7 @@ class KahaDBMessageStore:
         db.updater.update(index, metadata, location)
         return waiter
 
-    def remove_all_messages(self, context: ConnectionContext) -> Completion | None:
+    def remove_all_messages(self, context: OperationContext) -> Completion | None:
         """See MessageStore. The numbers go on."""
         db, index = self._db, self._index
         if not index.count:

@@ -6,8 +6,7 @@ from collections.abc import Container
 from typing import TYPE_CHECKING
 
 from broker.api.completion import Completion
-from broker.api.context import ConnectionContext
-from broker.api.message import Position, StoredMessage, SubscriptionKey
+from broker.api.message import OperationContext, Position, StoredMessage, SubscriptionKey
 from broker.store.api import StoredSubscription
 from broker.store.kahadb.index import TopicIndex
 from broker.store.kahadb.message_database import MessageDatabase
@@ -43,16 +42,16 @@ class KahaDBTopicMessageStore(KahaDBMessageStore):
         super().__init__(db, transactions, destination, prioritized)
 
     def add_message(
-        self, context: ConnectionContext, reference: MessageReference
+        self, context: OperationContext, reference: MessageReference
     ) -> Completion | None:
         """See MessageStore. What nobody will need gets no number and position 0."""
-        if context.transaction is None and not self._index.subscriptions and not self.is_removed:
+        if context.xid is None and not self._index.subscriptions and not self.is_removed:
             metadata = reference_metadata(reference, self._prioritized)
             reference.position = Position(metadata.level, 0)
             return None
         return super().add_message(context, reference)
 
-    def remove_all_messages(self, context: ConnectionContext) -> Completion | None:
+    def remove_all_messages(self, context: OperationContext) -> Completion | None:
         """See MessageStore. Each message is removed, since the subscriptions stay."""
         return self._remove_each()
 
@@ -119,24 +118,24 @@ class KahaDBTopicMessageStore(KahaDBMessageStore):
         return [self._stored(known.info) for known in self._index.subscriptions.values()]
 
     def acknowledge(
-        self, context: ConnectionContext, key: SubscriptionKey, reference: MessageReference
+        self, context: OperationContext, key: SubscriptionKey, reference: MessageReference
     ) -> Completion | None:
         """See TopicMessageStore."""
         db, index = self._db, self._index
         text, message_id = subscription_key(*key), str(reference.message_id)
-        if context.transaction is not None:
+        if context.xid is not None:
             if self.is_removed:
                 return None
             operation = Operation(
                 OperationKind.ACKNOWLEDGE, self._kaha, message_id, key=text, reference=reference
             )
-            self._transactions.add(context.transaction.xid, operation)
+            self._transactions.add(context.xid, operation)
             return None
         position = reference.position
         entry = index.find(message_id) if position is None else index.get(position)
         if entry is None or not index.is_pending(text, entry.position):
             return None
-        waiter = Completion() if context.wants_answer else None
+        waiter = Completion() if context.response_required else None
         payload = remove_record(self._part, message_id, text, ack=b"")
         location = db.append(payload, waiter, sync=waiter is not None, soon=waiter is None)
         db.updater.acknowledge(index, text, entry, location)

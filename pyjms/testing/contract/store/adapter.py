@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from broker.store.api import StoredSubscription, StoreState, SubscriptionKey
+from broker.api.message import SubscriptionKey
+from broker.store.api import StoredSubscription, StoreState
 from pyjms.jms.destination import Queue, Topic
 from pyjms.testing.contract.store.harness import StoreHarness
 from pyjms.wire.openwire.commands import ProducerId

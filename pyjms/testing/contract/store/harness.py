@@ -7,16 +7,8 @@ from types import SimpleNamespace
 from typing import Any, TypeAlias
 
 from broker.api.completion import wait_for
-from broker.api.context import ConnectionContext
-from broker.api.message import MessageReference
-from broker.store.api import (
-    MessageStore,
-    PersistenceAdapter,
-    Position,
-    StoredSubscription,
-    SubscriptionKey,
-    TopicMessageStore,
-)
+from broker.api.message import MessageReference, OperationContext, Position, SubscriptionKey
+from broker.store.api import MessageStore, PersistenceAdapter, StoredSubscription, TopicMessageStore
 from pyjms.jms.destination import Destination, Queue, Topic
 from pyjms.wire.openwire.commands import (
     ActiveMQTextMessage,
@@ -110,7 +102,7 @@ class StoreHarness:
         """Add messages, wait until they are durable, and make them visible."""
         references = [self.reference(n, store.destination, **options) for n in numbers]
         for reference in references:
-            await wait_for(store.add_message(ConnectionContext(), reference))
+            await wait_for(store.add_message(OperationContext(), reference))
             assert reference.position is not None
             store.mark_visible(reference)
         return references
@@ -121,18 +113,14 @@ class StoreHarness:
             await wait_for(store.remove_message(self.synced(), reference))
 
     @staticmethod
-    def synced() -> ConnectionContext:
+    def synced() -> OperationContext:
         """Return the context of an acknowledgement whose client waits for a response."""
-        context = ConnectionContext()
-        context.wants_answer = True
-        return context
+        return OperationContext(response_required=True)
 
     @staticmethod
-    def within(xid: TransactionId) -> ConnectionContext:
+    def within(xid: TransactionId) -> OperationContext:
         """Return the context of a command in this transaction."""
-        context = ConnectionContext()
-        context.transaction = SimpleNamespace(xid=xid)  # type: ignore[assignment]
-        return context
+        return OperationContext(xid)
 
     @staticmethod
     def local(number: int = 1) -> LocalTransactionId:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from broker.api.context import ConnectionContext
-from broker.store.api import Position, StoreState
+from broker.api.message import OperationContext, Position
+from broker.store.api import StoreState
 from pyjms.jms.destination import Queue, Topic
 from pyjms.jms.properties import DUPLICATE_ID_PROPERTY
 from pyjms.testing.contract.store.harness import StoreHarness
@@ -59,7 +59,7 @@ class QueueContract:
         store = harness.queue()
         first, second = harness.reference(1), harness.reference(2)
         for reference in (first, second):
-            await harness.done(store.add_message(ConnectionContext(), reference))
+            await harness.done(store.add_message(OperationContext(), reference))
         assert harness.texts(store) == []
         assert store.message_count == 2
         store.mark_visible(second)
@@ -90,7 +90,7 @@ class QueueContract:
         store = harness.queue()
         (first,) = await harness.send(store, 1)
         again = harness.reference(1, text="again")
-        await harness.done(store.add_message(ConnectionContext(), again))
+        await harness.done(store.add_message(OperationContext(), again))
         assert again.position is None
         assert (harness.texts(store), store.message_count) == (["1"], 1)
         await harness.remove(store, first)
@@ -106,7 +106,7 @@ class QueueContract:
         (first,) = await harness.send(store, 1, properties={DUPLICATE_ID_PROPERTY: "d"})
         for number in (2, 3):
             again = harness.reference(number, properties={DUPLICATE_ID_PROPERTY: "d"})
-            await harness.done(store.add_message(ConnectionContext(), again))
+            await harness.done(store.add_message(OperationContext(), again))
             assert again.position is None
             await harness.remove(store, first)
         assert store.message_count == 0
@@ -122,13 +122,13 @@ class QueueContract:
         first, again = (
             harness.reference(n, properties={DUPLICATE_ID_PROPERTY: "d"}) for n in (1, 2)
         )
-        answer = store.add_message(ConnectionContext(), first)
+        answer = store.add_message(OperationContext(), first)
         if in_transaction:
             xid = harness.local()
             store.add_message(harness.within(xid), again)
             repeated = transactions.commit(xid, False)
         else:
-            repeated = store.add_message(ConnectionContext(), again)
+            repeated = store.add_message(OperationContext(), again)
         assert (repeated is None or repeated.done) == (answer is None or answer.done)
         await harness.done(repeated)
         assert answer is None or answer.done
@@ -148,7 +148,7 @@ class QueueContract:
             durable_harness.reference(2),
             durable_harness.reference(4, properties={DUPLICATE_ID_PROPERTY: "d"}),
         ):
-            await durable_harness.done(store.add_message(ConnectionContext(), reference))
+            await durable_harness.done(store.add_message(OperationContext(), reference))
             assert reference.position is None
         assert durable_harness.texts(store) == ["2"]
 
@@ -236,7 +236,7 @@ class QueueContract:
         assert store.last_arrival == 3
         (fourth,) = await harness.send(store, 4)
         assert fourth.position.arrival == 4
-        await harness.done(store.remove_all_messages(ConnectionContext()))
+        await harness.done(store.remove_all_messages(OperationContext()))
         (fifth,) = await harness.send(store, 5)
         assert (fifth.position.arrival, store.epoch) == (5, epoch)
 
@@ -245,12 +245,12 @@ class QueueContract:
         store = harness.queue()
         await harness.send(store, 1, 2, properties=None)
         await harness.send(store, 3, properties={DUPLICATE_ID_PROPERTY: "d"})
-        await harness.done(store.remove_all_messages(ConnectionContext()))
-        await harness.done(store.remove_all_messages(ConnectionContext()))
+        await harness.done(store.remove_all_messages(OperationContext()))
+        await harness.done(store.remove_all_messages(OperationContext()))
         assert (harness.texts(store), store.message_count, store.message_size) == ([], 0, 0)
         await harness.send(store, 4)
         again = harness.reference(5, properties={DUPLICATE_ID_PROPERTY: "d"})
-        await harness.done(store.add_message(ConnectionContext(), again))
+        await harness.done(store.add_message(OperationContext(), again))
         assert again.position is None
         if harness.persistent:
             await harness.restart()
@@ -299,7 +299,7 @@ class QueueContract:
         references = await harness.send(store, *range(1, 301), body=bytes(1000))
         await harness.remove(store, *references[:290])
         hidden = harness.reference(301)
-        await harness.done(store.add_message(ConnectionContext(), hidden))
+        await harness.done(store.add_message(OperationContext(), hidden))
         await harness.adapter.checkpoint()
         expected = [str(n) for n in range(291, 301)]
         assert harness.texts(store) == expected

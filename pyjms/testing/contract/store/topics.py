@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from broker.api.context import ConnectionContext
-from broker.store.api import StoredSubscription, SubscriptionKey
+from broker.api.message import OperationContext, SubscriptionKey
+from broker.store.api import StoredSubscription
 from pyjms.jms.destination import Topic
 from pyjms.testing.contract.store.harness import StoreHarness
 
@@ -63,7 +63,7 @@ class TopicContract:
         """
         store = harness.adapter.topic_message_store(T)
         reference = harness.reference(1, T)
-        await harness.done(store.add_message(ConnectionContext(), reference))
+        await harness.done(store.add_message(OperationContext(), reference))
         assert reference.position is not None  # it is no duplicate
         store.mark_visible(reference)
         assert store.message_count == 0
@@ -164,7 +164,7 @@ class TopicContract:
         await subscribe(harness, store, KEY)
         references = await harness.send(store, *range(1, 8))
         hidden = harness.reference(8, T)
-        await harness.done(store.add_message(ConnectionContext(), hidden))
+        await harness.done(store.add_message(OperationContext(), hidden))
         await acknowledge(harness, store, KEY, references[1])
         assert harness.subscription_texts(store, KEY, 3) == ["1", "3", "4"]
         after = references[3].position
@@ -182,7 +182,7 @@ class TopicContract:
         first, *_ = await harness.send(store, 1, 2, 3)
         await harness.remove(store, first)
         assert harness.subscription_texts(store, KEY) == ["2", "3"]
-        await harness.done(store.remove_all_messages(ConnectionContext()))
+        await harness.done(store.remove_all_messages(OperationContext()))
         assert harness.subscription_texts(store, KEY) == []
         assert store.subscription_message_count(KEY) == 0
         await harness.send(store, 4)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from broker.api.context import ConnectionContext
+from broker.api.message import OperationContext
 from broker.store.api import StoredSubscription
 from pyjms.jms.destination import Queue
 from pyjms.jms.properties import DUPLICATE_ID_PROPERTY
@@ -253,7 +253,7 @@ class TransactionContract:
             harness.adapter.transaction_store(),
         )
         alone, inside = harness.reference(1, T), harness.reference(2, T)
-        await harness.done(store.add_message(ConnectionContext(), alone))
+        await harness.done(store.add_message(OperationContext(), alone))
         store.add_message(harness.within(harness.local()), inside)
         await harness.done(transactions.commit(harness.local(), False))
         await harness.done(store.add_subscription(StoredSubscription(KEY, T), False))
@@ -268,8 +268,8 @@ class TransactionContract:
             await harness.done(transactions.commit(xid, False))
             await harness.done(transactions.rollback(xid))
         assert transactions.recovered() == []
-        context = ConnectionContext()
-        assert context.transaction is None
+        context = OperationContext()
+        assert context.xid is None
 
     async def test_position_of_messages_of_a_recovered_transaction(
         self, durable_harness: StoreHarness
@@ -382,7 +382,7 @@ class TransactionContract:
     ) -> None:
         """`remove_all_messages` leaves prepared transactions alone."""
         xid, added = await durable_harness.prepare_branch()
-        await durable_harness.done(durable_harness.queue().remove_all_messages(ConnectionContext()))
+        await durable_harness.done(durable_harness.queue().remove_all_messages(OperationContext()))
         for _ in range(restarts):
             await durable_harness.restart()
         transactions = durable_harness.adapter.transaction_store()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from broker.api.context import ConnectionContext
+from broker.api.message import OperationContext
 from broker.store.jdbc.stores.audit import MessageAudit
 from pyjms.jms.destination import Queue
 
@@ -44,7 +44,7 @@ async def test_a_store_with_an_audit_knows_what_is_gone(open_store):
     first, _, third = await store.send(queue, 1, 2, 3)
     await store.remove(queue, first)
     again = store.reference(1)
-    await store.done(queue.add_message(ConnectionContext(), again))
+    await store.done(queue.add_message(OperationContext(), again))
     assert again.position is None
     await store.send(store.queue("OTHER"), 1)
     await store.restart()
@@ -52,7 +52,7 @@ async def test_a_store_with_an_audit_knows_what_is_gone(open_store):
     await store.remove(queue, third)
     recovered = store.reference(1, Queue("OTHER"))
     other = store.adapter.queue_message_store(Queue("OTHER"))
-    await store.done(other.add_message(ConnectionContext(), recovered))
+    await store.done(other.add_message(OperationContext(), recovered))
     assert recovered.position is None
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from broker.api.context import ConnectionContext
+from broker.api.message import OperationContext
 from pyjms.testing.clock import VirtualClock
 from pyjms.wire.openwire.commands import ProducerId
 
@@ -19,7 +19,7 @@ async def test_duplicate_ids_have_a_window(open_store, sql):
     expected = {"d3": None, "d2": None, "d1": 4}  # the first is outside of the window
     for number, (duplicate, arrival) in enumerate(expected.items(), 10):
         again = store.reference(number, properties={"_AMQ_DUPL_ID": duplicate})
-        await store.done(store.queue().add_message(ConnectionContext(), again))
+        await store.done(store.queue().add_message(OperationContext(), again))
         assert (again.position and again.position.arrival) == arrival
 
 

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.api.context import ConnectionContext
-from broker.api.message import SubscriptionKey
+from broker.api.message import OperationContext, SubscriptionKey
 from broker.region.store_capabilities import StoreCapabilities
 from broker.store.api import StoredSubscription, StoreState
 from broker.store.jdbc.adapter import JDBCPersistenceAdapter
@@ -48,7 +47,7 @@ async def test_one_refused_message_spoils_no_others(open_store, sql):
     await store.send(queue, 1)
     sql(REFUSE)
     references = [store.reference(n) for n in (11, 12, 13, 14, 15)]
-    answers = [queue.add_message(ConnectionContext(), r) for r in references]
+    answers = [queue.add_message(OperationContext(), r) for r in references]
     for reference, answer in zip(references, answers, strict=True):
         if reference.message_id.producer_sequence_id == 13:
             with pytest.raises(JMSException, match="refused") as caught:
@@ -85,10 +84,10 @@ async def test_a_database_that_is_away_is_waited_for(open_store, tmp_path, watch
     await store.send(queue, 1)
     busy = Busy(tmp_path / "store" / "activemq.db")
     second, third = store.reference(2), store.reference(3)
-    waiting = queue.add_message(ConnectionContext(), second)
+    waiting = queue.add_message(OperationContext(), second)
     await states.reached(StoreState.SUSPENDED)
     assert isinstance(states.told[0][1], DatabaseUnavailableException)
-    also = queue.add_message(ConnectionContext(), third)
+    also = queue.add_message(OperationContext(), third)
     assert not waiting.done
     with pytest.raises(JMSException, match="suspended"):
         queue.next_messages(None, 10)
@@ -107,10 +106,10 @@ async def test_a_store_that_may_not_wait_fails(open_store, tmp_path, watch):
     await store.send(queue, 1)
     busy = Busy(tmp_path / "store" / "activemq.db")
     with pytest.raises(DatabaseUnavailableException):
-        await store.done(queue.add_message(ConnectionContext(), store.reference(2)))
+        await store.done(queue.add_message(OperationContext(), store.reference(2)))
     assert (states.names, store.adapter.state) == ([StoreState.FAILED], StoreState.FAILED)
     with pytest.raises(DatabaseUnavailableException):
-        await store.done(queue.add_message(ConnectionContext(), store.reference(3)))
+        await store.done(queue.add_message(OperationContext(), store.reference(3)))
     busy.leave()
     await store.restart()
     assert store.texts(store.queue()) == ["1"]
@@ -122,7 +121,7 @@ async def test_what_waits_at_the_end_is_tried_once_more(open_store, tmp_path, wa
     states, queue = watch(store.adapter), store.queue()
     await store.send(queue, 1)
     busy = Busy(tmp_path / "store" / "activemq.db")
-    answer = queue.add_message(ConnectionContext(), store.reference(2))
+    answer = queue.add_message(OperationContext(), store.reference(2))
     await states.reached(StoreState.SUSPENDED)
     busy.leave()
     await store.restart()
@@ -130,7 +129,7 @@ async def test_what_waits_at_the_end_is_tried_once_more(open_store, tmp_path, wa
     queue, states = store.queue(), watch(store.adapter)
     assert store.texts(queue) == ["1", "2"]
     busy = Busy(tmp_path / "store" / "activemq.db")
-    answer = queue.add_message(ConnectionContext(), store.reference(3))
+    answer = queue.add_message(OperationContext(), store.reference(3))
     await states.reached(StoreState.SUSPENDED)
     await store.adapter.stop()
     assert isinstance(answer.error, DatabaseUnavailableException)
@@ -144,7 +143,7 @@ async def test_a_database_that_goes_while_the_store_stops_does_not_hold_it_up(
     states, queue = watch(store.adapter), store.queue()
     await store.send(queue, 1)
     busy = Busy(tmp_path / "store" / "activemq.db")
-    answer = queue.add_message(ConnectionContext(), store.reference(2))
+    answer = queue.add_message(OperationContext(), store.reference(2))
     await store.adapter.stop()  # nothing is known of the trouble yet
     assert isinstance(answer.error, DatabaseUnavailableException)
     assert StoreState.SUSPENDED in states.names
@@ -160,7 +159,7 @@ async def test_two_who_write_are_one_too_many(open_store, watch):
     await first.send(queue, 1)
     second = await open_store(use_lock=False)
     with pytest.raises(DatabaseTakenException, match="taken over"):
-        await first.done(queue.add_message(ConnectionContext(), first.reference(2)))
+        await first.done(queue.add_message(OperationContext(), first.reference(2)))
     assert states.names == [StoreState.FAILED]
     await second.send(second.queue(), 3)
     assert second.texts(second.queue()) == ["1", "3"]
@@ -169,7 +168,7 @@ async def test_two_who_write_are_one_too_many(open_store, watch):
 async def test_too_much_that_waits_is_said(open_store, tmp_path, watch):
     store = await open_store(network_timeout=0.01, resume_check_sleep_period=0.01, max_async_jobs=4)
     states, queue = watch(store.adapter), store.queue()
-    answers = [queue.add_message(ConnectionContext(), store.reference(n)) for n in range(1, 10)]
+    answers = [queue.add_message(OperationContext(), store.reference(n)) for n in range(1, 10)]
     assert store.adapter.state is StoreState.CONGESTED
     for answer in answers:
         await store.done(answer)
@@ -181,12 +180,12 @@ async def test_reads_that_need_it_wait_for_writes(open_store):
     queue = store.queue()
     for number in range(1, 6):
         reference = store.reference(number)
-        queue.add_message(ConnectionContext(), reference)
+        queue.add_message(OperationContext(), reference)
         queue.mark_visible(reference)
     assert store.texts(queue) == ["1", "2", "3", "4", "5"]  # nothing is written yet
-    queue.remove_all_messages(ConnectionContext())
+    queue.remove_all_messages(OperationContext())
     reference = store.reference(6)
-    queue.add_message(ConnectionContext(), reference)
+    queue.add_message(OperationContext(), reference)
     queue.mark_visible(reference)
     assert store.texts(queue) == ["6"]
     assert queue.message_count == 1
@@ -216,8 +215,8 @@ async def test_a_lock_that_is_lost_while_the_database_is_away(open_store, tmp_pa
     states, queue = watch(store.adapter), store.queue()
     await store.send(queue, 1)
     busy = Busy(tmp_path / "store" / "activemq.db")
-    answer = queue.add_message(ConnectionContext(), store.reference(2))
-    later = queue.add_message(ConnectionContext(), store.reference(3))
+    answer = queue.add_message(OperationContext(), store.reference(2))
+    later = queue.add_message(OperationContext(), store.reference(3))
     await states.reached(StoreState.SUSPENDED)
     store.adapter.writer.fail_with(JMSException("the lock is lost"))
     assert str(answer.error) == "the lock is lost"
@@ -247,7 +246,7 @@ async def test_work_on_topics_that_is_refused(open_store, sql):
         " BEGIN SELECT RAISE(ABORT, 'not now'); END"
     )
     for answer in (
-        topic.add_message(ConnectionContext(), store.reference(13, topic.destination)),
+        topic.add_message(OperationContext(), store.reference(13, topic.destination)),
         topic.acknowledge(store.synced(), key, first),
         topic.delete_subscription(key),
         topic.add_subscription(StoredSubscription(other, topic.destination), True),
@@ -263,7 +262,7 @@ async def test_work_on_topics_that_is_refused(open_store, sql):
         " BEGIN SELECT RAISE(ABORT, 'not now'); END"
     )
     with pytest.raises(JMSException, match="refused"):
-        await store.done(topic.remove_all_messages(ConnectionContext()))
+        await store.done(topic.remove_all_messages(OperationContext()))
     assert store.subscription_texts(topic, key) == ["1"]
     assert (topic.subscription_message_count(key), topic.message_count) == (1, 1)
 

@@ -13,8 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from broker.api.completion import Completion
-from broker.api.context import ConnectionContext
-from broker.api.message import SubscriptionKey
+from broker.api.message import OperationContext, SubscriptionKey
 from broker.store.api import StoredSubscription, StoreState
 from broker.store.jdbc.execution import operations as ops
 from broker.store.jdbc.execution.operations import Unit
@@ -106,7 +105,7 @@ async def test_a_crash_loses_nothing_that_was_answered(open_store, sql, tmp_path
     (recovered,) = copy.adapter.transaction_store().recovered()
     assert recovered.xid == xid
     again = copy.reference(9, properties={"_AMQ_DUPL_ID": "d"})
-    await copy.done(found.add_message(ConnectionContext(), again))
+    await copy.done(found.add_message(OperationContext(), again))
     assert again.position is None
     await copy.done(copy.adapter.transaction_store().commit(xid, True))
     position = copy.adapter.transaction_store().position_of(
@@ -172,7 +171,7 @@ async def test_the_database_may_be_away_as_long_as_the_journal_has_room(open_sto
     states = []
     store.adapter.on_state = lambda state, _: states.append(state)
     answers = [
-        queue.add_message(ConnectionContext(), store.reference(n, body=bytes(40_000)))
+        queue.add_message(OperationContext(), store.reference(n, body=bytes(40_000)))
         for n in (3, 4, 5, 6)
     ]
     for answer in answers:
@@ -390,7 +389,7 @@ async def test_a_checkpoint_waits_for_no_full_disk_but_makes_room_on_it(
     before = len(segments())
     simulated_disk.fail = full
     last = store.reference(21, body=bytes(10_000))
-    answer = queue.add_message(ConnectionContext(), last)
+    answer = queue.add_message(OperationContext(), last)
     await store.adapter.checkpoint()  # which begins before the disk says that it is full
     assert states.names == [StoreState.SUSPENDED]
     assert 1 <= len(segments()) < before
@@ -409,7 +408,7 @@ async def test_a_checkpoint_that_a_full_disk_held_up_comes_when_there_is_room(
     states, queue = watch(store.adapter), store.queue()
     simulated_disk.fail = full
     answers = [
-        queue.add_message(ConnectionContext(), store.reference(n, body=bytes(10_000)))
+        queue.add_message(OperationContext(), store.reference(n, body=bytes(10_000)))
         for n in range(1, 11)  # more than the store takes before senders have to wait
     ]
     await states.reached(StoreState.SUSPENDED)

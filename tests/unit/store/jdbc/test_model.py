@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from broker.api.context import ConnectionContext
-from broker.api.message import SubscriptionKey
+from broker.api.message import OperationContext, SubscriptionKey
 from broker.store.api import StoredSubscription
 from broker.store.jdbc.journaled import JournaledJDBCPersistenceAdapter
 from broker.store.jdbc.settings import JDBCSettings, JournalSettingsJDBC
@@ -37,19 +36,19 @@ class Model:
 
     # -- what can happen
 
-    def add(self, where: Any, context: ConnectionContext) -> Any:
+    def add(self, where: Any, context: OperationContext) -> Any:
         self.number += 1
         reference = self.store.reference(self.number, where.destination)
         where.add_message(context, reference)
         return reference
 
     def send(self) -> None:
-        reference = self.add(self.queues, ConnectionContext())
+        reference = self.add(self.queues, OperationContext())
         self.queues.mark_visible(reference)
         self.queue.append(reference)
 
     def publish(self) -> None:
-        reference = self.add(self.topics, ConnectionContext())
+        reference = self.add(self.topics, OperationContext())
         self.topics.mark_visible(reference)
         for messages in self.pending.values():
             messages.append(reference)
@@ -57,7 +56,7 @@ class Model:
     def remove(self) -> None:
         if self.queue:
             reference = self.queue.pop(self.rng.randrange(len(self.queue)))
-            self.queues.remove_message(ConnectionContext(), reference)
+            self.queues.remove_message(OperationContext(), reference)
 
     def acknowledge(self) -> None:
         key = self.rng.choice(KEYS)
@@ -65,7 +64,7 @@ class Model:
         if messages:
             # mostly the first
             index = 0 if self.rng.random() < 0.7 else self.rng.randrange(len(messages))
-            self.topics.acknowledge(ConnectionContext(), key, messages.pop(index))
+            self.topics.acknowledge(OperationContext(), key, messages.pop(index))
 
     def subscribe(self) -> None:
         key = self.rng.choice(KEYS)
@@ -82,10 +81,10 @@ class Model:
 
     def purge(self) -> None:
         if self.rng.random() < 0.1:
-            self.queues.remove_all_messages(ConnectionContext())
+            self.queues.remove_all_messages(OperationContext())
             self.queue.clear()
         elif self.rng.random() < 0.1:
-            self.topics.remove_all_messages(ConnectionContext())
+            self.topics.remove_all_messages(OperationContext())
             for messages in self.pending.values():
                 messages.clear()
 

@@ -10,8 +10,7 @@ import anyio
 import pytest
 
 from broker.api.completion import Completion
-from broker.api.context import ConnectionContext
-from broker.api.message import SubscriptionKey
+from broker.api.message import SYNCED, OperationContext, SubscriptionKey
 from broker.store.api import StoredSubscription, StoreState
 from broker.store.kahadb.adapter import KahaDBPersistenceAdapter
 from broker.store.kahadb.recovery.activemq_files import INDEX_FILES
@@ -55,12 +54,10 @@ async def test_only_what_somebody_waits_for_is_synced(home: Any) -> None:
 
     plain, waiting = home.message(1, Q), home.message(2, Q)
     plain.message.response_required = False
-    assert not await synced(lambda: store.add_message(ConnectionContext(), plain))
-    assert await synced(lambda: store.add_message(ConnectionContext(), waiting))
-    assert not await synced(lambda: store.remove_message(ConnectionContext(), plain))
-    answering = ConnectionContext()
-    answering.wants_answer = True
-    assert await synced(lambda: store.remove_message(answering, waiting))
+    assert not await synced(lambda: store.add_message(OperationContext(), plain))
+    assert await synced(lambda: store.add_message(OperationContext(), waiting))
+    assert not await synced(lambda: store.remove_message(OperationContext(), plain))
+    assert await synced(lambda: store.remove_message(SYNCED, waiting))
     key = SubscriptionKey("c", "s")
     assert await synced(lambda: topic.add_subscription(StoredSubscription(key, T), False))
     assert await synced(lambda: topic.delete_subscription(key))
@@ -101,7 +98,7 @@ async def test_acknowledgements_of_subscriptions_name_them(home: Any) -> None:
     topic, key = adapter.topic_message_store(T), SubscriptionKey("c", "s")
     await home.done(topic.add_subscription(StoredSubscription(key, T, "a = 1"), False))
     (news,) = await home.send(topic, 1)
-    topic.acknowledge(ConnectionContext(), key, news)
+    topic.acknowledge(OperationContext(), key, news)
     await home.close()
     (remove,) = commands(home, KahaRemoveMessageCommand)
     assert (remove.subscription_key, remove.ack) == ("c:s", b"")
@@ -174,7 +171,7 @@ async def test_a_full_disk_suspends_the_store_until_there_is_space(
         OSError(errno.ENOSPC, "No space left on device") if full and call == "write" else None
     )
     waiting = home.message(2, Q)
-    answer = store.add_message(ConnectionContext(), waiting)
+    answer = store.add_message(OperationContext(), waiting)
     await suspended.wait()
     assert adapter.state is StoreState.SUSPENDED
     assert not answer.done
@@ -202,11 +199,11 @@ async def test_a_broken_disk_fails_the_store_and_loses_nothing_that_was_answered
     )
     with caplog.at_level(logging.CRITICAL):
         with pytest.raises(JMSException):
-            await home.done(store.add_message(ConnectionContext(), home.message(2, Q)))
+            await home.done(store.add_message(OperationContext(), home.message(2, Q)))
         assert adapter.state is StoreState.FAILED
         assert states == [StoreState.FAILED]
         with pytest.raises(JMSException):
-            store.add_message(ConnectionContext(), home.message(3, Q))
+            store.add_message(OperationContext(), home.message(3, Q))
         await home.close()
     survivor = disk.after_crash()
     home.delete_index()
@@ -285,10 +282,10 @@ async def test_changes_in_memory_ask_for_a_checkpoint(home: Any) -> None:
             number += 1
             reference = home.message(number, Q)
             reference.message.response_required = False
-            answer = store.add_message(ConnectionContext(), reference)
+            answer = store.add_message(OperationContext(), reference)
         await home.done(answer)
     while db.index.dirty >= number:
-        await home.done(store.add_message(ConnectionContext(), home.message(number + 1, Q)))
+        await home.done(store.add_message(OperationContext(), home.message(number + 1, Q)))
         number += 1
     assert 15_000 < number < 60_000
     assert store.message_count == number

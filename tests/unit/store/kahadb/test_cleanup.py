@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from broker.api.context import ConnectionContext
-from broker.api.message import SubscriptionKey
+from broker.api.message import OperationContext, SubscriptionKey
 from broker.store.api import StoredSubscription
 from broker.store.kahadb.maintenance.ack_compaction import movable_acks
 from pyjms.jms.destination import Queue, Topic
@@ -188,7 +187,7 @@ async def test_subscriptions_stay_when_their_segment_goes(home: Any) -> None:
     held = [r.file_id for r in home.adapter.segment_report() if r.subscriptions]
     assert held
     assert held[0] in kept
-    await home.done(topic.acknowledge(ConnectionContext(), KEY, news))
+    await home.done(topic.acknowledge(OperationContext(), KEY, news))
     await home.remove(home.adapter.queue_message_store(Q), *await fill(home, Q, 61, 90))
     await segments_after_cleanup(home)
     assert (await segments_after_cleanup(home))[0] > max(first, held[0])
@@ -209,7 +208,7 @@ async def test_duplicate_ids_outlive_their_segments(home: Any) -> None:
     await home.rebuild()
     store = home.adapter.queue_message_store(Q)
     again = home.message(31, Q, properties={"_AMQ_DUPL_ID": "d"})
-    await home.done(store.add_message(ConnectionContext(), again))
+    await home.done(store.add_message(OperationContext(), again))
     assert again.position is None
     assert store.last_arrival == 30
     assert home.adapter.last_broker_sequence_id == 30
@@ -349,7 +348,7 @@ async def test_prepared_work_outlives_the_messages_of_its_destination(home: Any)
     await home.send(store, 1)
     store.add_message(home.within(XA), home.message(2, Q))
     await home.done(transactions.prepare(XA))
-    await home.done(store.remove_all_messages(ConnectionContext()))
+    await home.done(store.remove_all_messages(OperationContext()))
     await home.rebuild()
     await home.done(home.adapter.transaction_store().commit(XA, True))
     await home.rebuild()

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from broker.api.completion import Completion
-from broker.api.context import ConnectionContext
+from broker.api.message import OperationContext
 from pyjms.jms.destination import Queue
 from pyjms.wire.openwire.commands import ConnectionId, LocalTransactionId, XATransactionId
 from tests.kit.simulated_disk import SimulatedDisk
@@ -89,7 +89,7 @@ class Work:
     def send(self) -> None:
         reference = self._message()
         reference.message.response_required = self.polite and self.dice.random() < 0.5
-        answer = self.store.add_message(ConnectionContext(), reference)
+        answer = self.store.add_message(OperationContext(), reference)
         self.store.mark_visible(reference)
         self.live.append(reference)
         if reference.message.response_required:
@@ -97,8 +97,7 @@ class Work:
 
     def take(self) -> None:
         if self.live:
-            context = ConnectionContext()
-            context.wants_answer = self.polite and self.dice.random() < 0.3
+            context = OperationContext(response_required=self.polite and self.dice.random() < 0.3)
             reference = self.live.pop(self.dice.randrange(len(self.live)))
             self._asked(self.store.remove_message(context, reference))
 

@@ -10,8 +10,7 @@ import anyio
 import anyio.to_thread
 import pytest
 
-from broker.api.context import ConnectionContext
-from broker.api.message import SubscriptionKey
+from broker.api.message import OperationContext, SubscriptionKey
 from broker.store.api import StoredSubscription, StoreState
 from broker.store.kahadb.index import IndexCorrupt
 from broker.store.kahadb.message_database import DIRTY_LIMIT
@@ -53,7 +52,7 @@ async def test_a_full_disk_under_the_index_suspends_the_store_before_memory_is_f
     writer.execute(f"PRAGMA max_page_count = {pages}")  # sqlite3 says then that the disk is full
     for number in range(2, 3 * DIRTY_LIMIT):
         reference = home.message(number, Q)
-        store.add_message(ConnectionContext(), reference)
+        store.add_message(OperationContext(), reference)
         store.mark_visible(reference)
         if number % 5000 == 0:
             await home.done(adapter.journal.barrier(sync=False))
@@ -79,7 +78,7 @@ async def test_a_damaged_index_fails_the_store_and_is_built_anew_at_the_next_sta
     store = home.adapter.queue_message_store(Q)
     for number in range(1, 3001):
         reference = home.message(number, Q)
-        store.add_message(ConnectionContext(), reference)
+        store.add_message(OperationContext(), reference)
         store.mark_visible(reference)
     await home.adapter.checkpoint()
     await home.close()
@@ -127,11 +126,11 @@ async def test_texts_that_no_file_can_hold_harm_nobody(home: Any) -> None:
             text_view, ProducerId(producer, 1, 1), 1
         )
         with pytest.raises(JMSException, match="Cannot store the message id"):
-            store.add_message(ConnectionContext(), reference)
+            store.add_message(OperationContext(), reference)
     named = home.message(2, Q)
     named.message.message_id.producer_id = ProducerId(HALF, 1, 1)
     named.message.message_id.text_view = named.message_id.text_view = "ID:theirs"
-    await home.done(store.add_message(ConnectionContext(), named))
+    await home.done(store.add_message(OperationContext(), named))
     store.mark_visible(named)
     await home.send(store, 3, properties={"_AMQ_DUPL_ID": HALF})
     await home.send(store, 4, properties={"_AMQ_DUPL_ID": HALF})

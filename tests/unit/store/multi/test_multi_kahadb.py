@@ -14,8 +14,7 @@ import anyio.to_thread
 import pytest
 
 from broker.api.completion import Completion, wait_for
-from broker.api.context import ConnectionContext
-from broker.api.message import MessageReference
+from broker.api.message import MessageReference, OperationContext
 from broker.store.api import StoreState
 from broker.store.journal.disk import OS_DISK
 from broker.store.journal.settings import JournalSettings, PreallocationScope
@@ -76,11 +75,8 @@ class Stage:
         self.adapter = make(folder, **options)
         await self.adapter.start()
 
-    def context(self, xid: TransactionId | None = None) -> ConnectionContext:
-        context = ConnectionContext()
-        if xid is not None:
-            context.transaction = SimpleNamespace(xid=xid)  # type: ignore[assignment]
-        return context
+    def context(self, xid: TransactionId | None = None) -> OperationContext:
+        return OperationContext(xid)
 
     def send(
         self, where: Destination, xid: TransactionId | None = None
