@@ -69,7 +69,7 @@ class Queue(BaseDestination):
         )
         self._browsers: dict[Subscription, None] = {}
         self._is_concurrent = traits.concurrent_store_and_dispatch_queues
-        self._line, self._wait_in_line = arrival_line(self._enqueue, self._refused)
+        self._line, self._wait_in_line = arrival_line(self._enqueue, self._give_up)
         self.marks_redelivered = policy.persist_jms_redelivered and store is not None
         self.needs_disk = self._is_paged
         self.reader: QueueReader | None = None
@@ -79,7 +79,6 @@ class Queue(BaseDestination):
     def consumers(self) -> list[Subscription]:
         return [*self.dispatcher.ring.candidates, *self._browsers]
 
-    # in
     def accept(
         self,
         context: ConnectionContext,
@@ -169,10 +168,7 @@ class Queue(BaseDestination):
         if self.watchers:
             self.changed()
 
-    def _refused(self, reference: MessageReference, error: Exception) -> None:
-        self._give_up(reference)
-
-    def _give_up(self, reference: MessageReference) -> None:
+    def _give_up(self, reference: MessageReference, _error: Exception | None = None) -> None:
         self.memory.decrease(reference.size)
         self.forget_duplicate(reference)
 
@@ -181,7 +177,6 @@ class Queue(BaseDestination):
         if self._audit is not None:
             self._audit.rollback(reference.message_id)
 
-    # prepared transactions from before the start
     def hide(self, stored: StoredMessage, key: SubscriptionKey | None) -> MessageReference:
         reference = self.reference_to(stored.message, stored.position)
         self.contents.take_out(reference)
@@ -199,7 +194,6 @@ class Queue(BaseDestination):
             self.contents.mark_visible(reference)
             self.dispatcher.arrived(reference)
 
-    # out
     def count_dispatch(self, reference: MessageReference, owner: Subscription) -> None:
         """Note that `owner` gets the message."""
         reference.owner = owner
@@ -283,7 +277,6 @@ class Queue(BaseDestination):
             and returned[-1].broker_sequence_id < first.broker_sequence_id,
         )
 
-    # consumers
     def add_subscription(self, context: ConnectionContext, subscription: Subscription) -> None:
         self.statistics.consumers += 1
         if isinstance(subscription, QueueSubscription):
@@ -312,7 +305,6 @@ class Queue(BaseDestination):
             self._browsers.pop(subscription, None)
             subscription.destination_removed(self)
 
-    # looking and removing
     def messages(self) -> Iterator[MessageReference]:
         for reference in self.contents:  # compiled, an expression reads all
             if not reference.acked:
