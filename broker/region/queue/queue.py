@@ -90,8 +90,7 @@ class Queue(BaseDestination):
             return None
         self.memory.increase(reference.size)
         stored = None
-        is_leased = self.reader is not None and self.reader.is_leased
-        if is_leased:
+        if is_leased := self.reader is not None and self.reader.is_leased:
             reference.persistent = True
         store = self.store if reference.persistent else None
         if store is not None:
@@ -335,8 +334,7 @@ class Queue(BaseDestination):
     def remove_outside(self, context: ConnectionContext, reference: MessageReference) -> bool:
         if reference.dropped or not self.contents.is_outside(reference):
             return False
-        letter = reference.letter
-        if letter is None:
+        if (letter := reference.letter) is None:
             self.store_removal(NO_TRANSACTION, reference)
         taken = self.contents.take_out(reference) and self._removed(reference)
         if letter is not None:
