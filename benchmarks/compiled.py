@@ -27,13 +27,20 @@ MODULES = (
     "pyjms/wire/buffer.py",
     "pyjms/wire/openwire/*.py",
     "pyjms/wire/openwire/commands/*.py",
-    "broker/region/*.py",
+    "broker/api/message.py",
+    "broker/api/subscription.py",
+    "broker/api/usage.py",
+    "broker/region/**/*.py",
 )
 INTERPRETED = (
     "pyjms/wire/openwire/__init__.py",
     "pyjms/wire/openwire/settings.py",  # a dataclass read once a connection
     "broker/region/__init__.py",
-    "broker/region/destination.py",  # others derive their destination filters from it
+    "broker/region/dead_letter/__init__.py",
+    "broker/region/flow/__init__.py",
+    "broker/region/queue/__init__.py",
+    "broker/region/subscription/__init__.py",
+    "broker/region/topic/__init__.py",
 )
 TESTS = (
     "tests/unit/wire",

@@ -104,7 +104,7 @@ async def test_the_spool_is_in_the_brokers_folder_and_empty_at_the_start(
             await client.request(message)
         temp = service.stores.temp_store
         assert temp is not None
-        await temp.settled()
+        await temp.wait_idle()
         assert list(spool.iterdir()) != []
         await client.consumer(Q)
         for number in range(120):

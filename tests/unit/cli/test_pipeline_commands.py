@@ -87,7 +87,9 @@ def test_list_shows_functions_and_sql(pyjms: Run) -> None:
 
 def test_check_of_what_is_fine(pyjms: Run) -> None:
     done = pyjms("pipeline", "check", "board", "sql.yaml")
-    assert done.stdout.splitlines() == ["delays is fine.", "join is fine.", "copy is fine."]
+    assert done.stdout.splitlines() == [
+        f"{name}: no problems found" for name in ("delays", "join", "copy")
+    ]
     assert pyjms("check", "board").stdout == "No problems found in board.\n"
 
 
@@ -101,8 +103,8 @@ def test_check_lists_every_problem_on_a_line(pyjms: Run, tmp_path: Path) -> None
     assert all(line.startswith("pyjms: ") for line in lines)
     assert "activemq.broker_url is not set" in lines[0]
     assert "set activemq.broker_url to a tcp:// URL" in lines[0]
-    assert "delays: broker nowhere is none of `brokers`" in lines[1]
-    assert "join: sink queue://F is its source, too" in lines[2]
+    assert "delays: broker nowhere is not in `brokers`" in lines[1]
+    assert "join: sink queue://F is also its source" in lines[2]
     assert pyjms("check", "board").stderr.splitlines() == lines
 
 
@@ -132,9 +134,9 @@ def test_help_says_where_settings_are_looked_for(pyjms: Run) -> None:
     [
         (("list", "nowhere"), 1, "There is no module 'nowhere'"),
         (("list", "board:on_delay"), 1, "board has no pipeline function 'on_delay' (its pipelines are delays, join)"),
-        (("list", "board", "--only", "x"), 1, "There is no pipeline x (there are delays, join)"),
+        (("list", "board", "--only", "x"), 1, "There is no pipeline x (the pipelines are delays, join)"),
         (("list",), 1, "There are no pipelines"),
-        (("list", "sql.yaml", "--config", "application.yaml"), 1, "there is more than one"),
+        (("list", "sql.yaml", "--config", "application.yaml"), 1, "There is more than one settings file"),
         (("list", "absent.yaml"), 1, "absent.yaml"),
         (("list", "early"), 1, "early needs a Spark session while it is imported"),
         (("status",), 1, "No pipeline has run with checkpoints in checkpoints"),
@@ -203,7 +205,7 @@ def test_status_is_a_table(pyjms: Run, tmp_path: Path) -> None:
     first = [row.split(maxsplit=8) for row in rows]
     assert first[0][:7] == ["delays", "running", "7", "0", "0", "0", "0"]
     assert first[1][:2] == ["join", "stale"]
-    assert first[1][8] == "was running, and its process is gone"
+    assert first[1][8] == "was running, but its process has ended"
     assert first[2] == ["old", "failed", "-", "0", "-", "0", "2", "3h", "batch 1 failed"]
     assert rows[0].index("running") == head.index("STATE")
     assert pyjms("pipeline", "status", "delays").returncode == 0
@@ -217,7 +219,8 @@ def test_an_embedded_broker_has_to_be_asked_for(pyjms: Run, tmp_path: Path) -> N
     assert done.returncode == 1
     (line,) = [line for line in done.stderr.splitlines() if line.startswith("pyjms: ")]
     assert (
-        "Spark needs a broker that its processes reach, and activemq.broker_url is not set" in line
+        "Spark needs a broker that its processes can reach, but activemq.broker_url is not set"
+        in line
     )
     assert "activemq.embedded.enabled" in line
 

@@ -199,7 +199,7 @@ def test_sizes(tmp_path: Path, text: str, bytes_: int) -> None:
      ("policies: [{destination: ''}]", 1, "is empty"),
      ("policies: [{expire_messages_period: 30}]", 1, "30ms to Spring and 30s to Python"),
      ("system_usage: {memory_limit: lots}", 1, "'lots' is not a size"),
-     ("virtual_destinations:\n  - type: composite_queue\n    name: a\n    forward_to: [{destination: b, selector: a ==}]", 4, "equal is one ="),
+     ("virtual_destinations:\n  - type: composite_queue\n    name: a\n    forward_to: [{destination: b, selector: a ==}]", 4, "equality is a single ="),
      ("virtual_destinations: [{type: composite_queue, name: a, forward_to: []}]", 1, "at least 1 item"),
      ("destinations:\n  - orders\n  - topc://a", 3, "topc:// names no kind of destination")],
 )  # fmt: skip
