@@ -1,1 +1,1 @@
-"""Advisory messages: what happens in the broker, told on topics under `ActiveMQ.Advisory.`."""
+"""Advisory messages: broker events, published on topics under `ActiveMQ.Advisory.`."""

@@ -1,4 +1,4 @@
-"""Who listens to advisories: so that telling nobody costs nothing."""
+"""The consumers of advisories: an advisory without a consumer costs nothing."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pyjms.wire.openwire.commands import ConsumerId, ConsumerInfo
 
 __all__ = ["Audience"]
 
-_MOST_ANSWERS_KEPT = 1000
+_MAX_CACHED_TOPICS = 1000
 
 
 class Audience:
@@ -17,10 +17,10 @@ class Audience:
 
     def __init__(self) -> None:
         self._members: dict[ConsumerId, tuple[Destination, ...]] = {}
-        self._answers: dict[str, bool] = {}
+        self._cache: dict[str, bool] = {}
 
     def add(self, info: ConsumerInfo) -> None:
-        """Note a consumer, if it is one that may get advisories."""
+        """Record a consumer if it may get advisories."""
         if info.destination is None or info.consumer_id is None:
             return
         wanted = tuple(
@@ -30,23 +30,23 @@ class Audience:
         )
         if wanted:
             self._members[info.consumer_id] = wanted
-            self._answers.clear()
+            self._cache.clear()
 
     def remove(self, consumer_id: ConsumerId | None) -> None:
-        """Forget a consumer; unknown ones are fine."""
+        """Remove a consumer; unknown ones are ignored."""
         if consumer_id is not None and self._members.pop(consumer_id, None) is not None:
-            self._answers.clear()
+            self._cache.clear()
 
     def hears(self, topic: Topic) -> bool:
-        """Whether anybody would get a message sent to `topic`."""
-        answer = self._answers.get(topic.physical_name)
-        if answer is None:
-            answer = any(
+        """Whether a consumer would get a message sent to `topic`."""
+        heard = self._cache.get(topic.physical_name)
+        if heard is None:
+            heard = any(
                 matches(wanted, topic) for member in self._members.values() for wanted in member
             )
             if len(topic.physical_name) > LONGEST_REMEMBERED:
-                return answer
-            if len(self._answers) >= _MOST_ANSWERS_KEPT:
-                self._answers.clear()
-            self._answers[topic.physical_name] = answer
-        return answer
+                return heard
+            if len(self._cache) >= _MAX_CACHED_TOPICS:
+                self._cache.clear()
+            self._cache[topic.physical_name] = heard
+        return heard

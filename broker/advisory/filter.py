@@ -1,9 +1,9 @@
-"""The filter that tells of connections, destinations, consumers, producers and lost messages.
+"""The filter that sends advisories about connections, destinations, clients and lost messages.
 
-What is the case is also kept, for those who subscribe later: they get it replayed, to
-themselves alone (V-A2). Advisory topics and their consumers are not told of. A Java client
-needs the temporary destinations': it sends to none that it has not heard of.
-(ActiveMQ section 11; ENCODING section 17)
+The present state is kept as well, for consumers that subscribe later: it is replayed to them
+alone (activemq-broker V-A2). Advisory topics and their consumers cause no advisories. A Java client
+needs those of temporary destinations: it does not send to one it has no advisory of.
+(activemq-broker 11; openwire-encoding 17)
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ _NOTHING: dict[str, object] = {}
 
 
 class AdvisoryBroker(BrokerFilter):
-    """Sends advisory messages about what passes, after it has passed."""
+    """Sends advisory messages about each operation, after it has succeeded."""
 
     def __init__(
         self,
@@ -80,10 +80,10 @@ class AdvisoryBroker(BrokerFilter):
     def add_connection(self, context: ConnectionContext, info: ConnectionInfo) -> None:
         self.next.add_connection(context, info)
         if info.connection_id is not None:
-            shown = copy_command(info)
-            shown.password = ""
-            self._connections[info.connection_id] = shown
-            self._tell(Topic(topics.CONNECTION), shown)
+            copy = copy_command(info)
+            copy.password = ""
+            self._connections[info.connection_id] = copy
+            self._advise(Topic(topics.CONNECTION), copy)
 
     def remove_connection(
         self, context: ConnectionContext, info: ConnectionInfo, error: Exception | None
@@ -91,16 +91,16 @@ class AdvisoryBroker(BrokerFilter):
         self.next.remove_connection(context, info, error)
         if info.connection_id is not None and info.connection_id in self._connections:
             del self._connections[info.connection_id]
-            self._tell(Topic(topics.CONNECTION), _removal(info.connection_id, info))
+            self._advise(Topic(topics.CONNECTION), _removal(info.connection_id, info))
 
     # destinations
     def add_destination(
         self, context: ConnectionContext, destination: Destination, create_temporary: bool = False
     ) -> BrokerDestination:
-        answer = self.next.add_destination(context, destination, create_temporary)
+        result = self.next.add_destination(context, destination, create_temporary)
         if destination not in self._destinations:
             self._destination_added(DestinationInfo(context.connection_id, destination, _ADDED))
-        return answer
+        return result
 
     def add_destination_info(self, context: ConnectionContext, info: DestinationInfo) -> None:
         self.next.add_destination_info(context, info)
@@ -126,7 +126,7 @@ class AdvisoryBroker(BrokerFilter):
         ):
             return
         self._destinations[destination] = info
-        self._tell(topics.destination_topic(destination), info)
+        self._advise(topics.destination_topic(destination), info)
 
     def _destination_removed(self, context: ConnectionContext, destination: Destination) -> None:
         info = self._destinations.pop(destination, None)
@@ -134,7 +134,7 @@ class AdvisoryBroker(BrokerFilter):
             return
         removal = copy_command(info)
         removal.operation_type = _REMOVED
-        self._tell(topics.destination_topic(destination), removal)
+        self._advise(topics.destination_topic(destination), removal)
         for topic in topics.topics_about(destination):
             if self._region.destinations_matching(topic):
                 self.next.remove_destination(context, topic, -1)
@@ -153,7 +153,7 @@ class AdvisoryBroker(BrokerFilter):
             self._consumers[info.consumer_id] = info
             if info.subscription_name is not None:
                 self._durable[context.client_id, info.subscription_name] = destination
-            self._tell_of_consumer(destination, info)
+            self._advise_of_consumer(destination, info)
         return subscription
 
     def remove_consumer(
@@ -164,34 +164,36 @@ class AdvisoryBroker(BrokerFilter):
         destination, consumer_id = info.destination, info.consumer_id
         if destination is None or consumer_id is None:
             return
-        if self._consumers.pop(consumer_id, None) is not None and self._is_there(destination):
-            self._tell_of_consumer(destination, _removal(consumer_id, info))
+        if self._consumers.pop(consumer_id, None) is not None and self._is_reported_end(
+            destination
+        ):
+            self._advise_of_consumer(destination, _removal(consumer_id, info))
 
     def remove_subscription(
         self, context: ConnectionContext, info: RemoveSubscriptionInfo
     ) -> Completion | None:
-        answer = self.next.remove_subscription(context, info)
+        result = self.next.remove_subscription(context, info)
         durable_on = self._durable.pop((info.client_id, info.subscription_name), None)
         if durable_on is not None:
-            self._tell_of_consumer(durable_on, info)
-        return answer
+            self._advise_of_consumer(durable_on, info)
+        return result
 
     # producers
     def add_producer(self, context: ConnectionContext, info: ProducerInfo) -> None:
         self.next.add_producer(context, info)
-        if info.producer_id is not None and self._told_of(info):
+        if info.producer_id is not None and self._is_reported(info):
             self._producers[info.producer_id, info.destination] = info
-            self._tell_of_producer(info.destination, info)
+            self._advise_of_producer(info.destination, info)
 
     def remove_producer(self, context: ConnectionContext, info: ProducerInfo) -> None:
         self.next.remove_producer(context, info)
-        if info.producer_id is None or not self._told_of(info):
+        if info.producer_id is None or not self._is_reported(info):
             return
         self._producers.pop((info.producer_id, info.destination), None)
-        if info.destination is None or self._is_there(info.destination):
-            self._tell_of_producer(info.destination, _removal(info.producer_id, info))
+        if info.destination is None or self._is_reported_end(info.destination):
+            self._advise_of_producer(info.destination, _removal(info.producer_id, info))
 
-    def _told_of(self, info: ProducerInfo) -> bool:
+    def _is_reported(self, info: ProducerInfo) -> bool:
         if info.destination is None:
             return self._anonymous_producers
         return not topics.is_advisory_topic(info.destination)
@@ -204,7 +206,7 @@ class AdvisoryBroker(BrokerFilter):
         subscription: Subscription | None,
     ) -> None:
         self.next.message_expired(context, reference, subscription)
-        self._tell_of_message(
+        self._advise_of_message(
             topics.expired_topic, reference, {"orignalMessageId": str(reference.message_id)}
         )
 
@@ -217,12 +219,12 @@ class AdvisoryBroker(BrokerFilter):
     ) -> bool:
         done = self.next.send_to_dead_letter_queue(context, reference, subscription, cause)
         if done:
-            self._tell_of_message(partial(topics.about, "MessageDLQd"), reference, _NOTHING)
+            self._advise_of_message(partial(topics.about, "MessageDLQd"), reference, _NOTHING)
         return done
 
     def message_consumed(self, context: ConnectionContext, reference: MessageReference) -> None:
         self.next.message_consumed(context, reference)
-        self._tell_of_message(
+        self._advise_of_message(
             partial(topics.about, "MessageConsumed"), reference, _origin(reference)
         )
 
@@ -238,7 +240,7 @@ class AdvisoryBroker(BrokerFilter):
             properties["consumerId"] = str(subscription.info.consumer_id)
             if isinstance(subscription, TopicSubscription):
                 properties["discardedCount"] = subscription.discarded_count
-        self._tell_of_message(partial(topics.about, "MessageDiscarded"), reference, properties)
+        self._advise_of_message(partial(topics.about, "MessageDiscarded"), reference, properties)
 
     def slow_consumer(
         self,
@@ -254,12 +256,15 @@ class AdvisoryBroker(BrokerFilter):
             properties = {"consumerId": str(subscription.info.consumer_id)}
             self._send(topic, subscription.info, None, properties)
 
-    # telling
-    def _is_there(self, destination: Destination) -> bool:
-        """Whether an end on `destination` is news: not when a temporary went with it (V-A1)."""
+    # sending
+    def _is_reported_end(self, destination: Destination) -> bool:
+        """Whether an end on `destination` is reported (activemq-broker V-A1).
+
+        It is not after a temporary destination was removed.
+        """
         return not destination.is_temporary or destination in self._destinations
 
-    def _tell_of_consumer(
+    def _advise_of_consumer(
         self, destination: Destination, about: Command, target: ConsumerId | None = None
     ) -> None:
         topic = topics.consumer_topic(destination)
@@ -268,7 +273,7 @@ class AdvisoryBroker(BrokerFilter):
             count = sum(d.statistics.consumers for d in there)
             self._send(topic, about, target, {"consumerCount": count})
 
-    def _tell_of_producer(
+    def _advise_of_producer(
         self, destination: Destination | None, about: Command, target: ConsumerId | None = None
     ) -> None:
         topic = topics.producer_topic(destination)
@@ -277,7 +282,7 @@ class AdvisoryBroker(BrokerFilter):
             count = sum(d.statistics.producers for d in there)
             self._send(topic, about, target, {"producerCount": count})
 
-    def _tell_of_message(
+    def _advise_of_message(
         self,
         topic_for: Callable[[Destination], Topic],
         reference: MessageReference,
@@ -289,11 +294,11 @@ class AdvisoryBroker(BrokerFilter):
             return
         topic = topic_for(destination)
         if self._audience.hears(topic):
-            shown = copy_for_destination(message, destination, message.original_destination)
-            shown.content = shown.raw = None
-            self._send(topic, shown, None, properties)
+            copy = copy_for_destination(message, destination, message.original_destination)
+            copy.content = copy.raw = None
+            self._send(topic, copy, None, properties)
 
-    def _tell(self, topic: Topic, about: Command, target: ConsumerId | None = None) -> None:
+    def _advise(self, topic: Topic, about: Command, target: ConsumerId | None = None) -> None:
         if self._audience.hears(topic):
             self._send(topic, about, target, _NOTHING)
 
@@ -311,30 +316,30 @@ class AdvisoryBroker(BrokerFilter):
             logger.warning("Failed to send an advisory to %s", topic, exc_info=True)
 
     def _replay(self, topic: Destination, target: ConsumerId) -> None:
-        """Tell `target`, newly on `topic`, what is the case (V-A2)."""
+        """Send the present state to `target`, a new consumer of `topic` (activemq-broker V-A2)."""
         name = topic.physical_name
         if name == topics.CONNECTION:
             for connection in self._connections.values():
-                self._tell(Topic(name), connection, target)
+                self._advise(Topic(name), connection, target)
         elif name in topics.DESTINATION_KINDS:
             kind = topics.DESTINATION_KINDS[name]
             for destination, added in list(self._destinations.items()):
                 if kind == destination.TYPE:
-                    self._tell(Topic(name), added, target)
+                    self._advise(Topic(name), added, target)
         elif name.startswith(topics.CONSUMER_PREFIX):
             for consumer in list(self._consumers.values()):
                 if consumer.destination is not None and matches(
                     topic, topics.consumer_topic(consumer.destination)
                 ):
-                    self._tell_of_consumer(consumer.destination, consumer, target)
+                    self._advise_of_consumer(consumer.destination, consumer, target)
         elif name.startswith(topics.PRODUCER_PREFIX):
             for producer in list(self._producers.values()):
                 if matches(topic, topics.producer_topic(producer.destination)):
-                    self._tell_of_producer(producer.destination, producer, target)
+                    self._advise_of_producer(producer.destination, producer, target)
 
 
 def _origin(reference: MessageReference) -> dict[str, object]:
-    """Where a message was; the misspelt names are the official ones."""
+    """Return the origin of a message; the misspelt names are the official ones."""
     return {
         "orignalMessageId": str(reference.message_id),
         "orignalDestination": reference.destination.destination.qualified_name,

@@ -1,4 +1,4 @@
-"""What an advisory message looks like, and who sends it. (ENCODING section 17)"""
+"""Advisory messages and their producer. (openwire-encoding 17)"""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class AdvisoryProducer:
         self.context = context
 
     def exchange(self) -> ProducerExchange:
-        """Return a fresh way into the broker."""
+        """Return a new producer exchange."""
         return ProducerExchange(self.context)
 
     def message(
@@ -49,7 +49,7 @@ class AdvisoryProducer:
         target: ConsumerId | None,
         properties: Mapping[str, object],
     ) -> ActiveMQMessage:
-        """Make the message that tells `about` on `topic`; to `target` alone, if there is one."""
+        """Create the advisory about `about` on `topic`, for `target` alone if given."""
         return ActiveMQMessage(
             producer_id=self.producer_id,
             destination=topic,

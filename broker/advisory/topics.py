@@ -1,4 +1,4 @@
-"""The names of advisory topics. (ActiveMQ section 11; ENCODING section 17)"""
+"""The names of advisory topics. (activemq-broker 11; openwire-encoding 17)"""
 
 from __future__ import annotations
 
@@ -58,34 +58,37 @@ def _escaped(destination: Destination) -> str:
 
 
 def destination_topic(destination: Destination) -> Topic:
-    """Where the making and removal of `destination` is told."""
+    """Return the topic of advisories about the creation and removal of `destination`."""
     return Topic(PREFIX + _KIND[destination.TYPE])
 
 
 def consumer_topic(destination: Destination) -> Topic:
-    """Where consumers of `destination` are told of; temporaries use Queue and Topic too."""
+    """Return the topic of consumer advisories; temporaries use Queue and Topic, too."""
     return Topic(f"{CONSUMER_PREFIX}{_lasting_kind(destination)}.{_escaped(destination)}")
 
 
 def producer_topic(destination: Destination | None) -> Topic:
-    """Where producers on `destination` are told of; None: those without a destination."""
+    """Return the topic of producer advisories; None: of producers without a destination."""
     if destination is None:
         return Topic(ANONYMOUS_PRODUCER)
     return Topic(f"{PRODUCER_PREFIX}{_lasting_kind(destination)}.{_escaped(destination)}")
 
 
 def expired_topic(destination: Destination) -> Topic:
-    """Where expired messages of `destination` are told of."""
+    """Return the topic of advisories about expired messages of `destination`."""
     return Topic(f"{PREFIX}Expired.{_lasting_kind(destination)}.{_escaped(destination)}")
 
 
 def about(event: str, destination: Destination) -> Topic:
-    """Where `event` ("SlowConsumer", "MessageDLQd" ...) on `destination` is told (V-A1)."""
+    """Return the topic of `event` on `destination` (activemq-broker V-A1).
+
+    Events are "SlowConsumer", "MessageDLQd" and so on.
+    """
     return Topic(f"{PREFIX}{event}.{_KIND[destination.TYPE]}.{_escaped(destination)}")
 
 
 def topics_about(destination: Destination) -> list[Topic]:
-    """All advisory topics that are about `destination` alone (D10)."""
+    """Return all advisory topics that are about `destination` alone (activemq-broker D10)."""
     kinds = dict.fromkeys((_lasting_kind(destination), _KIND[destination.TYPE]))
     name = _escaped(destination)
     return [

@@ -1,1 +1,1 @@
-"""The built-in filters of the broker's chain, one behaviour a file."""
+"""The built-in filters of the broker's chain, one behaviour each."""

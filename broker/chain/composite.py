@@ -1,6 +1,6 @@
 """Composite destinations: a send or a producer on `a,b,c` becomes one for each member.
 
-Consumers are not split: one subscription matches several destinations. (ActiveMQ B4)
+Consumers are not split: one subscription matches several destinations. (activemq-broker B4)
 """
 
 from __future__ import annotations

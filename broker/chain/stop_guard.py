@@ -1,4 +1,4 @@
-"""The outermost filter: after stop every call is refused. (ActiveMQ B2)"""
+"""The outermost filter: after stop every call is refused. (activemq-broker B2)"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""populateJMSXUserID: stamps each message with its sender's login name. (ActiveMQ B5)"""
+"""populateJMSXUserID: stamps each message with its sender's login name. (activemq-broker B5)"""
 
 from __future__ import annotations
 

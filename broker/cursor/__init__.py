@@ -1,1 +1,1 @@
-"""The messages that wait in a destination, in their order."""
+"""Cursors: the messages of a destination that wait for dispatch, in order."""

@@ -1,4 +1,4 @@
-"""What a destination asks of the list in which its messages wait."""
+"""The interface of a cursor: the pending messages of a destination."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ __all__ = ["PendingCursor"]
 
 
 class PendingCursor(Protocol):
-    """Messages in their order; each is in it once. Nothing here waits.
+    """Pending messages in order, each of them once. No method blocks.
 
-    A cursor over stores may know more messages than memory holds: `len` counts all, the rest
-    is about those in memory. Source: ActiveMQ PendingMessageCursor and PendingList.
+    A cursor over stores may represent more messages than memory holds: `len` counts all, the
+    other methods concern those in memory. Source: ActiveMQ PendingMessageCursor and PendingList.
     """
 
     @property
@@ -25,32 +25,32 @@ class PendingCursor(Protocol):
     def __len__(self) -> int: ...
 
     def __iter__(self) -> Iterator[MessageReference]:
-        """Go through the messages in memory in order, taking none."""
+        """Iterate over the messages in memory in order, without removing them."""
 
     def __contains__(self, reference: object) -> bool: ...
 
     def append(self, reference: MessageReference) -> None:
-        """Add the message behind those of its kind."""
+        """Add the message behind those of its priority."""
 
     def append_front(self, reference: MessageReference) -> None:
-        """Add the message before those of its kind."""
+        """Add the message before those of its priority."""
 
     def put_back(self, references: list[MessageReference]) -> None:
-        """Add messages that were taken before, in the order of their broker sequence numbers.
+        """Add messages that were removed by `take`, in the order of their broker sequence numbers.
 
-        They are behind those put back earlier that have lower numbers, before all others.
+        They come behind messages put back earlier with lower numbers, and before all others.
         """
 
     def take(self) -> MessageReference:
-        """Take the first message.
+        """Remove and return the first message.
 
         Raises:
-            KeyError: there is none.
-            JMSException: a store does not give it back.
+            KeyError: the cursor is empty.
+            JMSException: a store cannot be read.
         """
 
     def remove(self, reference: MessageReference) -> bool:
-        """Take this message; return whether it was there."""
+        """Remove this message; return whether it was there."""
 
     def clear(self) -> None:
-        """Forget all."""
+        """Remove all messages."""

@@ -1,6 +1,6 @@
-"""Lists of waiting messages in memory: in order of arrival, or by priority.
+"""Pending messages in memory: in order of arrival, or by priority.
 
-All steps are O(1), but for `put_back`: it looks at what came back before.
+All operations are O(1) except `put_back`, which scans the messages put back before.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class FifoPendingList:
         return self._references.popitem(last=False)[0]
 
     def first(self) -> MessageReference | None:
-        """Return the message that `take` would give, None if there is none."""
+        """Return the message that `take` would return; None if there is none."""
         return next(iter(self._references), None)
 
     def remove(self, reference: MessageReference) -> bool:
@@ -79,7 +79,7 @@ class FifoPendingList:
 
 
 class PrioritizedPendingList:
-    """Messages by priority, 9 first, in order of arrival inside one (Q19).
+    """Messages by priority, 9 first, in order of arrival within a priority (activemq-broker Q19).
 
     Source: ActiveMQ PrioritizedPendingList.
     """
@@ -128,7 +128,7 @@ class PrioritizedPendingList:
         raise KeyError("no message is pending")
 
     def first(self) -> MessageReference | None:
-        """Return the message that `take` would give, None if there is none."""
+        """Return the message that `take` would return; None if there is none."""
         return next((level.first() for level in reversed(self._levels) if level), None)
 
     def count_above(self, priority: int) -> int:
@@ -148,5 +148,5 @@ class PrioritizedPendingList:
 
 
 def pending_list(prioritized: bool) -> FifoPendingList | PrioritizedPendingList:
-    """Return an empty list of the wanted kind."""
+    """Return an empty list, by priority or in order of arrival."""
     return PrioritizedPendingList() if prioritized else FifoPendingList()

@@ -1,7 +1,7 @@
-"""Where messages wait that a cursor does not hold: a spool, or memory after all.
+"""Sources: where messages beyond a cursor's memory wait, in a spool or a separate list.
 
-A source knows how many they are, and reads the next ones back in their order. Stores have a
-room of their own, `store_source`. (ActiveMQ M8; FilePendingMessageCursor)
+A source counts its messages and reads the next ones back in order. The sources over stores are in
+`broker.cursor.store_source`. (activemq-broker M8; FilePendingMessageCursor)
 """
 
 from __future__ import annotations
@@ -27,38 +27,38 @@ def level_of(priority: int) -> int:
 
 
 class MessageSource(Protocol):
-    """Messages of one kind, outside the cursor."""
+    """Messages of one kind (persistent, non-persistent) that the cursor does not hold."""
 
     holds_in_memory: bool
-    """Whether what it takes stays in memory."""
+    """Whether the messages it accepts stay in memory."""
 
     def __len__(self) -> int: ...
 
     def begin(self) -> None:
-        """Take note that from now on `add` is asked: everything so far is in the cursor."""
+        """Prepare for `add`: all messages up to now are in the cursor."""
 
     def add(self, reference: MessageReference) -> bool:
-        """Take the message over, behind the others; False: the cursor must hold it."""
+        """Accept the message, behind the others; return False if the cursor must hold it."""
 
     def read(self, limit: int) -> list[MessageReference]:
-        """Give at most `limit` messages back, in order.
+        """Remove and return at most `limit` messages, in order.
 
         Raises:
             JMSException: they cannot be read.
         """
 
     def count_above(self, priority: int) -> int:
-        """Return how many messages, as far as is known, are more urgent than `priority`."""
+        """Return how many messages are known to have a higher priority than `priority`."""
 
     def remove(self, reference: MessageReference) -> bool:
-        """Forget a message; return whether it was here."""
+        """Drop a message; return whether it was here."""
 
     def clear(self) -> None:
-        """Forget all."""
+        """Drop all messages."""
 
 
 class SpoolSource:
-    """Messages in the temp store; with priorities in a spool for each of them."""
+    """Messages in the temp store: one spool, or one for each priority."""
 
     holds_in_memory = False
 
@@ -79,7 +79,7 @@ class SpoolSource:
         return sum(map(len, self._spools))
 
     def begin(self) -> None:
-        """Nothing to do."""
+        """Do nothing: a spool needs no position."""
 
     def add(self, reference: MessageReference) -> bool:
         self._spools[level_of(reference.priority) if self._prioritized else 0].append(reference)
@@ -89,7 +89,7 @@ class SpoolSource:
         return [self._paged_in(spooled) for spooled in self.take(limit)]
 
     def take(self, limit: int) -> list[SpooledMessage]:
-        """Take at most `limit` messages, all of one priority where that matters.
+        """Remove and return at most `limit` messages, of one priority if prioritized.
 
         Raises:
             JMSException: they cannot be read.
@@ -103,7 +103,7 @@ class SpoolSource:
         return sum(map(len, self._spools[priority + 1 :])) if self._prioritized else 0
 
     def browse(self, page_size: int) -> Iterator[tuple[Spool, SpooledMessage]]:
-        """Go through the messages in order, reading by pages; each with the spool that has it."""
+        """Iterate over the messages in order, page by page, each with its spool."""
         for spool in reversed(self._spools):
             token: int | None = None
             while page := spool.browse(token, page_size):
@@ -123,7 +123,7 @@ class SpoolSource:
 
 
 class MemorySource:
-    """Messages that no store takes: they wait in memory, apart from the cursor."""
+    """Messages that no store accepts: they wait in memory, apart from the cursor."""
 
     holds_in_memory = True
 
@@ -134,7 +134,7 @@ class MemorySource:
         return len(self._pending)
 
     def begin(self) -> None:
-        """Nothing to do."""
+        """Do nothing: a list needs no position."""
 
     def add(self, reference: MessageReference) -> bool:
         self._pending.append(reference)

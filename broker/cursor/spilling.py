@@ -1,9 +1,46 @@
-"""A cursor with bounded memory: beyond a high water mark its messages wait in their sources.
+"""A cursor with bounded memory: beyond a high-water mark, messages wait in their sources.
 
-While memory lasts all messages are in one list, in exact order. From the mark on, and where very
-many wait that a store has, new ones go to the sources, which are drained by turns, a page each,
-when the list is empty. Once nothing is outside, all is as before. (ActiveMQ M8, M9, M11;
-StoreQueueCursor)
+Theory of operation. The messages of a queue or durable subscription are in two parts: the *head*,
+a list in memory from which messages are dispatched, and the *sources* (a store, a spool of the
+temp store, or a separate list in memory), each of which keeps its own order.
+
+    state          new messages go to      `take` serves
+    =============  ======================  ==================================================
+    not spilling   the head                the head; the sources hold nothing
+    spilling       their source            the head; when it is empty, a page of each source
+    =============  ======================  ==================================================
+
+    event                                                        transition
+    ===========================================================  =======================
+    `append` while memory is short (`is_short`)                  to spilling
+    `append` of a stored message with `MOST_CACHED` in the head  to spilling
+    `add_source` with messages from before the start             to spilling
+    head and sources empty, or the sources drained by a read     to not spilling
+    `clear`                                                      to not spilling
+    ===========================================================  =======================
+
+Invariants:
+
+- While not spilling, all messages are in the head, in exact order.
+- While spilling, what is in the head came before what is in the sources. That is why a new
+  message never goes to the head, even if memory is free again, as long as a source holds older
+  ones: it would overtake them. The exceptions are messages that a source does not accept (the store
+  already counts them as paged in) or fails to accept: these stay in the head and are never lost.
+- Messages that are put back (rollback, a closed consumer) always go to the head: they are older.
+
+Order between sources. Each source is in order, but nothing records how messages of different
+sources interleave. A read therefore takes a page of each and merges the pages message by
+message, so that neither persistent nor non-persistent messages starve. ActiveMQ's
+StoreQueueCursor alternates between its two cursors likewise.
+
+Failures. A source that cannot be read does not keep the others from being read; the error is
+raised only if the head remains empty. A source begins again where its last good read ended.
+
+Priorities. `PrioritizedSpillingCursor` cannot wait until its head is empty, because a more urgent
+message may be outside: before each `take` it reads the messages that a source reports above the
+priority of the first one in the head.
+
+(activemq-broker M8, M9, M11; Q19)
 """
 
 from __future__ import annotations
@@ -24,7 +61,7 @@ __all__ = ["MOST_CACHED", "PrioritizedSpillingCursor", "SpillingCursor"]
 logger = logging.getLogger(__name__)
 
 MOST_CACHED: Final = 20_000
-"""Waiting messages above which what comes is left to the store, whatever memory there is."""
+"""Pending messages above which new stored ones are left to the store, even if memory is free."""
 
 
 class SpillingCursor:
@@ -38,14 +75,14 @@ class SpillingCursor:
         spilled: Callable[[MessageReference], None],
         page_size: int,
     ) -> None:
-        """Make an empty cursor.
+        """Create an empty cursor.
 
         Args:
-            name: of whose messages they are, for the log.
-            source_of: where a message waits that has no room; a source that was added.
-            is_short: whether memory is short for a message, so that it and what comes next go to
+            name: of the destination or subscription, for the log.
+            source_of: returns the source for a message; one that was added.
+            is_short: whether memory is short for a message, so that it and the following ones go to
                 their sources.
-            spilled: hears of each message that memory does not hold any more.
+            spilled: called with each message that is no longer held in memory.
             page_size: how many messages are read from a source at once.
 
         """
@@ -63,7 +100,7 @@ class SpillingCursor:
         return FifoPendingList()
 
     def add_source(self, source: MessageSource) -> None:
-        """Drain a source, too. It may have messages from before the start."""
+        """Add a source to read from. It may hold messages from before the start."""
         self._sources.append(source)
         if len(source) and not self.is_spilling:
             self.is_spilling = True
@@ -73,15 +110,15 @@ class SpillingCursor:
             source.begin()
 
     def remove_source(self, source: MessageSource) -> None:
-        """Forget a source and what it has."""
+        """Remove a source and clear it."""
         source.clear()
         self._sources.remove(source)
         self.settle()
 
-    # the list
+    # pending messages
     @property
     def outside_count(self) -> int:
-        """How many messages wait in the sources."""
+        """The number of messages in the sources."""
         return sum(map(len, self._sources)) if self.is_spilling else 0
 
     @property
@@ -114,7 +151,9 @@ class SpillingCursor:
         try:
             taken = source.add(reference)
         except Exception:
-            logger.exception("A message of %s stays in memory", self._name)
+            logger.exception(
+                "A message of %s stays in memory: its source failed to accept it", self._name
+            )
             taken = False
         if not taken:
             self._head.append(reference)
@@ -144,7 +183,7 @@ class SpillingCursor:
         return removed
 
     def take_out(self, reference: MessageReference) -> bool:
-        """Forget a message that is outside; return whether it was. A store has it still."""
+        """Drop a message from its source, not from the store; return whether it was there."""
         if not self.is_spilling:
             return False
         removed = self._source_of(reference).remove(reference)
@@ -159,7 +198,7 @@ class SpillingCursor:
 
     # the sources
     def settle(self) -> None:
-        """Take note that messages were taken: with nothing left, memory has room again."""
+        """End spilling if neither the head nor a source holds a message."""
         if self.is_spilling and not self._head and not self.outside_count:
             self.is_spilling = False
 
@@ -168,7 +207,7 @@ class SpillingCursor:
             self._read_all()
 
     def _read_all(self) -> None:
-        """Read a page of each source. One that fails does not keep the others from it."""
+        """Read a page of each source; a failing source does not keep the others from being read."""
         failure: Exception | None = None
         pages: list[list[MessageReference]] = []
         for source in self._sources:
@@ -188,7 +227,10 @@ class SpillingCursor:
 
 
 class PrioritizedSpillingCursor(SpillingCursor):
-    """Messages by priority: more urgent ones are read from outside as they come (Q19)."""
+    """Messages by priority: more urgent ones are read from their sources first.
+
+    (activemq-broker Q19)
+    """
 
     def _make_head(self) -> FifoPendingList | PrioritizedPendingList:
         return PrioritizedPendingList()

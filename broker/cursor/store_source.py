@@ -1,7 +1,7 @@
-"""Messages that a store has and memory has not: they are only counted, and paged in from there.
+"""Stored messages that are not in memory: they are only counted, and paged in from the store.
 
 Reading again after a failure begins where the last good read ended, so nothing is skipped and
-nothing comes twice. (ActiveMQ M8; QueueStorePrefetch, TopicStorePrefetch)
+nothing comes twice. (activemq-broker M8; QueueStorePrefetch, TopicStorePrefetch)
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ __all__ = ["NextMessages", "PrioritizedStoreSource", "StoreSource"]
 logger = logging.getLogger(__name__)
 
 NextMessages = Callable[[Position | None, int, Container[Position]], list[StoredMessage]]
-"""`next_messages` of a store, or a durable subscription's part of it."""
+"""`next_messages` of a store, or of a durable subscription in it."""
 
 
 class StoreSource:
-    """In order of arrival: everything up to `paged_to` is or was in memory."""
+    """Stored messages in order of arrival: all up to `paged_to` are or were in memory."""
 
     holds_in_memory = False
 
@@ -36,13 +36,14 @@ class StoreSource:
         recovered: int = 0,
         skipped: Container[Position] = (),
     ) -> None:
-        """Page with `next_messages`; `paged_in` makes a reference of what came.
+        """Create a source that pages with `next_messages`.
 
-        `recovered` messages are in the store already, and none of them in memory. Those at
-        `skipped`, which varies, are not read: the store has them still, nobody else.
+        `paged_in` creates a reference of a stored message. `recovered` messages are in the store
+        already, none of them in memory. Positions in `skipped`, which changes over time, are not
+        read: the store still has these messages, nothing else does.
         """
         self.paged_to: Position | None = None
-        self._shown_to: Position | None = None
+        self._visible_to: Position | None = None
         self._next_messages = next_messages
         self._paged_in = paged_in
         self._count = recovered
@@ -52,22 +53,22 @@ class StoreSource:
         return self._count
 
     def mark_visible(self, position: Position) -> None:
-        """Take note that memory has, or had, the message at that position."""
-        if self._shown_to is None or position > self._shown_to:
-            self._shown_to = position
+        """Record that the message at this position is, or was, in memory."""
+        if self._visible_to is None or position > self._visible_to:
+            self._visible_to = position
 
     def begin(self) -> None:
-        self.paged_to = self._shown_to
+        self.paged_to = self._visible_to
 
     def is_outside(self, position: Position) -> bool:
-        """Whether memory never had the message at that position."""
+        """Whether the message at this position was never in memory."""
         behind = self.paged_to is None or position > self.paged_to
         return behind and position not in self._skipped
 
     def add(self, reference: MessageReference) -> bool:
         position = reference.position
         if position is None or not self.is_outside(position):
-            return False  # others were shown, or paged in, before it
+            return False  # later ones were made visible or paged in already
         self._count += 1
         return True
 
@@ -76,7 +77,7 @@ class StoreSource:
             return []
         page = self.first_outside(limit)
         if not page:
-            logger.warning("%d messages are not in the store any more", self._count)
+            logger.warning("%d messages are no longer in the store", self._count)
             self._count = 0
             return []
         self._count = max(0, self._count - len(page))
@@ -84,16 +85,16 @@ class StoreSource:
         return [self._paged_in(stored) for stored in page]
 
     def first_outside(self, limit: int) -> list[StoredMessage]:
-        """Return the first `limit` messages that memory has not; they stay."""
+        """Return the first `limit` messages that are not in memory, without removing them."""
         return self._next_messages(self.first_after, limit, self._skipped) if self._count else []
 
     @property
     def first_after(self) -> Position | None:
-        """The position behind which all messages outside are."""
+        """The position behind which all messages that are not in memory lie."""
         return self.paged_to
 
     def count_above(self, priority: int) -> int:
-        """Return 0: here the priority makes nothing urgent."""
+        """Return 0: the priority does not matter here."""
         return 0
 
     def remove(self, reference: MessageReference) -> bool:
@@ -112,7 +113,7 @@ class StoreSource:
 
 
 class PrioritizedStoreSource(StoreSource):
-    """In order of priority: a page is read from the beginning, without what memory holds."""
+    """Stored messages by priority: pages are read from the start, without those in memory."""
 
     def __init__(
         self,
@@ -121,16 +122,16 @@ class PrioritizedStoreSource(StoreSource):
         held: Container[Position],
         recovered: int = 0,
     ) -> None:
-        """As for all stores; `held` are the positions in memory, too, whoever has them there."""
+        """Create a source; `held` are the positions of all messages in memory."""
         super().__init__(next_messages, paged_in, recovered, held)
-        self._by_priority = [0] * (HIGHEST_PRIORITY + 1)  # of those that were added
+        self._by_priority = [0] * (HIGHEST_PRIORITY + 1)  # of the added messages
 
     @property
     def first_after(self) -> Position | None:
         return None
 
     def begin(self) -> None:
-        """Nothing to do: `held` knows what is in memory."""
+        """Do nothing: `held` knows what is in memory."""
 
     def is_outside(self, position: Position) -> bool:
         return position not in self._skipped
@@ -151,4 +152,4 @@ class PrioritizedStoreSource(StoreSource):
             level = level_of(stored.message.priority)
             counts[level] = max(0, counts[level] - 1)
         for level in range(level_of(page[-1].message.priority) + 1, len(counts)):
-            counts[level] = 0  # what is more urgent than the last one has been read
+            counts[level] = 0  # all above the last one's priority have been read

@@ -1,7 +1,9 @@
-"""Which message ids were seen: a window of sequence numbers for each of the latest producers.
+"""The duplicate audit: a window of sequence numbers for each of the latest producers.
 
-Bounded both ways: `max_producers` producers, the least recently seen goes first, and the
-latest `max_depth` sequence numbers of each. What lies before them counts as new. (ActiveMQ T26)
+It is bounded both ways: to `max_producers` producers, of which the least recently seen is dropped,
+and to the latest `max_depth` sequence numbers of each. Older numbers count as new. The window
+moves by words of 64 bits, so that recording a number costs the same at any depth, unlike
+`pyjms._sequence_window`, whose windows are small and end at an exact number. (activemq-broker T26)
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ _WORD: Final = 64
 
 
 class _Window:
-    """Seen numbers as words of 64 bits by their index."""
+    """The numbers seen, as words of 64 bits by index."""
 
     __slots__ = ("highest", "words")
 
@@ -26,7 +28,7 @@ class _Window:
         self.words: dict[int, int] = {}
 
     def add(self, number: int, words_kept: int) -> bool:
-        """Note `number`; return whether it was there. One that is too old to tell is new."""
+        """Record `number`; return whether it was recorded. One before the window is new."""
         index, bit = number // _WORD, 1 << (number % _WORD)
         words = self.words
         word = words.get(index)
@@ -36,10 +38,10 @@ class _Window:
             words[index] = word | bit
             return False
         if not words:
-            self.highest = index  # wherever a producer begins is no repeat
+            self.highest = index  # the first number of a producer is no duplicate
         lowest = max(self.highest, index) - words_kept + 1
         if index < lowest:
-            return False  # a doubled message can be told later, a lost one cannot
+            return False  # a duplicate does less harm than a lost message
         words[index] = bit
         if index > self.highest:
             self.highest = index
@@ -54,7 +56,7 @@ class _Window:
 
 
 class MessageAudit:
-    """Finds repeated message ids. Source: ActiveMQMessageAudit."""
+    """Detects repeated message ids. Source: ActiveMQMessageAudit."""
 
     def __init__(self, max_depth: int = 2048, max_producers: int = 64) -> None:
         self.max_depth = max_depth
@@ -65,7 +67,7 @@ class MessageAudit:
         self._last: _Window = _Window()
 
     def is_duplicate(self, message_id: MessageId) -> bool:
-        """Note `message_id`; return whether it was noted before."""
+        """Record `message_id`; return whether it was recorded before."""
         producer_id = message_id.producer_id
         if producer_id is None:
             return False

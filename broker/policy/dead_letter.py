@@ -1,4 +1,7 @@
-"""Where messages go that nobody could handle, and which of them go there. (ActiveMQ L1-L7)"""
+"""Dead letter strategies: which undeliverable messages are kept, and where.
+
+(activemq-broker L1 to L7)
+"""
 
 from __future__ import annotations
 
@@ -46,7 +49,10 @@ class AbstractDeadLetterStrategy(DeadLetterStrategy):
         self.max_audit_depth = max_audit_depth
 
     def is_send_to_dead_letter_queue(self, reference: MessageReference) -> bool:
-        """Whether the message is to be kept (L1). Notes it: a second question says no."""
+        """Whether the message is kept (activemq-broker L1).
+
+        Records the message: a second call returns False.
+        """
         if self.enable_audit and self._audit(reference).is_duplicate(reference.message_id):
             return False
         if not reference.persistent and not self.process_non_persistent:
@@ -65,7 +71,7 @@ class AbstractDeadLetterStrategy(DeadLetterStrategy):
 
 
 class SharedDeadLetterStrategy(AbstractDeadLetterStrategy):
-    """One queue for all (L2)."""
+    """One dead letter queue for all destinations (activemq-broker L2)."""
 
     def __init__(
         self,
@@ -102,7 +108,10 @@ class SharedDeadLetterStrategy(AbstractDeadLetterStrategy):
 
 
 class IndividualDeadLetterStrategy(AbstractDeadLetterStrategy):
-    """A dead-letter destination for each destination, named by prefix and suffix (L3)."""
+    """A dead-letter destination for each destination, named by prefix and suffix.
+
+    (activemq-broker L3)
+    """
 
     def __init__(
         self,
@@ -181,13 +190,13 @@ class IndividualDeadLetterStrategy(AbstractDeadLetterStrategy):
 
 
 class DiscardingDeadLetterStrategy(AbstractDeadLetterStrategy):
-    """Nothing is kept (L4)."""
+    """Keeps no dead letters (activemq-broker L4)."""
 
     def is_send_to_dead_letter_queue(self, reference: MessageReference) -> bool:
         return False
 
     def rollback(self, reference: MessageReference) -> None:
-        """Nothing was noted."""
+        """Do nothing: no message was recorded."""
 
     def dead_letter_destination(
         self, reference: MessageReference, subscription: Subscription | None

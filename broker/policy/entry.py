@@ -27,7 +27,7 @@ class PolicyEntry:
     """Settings for the destinations that `destination` (a name or a pattern) matches.
 
     `temp_queue` and `temp_topic` make it the entry of all temporary ones. An entry
-    without any of these is for the place of the map's default.
+    without any of these is the default of the map.
     Source: ActiveMQ PolicyEntry (2.1); names in snake_case.
     """
 
@@ -61,7 +61,7 @@ class PolicyEntry:
     max_browse_page_size: int | None = 400
     """How many messages a browser sees; None: all."""
     max_expire_page_size: int = 400
-    """How many messages an expiry scan looks at."""
+    """How many messages an expiry scan inspects."""
     expire_messages_period: float = 30.0
     """Seconds between expiry scans, 0: no scans."""
 
@@ -113,18 +113,18 @@ class PolicyEntry:
     """How many destinations may match this entry, -1: any number."""
 
     advisory_for_consumed: bool = False
-    """Tell the filter chain of each acknowledged message."""
+    """Report each acknowledged message to the filter chain."""
     advisory_for_discarding_messages: bool = False
-    """Tell it of each message evicted from a topic subscription."""
+    """Report each message evicted from a topic subscription."""
     advisory_for_slow_consumers: bool = False
-    """Tell it of each consumer that becomes slow."""
+    """Report each consumer that becomes slow."""
 
     is_built_in: bool = field(default=False, repr=False)
-    """Not an entry of the user's, but what holds without one."""
+    """Whether this is the built-in entry, which applies where the user has none."""
 
     @staticmethod
     def built_in() -> PolicyEntry:
-        """Return the settings of a destination that no entry matches (P2)."""
+        """Return the settings of a destination that no entry matches (activemq-broker P2)."""
         return PolicyEntry(
             max_producers_to_audit=_NO_POLICY_PRODUCERS,
             max_audit_depth=_NO_POLICY_DEPTH,

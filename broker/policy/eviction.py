@@ -1,4 +1,7 @@
-"""Which message of a topic consumer goes when too many wait. (ActiveMQ T9)"""
+"""Message eviction strategies: which message of a slow topic consumer is discarded.
+
+(activemq-broker T9)
+"""
 
 from __future__ import annotations
 
@@ -18,18 +21,18 @@ __all__ = [
 
 
 class MessageEvictionStrategy(Protocol):
-    """Picks victims; expired messages go first once more than the watermark wait."""
+    """Selects messages to discard; expired ones first above the high watermark."""
 
     @property
     def evict_expired_messages_high_watermark(self) -> int: ...
 
     def evict(self, messages: Iterable[MessageReference]) -> list[MessageReference]:
-        """Return who goes, at least one; `messages` has at least one, the oldest first."""
+        """Return the messages to discard, at least one of `messages` (not empty, oldest first)."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class OldestMessageEvictionStrategy:
-    """The one that has waited longest."""
+    """Discards the oldest message."""
 
     evict_expired_messages_high_watermark: int = 1000
 
@@ -39,7 +42,7 @@ class OldestMessageEvictionStrategy:
 
 @dataclass(frozen=True, kw_only=True)
 class OldestMessageWithLowestPriorityEvictionStrategy:
-    """The oldest of those with the lowest priority."""
+    """Discards the oldest message of the lowest priority."""
 
     evict_expired_messages_high_watermark: int = 1000
 
@@ -49,7 +52,7 @@ class OldestMessageWithLowestPriorityEvictionStrategy:
 
 @dataclass(frozen=True, kw_only=True)
 class UniquePropertyMessageEvictionStrategy:
-    """All but the newest, by timestamp, of each value of `property_name`; else the oldest."""
+    """Discards all but the newest message of each value of `property_name`; else the oldest."""
 
     property_name: str
     evict_expired_messages_high_watermark: int = 1000

@@ -1,4 +1,4 @@
-"""Which policy entry holds for a destination. (ActiveMQ P1)"""
+"""The policy map: the policy entry that applies to a destination. (activemq-broker P1)"""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ class PolicyMap:
     def __init__(
         self, entries: Iterable[PolicyEntry] = (), default_entry: PolicyEntry | None = None
     ) -> None:
-        """Take `entries`; one without a destination becomes the default.
+        """Create a map of `entries`; one without a destination becomes the default.
 
         Raises:
-            ValueError: two defaults.
+            ValueError: there are two defaults.
         """
         self.entries: list[PolicyEntry] = []
         self.default_entry = default_entry

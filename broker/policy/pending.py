@@ -1,4 +1,7 @@
-"""How many messages may wait for a slow topic consumer. (ActiveMQ T8)"""
+"""Pending message limits: how many messages may wait for a slow topic consumer.
+
+(activemq-broker T8)
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ __all__ = [
 
 
 class PendingMessageLimitStrategy(Protocol):
-    """Sets the limit of a topic subscription when it is made."""
+    """Sets the limit of a topic subscription when it is created."""
 
     def maximum_pending_message_limit(self, prefetch_size: int) -> int:
         """Return how many messages may wait beside those dispatched; -1 is no limit."""

@@ -1,7 +1,7 @@
 """Destination patterns: `*` is one path element, a last `>` is all that follows, or nothing.
 
 Elements are separated by dots. A pattern matches destinations of its own kind only; a
-composite matches what one of its members matches. (ActiveMQ D5, D7)
+composite matches what one of its members matches. (activemq-broker D5, D7)
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from functools import lru_cache
 from pyjms.jms.destination import Destination
 
 LONGEST_REMEMBERED = 1000
-"""Characters of names that caches keep: clients choose the names."""
+"""The most characters of a name that caches keep: clients choose the names."""
 
 __all__ = ["LONGEST_REMEMBERED", "matches", "name_matches", "specificity"]
 
 
 def matches(pattern: Destination, destination: Destination) -> bool:
-    """Whether `pattern`, which may be a plain name or a composite, means `destination`."""
+    """Whether `pattern`, which may be a plain name or a composite, matches `destination`."""
     if pattern.is_composite:
         return any(matches(member, destination) for member in pattern.composite_destinations)
     if pattern.TYPE != destination.TYPE:
@@ -26,10 +26,10 @@ def matches(pattern: Destination, destination: Destination) -> bool:
 
 
 def name_matches(pattern: str, name: str) -> bool:
-    """Whether the pattern's text matches the name. Remembered, unless they are giants."""
+    """Whether the pattern's text matches the name. Cached, unless the names are very long."""
     if len(pattern) + len(name) > LONGEST_REMEMBERED:
         return _name_matches(pattern, name)
-    return _remembered(pattern, name)
+    return _cached_match(pattern, name)
 
 
 def _name_matches(pattern: str, name: str) -> bool:
@@ -47,7 +47,7 @@ def _name_matches(pattern: str, name: str) -> bool:
     return all(want in ("*", part) for want, part in zip(wanted, parts, strict=True))
 
 
-_remembered = lru_cache(maxsize=4096)(_name_matches)
+_cached_match = lru_cache(maxsize=4096)(_name_matches)
 
 
 @lru_cache(maxsize=1024)

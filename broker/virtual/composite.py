@@ -1,4 +1,7 @@
-"""Composite queues and topics: what is sent to one name goes on to others. (ActiveMQ V9-V11)"""
+"""Composite queues and topics: what is sent to one name goes on to others.
+
+(activemq-broker V9 to V11)
+"""
 
 from __future__ import annotations
 
@@ -22,17 +25,20 @@ __all__ = ["CompositeQueue", "CompositeTopic", "FilteredDestination"]
 
 @dataclass(frozen=True)
 class FilteredDestination:
-    """A place to forward to what `selector` matches; without a selector that is nothing (V10)."""
+    """A destination for messages that `selector` matches; without a selector for none.
+
+    (activemq-broker V10)
+    """
 
     destination: Destination
     selector: str | None = None
 
     @cached_property
     def compiled(self) -> Selector | None:
-        """The selector ready for use.
+        """The compiled selector.
 
         Raises:
-            InvalidSelectorException: it is no selector.
+            InvalidSelectorException: the selector is invalid.
 
         """
         return compile_selector(self.selector) if self.selector else None
@@ -45,14 +51,14 @@ class _CompositeDestination(VirtualDestination):
     name: str
     forward_to: tuple[Destination | FilteredDestination, ...]
     forward_only: bool = True
-    """Whether the name itself gets nothing."""
+    """Whether the composite's own destination gets nothing."""
     send_when_not_matched: bool = False
-    """Whether the name itself gets what no filter took, and only that."""
+    """Whether the composite's own destination gets what no filter matched, and only that."""
 
     def __post_init__(self) -> None:
-        for place in self.forward_to:
-            if isinstance(place, FilteredDestination):
-                place.compiled  # noqa: B018 - a wrong selector shows here, not at a send
+        for target in self.forward_to:
+            if isinstance(target, FilteredDestination):
+                target.compiled  # noqa: B018 - an invalid selector fails here, not at a send
 
     def intercept(self, destination: BrokerDestination, routes: Routes) -> BrokerDestination:
         if not matches(self.KIND(self.name), destination.destination):
@@ -82,26 +88,26 @@ class _CompositeFilter(DestinationFilter):
 
     def send(self, exchange: ProducerExchange, message: ActiveMQMessage) -> Completion | None:
         settings = self._settings
-        places = self._places_for(message)
-        answers = [
+        targets = self._targets_for(message)
+        completions = [
             self._routes.forward(
-                exchange, copy_for_destination(message, place, message.destination)
+                exchange, copy_for_destination(message, target, message.destination)
             )
-            for place in places
+            for target in targets
         ]
-        if (not places) if settings.send_when_not_matched else (not settings.forward_only):
-            answers.append(self.next.send(exchange, message))
-        return all_of(answers)
+        if (not targets) if settings.send_when_not_matched else (not settings.forward_only):
+            completions.append(self.next.send(exchange, message))
+        return all_of(completions)
 
-    def _places_for(self, message: ActiveMQMessage) -> list[Destination]:
-        places: list[Destination] = []
+    def _targets_for(self, message: ActiveMQMessage) -> list[Destination]:
+        targets: list[Destination] = []
         reference: MessageReference | None = None
-        for place in self._settings.forward_to:
-            if isinstance(place, Destination):
-                places.append(place)
-            elif place.compiled is not None:
+        for target in self._settings.forward_to:
+            if isinstance(target, Destination):
+                targets.append(target)
+            elif target.compiled is not None:
                 if reference is None:
                     reference = MessageReference(message, self.next)
-                if place.compiled.matches(reference.lookup):
-                    places.append(place.destination)
-        return places
+                if target.compiled.matches(reference.lookup):
+                    targets.append(target.destination)
+        return targets

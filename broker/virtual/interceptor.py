@@ -1,6 +1,6 @@
-"""Where virtual destinations step in: around each destination, when it is made.
+"""Interception by virtual destinations: they wrap a destination when it is created.
 
-A plain destination that none of them concerns is not wrapped, so its messages pay nothing.
+A destination that none of them applies to is not wrapped, so its messages cost nothing extra.
 (ActiveMQ DestinationInterceptor, VirtualDestinationInterceptor)
 """
 
@@ -22,14 +22,14 @@ _MOST_FORWARDS = 32
 
 
 class Routes:
-    """The way on from a virtual destination: the region, and a send that starts there."""
+    """The region as virtual destinations see it, and a send that starts there."""
 
     def __init__(self, region: RegionBroker) -> None:
         self.region = region
         self._depth = 0
 
     def forward(self, exchange: ProducerExchange, message: ActiveMQMessage) -> Completion | None:
-        """Send `message` as if it came to the region now: it may meet virtual destinations again.
+        """Send `message` to the region, where it may meet virtual destinations again.
 
         Raises:
             JMSException: the virtual destinations lead in a circle.
@@ -48,11 +48,11 @@ class Routes:
 
 
 class VirtualDestination(ABC):
-    """What stands in for a destination, or beside it."""
+    """A rule that forwards what is sent to matching destinations."""
 
     @abstractmethod
     def intercept(self, destination: BrokerDestination, routes: Routes) -> BrokerDestination:
-        """Return `destination` itself, or a filter around it if this concerns it."""
+        """Return `destination` itself, or a filter around it if this rule applies to it."""
 
 
 class VirtualDestinationInterceptor:

@@ -1,4 +1,4 @@
-"""Mirrored queues: what comes to a queue is sent to a topic first. (ActiveMQ V12)"""
+"""Mirrored queues: what is sent to a queue is sent to a topic first. (activemq-broker V12)"""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from pyjms.wire.openwire.commands import ActiveMQMessage
 __all__ = ["MirroredQueue"]
 
 _INTERNAL: Final = "PyJMS."
-"""How the names of the broker's own queues begin: what is in them is nobody's to see."""
+"""The prefix of the broker's own queues, whose messages are not for clients."""
 
 
 @dataclass(frozen=True)

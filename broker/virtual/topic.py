@@ -1,7 +1,7 @@
-"""Virtual topics: each message to the topic also goes to the queues made after its name.
+"""Virtual topics: each message to the topic also goes to the queues named after it.
 
 `VirtualTopic.Orders` feeds `Consumer.A.VirtualTopic.Orders`, `Consumer.B. ...`: every group
-of consumers has a queue of its own. Only queues that exist get a copy. (ActiveMQ V1-V5)
+of consumers has a queue of its own. Only queues that exist get a copy. (activemq-broker V1 to V5)
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ class VirtualTopic(VirtualDestination):
     prefix: str = "Consumer.*."
     postfix: str = ""
     selector_aware: bool = False
-    """Copy only to queues where the selector of a present consumer matches."""
+    """Copy only to queues where the selector of a connected consumer matches."""
     local: bool = False
     """Do not copy what came from another broker."""
     drop_on_resource_limit: bool = False
-    """A queue that refuses for lack of room misses the message, the sender does not hear of it."""
+    """Whether a full queue misses the message, without an error for the sender."""
     set_original_destination: bool = True
     """Whether copies say that they are for the queue and were for the topic."""
 
@@ -64,13 +64,13 @@ class _VirtualTopicFilter(DestinationFilter):
     def send(self, exchange: ProducerExchange, message: ActiveMQMessage) -> Completion | None:
         if self._settings.local and message.broker_path:
             return self.next.send(exchange, message)
-        answers = [
+        completions = [
             self._send_copy(exchange, message, queue)
             for queue in self._region.queues_matching(self._pattern)
             if not queue.disposed
         ]
-        answers.append(self.next.send(exchange, message))
-        return all_of(answers)
+        completions.append(self.next.send(exchange, message))
+        return all_of(completions)
 
     def _send_copy(
         self, exchange: ProducerExchange, message: ActiveMQMessage, queue: BrokerDestination
@@ -85,25 +85,25 @@ class _VirtualTopicFilter(DestinationFilter):
         if not settings.drop_on_resource_limit:
             return queue.send(exchange, copy)
         try:
-            answer = queue.send(exchange, copy)
+            completion = queue.send(exchange, copy)
         except ResourceAllocationException:
             if self._has_failed():
                 raise
             return None
-        return None if answer is None else self._without_lack_of_room(answer)
+        return None if completion is None else self._ignoring_full_queue(completion)
 
-    def _without_lack_of_room(self, answer: Completion) -> Completion:
+    def _ignoring_full_queue(self, completion: Completion) -> Completion:
         lenient = Completion()
 
         def pass_on(done: Completion) -> None:
             lacked = isinstance(done.error, ResourceAllocationException)
             lenient.complete(None if lacked and not self._has_failed() else done.error)
 
-        answer.then(pass_on)
+        completion.then(pass_on)
         return lenient
 
     def _has_failed(self) -> bool:
-        """Whether it is no lack of room: a store that failed refuses in the same words."""
+        """Whether the store has failed: it raises the same exception as a full one."""
         return self._region.store.state is StoreState.FAILED
 
 

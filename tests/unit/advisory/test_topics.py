@@ -76,4 +76,4 @@ def test_the_audience_keeps_a_bounded_number_of_answers() -> None:
     audience.add(info(1, Topic("ActiveMQ.Advisory.Consumer.>")))
     for n in range(2500):
         assert audience.hears(topics.consumer_topic(Queue(f"q{n}")))
-    assert len(audience._answers) <= 1000
+    assert len(audience._cache) <= 1000
