@@ -9,7 +9,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from broker.api.message import MessageReference, OperationContext
+from broker.api.message import MessageReference
 from broker.region.region_broker import RegionBroker
 from broker.store.api import StoreState
 from broker.store.memory import MemoryPersistenceAdapter
@@ -33,7 +33,7 @@ class Stage:
         self.store = TempStore(directory, files=self.files, resume_check_sleep_period=5)
         self.numbers = itertools.count(1)
         broker = RegionBroker(MemoryPersistenceAdapter())
-        self.destination = broker.add_destination(OperationContext(), Queue("Q"))
+        self.destination = broker.add_destination(broker.context, Queue("Q"))
 
     def reference(self, size: int = 10) -> MessageReference:
         number = next(self.numbers)
