@@ -199,9 +199,9 @@ class RegionDestination(BrokerDestination):
         self,
         context: OperationContext,
         reference: MessageReference,
-        letter: Completion | None = None,
+        dead_letter: Completion | None = None,
     ) -> Completion | None:
-        """Remove a message from the store, after its dead letter `letter` was stored."""
+        """Remove a message from the store, after its dead letter `dead_letter` was stored."""
 
     @abstractmethod
     def store_subscriber_acknowledgement(
@@ -210,7 +210,7 @@ class RegionDestination(BrokerDestination):
         """Record in the store that a durable subscription has consumed a message."""
 
     @abstractmethod
-    def put_back(self, reference: MessageReference) -> None:
+    def requeue(self, reference: MessageReference) -> None:
         """Restore a consumed message: the store could not remove it."""
 
     @abstractmethod

@@ -86,11 +86,11 @@ class MessageReference:
     __slots__ = (
         "_properties",
         "acked",
+        "dead_letter",
         "destination",
         "dropped",
         "expiration",
         "group_id",
-        "letter",
         "message",
         "message_id",
         "owner",
@@ -132,7 +132,7 @@ class MessageReference:
         """No longer in its destination."""
         self.position: Position | None = None
         """Where the store has it, once the store has numbered it."""
-        self.letter: Completion | None = None
+        self.dead_letter: Completion | None = None
         """The dead letter that is being stored elsewhere; who sent it leaves the store after it."""
         self.raw_is_numbered = False
         """Whether what is marshalled has the broker's number: a store has written it."""

@@ -35,7 +35,7 @@ class PendingCursor(Protocol):
     def append_front(self, reference: MessageReference) -> None:
         """Add the message before those of its priority."""
 
-    def put_back(self, references: list[MessageReference]) -> None:
+    def requeue(self, references: list[MessageReference]) -> None:
         """Add messages that were removed by `take`, in the order of their broker sequence numbers.
 
         They come behind messages put back earlier with lower numbers, and before all others.

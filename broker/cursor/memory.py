@@ -1,6 +1,6 @@
 """Pending messages in memory: in order of arrival, or by priority.
 
-All operations are O(1) except `put_back`, which scans the messages put back before.
+All operations are O(1) except `requeue`, which scans the messages put back before.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class FifoPendingList:
         self._references[reference] = None
         self._references.move_to_end(reference, last=False)
 
-    def put_back(self, references: list[MessageReference]) -> None:
+    def requeue(self, references: list[MessageReference]) -> None:
         front = sorted(references, key=_sequence_id)
         if not front:
             return
@@ -115,9 +115,9 @@ class PrioritizedPendingList:
         self._level(reference).append_front(reference)
         self._size += 1
 
-    def put_back(self, references: list[MessageReference]) -> None:
+    def requeue(self, references: list[MessageReference]) -> None:
         for level in self._levels:
-            level.put_back([r for r in references if self._level(r) is level])
+            level.requeue([r for r in references if self._level(r) is level])
         self._size += len(references)
 
     def take(self) -> MessageReference:

@@ -163,8 +163,8 @@ class SpillingCursor:
     def append_front(self, reference: MessageReference) -> None:
         self._head.append_front(reference)
 
-    def put_back(self, references: list[MessageReference]) -> None:
-        self._head.put_back(references)
+    def requeue(self, references: list[MessageReference]) -> None:
+        self._head.requeue(references)
 
     def take(self) -> MessageReference:
         if not self.is_spilling:

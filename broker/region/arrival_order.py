@@ -11,12 +11,12 @@ from broker.api.completion import Completion
 if TYPE_CHECKING:
     from broker.api.message import MessageReference
 
-__all__ = ["arrival_line"]
+__all__ = ["arrival_order"]
 
 _Line: TypeAlias = "deque[tuple[MessageReference, Completion | None]]"
 
 
-def arrival_line(
+def arrival_order(
     enter: Callable[[MessageReference], None],
     refuse: Callable[[MessageReference, Exception], None],
 ) -> tuple[_Line, Callable[[MessageReference, Completion | None], None]]:

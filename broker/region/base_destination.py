@@ -123,7 +123,7 @@ class BaseDestination(RegionDestination):
         self,
         context: OperationContext,
         reference: MessageReference,
-        letter: Completion | None = None,
+        dead_letter: Completion | None = None,
     ) -> Completion | None:
         """Have the store forget a message; None where it is done, or there is no store.
 
@@ -155,7 +155,7 @@ class BaseDestination(RegionDestination):
         """Have the store note that a message may be seen soon; None where that is not wanted."""
         return None
 
-    def put_back(self, reference: MessageReference) -> None:
+    def requeue(self, reference: MessageReference) -> None:
         """Have a consumed message again: the store could not forget it."""
 
     def store_subscriber_acknowledgement(

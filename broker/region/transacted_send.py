@@ -52,7 +52,7 @@ class OpenSend(Synchronization):
             ConnectionContext(), there.reference_to(self.reference.message), self.transaction
         )
 
-    def let_go(self) -> None:
+    def release(self) -> None:
         """Let its destination be removed: the end has come."""
         if self._kept is not None:
             self._kept.decided_sends -= 1
@@ -77,12 +77,12 @@ class TransactedSend(OpenSend):
         self._rolled_back = rolled_back
 
     def after_commit(self) -> None:
-        self.let_go()
+        self.release()
         if self.is_void:
             self._rolled_back(self.reference)
         else:
             self._committed(self.reference)
 
     def after_rollback(self) -> None:
-        self.let_go()
+        self.release()
         self._rolled_back(self.reference)

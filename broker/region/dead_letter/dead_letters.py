@@ -40,8 +40,8 @@ def send_to_dead_letter_queue(
 
     One that could not be sent or stored is forgotten by the strategy: it may be tried again.
     """
-    if reference.letter is not None and reference.letter.done:
-        reference.letter = None
+    if reference.dead_letter is not None and reference.dead_letter.done:
+        reference.dead_letter = None
     strategy = reference.destination.dead_letter_strategy
     if not strategy.is_send_to_dead_letter_queue(reference):
         return False
@@ -49,16 +49,16 @@ def send_to_dead_letter_queue(
     if target is None or target == reference.destination.destination:
         return False
     try:
-        letter = dead_letter(reference, target, cause, strategy.expiration)
-        letter.response_required = broker.store_capabilities.has_several_journals
-        stored = broker.root.send(ProducerExchange(broker.context), letter)
+        copy = dead_letter(reference, target, cause, strategy.expiration)
+        copy.response_required = broker.store_capabilities.has_several_journals
+        stored = broker.root.send(ProducerExchange(broker.context), copy)
     except Exception:
         strategy.rollback(reference)
         raise
     broker.mark_dead_letter_queue(target)
     if stored is not None:
         stored.then(lambda done: _forget_if_lost(strategy, reference, done))
-        reference.letter = all_of([reference.letter, stored])
+        reference.dead_letter = all_of([reference.dead_letter, stored])
     return True
 
 
@@ -86,21 +86,21 @@ def dead_letter(
         properties[ORIGINAL_DELIVERY_MODE] = "NON_PERSISTENT"
     if cause is not None:
         properties[FAILURE_CAUSE] = throwable_text(cause)
-    letter = copy_command(message)
-    letter.message_id = MessageId(
+    copy = copy_command(message)
+    copy.message_id = MessageId(
         message_id.text_view, message_id.producer_id, message_id.producer_sequence_id
     )
-    letter.original_destination = message.destination
-    letter.original_transaction_id = message.transaction_id or message.original_transaction_id
-    letter.transaction_id = None
-    letter.destination = target
-    letter.redelivery_counter = 0
-    letter.persistent = True
-    letter.expiration = _clock.time_ms() + int(expiration * 1000) if expiration > 0 else 0
-    letter.jms_xgroup_first_for_consumer = False
-    letter.marshalled_properties = encode_map(properties)
-    letter.response_required = False
-    return letter
+    copy.original_destination = message.destination
+    copy.original_transaction_id = message.transaction_id or message.original_transaction_id
+    copy.transaction_id = None
+    copy.destination = target
+    copy.redelivery_counter = 0
+    copy.persistent = True
+    copy.expiration = _clock.time_ms() + int(expiration * 1000) if expiration > 0 else 0
+    copy.jms_xgroup_first_for_consumer = False
+    copy.marshalled_properties = encode_map(properties)
+    copy.response_required = False
+    return copy
 
 
 def throwable_text(cause: Throwable) -> str:

@@ -1,7 +1,8 @@
-"""Has messages leave their store behind their dead letters, where these lie in another journal.
+"""Removes messages from their store after their dead letters, which other journals store.
 
-One journal keeps what it was told in order: after a crash there is both, or neither. Of two
-the one with the removal may be safe first, and the letter would be lost. (persistence K25)
+One journal keeps its records in order: after a crash there is both, or neither. Of two journals
+the one with the removal may be durable first, and the dead letter would be lost.
+(activemq-persistence K25)
 """
 
 from __future__ import annotations
@@ -11,10 +12,10 @@ from collections.abc import Callable
 from broker.api.completion import Completion
 from broker.api.message import MessageReference, OperationContext, Position
 
-__all__ = ["Departures"]
+__all__ = ["DeadLetterOrdering"]
 
 
-class Departures:
+class DeadLetterOrdering:
     """Messages of one queue or subscription that the store has until their letters are safe.
 
     Nobody has them in memory any more, and nobody may read them again.
@@ -30,17 +31,17 @@ class Departures:
 
     def remove_behind(
         self,
-        letter: Completion,
+        dead_letter: Completion,
         context: OperationContext,
         reference: MessageReference,
         remove: Callable[[OperationContext, MessageReference], Completion | None],
     ) -> Completion | None:
-        """Call `remove`, which tells the store, when the letter is safe.
+        """Call `remove`, which tells the store, when the dead_letter is safe.
 
-        A letter that could not be stored is the answer, and nothing is removed: the message is
+        A dead letter that could not be stored is the result, and nothing is removed: the message is
         there again after a restart, or when its owner takes it back into memory.
         """
-        if letter.done and letter.error is None:
+        if dead_letter.done and dead_letter.error is None:
             return remove(context, reference)
         position = reference.position
         if position is not None:
@@ -66,7 +67,7 @@ class Departures:
             else:
                 stored.then(lambda told: removed.complete(told.error))
 
-        letter.then(go_on)
+        dead_letter.then(go_on)
         return removed
 
     def _has_left(self, position: Position) -> None:

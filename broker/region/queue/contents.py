@@ -17,7 +17,7 @@ from broker.cursor.memory import pending_list
 from broker.cursor.sources import MemorySource, MessageSource, SpoolSource
 from broker.cursor.spilling import PrioritizedSpillingCursor, SpillingCursor
 from broker.cursor.store_source import PrioritizedStoreSource, StoreSource
-from broker.region.dead_letter.ordering import Departures
+from broker.region.dead_letter.ordering import DeadLetterOrdering
 from broker.store.api import MessageStore
 from pyjms.wire.openwire.commands import MessageId
 
@@ -38,7 +38,7 @@ class QueueContents:
         self.references: dict[MessageReference, None] = {}
         self.held: set[Position] | None = None
         """Stored ones by position that are not to be read, where the priority makes the order:
-        those of `references` and those of `departures`."""
+        those of `references` and those of `dead_letter_ordering`."""
         self._queue = queue
         self._store = store
         self._from_store: StoreSource | None = None
@@ -46,8 +46,8 @@ class QueueContents:
         prioritized = queue.policy.prioritized_messages
         if store is not None and prioritized:
             self.held = set()
-        self.departures = Departures(self.held)
-        self.leaving = self.departures.positions
+        self.dead_letter_ordering = DeadLetterOrdering(self.held)
+        self.leaving = self.dead_letter_ordering.positions
         """The stored ones that are in memory no more, but are not to be read."""
         self.cursor: PendingCursor
         if store is None:
@@ -104,7 +104,7 @@ class QueueContents:
             self._store.mark_visible(reference)
             self._from_store.mark_visible(reference.position)
 
-    def let_go(self, reference: MessageReference) -> None:
+    def release(self, reference: MessageReference) -> None:
         """Have it in memory no more; its size is counted still."""
         del self.references[reference]
         position = reference.position
@@ -112,7 +112,7 @@ class QueueContents:
             self.held.discard(position)
 
     def _spilled(self, reference: MessageReference) -> None:
-        self.let_go(reference)
+        self.release(reference)
         self._queue.memory.decrease(reference.size)
 
     def _paged_in(self, stored: StoredMessage) -> MessageReference:

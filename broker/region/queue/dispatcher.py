@@ -1,10 +1,43 @@
-"""How a queue's waiting messages find their consumers. (Q5-Q10, Q16-Q17, Q19, Q21-Q26, Q33)
+"""Dispatch of a queue's messages to its consumers.
 
-A message waits in one of four places: `cursor` (not paged in), `fresh` (paged in, not
-offered), `waiting` (offered, nobody who had room wanted it), `redelivered` (came back).
-`waiting` is offered again only when somebody new has room, so the work for a message
-does not grow with what waits. `iterate` may be called from anywhere, also from inside
-itself.
+Theory of operation
+-------------------
+
+A message that no consumer has is in exactly one of four lists:
+
+    cursor        not paged in: in memory, in the store or in the temp store
+    fresh         paged in, not offered to the consumers yet
+    waiting       offered; no consumer that had room matched it
+    redelivered   returned by a consumer that left; offered before all others
+
+    from                   to            when
+    (new)                  a consumer    a consumer has room and matches, and nothing is ahead of it
+    (new)                  waiting       consumers have room, none of them matches
+    (new)                  fresh         no consumer has room
+    (new)                  cursor        dispatch is closed or running, a page of messages waits,
+                                         or there are messages to be offered before it
+    cursor                 fresh         `_page_in`, up to `max_page_size` with `waiting`
+    fresh                  a consumer    a consumer has room and matches
+    fresh                  waiting       consumers have room, none of them matches
+    waiting                fresh         a rescan, in order and at the head
+    a consumer             redelivered   the consumer leaves
+    redelivered            a consumer    a rescan: a consumer has room and matches
+    any                    (expired)     its time to live is over when it is paged in or offered
+
+`waiting` and `redelivered` are offered again only in a rescan, which is due when the set of
+consumers with room has grown, a consumer has left, or a message group has lost its owner. So the
+work for a message does not grow with the number of messages that wait for another consumer.
+
+Nothing is dispatched while the queue is closed to dispatch: it has no consumer, is paused, or
+waits for `consumers_before_dispatch_starts` and `time_before_dispatch_starts`. `_is_open` caches
+this, since each arrival checks it.
+
+`iterate` may be called from anywhere, also by what it calls (an acknowledgement inside a dispatch
+frees a window): a nested call only requests another round. Nothing here waits; a round that must
+go on later (a suspended store, many expired messages, a failed read) is continued by a
+background task.
+
+(activemq-broker Q5-Q10, Q16-Q17, Q19, Q21-Q26, Q33; ActiveMQ Queue.iterate)
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ from broker.api.subscription import Subscription
 from broker.api.transaction import Transaction
 from broker.policy.audit import MessageAudit
 from broker.policy.entry import PolicyEntry
-from broker.region.arrival_order import arrival_line
+from broker.region.arrival_order import arrival_order
 from broker.region.base_destination import BaseDestination
 from broker.region.queue.contents import QueueContents
 from broker.region.queue.dispatcher import QueueDispatcher
@@ -69,7 +69,7 @@ class Queue(BaseDestination):
         )
         self._browsers: dict[Subscription, None] = {}
         self._is_concurrent = traits.concurrent_store_and_dispatch_queues
-        self._line, self._wait_in_line = arrival_line(self._enqueue, self._give_up)
+        self._line, self._wait_in_line = arrival_order(self._enqueue, self._give_up)
         self.marks_redelivered = policy.persist_jms_redelivered and store is not None
         self.needs_disk = self._is_paged
         self.reader: QueueReader | None = None
@@ -212,15 +212,17 @@ class Queue(BaseDestination):
         self,
         context: OperationContext,
         reference: MessageReference,
-        letter: Completion | None = None,
+        dead_letter: Completion | None = None,
     ) -> Completion | None:
         """Have the store forget the message, behind its dead letter."""
         if self.store is None or not reference.persistent:
             return None
         remove = self.store.remove_message
-        if letter is None:
+        if dead_letter is None:
             return remove(context, reference)
-        return self.contents.departures.remove_behind(letter, context, reference, remove)
+        return self.contents.dead_letter_ordering.remove_behind(
+            dead_letter, context, reference, remove
+        )
 
     def drop(self, reference: MessageReference) -> None:
         """Forget a message for good: it was consumed, expired or removed."""
@@ -236,12 +238,12 @@ class Queue(BaseDestination):
         if self._held is None:
             del self.references[reference]
         else:
-            self.contents.let_go(reference)
+            self.contents.release(reference)
         self.memory.decrease(reference.size)
         if self.watchers:
             self.changed()
 
-    def put_back(self, reference: MessageReference) -> None:
+    def requeue(self, reference: MessageReference) -> None:
         """Have a consumed message again, redelivered: the store could not forget it."""
         if self.disposed or not reference.dropped:
             return
@@ -334,11 +336,11 @@ class Queue(BaseDestination):
     def remove_outside(self, context: ConnectionContext, reference: MessageReference) -> bool:
         if reference.dropped or not self.contents.is_outside(reference):
             return False
-        if (letter := reference.letter) is None:
+        if (dead_letter := reference.dead_letter) is None:
             self.store_removal(NO_TRANSACTION, reference)
         taken = self.contents.take_out(reference) and self._removed(reference)
-        if letter is not None:
-            self.store_removal(NO_TRANSACTION, reference, letter)
+        if dead_letter is not None:
+            self.store_removal(NO_TRANSACTION, reference, dead_letter)
         return taken
 
     def _removed(self, reference: MessageReference) -> bool:
@@ -364,7 +366,7 @@ class Queue(BaseDestination):
     def expire(self, reference: MessageReference) -> None:
         """Expire a message that no consumer has and that waits nowhere (any more)."""
         self.count_expired(reference)
-        self.store_removal(NO_TRANSACTION, reference, reference.letter)
+        self.store_removal(NO_TRANSACTION, reference, reference.dead_letter)
         self.drop(reference)
 
     def count_expired(self, reference: MessageReference) -> None:

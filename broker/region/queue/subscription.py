@@ -10,7 +10,7 @@ from broker.api.message import MessageReference, OperationContext
 from broker.policy.entry import PolicyEntry
 from broker.region.queue.consumer_ring import Candidate
 from broker.region.subscription.prefetch import PrefetchSubscription
-from broker.region.subscription.redelivery_marking import MarkedSends
+from broker.region.subscription.redelivery_marking import PendingRedeliveryMarks
 from pyjms.wire.openwire.commands import ConsumerInfo
 
 if TYPE_CHECKING:
@@ -48,19 +48,21 @@ class QueueSubscription(PrefetchSubscription):
         """Remember the place in a queue."""
         self._places[queue] = place
         self.destinations.append(queue)
-        if queue.marks_redelivered and self.marked_sends is None:
-            self.marked_sends = MarkedSends(self)
+        if queue.marks_redelivered and self.redelivery_marking is None:
+            self.redelivery_marking = PendingRedeliveryMarks(self)
 
     def left(self, queue: Queue, last_delivered_sequence_id: int) -> None:
         """Leave a queue; it gets back what was not acknowledged, after open transactions."""
         self._places.pop(queue, None)
         self.destination_removed(queue)
-        unsent = set() if self.marked_sends is None else self.marked_sends.withdraw(queue)
+        unsent = (
+            set() if self.redelivery_marking is None else self.redelivery_marking.withdraw(queue)
+        )
         for reference in self.delivered(queue, last_delivered_sequence_id):
             if reference not in unsent:
                 reference.redelivery_counter += 1
         self._left.append(queue)
-        self.let_go([])
+        self.return_unacknowledged([])
 
     def hold(self, references: list[MessageReference]) -> None:
         super().hold(references)
@@ -72,7 +74,7 @@ class QueueSubscription(PrefetchSubscription):
         for reference in references:
             reference.acked = False
 
-    def let_go(self, rolled_back: list[MessageReference]) -> None:
+    def return_unacknowledged(self, rolled_back: list[MessageReference]) -> None:
         """See PrefetchSubscription; local transactions end first, for the messages' order."""
         if self._unsettled or not self._left:
             return
@@ -92,11 +94,11 @@ class QueueSubscription(PrefetchSubscription):
         self,
         context: OperationContext,
         reference: MessageReference,
-        letter: Completion | None = None,
+        dead_letter: Completion | None = None,
     ) -> Completion | None:
         if not reference.persistent:
             return None
-        return reference.destination.store_removal(context, reference, letter)
+        return reference.destination.store_removal(context, reference, dead_letter)
 
     def settle(self, reference: MessageReference) -> None:
         destination = reference.destination
@@ -104,4 +106,4 @@ class QueueSubscription(PrefetchSubscription):
         destination.consumed(self.context, reference)
 
     def unsettle(self, reference: MessageReference) -> None:
-        reference.destination.put_back(reference)
+        reference.destination.requeue(reference)

@@ -15,7 +15,7 @@ from broker.api.destination import BrokerDestination
 from broker.api.message import MessageReference
 from broker.api.subscription import Subscription
 from broker.policy.entry import PolicyEntry
-from broker.region.subscription.redelivery_marking import MarkedSends
+from broker.region.subscription.redelivery_marking import PendingRedeliveryMarks
 from pyjms import _clock, _wakeup
 from pyjms.errors import InvalidDestinationException
 from pyjms.jms.destination import Destination
@@ -71,7 +71,7 @@ class AbstractSubscription(Subscription):
         self.prefetch_extension = 0
         self.use_prefetch_extension = policy.use_prefetch_extension
         self.set_info(info)
-        self.marked_sends: MarkedSends | None = None
+        self.redelivery_marking: PendingRedeliveryMarks | None = None
         """Where messages wait for their stores before they are sent; None: they do not wait."""
         self._pulls = 0
         self._pull_timer: _wakeup.BackgroundTask | None = None
@@ -136,8 +136,8 @@ class AbstractSubscription(Subscription):
     def close(self) -> None:
         """Stop what runs for this subscription."""
         self._stop_pull_timer()
-        if self.marked_sends is not None:
-            self.marked_sends.close()
+        if self.redelivery_marking is not None:
+            self.redelivery_marking.close()
 
     # pulling (Q14)
     def pull(self, pull: MessagePull) -> None:
@@ -179,8 +179,8 @@ class AbstractSubscription(Subscription):
         if self.prefetch_size == 0:
             self._pulls = 0
             self._stop_pull_timer()
-        if self.marked_sends is not None:
-            self.marked_sends.put(reference, redelivery_counter)
+        if self.redelivery_marking is not None:
+            self.redelivery_marking.put(reference, redelivery_counter)
             return
         connection = self.context.connection
         if connection is not None:

@@ -66,7 +66,7 @@ class PrefetchSubscription(AbstractSubscription):
         self,
         context: OperationContext,
         reference: MessageReference,
-        letter: Completion | None = None,
+        dead_letter: Completion | None = None,
     ) -> Completion | None:
         """Have the store forget the message, with the context's transaction if it has one.
 
@@ -82,7 +82,7 @@ class PrefetchSubscription(AbstractSubscription):
         """Have a settled message again: the store could not forget it. It is redelivered."""
 
     @abstractmethod
-    def let_go(self, rolled_back: list[MessageReference]) -> None:
+    def return_unacknowledged(self, rolled_back: list[MessageReference]) -> None:
         """Return what gone consumers left behind and an ended transaction held no longer holds.
 
         `rolled_back` are the messages whose acknowledgements it has undone.
@@ -235,13 +235,13 @@ class PrefetchSubscription(AbstractSubscription):
                 exchange.context, reference, self, ack.poison_cause
             )
             reference.destination.forget_duplicate(reference)
-        return self._complete(_context_of(ack), references, behind_letters=True)
+        return self._complete(_context_of(ack), references, after_dead_letters=True)
 
     def _expired(self, exchange: ConsumerExchange, ack: MessageAck) -> Completion | None:
         references = self._range(ack)
         for reference in references:
             reference.destination.expired(exchange.context, reference, self)
-        return self._complete(_context_of(ack), references, behind_letters=True)
+        return self._complete(_context_of(ack), references, after_dead_letters=True)
 
     # finding
     def _find(self, ack: MessageAck) -> MessageReference:
@@ -298,11 +298,11 @@ class PrefetchSubscription(AbstractSubscription):
         self,
         context: OperationContext,
         references: list[MessageReference],
-        behind_letters: bool = False,
+        after_dead_letters: bool = False,
     ) -> Completion | None:
         stored = [
             self._complete_in_range(
-                context, reference, reference.letter if behind_letters else None
+                context, reference, reference.dead_letter if after_dead_letters else None
             )
             for reference in references
         ]
@@ -311,9 +311,9 @@ class PrefetchSubscription(AbstractSubscription):
         return all_of(stored)
 
     def _complete_in_range(
-        self, context: OperationContext, reference: MessageReference, letter: Completion | None
+        self, context: OperationContext, reference: MessageReference, dead_letter: Completion | None
     ) -> Completion | None:
-        stored = self.store_acknowledgement(context, reference, letter)
+        stored = self.store_acknowledgement(context, reference, dead_letter)
         self.undispatch(reference)
         self.dequeue_count += 1
         self.settle(reference)
@@ -349,7 +349,7 @@ class PrefetchSubscription(AbstractSubscription):
                 in_window += self.is_dispatched(reference)
         self._shrink(in_window)
         self._unsettled -= local
-        self.let_go([] if committed else references)
+        self.return_unacknowledged([] if committed else references)
         self.window_freed()
 
     def _extend(self, count: int) -> None:

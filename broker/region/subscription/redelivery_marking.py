@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from broker.api.message import MessageReference
     from broker.api.subscription import Subscription
 
-__all__ = ["MarkedSends"]
+__all__ = ["PendingRedeliveryMarks"]
 
 logger = logging.getLogger(__name__)
 
@@ -38,7 +38,7 @@ class _Waiting:
         self.has_failed = False
 
 
-class MarkedSends:
+class PendingRedeliveryMarks:
     """The line of one consumer. Its messages count as dispatched already."""
 
     def __init__(self, subscription: Subscription) -> None:

@@ -15,7 +15,7 @@ from broker.cursor.memory import pending_list
 from broker.cursor.sources import MemorySource, MessageSource, SpoolSource
 from broker.cursor.spilling import PrioritizedSpillingCursor, SpillingCursor
 from broker.cursor.store_source import PrioritizedStoreSource, StoreSource
-from broker.region.dead_letter.ordering import Departures
+from broker.region.dead_letter.ordering import DeadLetterOrdering
 from broker.store.api import TopicMessageStore
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ class _Part:
         self, topic: Topic, key: SubscriptionKey, broker: RegionServices, prioritized: bool
     ) -> None:
         self.topic = topic
-        self.departures = Departures(None)
+        self.dead_letter_ordering = DeadLetterOrdering(None)
         self.held: set[Position] | None = None
         self._key = key
         self.from_memory: SpoolSource | MemorySource
@@ -58,24 +58,24 @@ class _Part:
         recovered = store.subscription_message_count(key)
         if prioritized:
             self.held = set()
-            self.departures = Departures(self.held)
+            self.dead_letter_ordering = DeadLetterOrdering(self.held)
             return PrioritizedStoreSource(page, self.paged_in, self.held, recovered)
-        return StoreSource(page, self.paged_in, recovered, self.departures.positions)
+        return StoreSource(page, self.paged_in, recovered, self.dead_letter_ordering.positions)
 
     def hold(self, reference: MessageReference) -> None:
         self.topic.hold(reference)
         position = reference.position
         if position is not None:
-            self.departures.positions.discard(position)
+            self.dead_letter_ordering.positions.discard(position)
             if self.held is not None:
                 self.held.add(position)
 
-    def let_go(self, reference: MessageReference) -> None:
+    def release(self, reference: MessageReference) -> None:
         position = reference.position
         if (
             self.held is not None
             and position is not None
-            and position not in self.departures.positions
+            and position not in self.dead_letter_ordering.positions
         ):
             self.held.discard(position)
         self.topic.drop(reference)
@@ -106,7 +106,7 @@ class SubscriptionBacklog:
             f"{key.client_id}:{key.subscription_name}",
             self._source_of,
             lambda reference: reference.destination.is_short(reference),
-            self.let_go,
+            self.release,
             self._page_size,
         )
         self.pending = (
@@ -138,13 +138,13 @@ class SubscriptionBacklog:
         """Forget a topic that is gone, with what waits from it."""
         for reference in [r for r in self.pending if r.destination is topic]:
             self.pending.remove(reference)
-            self.let_go(reference)
+            self.release(reference)
         part = self._parts.pop(topic, None)
         if part is None or self._broker.store_capabilities.is_volatile:
             return
         while len(part.from_memory) and isinstance(part.from_memory, MemorySource):
             for reference in part.from_memory.read(self._page_size):
-                part.let_go(reference)
+                part.release(reference)
         self._cursor.remove_source(part.from_memory)
         stored = self._stored.pop(topic, None)
         if stored is not None:
@@ -159,18 +159,18 @@ class SubscriptionBacklog:
             if source is not None:
                 source.mark_visible(reference.position)
 
-    def let_go(self, reference: MessageReference) -> None:
+    def release(self, reference: MessageReference) -> None:
         """Have it in memory no more."""
         part = self._parts.get(reference.destination)
         if part is None:
             reference.destination.drop(reference)  # its topic is gone
         else:
-            part.let_go(reference)
+            part.release(reference)
 
-    def departures(self, topic: RegionDestination) -> Departures:
+    def dead_letter_ordering(self, topic: RegionDestination) -> DeadLetterOrdering:
         """Return the topic's messages that leave behind their letters."""
         part = self._parts.get(topic)
-        return Departures(None) if part is None else part.departures
+        return DeadLetterOrdering(None) if part is None else part.dead_letter_ordering
 
     def hide(self, topic: Topic, stored: StoredMessage) -> MessageReference:
         """Hold a message back that waits outside."""

@@ -144,9 +144,9 @@ class DurableTopicSubscription(PrefetchSubscription):
                 self._redeliveries[reference.message_id] = self._redelivery(reference) + 1
         returned = [r for topic in self._topics for r in self.release(topic)]
         self.dispatched.clear()
-        self._pending.put_back(returned)
+        self._pending.requeue(returned)
 
-    def let_go(self, rolled_back: list[MessageReference]) -> None:
+    def return_unacknowledged(self, rolled_back: list[MessageReference]) -> None:
         returned = []
         for reference in rolled_back:
             if reference.destination not in self._topics:
@@ -154,7 +154,7 @@ class DurableTopicSubscription(PrefetchSubscription):
                 self._forget(reference)
             elif not self.is_dispatched(reference):
                 returned.append(reference)
-        self._pending.put_back(returned)
+        self._pending.requeue(returned)
 
     def _redelivery(self, reference: MessageReference) -> int:
         return self._redeliveries.get(reference.message_id, reference.redelivery_counter)
@@ -237,7 +237,7 @@ class DurableTopicSubscription(PrefetchSubscription):
 
     def _expire(self, reference: MessageReference) -> None:
         reference.destination.expired(self.context, reference, self)
-        self.store_acknowledgement(NO_TRANSACTION, reference, reference.letter)
+        self.store_acknowledgement(NO_TRANSACTION, reference, reference.dead_letter)
 
     def expire_messages(self, limit: int) -> None:
         """Expire what is over among the first `limit` waiting messages, while inactive (T24)."""
@@ -257,11 +257,13 @@ class DurableTopicSubscription(PrefetchSubscription):
         self,
         context: OperationContext,
         reference: MessageReference,
-        letter: Completion | None = None,
+        dead_letter: Completion | None = None,
     ) -> Completion | None:
-        if letter is not None:
-            leaving = self._backlog.departures(reference.destination)
-            return leaving.remove_behind(letter, context, reference, self.store_acknowledgement)
+        if dead_letter is not None:
+            leaving = self._backlog.dead_letter_ordering(reference.destination)
+            return leaving.remove_behind(
+                dead_letter, context, reference, self.store_acknowledgement
+            )
         return reference.destination.store_subscriber_acknowledgement(context, self.key, reference)
 
     def settle(self, reference: MessageReference) -> None:
@@ -278,12 +280,12 @@ class DurableTopicSubscription(PrefetchSubscription):
 
     def _come_back(self, reference: MessageReference) -> None:
         self._backlog.hold(reference)
-        self._pending.put_back([reference])
+        self._pending.requeue([reference])
         self.window_freed()
 
     def _forget(self, reference: MessageReference) -> None:
         self._redeliveries.pop(reference.message_id, None)
-        self._backlog.let_go(reference)
+        self._backlog.release(reference)
 
     # prepared transactions from before the start
     def hide(self, topic: Topic, stored: StoredMessage) -> MessageReference:

@@ -20,7 +20,7 @@ from broker.api.message import (
 from broker.api.subscription import Subscription
 from broker.api.transaction import Transaction
 from broker.policy.entry import PolicyEntry
-from broker.region.arrival_order import arrival_line
+from broker.region.arrival_order import arrival_order
 from broker.region.base_destination import BaseDestination
 from broker.region.topic.durable_subscription import DurableTopicSubscription
 from broker.region.topic.subscription import TopicSubscription
@@ -55,7 +55,7 @@ class Topic(BaseDestination):
         self.store = store
         traits = broker.store_capabilities
         self._is_concurrent = traits.concurrent_store_and_dispatch_topics
-        self._line, self._wait_in_line = arrival_line(self._publish_held, self._refused)
+        self._line, self._wait_in_line = arrival_order(self._publish_held, self._refused)
         self._subscribers: _Subscribers = []
         self._durables = 0
         self._deferring: set[Transaction] = set()
@@ -296,7 +296,7 @@ class _Send(OpenSend):
         self._topic.drop(self.reference)
 
     def _ended(self) -> None:
-        self.let_go()
+        self.release()
         self._topic._deferring.discard(self.transaction)
 
 

@@ -61,7 +61,7 @@ def test_what_comes_back_has_its_old_place(prioritized, orders):
         cursor.append(made[name])
     seen = []
     for returned in ("", "fd", "b", "eac"):
-        cursor.put_back([made[name] for name in returned])
+        cursor.requeue([made[name] for name in returned])
         seen.append(names(cursor))
     assert seen == orders
     assert len(cursor) == 9
@@ -71,5 +71,5 @@ def test_what_came_late_stays_behind_what_came_back():
     cursor = pending_list(prioritized=False)
     for name, number in (("d", 4), ("a", 1)):  # a transaction sent the second, and ended later
         cursor.append(Waiting(name, broker_sequence_id=number))
-    cursor.put_back([Waiting("c", broker_sequence_id=3), Waiting("b", broker_sequence_id=2)])
+    cursor.requeue([Waiting("c", broker_sequence_id=3), Waiting("b", broker_sequence_id=2)])
     assert names(cursor) == "bcda"

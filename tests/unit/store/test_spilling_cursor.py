@@ -69,7 +69,7 @@ class Model:
         if reference.position is not None:
             self.held.add(reference.position)
 
-    def let_go(self, reference):
+    def release(self, reference):
         self.memory.remove(reference.number)
         self.held.discard(reference.position)
 
@@ -79,7 +79,7 @@ class Model:
         return reference
 
     def spilled(self, reference):
-        self.let_go(reference)
+        self.release(reference)
 
     def mark_visible(self, reference):
         if reference.position is not None:
@@ -89,7 +89,7 @@ class Model:
         self.cursor.append(reference)
 
     def done(self, reference):
-        self.let_go(reference)
+        self.release(reference)
         self.stored.pop(reference.position, None)
 
 
