@@ -171,10 +171,10 @@ def audit(directory: Directory, index_directory: IndexDirectory = None) -> None:
     with one_sentence("journal audit"):
         folder = find_journal(directory)
         refuse_jobs(folder)
-        with tempfile.TemporaryDirectory(prefix="pyjms-audit-") as room:
+        with tempfile.TemporaryDirectory(prefix="pyjms-audit-") as scratch:
             with progress("reading", sum(file_sizes(folder).values()), bytes_=True) as advance:
                 snapshot = open_snapshot(
-                    folder, Path(room), index_directory=index_directory, on_bytes=advance
+                    folder, Path(scratch), index_directory=index_directory, on_bytes=advance
                 )
             try:
                 reports.show_audit(folder, audit_journal(folder, snapshot))

@@ -25,7 +25,8 @@ def show_record(view: RecordView) -> None:
     """Print a record as one line."""
     where = "" if view.destination is None else f" {view.destination}"
     details = "  ".join(view.details)
-    typer.echo(f"{view.place:<12} {view.kind:<12} {view.size:>8}{where}  {details}".rstrip())
+    line = f"{view.location_text:<12} {view.kind:<12} {view.size:>8}{where}  {details}"
+    typer.echo(line.rstrip())
 
 
 def show_summary(folder: Path, summary: JournalSummary) -> None:
@@ -95,7 +96,7 @@ def _kinds(kinds: Counter[str], without: Sequence[str] = ()) -> str:
 def show_verification(folder: Path, found: Verification) -> None:
     """Print what is wrong, or that nothing is."""
     for problem in found.problems:
-        typer.echo(f"{problem.place}: {problem.text}")
+        typer.echo(f"{problem.location}: {problem.text}")
     for note in found.notes:
         typer.echo(f"note: {note}")
     messages = "" if found.messages is None else f", {plural(found.messages, 'message')} are there"

@@ -1,8 +1,10 @@
-"""One broker at a time: an exclusive lock on a store's `lock` file. (persistence H1, H2, H4)
+"""The exclusive lock on a store's `lock` file, for one broker at a time.
 
-The operating system's record lock, which Java sees, keeps other processes out; a set of paths
-keeps out a second holder in this one, for whom the record lock would do nothing. This module
-calls the operating system itself: a lock on a simulated disk would keep nobody out.
+(activemq-persistence H1, H2, H4)
+
+The operating system's record lock, which Java respects, excludes other processes. A set of paths
+excludes a second holder in this process, which a record lock does not. This module bypasses the
+simulated disk of the tests, on which a lock would exclude nothing.
 """
 
 from __future__ import annotations
@@ -27,13 +29,15 @@ __all__ = ["SharedFileLock"]
 logger = logging.getLogger(__name__)
 
 _TIME: Final = struct.Struct(">q")
-_held: set[Path] = set()  # by this process; closing any descriptor of a file would drop its lock
+_held: set[Path] = set()  # by this process: closing any descriptor of a file would drop its lock
 
 
 class SharedFileLock:
-    """The lock of a directory that brokers share. ActiveMQ: SharedFileLocker.
+    """The lock of a directory that brokers share; `slave` is set while waiting for it.
 
-    `slave` says that it is waiting for another broker (H4).
+    (activemq-persistence H4)
+
+    Source: ActiveMQ SharedFileLocker.
     """
 
     def __init__(
@@ -43,7 +47,7 @@ class SharedFileLock:
         fail_if_locked: bool = False,
         lock_acquire_sleep_interval: float = 10.0,
     ) -> None:
-        """Prepare the lock of file `path`, made when needed; the interval is in seconds."""
+        """Describe the lock of file `path`, created when needed; the interval is in seconds."""
         self.path = path
         self.slave = False
         self._fail_if_locked = fail_if_locked
@@ -58,11 +62,11 @@ class SharedFileLock:
         return self._key is not None
 
     async def acquire(self) -> None:
-        """Wait until the lock is ours; says once in the log that it waits. Cancellable.
+        """Wait until the lock is acquired, logging once that it waits. Cancellable.
 
         Raises:
-            ResourceAllocationException: another holds it and `fail_if_locked` is set, or the
-                file cannot be made.
+            ResourceAllocationException: another broker holds it and `fail_if_locked` is set, or
+                the file cannot be created.
         """
         try:
             while not self.try_acquire():
@@ -80,10 +84,10 @@ class SharedFileLock:
             self.slave = False
 
     def try_acquire(self) -> bool:
-        """Take the lock if it is free; True if it is ours now. Does not wait.
+        """Acquire the lock if it is free; return whether it is ours now. Does not wait.
 
         Raises:
-            ResourceAllocationException: the file cannot be made.
+            ResourceAllocationException: the file cannot be created.
         """
         if self.held:
             return True
@@ -101,7 +105,10 @@ class SharedFileLock:
         return True
 
     def keep_alive(self) -> bool:
-        """Whether the lock is still ours: the file is the same and nobody else wrote to it. (H2)"""
+        """Whether the lock is still ours: the same file, and written by no other process.
+
+        (activemq-persistence H2)
+        """
         if not self.held:
             return False
         try:
@@ -110,7 +117,7 @@ class SharedFileLock:
             return False
 
     def release(self) -> None:
-        """Give the lock up; the file stays. Idempotent."""
+        """Release the lock; the file stays. Idempotent."""
         key, self._key = self._key, None
         if key is not None:
             fd, self._fd = self._fd, -1
@@ -119,11 +126,11 @@ class SharedFileLock:
 
 
 def _open_locked(path: Path) -> int:
-    """Return a descriptor of the file, locked and stamped with the time; -1: another has it."""
+    """Return a descriptor of the file, locked and time-stamped, or -1 if it is locked."""
     flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
     fd = os.open(path, flags, 0o644)
     try:
-        # a holder that has just gone may have removed the file
+        # The previous holder may just have removed the file.
         if _lock(fd) and _is_file(fd, path):
             os.write(fd, _TIME.pack(_clock.time_ms()))
             kept, fd = fd, -1
@@ -135,7 +142,7 @@ def _open_locked(path: Path) -> int:
 
 
 def _is_file(fd: int, path: Path) -> bool:
-    """Whether the descriptor's file is the one that has the name."""
+    """Whether the descriptor's file is the one at `path`."""
     try:
         return os.path.samestat(os.fstat(fd), path.stat())
     except FileNotFoundError:

@@ -1,7 +1,8 @@
-"""KahaDB: a store in ActiveMQ's files, with an index of our own. (persistence 2)
+"""The KahaDB persistence adapter: ActiveMQ's journal files and our index. (activemq-persistence 2)
 
-The journal is the only truth: the index can be deleted at any time. Order at the start: lock,
-ActiveMQ's index aside, journal, index, replay, what was open.
+The journal is the only authority: the index can be deleted at any time. A start acquires the lock,
+archives ActiveMQ's index, opens the journal and the index, replays what that does not cover, and
+restores the prepared transactions.
 """
 
 from __future__ import annotations
@@ -49,13 +50,13 @@ __all__ = ["KahaDBPersistenceAdapter"]
 logger = logging.getLogger(__name__)
 
 _LOCK_NAME: Final = "lock"
-_GOES_ON: Final = (StoreState.RUNNING, StoreState.CONGESTED)
+_WRITABLE_STATES: Final = (StoreState.RUNNING, StoreState.CONGESTED)
 
 
 class KahaDBPersistenceAdapter:
     """The store in `directory`. Belongs to one loop while it is started.
 
-    ActiveMQ: KahaDBPersistenceAdapter.
+    Source: ActiveMQ KahaDBPersistenceAdapter.
     """
 
     def __init__(
@@ -66,13 +67,13 @@ class KahaDBPersistenceAdapter:
         disk: Disk = OS_DISK,
         on_progress: Progress | None = None,
     ) -> None:
-        """Name the store; `start` opens it. `on_progress` hears of a long replay."""
+        """Describe the store; `start` opens it. `on_progress` is called during a long replay."""
         self.directory = directory
         self.settings = settings or KahaDBSettings()
         self.on_state: Callable[[StoreState, Exception | None], None] | None = None
         self.on_progress = on_progress
         self.on_lock_lost: Callable[[], None] | None = None
-        """Called when somebody else has taken the lock: the broker must stop. (H2)"""
+        """Called when the lock is lost: the broker must stop. (activemq-persistence H2)"""
         self.concurrent_store_and_dispatch_queues = (
             self.settings.concurrent_store_and_dispatch_queues
         )
@@ -80,7 +81,7 @@ class KahaDBPersistenceAdapter:
             self.settings.concurrent_store_and_dispatch_topics
         )
         self.rebuilt = False
-        """Whether the last start built the index anew."""
+        """Whether the last start rebuilt the index."""
         self._disk = disk
         self._delete_all = False
         self._lock = SharedFileLock(
@@ -101,10 +102,11 @@ class KahaDBPersistenceAdapter:
     # -- opening and closing
 
     async def start(self) -> None:
-        """Open it; waits for its lock, then replays what the index does not cover.
+        """Open the store; waits for its lock, then replays what the index does not cover.
 
         Raises:
-            ResourceAllocationException: it cannot be opened, or segments are missing (K23).
+            ResourceAllocationException: the store cannot be opened, or segments are missing
+            (activemq-persistence K23).
         """
         if self.settings.use_lock:
             await self._lock.acquire()
@@ -119,12 +121,12 @@ class KahaDBPersistenceAdapter:
             raise
 
     def start_new(self) -> None:
-        """Open a store of which nothing is there yet, without a lock; blocks the loop for that.
+        """Create and open a new store without a lock, blocking the loop meanwhile.
 
-        For stores that come while a broker runs. Call `stop` also when it raises.
+        For stores that are added while a broker runs. Call `stop` also when it raises.
 
         Raises:
-            ResourceAllocationException: it cannot be made, or something is there.
+            ResourceAllocationException: the store cannot be created, or already exists.
         """
         index_directory = self.settings.index_directory or self.directory
         try:
@@ -181,7 +183,7 @@ class KahaDBPersistenceAdapter:
         self._maintenance.start()
 
     def _prepare_directory(self, index_directory: Path) -> bool:
-        """Make the folders, empty them if asked, and move ActiveMQ's index aside. Blocks."""
+        """Create the directories, empty them if requested, archive ActiveMQ's index. Blocks."""
         self._disk.make_directory(self.directory)
         index_directory.mkdir(parents=True, exist_ok=True)
         if self._delete_all:
@@ -201,22 +203,22 @@ class KahaDBPersistenceAdapter:
                 transactions.rollback(found.xid)
 
     def commit_recovered(self, found: RecoveredTransaction) -> Completion | None:
-        """Commit a prepared transaction from before the start; its messages are seen at once.
+        """Commit a transaction prepared before the start; its messages are visible at once.
 
-        Before any queue knows of the store: no reference of them is handed to one.
+        To be called before any queue uses the store, as no references are passed to one.
         """
         transactions = self.transaction_store()
-        answer = transactions.commit(found.xid, prepared=True)
+        completion = transactions.commit(found.xid, prepared=True)
         for destination, message in found.added:
             index = self._require_open().index.lookup(to_kaha_destination(destination))
             assert message.message_id is not None, "the journal has it by its id"
             position = transactions.position_of(destination, message.message_id)
             if index is not None and position is not None:
                 index.mark_visible(position)
-        return answer
+        return completion
 
     async def stop(self) -> None:
-        """Write a last checkpoint and close all. Idempotent.
+        """Write a last checkpoint and close the store. Idempotent.
 
         Raises:
             ResourceAllocationException: the end of the journal could not be written.
@@ -247,14 +249,14 @@ class KahaDBPersistenceAdapter:
     def _close_index(self, index: StoreIndex) -> None:
         if index.damage is None:
             index.close()
-        else:  # the next start builds it anew
+        else:  # the next start rebuilds it
             discard_index(index, index.path, archive=self.settings.archive_corrupted_index)
 
     async def delete_all_messages(self) -> None:
-        """Have the next `start` begin with nothing; once it holds the lock.
+        """Have the next `start` delete all messages once it holds the lock.
 
         Raises:
-            IllegalStateException: it is started.
+            IllegalStateException: the store is started.
         """
         if self._db is not None:
             raise IllegalStateException("The store is started: its messages cannot be deleted now")
@@ -264,16 +266,19 @@ class KahaDBPersistenceAdapter:
 
     @property
     def state(self) -> StoreState:
-        """How the store does."""
+        """The state of the store."""
         return self._state
 
     @property
     def is_slave(self) -> bool:
-        """Whether it waits for another broker's lock. (H4)"""
+        """Whether the store waits while another broker holds its lock. (activemq-persistence H4)"""
         return self._lock.slave
 
     def _index_error_changed(self, error: Exception | None) -> None:
-        """Take nothing more while too much waits for an index that cannot be written. (K24)"""
+        """Suspend the store while too much waits for an index that cannot be written.
+
+        (activemq-persistence K24)
+        """
         if isinstance(error, IndexCorrupt):
             if self._state is not StoreState.FAILED:
                 self._state_changed(StoreState.FAILED, error)
@@ -283,8 +288,8 @@ class KahaDBPersistenceAdapter:
 
     def _state_changed(self, state: StoreState, error: Exception | None) -> None:
         if self._state is StoreState.FAILED:
-            return  # for good
-        if self._index_error is not None and state in _GOES_ON:
+            return  # failed for good
+        if self._index_error is not None and state in _WRITABLE_STATES:
             state, error = StoreState.SUSPENDED, self._index_error
         self._state = state
         if self.on_state is not None:
@@ -348,10 +353,10 @@ class KahaDBPersistenceAdapter:
             raise IllegalStateException("The store is not started")
         return self._transactions
 
-    # -- upkeep and figures
+    # -- maintenance and figures
 
     async def checkpoint(self) -> None:
-        """Write a checkpoint and let go of segments that nobody needs.
+        """Write a checkpoint and remove the segments that nothing refers to.
 
         Raises:
             OSError: the index cannot be written.
@@ -382,9 +387,12 @@ class KahaDBPersistenceAdapter:
 
     @property
     def last_broker_sequence_id(self) -> int:
-        """The highest broker sequence number ever stored; 0 if none (Q3)."""
+        """The highest broker sequence number ever stored; 0 if none. (activemq-broker Q3)"""
         return self._require_open().index.last_broker_sequence_id
 
     def last_producer_sequence_id(self, producer_id: ProducerId) -> int:
-        """Return the highest sequence number stored from that producer, -1 if unknown (T27)."""
+        """Return the highest sequence number stored from that producer, or -1.
+
+        (activemq-broker T27)
+        """
         return self._require_open().index.producers.last(str(producer_id))

@@ -1,6 +1,6 @@
-"""What can be set of a KahaDB store: ActiveMQ's attributes in snake_case, with its defaults.
+"""The settings of a KahaDB store: ActiveMQ's attributes in snake_case, with its defaults.
 
-Times are seconds, sizes are bytes. (persistence K0)
+Times are seconds, sizes are bytes. (activemq-persistence K0)
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _COUNTS: Final = ("max_failover_producers_to_track", "compact_acks_after_no_gc")
 
 
 class PurgeRecoveredXATransactionStrategy(Enum):
-    """What becomes of prepared transactions from before the start."""
+    """What happens at the start to transactions that were prepared before."""
 
     NEVER = "never"
     """They wait for their transaction manager."""
@@ -35,19 +35,22 @@ class KahaDBSettings:
 
     journal: JournalSettings = field(default_factory=JournalSettings)
     index_directory: Path | None = None
-    """Where our index lies; None: beside the journal."""
+    """The directory of our index; None: beside the journal."""
     checkpoint_interval: float = 5.0
     """Seconds between checkpoints; 0 together with `cleanup_interval`: only at the stop."""
     cleanup_interval: float = 30.0
-    """Seconds between two looks for segments that nobody needs any more."""
+    """Seconds between cleanups, which remove the segments that nothing refers to."""
     cleanup_on_stop: bool = True
     concurrent_store_and_dispatch_queues: bool = True
-    """Queues hand out messages while they are being stored."""
+    """Queues dispatch messages while they are being stored."""
     concurrent_store_and_dispatch_topics: bool = False
     force_recover_index: bool = False
-    """Build the index anew at the start, whatever it holds."""
+    """Rebuild the index at the start, whatever it holds."""
     ignore_missing_journalfiles: bool = False
-    """Start without the messages of segments that are missing or damaged. (K23)"""
+    """Start without the messages of segments that are missing or damaged.
+
+    (activemq-persistence K23)
+    """
     archive_corrupted_index: bool = False
     """Keep an index that cannot be used, in `corrupted` beside it."""
     max_failover_producers_to_track: int = 64
@@ -56,16 +59,19 @@ class KahaDBSettings:
     )
     enable_ack_compaction: bool = True
     compact_acks_after_no_gc: int = 10
-    """How many cleanups must have freed nothing before acknowledgements are moved."""
+    """How many cleanups in a row must free nothing before acknowledgements are compacted."""
     compact_acks_ignores_store_growth: bool = False
-    """Move them even if the journal has grown since."""
+    """Compact them even if the journal has grown since."""
     store_open_wire_version: int = STORE_OPENWIRE_VERSION
-    """For a new store; one that has messages keeps the version they are written in."""
+    """For a new store; one with messages keeps the version in which they are written."""
     use_lock: bool = True
     lock_acquire_sleep_interval: float = 10.0
     fail_if_locked: bool = False
     lock_keep_alive_period: float = 0.0
-    """Seconds between two checks that the lock is still ours; 0: none. (H2)"""
+    """Seconds between checks that the lock is still ours; 0: no checks.
+
+    (activemq-persistence H2)
+    """
 
     def __post_init__(self) -> None:
         """Check the values.
@@ -75,8 +81,8 @@ class KahaDBSettings:
         """
         for name in (*_DURATIONS, *_COUNTS):
             if getattr(self, name) < 0:
-                raise ConfigurationException(f"{name} is less than 0")
+                raise ConfigurationException(f"{name} must not be less than 0")
         if self.lock_acquire_sleep_interval <= 0:
             raise ConfigurationException("lock_acquire_sleep_interval must be more than 0")
         if not 1 <= self.store_open_wire_version <= 12:
-            raise ConfigurationException("store_open_wire_version goes from 1 to 12")
+            raise ConfigurationException("store_open_wire_version must be from 1 to 12")

@@ -1,4 +1,7 @@
-"""The store of a broker without persistence: everything is gone when it stops. (E1)"""
+"""The store of a broker without persistence, whose contents are lost when it stops.
+
+(activemq-persistence E1)
+"""
 
 from __future__ import annotations
 
@@ -47,7 +50,7 @@ class MemoryMessageStore:
         self._size = 0
         self._last_arrival = 0
         self.is_removed = False
-        """Whether the destination was removed: this takes nothing more, another one may."""
+        """Whether the destination was removed: this store accepts nothing more, a new one may."""
 
     def add_message(
         self, context: OperationContext, reference: MessageReference
@@ -121,7 +124,7 @@ class MemoryMessageStore:
 
     @property
     def epoch(self) -> int:
-        """Always 0: numbers end with the process."""
+        """Always 0: the numbers are not kept across restarts."""
         return 0
 
     def _add(self, reference: MessageReference) -> None:
@@ -132,7 +135,7 @@ class MemoryMessageStore:
             or message_id in self._entries
             or (
                 message.marshalled_properties is not None
-                and self._is_repeated(reference.duplicate_id)
+                and self._is_duplicate(reference.duplicate_id)
             )
         ):
             return
@@ -147,7 +150,7 @@ class MemoryMessageStore:
             adapter.last_broker_sequence_id, message_id.broker_sequence_id
         )
 
-    def _is_repeated(self, duplicate_id: str | None) -> bool:
+    def _is_duplicate(self, duplicate_id: str | None) -> bool:
         if duplicate_id is None:
             return False
         known = self._duplicate_ids
@@ -166,7 +169,7 @@ class MemoryMessageStore:
 
 
 class MemoryTopicMessageStore(MemoryMessageStore):
-    """The messages of one topic; a message is gone when nobody is left to acknowledge it."""
+    """The messages of one topic; a message is removed once every subscription acknowledged it."""
 
     def __init__(
         self, destination: Destination, adapter: MemoryPersistenceAdapter, prioritized: bool
@@ -186,7 +189,7 @@ class MemoryTopicMessageStore(MemoryMessageStore):
     def delete_subscription(self, key: SubscriptionKey) -> Completion | None:
         self._subscriptions.pop(key, None)
         for message_id in self._unacknowledged.pop(key, {}):
-            self._forget_if_done(message_id)
+            self._remove_if_acknowledged(message_id)
         return None
 
     def lookup_subscription(self, key: SubscriptionKey) -> StoredSubscription | None:
@@ -232,9 +235,9 @@ class MemoryTopicMessageStore(MemoryMessageStore):
         message_id = reference.message_id
         entry = self._entries.get(message_id)
         if entry is None or entry.position != reference.position:
-            return  # a repeated one
+            return  # a duplicate
         if not self._unacknowledged:
-            self._remove(message_id)  # nobody would ever acknowledge it (T6)
+            self._remove(message_id)  # nothing would ever acknowledge it (activemq-broker T6)
         for unacknowledged in self._unacknowledged.values():
             unacknowledged[message_id] = entry
 
@@ -247,18 +250,21 @@ class MemoryTopicMessageStore(MemoryMessageStore):
         unacknowledged = self._unacknowledged.get(key)
         if unacknowledged is not None and message_id in unacknowledged:
             del unacknowledged[message_id]
-            self._forget_if_done(message_id)
+            self._remove_if_acknowledged(message_id)
 
-    def _forget_if_done(self, message_id: MessageId) -> None:
+    def _remove_if_acknowledged(self, message_id: MessageId) -> None:
         if not any(message_id in waiting for waiting in self._unacknowledged.values()):
             self._remove(message_id)
 
 
 class MemoryPersistenceAdapter:
-    """Source: ActiveMQ MemoryPersistenceAdapter."""
+    """A store in memory.
+
+    Source: ActiveMQ MemoryPersistenceAdapter.
+    """
 
     is_volatile = True
-    """What it keeps is memory: letting go of a queue's messages would save none."""
+    """The messages are in memory anyway, so a queue gains nothing by releasing its references."""
 
     def __init__(self) -> None:
         self.transactions = MemoryTransactionStore()
@@ -268,7 +274,7 @@ class MemoryPersistenceAdapter:
         self.last_broker_sequence_id = 0
 
     async def start(self) -> None:
-        """Nothing to open."""
+        """Do nothing: there is nothing to open."""
 
     async def stop(self) -> None:
         self._queues.clear()
@@ -308,7 +314,7 @@ class MemoryPersistenceAdapter:
         return self.transactions
 
     async def checkpoint(self) -> None:
-        """Nothing to do: there is no journal."""
+        """Do nothing: there is no journal."""
 
     async def delete_all_messages(self) -> None:
         await self.stop()
@@ -319,7 +325,7 @@ class MemoryPersistenceAdapter:
         return 0
 
     def last_producer_sequence_id(self, producer_id: ProducerId) -> int:
-        """Unknown: a restart forgets everything, so no producer can be resumed."""
+        """Return -1: a restart forgets everything, so no producer can be resumed."""
         return -1
 
 
@@ -334,10 +340,10 @@ def _page(
     skip: Container[Position],
     key: SubscriptionKey | None = None,
 ) -> list[StoredMessage]:
-    behind = (
+    following = (
         entry for entry in sorted(entries, key=_position) if after is None or entry.position > after
     )
-    return _wanted(behind, limit, skip, key)
+    return _wanted(following, limit, skip, key)
 
 
 def _wanted(

@@ -1,4 +1,4 @@
-"""The open transactions of the memory store: what they will do, as calls."""
+"""The open transactions of the memory store."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ class MemoryEntry:
         self.size = size
         self.is_visible = False
         self.hidden_from: frozenset[SubscriptionKey | None] = frozenset()
-        """Whose prepared acknowledgement it waits for: a subscription's, the queue's is None's."""
+        """Subscriptions that acknowledged it in a prepared transaction; None: the queue."""
 
 
 _Removal: TypeAlias = tuple[MemoryEntry, SubscriptionKey | None]
 
 
 class MemoryTransactionStore:
-    """Holds what transactions will do, as calls."""
+    """Holds the operations of open transactions, as calls."""
 
     def __init__(self) -> None:
         self._work: dict[TransactionId, list[Callable[[], None]]] = {}
@@ -41,13 +41,13 @@ class MemoryTransactionStore:
     def add(
         self, xid: TransactionId, operation: Callable[[], None], removal: _Removal | None = None
     ) -> None:
-        """Have `operation` done at the commit of `xid`; it may be the removal of a message."""
+        """Run `operation` at the commit of `xid`; `removal` is the message that it removes."""
         self._work.setdefault(xid, []).append(operation)
         if removal is not None:
             self._removals.setdefault(xid, []).append(removal)
 
     def prepare(self, xid: TransactionId) -> Completion | None:
-        """Hide what is acknowledged; memory is as safe as it will be."""
+        """Hide the acknowledged messages; memory gets no more durable."""
         for entry, key in self._removals.get(xid, ()):
             entry.hidden_from |= {key}
         return None

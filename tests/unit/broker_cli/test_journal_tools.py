@@ -169,7 +169,7 @@ def test_verify_says_that_the_end_is_torn(filled: Any, pyjms_broker: Run) -> Non
             "DELETE FROM messages WHERE arrival = (SELECT max(arrival) FROM messages)",
             "messages are in the journal, but not in the index",
         ),
-        ("UPDATE messages SET offset = offset + 1", "in another place than the index says"),
+        ("UPDATE messages SET offset = offset + 1", "at other locations than the index has"),
         (
             "UPDATE subscriptions SET key = 'c:three' WHERE key = 'c:one'",
             "c:one is not in the index",

@@ -1,4 +1,4 @@
-"""The messages of one queue in the journal. (persistence S2, K13)"""
+"""The messages of one queue in the journal. (activemq-persistence S2, K13)"""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ __all__ = ["KahaDBMessageStore"]
 
 
 class KahaDBMessageStore:
-    """A queue's store; what a topic's has more is in `KahaDBTopicMessageStore`."""
+    """The store of a queue; `KahaDBTopicMessageStore` adds what topics need."""
 
     def __init__(
         self,
@@ -47,14 +47,14 @@ class KahaDBMessageStore:
         self._prioritized = prioritized
         self._index: DestinationIndex = db.destination(self._kaha, prioritized)
         self.is_removed = False
-        """Whether the destination was removed: this takes nothing more, another one may."""
+        """Whether the destination was removed: this store accepts nothing more, a new one may."""
 
     # -- writing
 
     def add_message(
         self, context: OperationContext, reference: MessageReference
     ) -> Completion | None:
-        """See MessageStore. Always answered by the journal: a duplicate when the first is safe."""
+        """See MessageStore. Completed by the journal; a duplicate once the first is durable."""
         reference.position = None
         if self.is_removed:
             return None
@@ -114,7 +114,7 @@ class KahaDBMessageStore:
         return waiter
 
     def update_message(self, reference: MessageReference) -> Completion | None:
-        """See MessageStore. Synced; the message keeps its place."""
+        """See MessageStore. Synced; the message keeps its position."""
         db, index = self._db, self._index
         message = reference.message
         metadata = reference_metadata(reference, self._prioritized)
@@ -127,12 +127,12 @@ class KahaDBMessageStore:
         return waiter
 
     def remove_all_messages(self, context: OperationContext) -> Completion | None:
-        """See MessageStore. The numbers go on."""
+        """See MessageStore. The arrival numbers continue."""
         db, index = self._db, self._index
         if not index.count:
             return None
         if self._transactions.has_journalled(self._kaha):
-            return self._remove_each()  # they go on, also in a replay
+            return self._remove_each()  # so that the numbers continue in a replay, too
         epoch, last = index.epoch, index.last_arrival
         window = index.duplicates
         duplicate_ids = [
@@ -183,15 +183,15 @@ class KahaDBMessageStore:
 
     @property
     def message_size(self) -> int:
-        """Bytes of all messages, as memory counts them."""
+        """Bytes of all messages, as memory usage counts them."""
         return self._index.size
 
     @property
     def last_arrival(self) -> int:
-        """The number of the last arrival ever; 0 if there was none."""
+        """The highest arrival number ever assigned; 0 if none."""
         return self._index.last_arrival
 
     @property
     def epoch(self) -> int:
-        """When the destination was made, in milliseconds; of ActiveMQ's a place in the journal."""
+        """When the destination was created, in milliseconds; for ActiveMQ's, a journal location."""
         return self._index.epoch

@@ -1,4 +1,7 @@
-"""The messages of one topic in the journal, and its durable subscriptions. (persistence S3, K31)"""
+"""The messages of one topic in the journal, and its durable subscriptions.
+
+(activemq-persistence S3, K31)
+"""
 
 from __future__ import annotations
 
@@ -28,7 +31,10 @@ __all__ = ["KahaDBTopicMessageStore"]
 
 
 class KahaDBTopicMessageStore(KahaDBMessageStore):
-    """A topic's store. Without durable subscriptions it keeps nothing. (K11)"""
+    """The store of a topic, which keeps nothing without durable subscriptions.
+
+    (activemq-persistence K11)
+    """
 
     _index: TopicIndex
 
@@ -44,7 +50,7 @@ class KahaDBTopicMessageStore(KahaDBMessageStore):
     def add_message(
         self, context: OperationContext, reference: MessageReference
     ) -> Completion | None:
-        """See MessageStore. What nobody will need gets no number and position 0."""
+        """See MessageStore. A message that no subscription needs gets position 0 and no number."""
         if context.xid is None and not self._index.subscriptions and not self.is_removed:
             metadata = reference_metadata(reference, self._prioritized)
             reference.position = Position(metadata.level, 0)
@@ -58,7 +64,7 @@ class KahaDBTopicMessageStore(KahaDBMessageStore):
     def add_subscription(
         self, subscription: StoredSubscription, retroactive: bool
     ) -> Completion | None:
-        """See TopicMessageStore. One that is there already begins anew.
+        """See TopicMessageStore. An existing one is replaced.
 
         Raises:
             JMSException: another subscription has its key in the journal, `clientId:name`.
@@ -103,14 +109,14 @@ class KahaDBTopicMessageStore(KahaDBMessageStore):
         return found if found is not None and found.key == key else None
 
     def _check_owner(self, key: SubscriptionKey) -> None:
-        """Refuse what would take over another subscription: `a` and `b:c` are as `a:b` and `c`."""
+        """Refuse a key that another subscription has: `a`, `b:c` has the same one as `a:b`, `c`."""
         known = self._index.subscriptions.get(subscription_key(*key))
         other = key if known is None else self._stored(known.info).key
         if other != key:
             raise JMSException(
                 f"The durable subscription {key.subscription_name!r} of {key.client_id!r} cannot "
                 f"be stored: it has the key of {other.subscription_name!r} of {other.client_id!r}",
-                hint="leave the colons out of client ids and subscription names",
+                hint="use client ids and subscription names without colons",
             )
 
     def subscriptions(self) -> list[StoredSubscription]:

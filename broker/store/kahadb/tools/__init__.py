@@ -1,1 +1,1 @@
-"""Looks into a journal's folder from outside: nothing here writes to it, except `rebuilding`."""
+"""Offline tools for a journal directory; only `rebuilding` writes to it."""

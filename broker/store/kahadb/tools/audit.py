@@ -1,4 +1,7 @@
-"""Which segment is kept alive by what: the question that every full disk asks. (K17, K18)"""
+"""Find out what keeps each segment, which is the question when a disk is full.
+
+(activemq-persistence K17, K18)
+"""
 
 from __future__ import annotations
 
@@ -17,29 +20,29 @@ __all__ = ["DestinationAudit", "JournalAudit", "SegmentAudit", "TransactionAudit
 
 
 class SegmentAudit(NamedTuple):
-    """A segment, its length in bytes, and what keeps it."""
+    """A segment: what keeps it, its length in bytes, and its messages."""
 
     report: SegmentReport
     size: int
     messages: dict[Destination, int]
-    """How many messages of which destination are in it."""
+    """The number of messages in it by destination."""
 
 
 class DestinationAudit(NamedTuple):
-    """A destination with messages, and what they keep."""
+    """A destination with messages, and the segments that they keep."""
 
     destination: Destination
     messages: int
     segments: list[int]
-    """Those that its messages are in."""
+    """The segments that have its messages."""
     kept: list[int]
-    """Those and all that stay because of them."""
+    """These segments and all others that are kept because of them."""
     waiting_for: dict[str, int]
-    """Of a topic: durable subscriptions that have something to get, and how much."""
+    """Of a topic: the durable subscriptions with pending messages, and their numbers."""
 
 
 class TransactionAudit(NamedTuple):
-    """A transaction that has not ended."""
+    """An open transaction."""
 
     name: str
     prepared: bool
@@ -51,15 +54,15 @@ class JournalAudit(NamedTuple):
 
     segments: list[SegmentAudit]
     destinations: list[DestinationAudit]
-    """Those that keep most come first."""
+    """Those that keep the most segments come first."""
     transactions: list[TransactionAudit]
 
 
 def audit_journal(folder: Path, snapshot: Snapshot) -> JournalAudit:
-    """Say of each segment what keeps it, and of each destination which segments it keeps.
+    """Return what keeps each segment, and which segments each destination keeps.
 
     Raises:
-        OSError: the folder cannot be read.
+        OSError: the directory cannot be read.
     """
     index = snapshot.index
     sizes = file_sizes(folder)

@@ -1,4 +1,4 @@
-"""Where two indexes of the same journal differ, in sentences."""
+"""Describe the differences between two indexes of the same journal in sentences."""
 
 from __future__ import annotations
 
@@ -14,10 +14,12 @@ __all__ = ["differences", "missing_segments"]
 
 
 def missing_segments(index: StoreIndex, files: JournalFiles) -> list[str]:
-    """Return a sentence for each segment that messages should be in and that is not there. (K23)
+    """Return a sentence for each missing segment that has indexed messages.
+
+    (activemq-persistence K23)
 
     Raises:
-        OSError: the folder cannot be read.
+        OSError: the directory cannot be read.
     """
     there = set(files.segments())
     return [
@@ -28,7 +30,7 @@ def missing_segments(index: StoreIndex, files: JournalFiles) -> list[str]:
 
 
 def differences(index: StoreIndex, rebuilt: StoreIndex) -> list[str]:
-    """Return what `index` has otherwise than the one that was built from the journal."""
+    """Return how `index` differs from the one that was rebuilt from the journal."""
     found: list[str] = []
     wanted = {d.key: d for d in rebuilt.destinations()}
     there = {d.key: d for d in index.destinations()}
@@ -36,7 +38,7 @@ def differences(index: StoreIndex, rebuilt: StoreIndex) -> list[str]:
         ours, theirs = there.get(key), wanted.get(key)
         if ours is None or theirs is None:
             known = ours or theirs
-            assert known is not None, "it is in one of them"
+            assert known is not None, "the key is from one of them"
             where = "only in the index" if theirs is None else "not in the index"
             found.append(f"{_name(known)}: is {where}")
         else:
@@ -83,7 +85,7 @@ def _message_differences(
     if moved:
         one, other = moved[0]
         found.append(
-            f"{name}: {len(moved)} messages are in another place than the index says,"
+            f"{name}: {len(moved)} messages are at other locations than the index has,"
             f" the first is {_entry(one)} instead of {_entry(other)}"
         )
     return found
@@ -100,7 +102,7 @@ def _subscription_differences(name: str, ours: TopicIndex, theirs: TopicIndex) -
             found.append(f"{name}: subscription {key} has another description in the index")
         elif _pending(ours, key) != _pending(theirs, key):
             found.append(
-                f"{name}: subscription {key} has {_pending(ours, key)} messages to get in the"
+                f"{name}: subscription {key} has {_pending(ours, key)} pending messages in the"
                 f" index, {_pending(theirs, key)} in the journal"
             )
     return found
@@ -111,7 +113,7 @@ def _pending(topic: TopicIndex, key: str) -> int:
 
 
 def _entry(entry: IndexEntry | None) -> str:
-    assert entry is not None, "only messages that are there are named"
+    assert entry is not None, "only existing messages are described"
     file_id, offset = entry.location
     return f"{entry.message_id} at {segment_name(file_id)}:{offset} (number {entry.position[1]})"
 

@@ -1,4 +1,4 @@
-"""What is in a journal: records one by one, and counted. Bodies of messages are never shown."""
+"""List and count the records of a journal, never showing the bodies of messages."""
 
 from __future__ import annotations
 
@@ -67,11 +67,11 @@ _NAMES: Final[dict[type[KahaCommand], str]] = {
 
 
 class RecordView(NamedTuple):
-    """What a record says, for people."""
+    """A record in human-readable form."""
 
     location: Location
     size: int
-    """Bytes in the file, head included."""
+    """Bytes in the file, including the head."""
     kind: str
     destination: Destination | None
     details: tuple[str, ...]
@@ -79,19 +79,19 @@ class RecordView(NamedTuple):
     """Bytes of the message's frame in an add or update."""
 
     @property
-    def place(self) -> str:
-        """Segment and offset, as `--from` takes them."""
+    def location_text(self) -> str:
+        """Segment and offset in the form that `--from` accepts."""
         return f"{self.location.file_id}:{self.location.offset}"
 
 
 @dataclass
 class SegmentSummary:
-    """One segment, counted."""
+    """The counts of one segment."""
 
     file_id: int
     size: int
     end: int = 0
-    """Where its last whole batch ends."""
+    """The end of its last sound batch."""
     batches: int = 0
     records: int = 0
     kinds: Counter[str] = field(default_factory=Counter)
@@ -100,7 +100,7 @@ class SegmentSummary:
 
 @dataclass
 class DestinationSummary:
-    """What the records say of one destination."""
+    """The counts of one destination."""
 
     kinds: Counter[str] = field(default_factory=Counter)
     message_bytes: int = 0
@@ -108,7 +108,7 @@ class DestinationSummary:
 
 @dataclass
 class JournalSummary:
-    """All segments, counted."""
+    """The counts of all segments."""
 
     segments: list[SegmentSummary] = field(default_factory=list)
     kinds: Counter[str] = field(default_factory=Counter)
@@ -116,10 +116,10 @@ class JournalSummary:
     """Bytes of the records by kind."""
     destinations: dict[Destination, DestinationSummary] = field(default_factory=dict)
     limited: bool = False
-    """It stopped at the limit."""
+    """Whether reading stopped at the limit."""
 
     def count(self, view: RecordView, segment: SegmentSummary) -> None:
-        """Take one record in."""
+        """Count one record."""
         segment.records += 1
         segment.kinds[view.kind] += 1
         self.kinds[view.kind] += 1
@@ -141,19 +141,19 @@ def inspect_journal(
 ) -> JournalSummary:
     """Read the journal from `start` on and count the wanted records, at most `limit` of them.
 
-    `on_record` gets each of them; `on_bytes` hears how many more bytes were read. Blocks.
+    `on_record` is called with each of them, `on_bytes` with how many more bytes were read. Blocks.
 
     Raises:
         OSError: a segment cannot be read.
     """
     summary = JournalSummary()
     left = limit
-    done = ReadProgress(on_bytes)
+    progress = ReadProgress(on_bytes)
     for segment in read_segments(folder, start):
         counted = SegmentSummary(segment.file_id, len(segment.data or b""))
         summary.segments.append(counted)
         for record in _records(segment, counted, start):
-            done.up_to(record.location.offset)
+            progress.report_up_to(record.location.offset)
             view = view_record(record)
             if not wanted(view):
                 continue
@@ -163,7 +163,7 @@ def inspect_journal(
             left = None if left is None else left - 1
             summary.count(view, counted)
             on_record(view)
-        done.all_of(segment)
+        progress.report_all_of(segment)
     return summary
 
 
@@ -187,7 +187,7 @@ def _records(
 
 
 def view_record(record: JournalRecord) -> RecordView:
-    """Return what a record says; of one that cannot be decoded, why not."""
+    """Return a record in human-readable form, or why it cannot be decoded."""
     try:
         command = record.command()
         kind, destination, details = _describe(command)

@@ -1,4 +1,4 @@
-"""From what somebody names on a command line to a journal's folder, and its segments' bytes."""
+"""Find the journal directory that a command line names, lock it and read its segments."""
 
 from __future__ import annotations
 
@@ -31,58 +31,58 @@ __all__ = [
 _USUAL_NAME: Final = "kahadb"
 _JOB_CODES: Final = range(11, 16)
 _STEP: Final = 1 << 18
-# Journals that lie in a data folder, too, and hold no messages of a store.
+# Other directories in a data directory whose journals are not message stores.
 _OTHERS: Final = frozenset({"scheduler", "tmp_storage", "txstore", "data-archive"})
 
 
 class Segment(NamedTuple):
-    """One segment as it was when it was read; `data` is None if it was deleted before."""
+    """One segment as it was when it was read; `data` is None if it had been deleted by then."""
 
     file_id: int
     data: bytes | None
 
     def reader(self, start: int = 0) -> SegmentReader:
-        """Return what reads its bytes."""
+        """Return a reader of its bytes."""
         return SegmentReader(self.data or b"", self.file_id, start=start)
 
 
 class ReadProgress:
-    """Tells how many bytes of the segments were read, now and then."""
+    """Reports now and then how many more bytes of the segments were read."""
 
-    def __init__(self, tell: Callable[[int], None]) -> None:
-        self._tell = tell
-        self._told = 0
+    def __init__(self, report: Callable[[int], None]) -> None:
+        self._report = report
+        self._reported = 0
 
-    def up_to(self, offset: int) -> None:
-        """Say that the present segment was read up to here."""
-        if offset - self._told >= _STEP:
-            self._tell(offset - self._told)
-            self._told = offset
+    def report_up_to(self, offset: int) -> None:
+        """Report that the current segment was read up to `offset`."""
+        if offset - self._reported >= _STEP:
+            self._report(offset - self._reported)
+            self._reported = offset
 
-    def all_of(self, segment: Segment) -> None:
-        """Say that the present segment was read."""
-        self._tell(len(segment.data or b"") - self._told)
-        self._told = 0
+    def report_all_of(self, segment: Segment) -> None:
+        """Report that the current segment was read completely."""
+        self._report(len(segment.data or b"") - self._reported)
+        self._reported = 0
 
 
 def job_folders_beside(journal: Path) -> list[Path]:
-    """Return the folders of schedulers in the same data folder that have a journal."""
-    above = journal.parent
+    """Return the directories of job schedulers in the same data directory that have a journal."""
+    data_directory = journal.parent
     return sorted(
         folder
         for pattern in ("scheduler", "*/scheduler")
-        for folder in above.glob(pattern)
+        for folder in data_directory.glob(pattern)
         if any(folder.glob("db-*.log"))
     )
 
 
 def find_journal(path: Path) -> Path:
-    """Return the journal's folder: `path` itself, or the only one below it.
+    """Return the journal directory: `path` itself, or the only one below it.
 
-    In a data folder that is `kahadb`, or `<broker>/KahaDB`.
+    In a data directory that is `kahadb`, or `<broker>/KahaDB`.
 
     Raises:
-        ConfigurationException: there is no such folder, no journal in it, or several.
+        ConfigurationException: the directory does not exist, or has no journal or several.
     """
     if not path.is_dir():
         raise ConfigurationException(f"There is no folder {path}")
@@ -99,7 +99,7 @@ def find_journal(path: Path) -> Path:
 
 
 def journals_in(path: Path) -> list[Path]:
-    """Return the folder itself if it has segments, else those up to two floors below that have.
+    """Return `path` if it has segments, else the directories with segments up to two levels below.
 
     Raises:
         ConfigurationException: it cannot be read.
@@ -122,7 +122,7 @@ def _is_journal(path: Path) -> bool:
 
 
 def holds_jobs(folder: Path) -> bool:
-    """Whether the journal is a job scheduler's: its first record that is no remark tells.
+    """Whether the journal is a job scheduler's, by the first record that is not a trace.
 
     Raises:
         OSError: it cannot be read.
@@ -135,7 +135,7 @@ def holds_jobs(folder: Path) -> bool:
 
 
 def refuse_jobs(folder: Path) -> None:
-    """Make sure that the journal holds messages and not a scheduler's jobs.
+    """Check that the journal holds messages and not the jobs of a scheduler.
 
     Raises:
         ConfigurationException: it holds jobs.
@@ -148,11 +148,11 @@ def refuse_jobs(folder: Path) -> None:
 
 
 def lock_journal(folder: Path, hint: str = "stop it") -> SharedFileLock:
-    """Take the store's lock, so that no broker uses it meanwhile. `release` it.
+    """Acquire the store's lock, which keeps brokers out until it is released.
 
     Raises:
         ConfigurationException: a running broker has it.
-        ResourceAllocationException: the file cannot be made.
+        ResourceAllocationException: the lock file cannot be created.
     """
     lock = SharedFileLock(folder / "lock")
     if not lock.try_acquire():
@@ -161,16 +161,18 @@ def lock_journal(folder: Path, hint: str = "stop it") -> SharedFileLock:
 
 
 def has_activemq_index(folder: Path, index_directory: Path | None = None) -> bool:
-    """Whether ActiveMQ has used the store since we did: what our index says is old then."""
+    """Whether ActiveMQ has used the store since we did, so that our index is out of date."""
     folders = {folder, index_directory or folder}
-    return any((place / name).exists() for place in folders for name in INDEX_FILES)
+    return any((each / name).exists() for each in folders for name in INDEX_FILES)
 
 
 def file_sizes(folder: Path) -> dict[int, int]:
-    """Return the lengths of the segments by their numbers, ascending; empty ones are none. (K27)
+    """Return the lengths of the segments by their numbers, ascending; empty ones do not count.
+
+    (activemq-persistence K27)
 
     Raises:
-        OSError: the folder cannot be read.
+        OSError: the directory cannot be read.
     """
     sizes: dict[int, int] = {}
     for file_id in JournalFiles(folder).segments():
@@ -182,7 +184,7 @@ def file_sizes(folder: Path) -> dict[int, int]:
 
 
 def read_segments(folder: Path, start: Location | None = None) -> Iterator[Segment]:
-    """Yield the segments from `start` on, the oldest first; each is in memory while it is read.
+    """Yield the segments from `start` on, oldest first; one is in memory at a time.
 
     Raises:
         OSError: one cannot be read.

@@ -1,4 +1,4 @@
-"""Builds a store's index anew from its journal, as a start without an index does."""
+"""Rebuild a store's index from its journal, as a start without an index does."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["Rebuilt", "offline_settings", "rebuild_index"]
 
 
 class Rebuilt(NamedTuple):
-    """What the new index has."""
+    """The contents of the new index."""
 
     destinations: int
     messages: int
@@ -25,17 +25,17 @@ class Rebuilt(NamedTuple):
 
 
 def offline_settings(folder: Path, index_directory: Path | None = None) -> KahaDBSettings:
-    """Return the settings for a short visit of one who holds the lock: no upkeep, nothing ahead.
+    """Return settings for a tool that holds the lock: no maintenance, no preallocation.
 
     Raises:
-        OSError: the folder cannot be read.
+        OSError: the directory cannot be read.
     """
     longest = max(file_sizes(folder).values(), default=0) if folder.is_dir() else 0
     journal = JournalSettings(
-        # Of a store with small segments the last one must not grow to the usual length.
+        # In a store with small segments the last one must not grow to the default length.
         max_file_length=min(max(longest, 1024), MAX_FILE_LENGTH) if longest else MAX_FILE_LENGTH,
         preallocation_scope=PreallocationScope.NONE,
-        ignore_no_space_errors=False,  # nobody would see why it waits
+        ignore_no_space_errors=False,  # waiting for disk space would look like a hang
     )
     return KahaDBSettings(
         journal=journal,
@@ -53,10 +53,10 @@ async def rebuild_index(
     index_directory: Path | None = None,
     on_progress: Callable[[int, Location], None] | None = None,
 ) -> Rebuilt:
-    """Build the index anew. The caller holds the lock.
+    """Rebuild the index. The caller holds the lock.
 
     Raises:
-        ResourceAllocationException: the journal is damaged, or its folder cannot be written to.
+        ResourceAllocationException: the journal is damaged, or its directory cannot be written to.
     """
     settings = replace(offline_settings(folder, index_directory), force_recover_index=True)
     adapter = KahaDBPersistenceAdapter(folder, settings, on_progress=on_progress)

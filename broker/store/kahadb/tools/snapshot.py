@@ -1,9 +1,9 @@
-"""An index of a folder's journal, in a place of its own: the folder is only read.
+"""A private index of a journal whose directory is only read.
 
-It begins with a copy of the folder's index where there is a good one, else with nothing, and
-is brought up to the journal's end by the same replay that a start does. So it is right for a
-running broker's folder, too, as of when its segments were read, and for ActiveMQ's. All of it
-blocks. (persistence K20 to K22)
+It starts from a copy of the store's index if that is usable, otherwise from an empty one, and is
+brought up to the end of the journal by the replay that a start uses. It is therefore also correct
+for the store of a running broker, as of when its segments were read, and for ActiveMQ's. Everything
+here blocks. (activemq-persistence K20 to K22)
 """
 
 from __future__ import annotations
@@ -40,22 +40,22 @@ _SUFFIXES: Final = ("", "-wal")
 
 
 class Snapshot:
-    """An index that takes the journal's records."""
+    """An index to which the journal's records are applied."""
 
     def __init__(self, index: StoreIndex, covered: Location | None) -> None:
-        """Go on behind `covered` of an open index; None: the index is new."""
+        """Continue an open index after `covered`, or from the beginning if that is None."""
         self.index = index
         self.format = RecordFormat(STORE_OPENWIRE_VERSION)
         self.replay = Replay(IndexUpdater(index), self.format, covered)
         self.last = covered
-        """The last record that it has."""
+        """The location of the last record applied."""
         self.start: Location | None = covered
-        """From where it wants the records; None: from the first one on."""
+        """The first record that it needs; None: the first one of the journal."""
         if covered is not None and index.open_transactions is not None:
             self.start = min(covered, index.open_transactions)
 
     def apply(self, record: JournalRecord) -> None:
-        """Take the next record; those before `start` are left out.
+        """Apply the next record; those before `start` are ignored.
 
         Raises:
             RemoteProtocolError: it is damaged, though its batch is not.
@@ -70,13 +70,16 @@ class Snapshot:
             self.index.complete_checkpoint(frozen)
 
     def finish(self) -> None:
-        """Let go of what an ended subscription leaves; when a store does is not in the journal."""
+        """Reclaim what removed subscriptions left, which the journal does not record."""
         for destination in self.index.destinations():
             while isinstance(destination, TopicIndex) and destination.is_reclaiming:
                 destination.reclaim()
 
     def open_files(self) -> set[int]:
-        """Return the segments from the first to the last of each open transaction. (K17)"""
+        """Return the segments from the first to the last of each open transaction.
+
+        (activemq-persistence K17)
+        """
         files: set[int] = set()
         for transaction in self.replay.transactions.values():
             if transaction.first is not None and transaction.last is not None:
@@ -90,44 +93,44 @@ class Snapshot:
 
 def open_snapshot(
     folder: Path,
-    room: Path,
+    scratch: Path,
     *,
     index_directory: Path | None = None,
     on_bytes: Callable[[int], None] = lambda _size: None,
 ) -> Snapshot:
-    """Make a snapshot of a journal, with its files in `room`; `close` it.
+    """Return a snapshot of a journal, with its files in `scratch`; the caller closes it.
 
-    Damage that a start would stop at is passed over: what is whole is there. `on_bytes` hears
-    how many more bytes were read.
+    Damage that would make a start fail is skipped: the snapshot has everything that is sound.
+    `on_bytes` is called with how many more bytes were read.
 
     Raises:
-        OSError: the journal cannot be read, or `room` not written to.
+        OSError: the journal cannot be read, or `scratch` not written to.
     """
     index = None
     covered = None
     if not has_activemq_index(folder, index_directory):
-        with suppress(IndexCorrupt):  # then it begins with nothing
-            index = copy_index((index_directory or folder) / OUR_INDEX, room)
+        with suppress(IndexCorrupt):  # then it starts from an empty index
+            index = copy_index((index_directory or folder) / OUR_INDEX, scratch)
     if index is not None:
         covered = trusted_location(folder, index)
         if covered is None:
             index.delete()
             index = None
     if index is None:
-        index = StoreIndex(room / OUR_INDEX)
+        index = StoreIndex(scratch / OUR_INDEX)
         index.delete()
         index.open()
     snapshot = Snapshot(index, covered)
-    done = ReadProgress(on_bytes)
+    progress = ReadProgress(on_bytes)
     try:
         for segment in read_segments(folder, snapshot.start):
             for record in segment.reader().records():
-                done.up_to(record.location.offset)
+                progress.report_up_to(record.location.offset)
                 try:
                     snapshot.apply(record)
                 except RemoteProtocolError:
-                    continue  # `journal verify` tells of it
-            done.all_of(segment)
+                    continue  # `journal verify` reports it
+            progress.report_all_of(segment)
         snapshot.finish()
     except BaseException:
         snapshot.close()
@@ -135,16 +138,16 @@ def open_snapshot(
     return snapshot
 
 
-def copy_index(path: Path, room: Path) -> StoreIndex | None:
-    """Return an open copy of an index; None if there is none, or it changes all the time.
+def copy_index(path: Path, scratch: Path) -> StoreIndex | None:
+    """Return an open copy of an index; None if there is none, or it keeps changing.
 
-    Only its files are read: sqlite3 would write beside them even to read.
+    Its files are copied, because SQLite would write beside them even to read.
 
     Raises:
         IndexCorrupt: it is damaged, or of another version.
         OSError: it cannot be copied.
     """
-    target = room / path.name
+    target = scratch / path.name
     for _ in range(_ATTEMPTS):
         before = _stamps(path)
         if before is None:
@@ -177,10 +180,10 @@ def _stamps(path: Path) -> list[tuple[int, int] | None] | None:
 
 
 def trusted_location(folder: Path, index: StoreIndex) -> Location | None:
-    """Return up to where an index can be relied on; None: it is not this journal's.
+    """Return up to where an index is valid, or None if it is not of this journal.
 
     Raises:
-        OSError: the folder cannot be read.
+        OSError: the directory cannot be read.
     """
     known = index.covered()
     if known is None:

@@ -1,7 +1,7 @@
-"""What is wrong with a journal and its index, place by place. Reads only; blocks.
+"""Check a journal and its index, and list every problem. Only reads; blocks.
 
-The index is held against one that is built from the journal at the same time: both take the
-same records, so a broker that goes on writing meanwhile does not matter.
+The index is compared with one that is built from the journal at the same time. The same records are
+applied to both, so it does not matter if a broker is writing meanwhile.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ from pyjms.wire.kahadb.structures import KahaCommand
 
 __all__ = ["Problem", "Verification", "verify_journal"]
 
-_LOOKS: Final = 10
-"""How often the end is read again; a write is over long before that."""
+_TAIL_READS: Final = 10
+"""How often the end is read again; a write is finished long before that."""
 _REASONS: Final = {
     "torn": "the bytes end within a batch",
     "checksum": "the batch's checksum is wrong",
@@ -53,24 +53,24 @@ _REASONS: Final = {
 
 
 class Problem(NamedTuple):
-    """Something that is wrong, and where."""
+    """A problem and its location."""
 
-    place: str
+    location: str
     text: str
 
 
 @dataclass
 class Verification:
-    """What was looked at, and what is wrong."""
+    """What was checked, and the problems found."""
 
     segments: int = 0
     batches: int = 0
     records: int = 0
     messages: int | None = None
-    """Messages that are still here; None: not counted, for the journal is a job scheduler's."""
+    """Messages in the store; None if not counted, as in the journal of a job scheduler."""
     problems: list[Problem] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
-    """What is worth knowing, but not wrong."""
+    """Remarks that are not problems."""
 
 
 def verify_journal(
@@ -83,14 +83,14 @@ def verify_journal(
     """Check every batch, every record, and the index against the journal.
 
     Raises:
-        OSError: something cannot be read.
+        OSError: a file cannot be read.
     """
     found = Verification()
-    with tempfile.TemporaryDirectory(prefix="pyjms-verify-") as room:
+    with tempfile.TemporaryDirectory(prefix="pyjms-verify-") as scratch:
         snapshots: list[Snapshot] = []
         try:
             if with_index:
-                snapshots = _snapshots(folder, Path(room), index_directory, found)
+                snapshots = _snapshots(folder, Path(scratch), index_directory, found)
             _read_all(folder, snapshots, found, on_bytes)
             if snapshots:
                 _compare(folder, snapshots, found)
@@ -101,36 +101,34 @@ def verify_journal(
 
 
 def _snapshots(
-    folder: Path, room: Path, index_directory: Path | None, found: Verification
+    folder: Path, scratch: Path, index_directory: Path | None, found: Verification
 ) -> list[Snapshot]:
-    """Return a new index, and a copy of the folder's if there is one to compare with."""
+    """Return a new index, and a copy of the store's if there is one to compare with."""
     for name in ("new", "copy"):
-        (room / name).mkdir()
+        (scratch / name).mkdir()
     path = (index_directory or folder) / OUR_INDEX
-    copy = _copy(folder, path, room / "copy", index_directory, found)
-    index = StoreIndex(room / "new" / OUR_INDEX)
+    copy = _copy(folder, path, scratch / "copy", index_directory, found)
+    index = StoreIndex(scratch / "new" / OUR_INDEX)
     index.open()
     return [Snapshot(index, None), *copy]
 
 
 def _copy(
-    folder: Path, path: Path, room: Path, index_directory: Path | None, found: Verification
+    folder: Path, path: Path, scratch: Path, index_directory: Path | None, found: Verification
 ) -> list[Snapshot]:
     if has_activemq_index(folder, index_directory):
-        found.notes.append(
-            "ActiveMQ has used this store since: the next start builds the index anew"
-        )
+        found.notes.append("ActiveMQ has used this store since: the next start rebuilds the index")
         return []
     if not path.exists():
         found.notes.append(f"There is no index {path.name}: the next start builds it")
         return []
     try:
-        index = copy_index(path, room)
+        index = copy_index(path, scratch)
     except IndexCorrupt as error:
         found.problems.append(Problem(path.name, str(error)))
         return []
     if index is None:
-        found.notes.append("The index changes all the time and was not compared")
+        found.notes.append("The index keeps changing and was not compared")
         return []
     if index.covered() is None:
         found.notes.append("The index has had no checkpoint yet and was not compared")
@@ -139,7 +137,7 @@ def _copy(
     found.problems += [Problem(path.name, text) for text in index.check()]
     covered = trusted_location(folder, index)
     if covered is None:
-        text = "it is not of this journal, or of an earlier state: the next start builds it anew"
+        text = "it is not of this journal, or of an earlier state: the next start rebuilds it"
         found.problems.append(Problem(path.name, text))
         index.close()
         return []
@@ -154,7 +152,7 @@ def _read_all(
 ) -> None:
     record_format = RecordFormat(STORE_OPENWIRE_VERSION)
     tail: Skipped | None = None
-    done = ReadProgress(on_bytes)
+    progress = ReadProgress(on_bytes)
     for segment in read_segments(folder):
         if tail is not None:
             found.problems.append(_skipped_problem(tail))
@@ -162,21 +160,21 @@ def _read_all(
         reader = segment.reader()
         for record in _records(segment, reader, found):
             found.records += 1
-            done.up_to(record.location.offset)
-            reason = _what_is_wrong(record, record_format)
+            progress.report_up_to(record.location.offset)
+            reason = _decoding_problem(record, record_format)
             if reason is not None:
-                found.problems.append(Problem(_place(*record.location), reason))
+                found.problems.append(Problem(_location_text(*record.location), reason))
                 continue
             for snapshot in snapshots:
                 snapshot.apply(record)
         tail = _tail(reader)
         holes = reader.skipped if tail is None else reader.skipped[:-1]
         found.problems += [_skipped_problem(each) for each in holes]
-        done.all_of(segment)
-    if tail is not None and _stays(folder, tail):
-        place, text = _skipped_problem(tail)
+        progress.report_all_of(segment)
+    if tail is not None and _is_permanent(folder, tail):
+        location, text = _skipped_problem(tail)
         text += "; it is the end of the journal, which the next start cuts here"
-        found.problems.append(Problem(place, text))
+        found.problems.append(Problem(location, text))
 
 
 def _records(
@@ -193,7 +191,7 @@ def _records(
 
 
 def _tail(reader: SegmentReader) -> Skipped | None:
-    """Return what lies behind the last whole batch, if something was written there."""
+    """Return the range after the last sound batch, if something was written there."""
     last = reader.skipped[-1] if reader.skipped else None
     return last if last is not None and last.start >= reader.end else None
 
@@ -201,13 +199,15 @@ def _tail(reader: SegmentReader) -> Skipped | None:
 def _skipped_problem(skipped: Skipped) -> Problem:
     reason = _REASONS.get(skipped.reason, skipped.reason)
     size = skipped.end - skipped.start
-    return Problem(_place(skipped.file_id, skipped.start), f"{reason}: {size} bytes are lost")
+    return Problem(
+        _location_text(skipped.file_id, skipped.start), f"{reason}: {size} bytes are lost"
+    )
 
 
-def _stays(folder: Path, tail: Skipped) -> bool:
-    """Whether the journal's unfinished end is no write that a running broker is at."""
+def _is_permanent(folder: Path, tail: Skipped) -> bool:
+    """Whether the journal's incomplete end is not just a write in progress."""
     path = folder / segment_name(tail.file_id)
-    for _ in range(_LOOKS):
+    for _ in range(_TAIL_READS):
         if not path.exists():
             return False
         reader = Segment(tail.file_id, path.read_bytes()).reader()
@@ -219,8 +219,8 @@ def _stays(folder: Path, tail: Skipped) -> bool:
     return True
 
 
-def _what_is_wrong(record: JournalRecord, record_format: RecordFormat) -> str | None:
-    """Decode all that the record holds; return why not, None if it is sound."""
+def _decoding_problem(record: JournalRecord, record_format: RecordFormat) -> str | None:
+    """Decode the record completely; return the problem, or None if it is sound."""
     try:
         command = record.command()
         _decode_parts(command, record_format)
@@ -230,7 +230,7 @@ def _what_is_wrong(record: JournalRecord, record_format: RecordFormat) -> str | 
 
 
 def _decode_parts(command: KahaCommand, record_format: RecordFormat) -> None:
-    # Jobs are left out: ActiveMQ's scheduler takes any bytes as a job.
+    # Jobs are not decoded: ActiveMQ's scheduler accepts any bytes as a job.
     if isinstance(command, KahaUpdateMessageCommand):
         command = command.message
     if isinstance(command, KahaAddMessageCommand):
@@ -258,5 +258,5 @@ def _compare(folder: Path, snapshots: list[Snapshot], found: Verification) -> No
         found.problems += [Problem(OUR_INDEX, text) for text in differences(index, rebuilt)]
 
 
-def _place(file_id: int, offset: int) -> str:
+def _location_text(file_id: int, offset: int) -> str:
     return f"{segment_name(file_id)}:{offset}"
