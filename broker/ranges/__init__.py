@@ -1,6 +1,7 @@
-"""Queues read by the numbers of their messages: leased, read again and again, trimmed.
+"""Range reads: a client leases a queue, reads its messages by number repeatedly, and trims it.
 
-A client sends JSON to the queue `PyJMS.Ranges` and gets its answers at its reply destination;
-any OpenWire client can. `protocol` has the requests, `operations` what they do. For readers that
-keep a place of their own, such as Spark's streams. (spark-pipeline 5 A)
+A client sends JSON requests to the queue `PyJMS.Ranges` and receives the replies at its reply
+destination; any OpenWire client can do so. `protocol` defines the requests and `operations`
+executes them. Range reads are for readers that store an offset of their own, such as Spark's
+streams. `leases` has the theory of operation. (spark-pipeline 5 A)
 """

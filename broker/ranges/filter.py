@@ -1,6 +1,6 @@
-"""The filter that takes the requests out of the stream of messages and answers them.
+"""The broker filter that intercepts range requests and replies to them.
 
-Each is done in a task of its own, which ends with the connection that sent it.
+Each request runs in a task of its own, which is cancelled when its connection closes.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from broker.api.context import ConnectionContext
 from broker.api.exchange import ProducerExchange
 from broker.api.filter import BrokerFilter
 from broker.ranges.leases import RANGES, Leases
-from broker.ranges.marks import Marks
-from broker.ranges.operations import OPERATIONS, Answer
-from broker.ranges.protocol import Answers, RangesError, read_request
+from broker.ranges.operations import OPERATIONS, Reply
+from broker.ranges.progress import ProgressRecords
+from broker.ranges.protocol import RangesError, ReplyFactory, read_request
 from broker.region.region_broker import RegionBroker
 from pyjms import _wakeup
 from pyjms.errors import IllegalStateException, JMSException
@@ -27,8 +27,8 @@ __all__ = ["RangesBroker"]
 
 logger = logging.getLogger(__name__)
 
-_AT_A_TIME: Final = 32
-"""Requests of one connection: each answer may be a megabyte."""
+_MAX_CONCURRENT: Final = 32
+"""Concurrent requests per connection: each reply may be a megabyte."""
 
 
 class RangesBroker(BrokerFilter):
@@ -36,10 +36,10 @@ class RangesBroker(BrokerFilter):
 
     def __init__(self, next_broker: Broker, region: RegionBroker) -> None:
         super().__init__(next_broker)
-        self._answers = Answers()
+        self._replies = ReplyFactory()
         self._region = region
-        self._marks = Marks(region, next_broker, self._answers)
-        self._leases = Leases(region, self._marks)
+        self._progress = ProgressRecords(region, next_broker, self._replies)
+        self._leases = Leases(region, self._progress)
         self._tasks: dict[ConnectionContext, set[_wakeup.BackgroundTask]] = {}
 
     async def start(self) -> None:
@@ -59,7 +59,7 @@ class RangesBroker(BrokerFilter):
     ) -> None:
         for task in self._tasks.pop(context, ()):
             task.cancel()
-        self._leases.end_of(context)
+        self._leases.end_all(context)
         self.next.remove_connection(context, info, error)
 
     def remove_destination(
@@ -71,7 +71,7 @@ class RangesBroker(BrokerFilter):
                 hint="stop the pipeline that reads it first",
             )
         self.next.remove_destination(context, destination, timeout)
-        self._marks.forget(destination)
+        self._progress.forget(destination)
 
     def send(self, exchange: ProducerExchange, message: ActiveMQMessage) -> Completion | None:
         if message.destination != RANGES:
@@ -87,8 +87,10 @@ class RangesBroker(BrokerFilter):
     def _begin(self, context: ConnectionContext, message: ActiveMQMessage) -> None:
         tasks = self._tasks.setdefault(context, set())
         tasks.difference_update([task for task in tasks if task.done])
-        if len(tasks) >= _AT_A_TIME:
-            self._reply(message, _refusal("bad_request", f"More than {_AT_A_TIME} at a time"))
+        if len(tasks) >= _MAX_CONCURRENT:
+            self._reply(
+                message, _refusal("bad_request", f"More than {_MAX_CONCURRENT} requests at a time")
+            )
             return
         task = _wakeup.spawn(self._serve, context, message, name=f"request to {RANGES}")
         tasks.add(task)
@@ -96,28 +98,26 @@ class RangesBroker(BrokerFilter):
     async def _serve(self, context: ConnectionContext, message: ActiveMQMessage) -> None:
         try:
             request = read_request(message)
-            answer = await OPERATIONS[request.operation](
-                self._leases, context, dict(request.fields)
-            )
+            reply = await OPERATIONS[request.operation](self._leases, context, dict(request.fields))
         except RangesError as error:
-            answer = _refusal(error.code, str(error))
+            reply = _refusal(error.code, str(error))
         except JMSException as error:
             logger.warning("A request to %s failed", RANGES, exc_info=True)
-            answer = _refusal("failed", str(error))
-        self._reply(message, answer)
+            reply = _refusal("failed", str(error))
+        self._reply(message, reply)
 
-    def _reply(self, request: ActiveMQMessage, answer: Answer) -> None:
+    def _reply(self, request: ActiveMQMessage, reply: Reply) -> None:
         to, correlation_id = request.reply_to, request.correlation_id
         assert to is not None
-        if answer.body is None:
-            reply: ActiveMQMessage = self._answers.text(answer.values, to, correlation_id)
+        if reply.body is None:
+            message: ActiveMQMessage = self._replies.text(reply.values, to, correlation_id)
         else:
-            reply = self._answers.chunk(answer.body, answer.values, to, correlation_id)
+            message = self._replies.chunk(reply.body, reply.values, to, correlation_id)
         try:
-            self.next.send(ProducerExchange(self._region.context), reply)
+            self.next.send(ProducerExchange(self._region.context), message)
         except JMSException as error:
-            logger.debug("The answer to %s was not sent: %s", request.message_id, error)
+            logger.debug("The reply to %s was not sent: %s", request.message_id, error)
 
 
-def _refusal(code: str, text: str) -> Answer:
-    return Answer({"error": text, "code": code})
+def _refusal(code: str, text: str) -> Reply:
+    return Reply({"error": text, "code": code})

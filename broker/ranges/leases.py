@@ -1,4 +1,43 @@
-"""Who reads which queue: one owner at a time, for as long as his connection lives."""
+"""The leases of queues: each queue has one reader at a time, for as long as its connection lives.
+
+Theory of operation
+===================
+
+A range reader stores its own offset, so it must be able to read the same messages again after
+a failure, by number. The number of a message is the arrival number that the store assigned to
+it. Four properties make numbers usable as offsets:
+
+- Exclusive: while a queue is leased, nothing is dispatched from it. A lease begins only when
+  consumers hold no messages of the queue; `wait` seconds are granted, then `in_flight` is raised.
+- Settled: every number below `next` is final. Either its message can be read, or it never will
+  be. To ensure this, everything that arrives during a lease is stored, and messages that were
+  only in memory are stored when the lease begins and get the highest numbers.
+- Repeatable: messages below the held number (`hold`) neither expire nor change until `trim`.
+- Durable: `hold` returns once the held number is synced to disk (`progress`), and with it
+  everything that was stored before. Volatile stores skip this; their epoch is new at each start.
+  A purge changes the epoch (written without waiting), so a reader notices that its offset is void.
+
+The states of a lease:
+
+    ========  ===============================  =========
+    state     event                            new state
+    ========  ===============================  =========
+    none      lease request                    opening
+    opening   consumers hold nothing, stored   open
+    opening   timeout, store failure           none
+    opening   connection closed                none
+    open      release request                  none
+    open      connection closed                none
+    open      lease request of the same owner  replaced
+    ========  ===============================  =========
+
+A lease is found by its token. The owner of an open lease may lease the queue again, for example
+after a restart; the older token, unless it is reused, is then refused as `replaced` rather than
+as `unknown_token`, so the older process learns that another one runs the same query. The last
+1000 replaced tokens are remembered. Another owner, or any request while a lease is still opening,
+is refused as `leased`. Both indexes (by token, by queue) are updated before the first await:
+`open` gives the queue to the newest lease, and `close` by an older one has no effect.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +47,7 @@ from collections import OrderedDict
 from typing import Any, Final
 
 from broker.api.context import ConnectionContext
-from broker.ranges.marks import MARKS, Marks
+from broker.ranges.progress import PROGRESS_RECORDS, ProgressRecords
 from broker.ranges.protocol import RangesError
 from broker.ranges.queue_reading import QueueReading
 from broker.region.queue.queue import Queue
@@ -22,12 +61,12 @@ from pyjms.selector import Selector, compile_selector
 __all__ = ["RANGES", "Lease", "Leases"]
 
 RANGES: Final = QueueDestination("PyJMS.Ranges")
-_REPLACED_KEPT: Final = 1000
+_MAX_REPLACED: Final = 1000
 _SHORTEST_TOKEN, _LONGEST_TOKEN = 16, 100
 
 
 class Lease:
-    """The right to read a queue."""
+    """The exclusive right of a connection to read a queue by number."""
 
     def __init__(
         self,
@@ -50,26 +89,26 @@ class Lease:
 class Leases:
     """The leases of a broker."""
 
-    def __init__(self, region: RegionBroker, marks: Marks) -> None:
+    def __init__(self, region: RegionBroker, progress: ProgressRecords) -> None:
         self._region = region
-        self._marks = marks
+        self._progress = progress
         self._by_token: dict[str, Lease] = {}
         self._by_queue: dict[Destination, Lease] = {}
         self._replaced: OrderedDict[str, None] = OrderedDict()
         self._epochs = itertools.count(_clock.time_ms())
 
     def attach(self) -> None:
-        """Let the queues that were read before the start keep what may be read again."""
-        there = self._region.destinations()
-        for name in self._marks.load():
+        """Attach readers to queues with stored progress, so that held messages do not expire."""
+        existing = self._region.destinations()
+        for name in self._progress.load():
             destination = QueueDestination(name)
-            if destination in there:
+            if destination in existing:
                 self._reading(destination)
             else:
-                self._marks.forget(destination)
+                self._progress.forget(destination)
 
-    async def take(self, context: ConnectionContext, fields: dict[str, Any]) -> Lease:
-        """Lease a queue for a connection; an older lease of the same owner ends.
+    async def acquire(self, context: ConnectionContext, fields: dict[str, Any]) -> Lease:
+        """Lease a queue for a connection, replacing an older lease of the same owner.
 
         Raises:
             RangesError: leased, replaced, in_flight or bad_request.
@@ -93,9 +132,9 @@ class Leases:
         except BaseException:
             self._forget(lease)
             raise
-        if self._by_token.get(token) is not lease:  # its connection went meanwhile
+        if self._by_token.get(token) is not lease:  # its connection was closed meanwhile
             reading.close(lease)
-            raise RangesError("unknown_token", "The connection is gone")
+            raise RangesError("unknown_token", "The connection is closed")
         lease.is_open = True
         return lease
 
@@ -108,23 +147,23 @@ class Leases:
         lease = self._by_token.get(token)
         if lease is None or not lease.is_open:
             self._check_not_replaced(token)
-            raise RangesError("unknown_token", "There is no lease with that token any more")
+            raise RangesError("unknown_token", "There is no lease with that token")
         return lease
 
     def end(self, lease: Lease) -> None:
-        """End a lease; the queue goes on as before."""
+        """End a lease; the queue resumes dispatching."""
         self._forget(lease)
         if lease.is_open:
             lease.is_open = False
             lease.reading.close(lease)
 
-    def end_of(self, context: ConnectionContext) -> None:
-        """End the leases of a connection."""
+    def end_all(self, context: ConnectionContext) -> None:
+        """End all leases of a connection."""
         for lease in [each for each in self._by_token.values() if each.context is context]:
             self.end(lease)
 
-    def look(self, fields: dict[str, Any]) -> tuple[QueueReading, Selector | None]:
-        """Return how to read a queue without leasing it.
+    def inspect(self, fields: dict[str, Any]) -> tuple[QueueReading, Selector | None]:
+        """Return the reading of a queue without leasing it, and the selector.
 
         Raises:
             RangesError: bad_request.
@@ -133,7 +172,7 @@ class Leases:
         return reading, _selector(fields.get("selector"))
 
     def is_leased(self, destination: Destination) -> bool:
-        """Whether somebody reads the queue."""
+        """Return whether the queue is leased."""
         return destination in self._by_queue
 
     def _forget(self, lease: Lease) -> None:
@@ -144,7 +183,7 @@ class Leases:
 
     def _remember_replaced(self, token: str) -> None:
         self._replaced[token] = None
-        if len(self._replaced) > _REPLACED_KEPT:
+        if len(self._replaced) > _MAX_REPLACED:
             self._replaced.popitem(last=False)
 
     def _check_not_replaced(self, token: str) -> None:
@@ -162,22 +201,22 @@ class Leases:
         if queue.store is None:
             raise RangesError("bad_request", f"{destination} has no store")
         if queue.reader is not None and not isinstance(queue.reader, QueueReading):
-            raise RangesError("bad_request", f"{destination} is read by the broker itself")
+            raise RangesError("bad_request", f"{destination} is reserved for the broker")
         if queue.reader is None:
             volatile = region.store_capabilities.is_volatile
             epoch = next(self._epochs) if volatile else queue.store.epoch
-            queue.reader = QueueReading(queue, queue.store, self._marks, epoch)
+            queue.reader = QueueReading(queue, queue.store, self._progress, epoch)
         return queue.reader
 
     def _token(self, wanted: str | None, destination: Destination) -> str:
         if wanted is None:
             return os.urandom(16).hex()
         if not _SHORTEST_TOKEN <= len(wanted) <= _LONGEST_TOKEN:
-            raise RangesError("bad_request", "A token has 16 to 100 characters")
+            raise RangesError("bad_request", "A token must have 16 to 100 characters")
         self._check_not_replaced(wanted)
         holder = self._by_token.get(wanted)
         if holder is not None and holder.destination != destination:
-            raise RangesError("bad_request", "That token is another queue's")
+            raise RangesError("bad_request", "That token belongs to another queue")
         return wanted
 
 
@@ -186,8 +225,12 @@ def _plain_queue(name: str) -> Destination:
         destination = QueueDestination(name)
     except JMSException as error:
         raise RangesError("bad_request", f"The queue cannot be read: {error}") from error
-    if destination.is_composite or destination.is_pattern or destination in (RANGES, MARKS):
-        raise RangesError("bad_request", f"{destination} cannot be leased: one queue can")
+    if (
+        destination.is_composite
+        or destination.is_pattern
+        or destination in (RANGES, PROGRESS_RECORDS)
+    ):
+        raise RangesError("bad_request", f"{destination} cannot be leased: name a single queue")
     return destination
 
 
@@ -195,4 +238,4 @@ def _selector(text: str | None) -> Selector | None:
     try:
         return compile_selector(text) if text and text.strip() else None
     except JMSException as error:
-        raise RangesError("bad_request", f"The selector is wrong: {error}") from error
+        raise RangesError("bad_request", f"The selector is invalid: {error}") from error

@@ -1,4 +1,4 @@
-"""What each request does."""
+"""The operations of the range protocol, one function for each."""
 
 from __future__ import annotations
 
@@ -9,39 +9,39 @@ from typing import Any, Final, NamedTuple
 from broker.api.context import ConnectionContext
 from broker.api.message import StoredMessage
 from broker.ranges.leases import Leases
-from broker.ranges.protocol import RangesError, framed
+from broker.ranges.protocol import RangesError, frame_message
 from broker.ranges.queue_reading import QueueReading
 from pyjms import _clock
 from pyjms.errors import JMSException
 from pyjms.selector import Selector
 
-__all__ = ["OPERATIONS", "Answer", "Operation"]
+__all__ = ["OPERATIONS", "Operation", "Reply"]
 
 logger = logging.getLogger(__name__)
 
 _CHUNK: Final = 1024 * 1024
-_AT_ONCE: Final = 200
-_LONGEST_WAIT: Final = 60.0
+_BATCH: Final = 200
+_MAX_WAIT: Final = 60.0
 
 Fields = dict[str, Any]
 
 
-class Answer(NamedTuple):
-    """JSON, or with a body a chunk and its properties."""
+class Reply(NamedTuple):
+    """A JSON reply; with a body, a chunk and its properties."""
 
     values: Fields
     body: bytes | None = None
 
 
-Operation = Callable[[Leases, ConnectionContext, Fields], Awaitable[Answer]]
+Operation = Callable[[Leases, ConnectionContext, Fields], Awaitable[Reply]]
 
 
-async def _lease(leases: Leases, context: ConnectionContext, fields: Fields) -> Answer:
-    wait = min(float(fields.get("wait") or 0), _LONGEST_WAIT)
-    lease = await leases.take(context, {**fields, "wait": wait})
+async def _lease(leases: Leases, context: ConnectionContext, fields: Fields) -> Reply:
+    wait = min(float(fields.get("wait") or 0), _MAX_WAIT)
+    lease = await leases.acquire(context, {**fields, "wait": wait})
     reading = lease.reading
     logger.info("%s is read by %s", lease.destination, lease.owner)
-    return Answer(
+    return Reply(
         {
             "token": lease.token,
             "epoch": reading.epoch,
@@ -51,13 +51,13 @@ async def _lease(leases: Leases, context: ConnectionContext, fields: Fields) -> 
     )
 
 
-async def _stat(leases: Leases, _context: ConnectionContext, fields: Fields) -> Answer:
+async def _stat(leases: Leases, _context: ConnectionContext, fields: Fields) -> Reply:
     reading = leases.find(fields["token"]).reading
-    wait = min(float(fields.get("wait") or 0), _LONGEST_WAIT)
+    wait = min(float(fields.get("wait") or 0), _MAX_WAIT)
     if wait > 0:
         await reading.wait_for_more(fields.get("gt") or 0, wait)
         leases.find(fields["token"])
-    return Answer(
+    return Reply(
         {
             "epoch": reading.epoch,
             "first": reading.first,
@@ -68,39 +68,39 @@ async def _stat(leases: Leases, _context: ConnectionContext, fields: Fields) -> 
     )
 
 
-async def _hold(leases: Leases, _context: ConnectionContext, fields: Fields) -> Answer:
+async def _hold(leases: Leases, _context: ConnectionContext, fields: Fields) -> Reply:
     reading = leases.find(fields["token"]).reading
     await reading.hold(fields["to"])
     leases.find(fields["token"])
-    return Answer({"held": reading.mark.held})
+    return Reply({"held": reading.progress.held})
 
 
-async def _look(leases: Leases, _context: ConnectionContext, fields: Fields) -> Answer:
-    reading, _ = leases.look(fields)
-    reading.glance()
-    return Answer({"epoch": reading.epoch, "first": reading.first, "next": reading.next})
+async def _look(leases: Leases, _context: ConnectionContext, fields: Fields) -> Reply:
+    reading, _ = leases.inspect(fields)
+    reading.refresh()
+    return Reply({"epoch": reading.epoch, "first": reading.first, "next": reading.next})
 
 
-async def _range(leases: Leases, _context: ConnectionContext, fields: Fields) -> Answer:
+async def _range(leases: Leases, _context: ConnectionContext, fields: Fields) -> Reply:
     start, end, token = fields["from"], fields["to"], fields.get("token")
     if token is not None:
         lease = leases.find(token)
         reading, selector = lease.reading, lease.selector
         found = reading.messages(start, end)
     elif fields.get("queue") is not None:
-        reading, selector = leases.look(fields)
+        reading, selector = leases.inspect(fields)
         found = reading.messages_left(start, end)
     else:
-        raise RangesError("bad_request", "A range is of a token or of a queue")
+        raise RangesError("bad_request", "A range request needs a token or a queue")
     frames: list[bytes] = []
     size, following = 0, start
     for seen, stored in enumerate(found, 1):
-        if seen % _AT_ONCE == 0:
+        if seen % _BATCH == 0:
             await _clock.sleep(0)
             if token is not None:
                 leases.find(token)
         if selector is None or _matches(selector, reading, stored):
-            frame = framed(stored)
+            frame = frame_message(stored)
             if frames and size + len(frame) > _CHUNK:
                 return _chunk(reading, frames, following, last=False)
             frames.append(frame)
@@ -109,9 +109,9 @@ async def _range(leases: Leases, _context: ConnectionContext, fields: Fields) ->
     return _chunk(reading, frames, end, last=True)
 
 
-def _chunk(reading: QueueReading, frames: list[bytes], following: int, *, last: bool) -> Answer:
+def _chunk(reading: QueueReading, frames: list[bytes], following: int, *, last: bool) -> Reply:
     values = {"next": following, "last": last, "epoch": reading.epoch}
-    return Answer(values, b"".join(frames))
+    return Reply(values, b"".join(frames))
 
 
 def _matches(selector: Selector, reading: QueueReading, stored: StoredMessage) -> bool:
@@ -122,17 +122,17 @@ def _matches(selector: Selector, reading: QueueReading, stored: StoredMessage) -
         return False
 
 
-async def _trim(leases: Leases, _context: ConnectionContext, fields: Fields) -> Answer:
+async def _trim(leases: Leases, _context: ConnectionContext, fields: Fields) -> Reply:
     reading = leases.find(fields["token"]).reading
     await reading.trim(fields["to"])
-    return Answer({"first": reading.first})
+    return Reply({"first": reading.first})
 
 
-async def _release(leases: Leases, _context: ConnectionContext, fields: Fields) -> Answer:
+async def _release(leases: Leases, _context: ConnectionContext, fields: Fields) -> Reply:
     lease = leases.find(fields["token"])
     leases.end(lease)
     logger.info("%s is no longer read by %s", lease.destination, lease.owner)
-    return Answer({"released": True})
+    return Reply({"released": True})
 
 
 OPERATIONS: Final[dict[str, Operation]] = {

@@ -1,8 +1,8 @@
-"""What is asked and answered: JSON texts, and chunks of messages as bytes.
+"""The requests and replies of range reads: JSON texts, and chunks of messages as bytes.
 
 A chunk is a BytesMessage: for each message its number (8 bytes), the size of its frame (4 bytes)
-and the loose OpenWire frame, a type byte and the body. Its properties: `next`, the number behind
-the chunk, `last`, whether the range is done, and `epoch`.
+and the loose OpenWire frame, a type byte and the body. Its properties: `next`, the number after
+the chunk; `last`, whether the range is complete; and `epoch`.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from pyjms.wire.openwire.commands import (
 )
 from pyjms.wire.openwire.primitives import decode_text, encode_map, encode_text
 
-__all__ = ["Answers", "RangesError", "Request", "framed", "read_request"]
+__all__ = ["RangesError", "ReplyFactory", "Request", "frame_message", "read_request"]
 
-_LONGEST_REQUEST: Final = 64 * 1024
+_MAX_REQUEST_SIZE: Final = 64 * 1024
 _NUMBER: Final = struct.Struct(">q")
 _TEXT, _INT, _SECONDS = (str,), (int,), (int, float)
 
@@ -42,7 +42,7 @@ _FIELDS: Final[Mapping[str, Mapping[str, tuple[type, ...]]]] = {
     "trim": {"token": _TEXT, "to": _INT},
     "release": {"token": _TEXT},
 }
-"""The operations, and what each needs."""
+"""The operations, each with its required fields."""
 _OPTIONAL: Final[Mapping[str, Mapping[str, tuple[type, ...]]]] = {
     "lease": {"selector": _TEXT, "token": _TEXT, "wait": _SECONDS},
     "stat": {"gt": _INT, "wait": _SECONDS},
@@ -51,9 +51,9 @@ _OPTIONAL: Final[Mapping[str, Mapping[str, tuple[type, ...]]]] = {
 
 
 class RangesError(JMSException):
-    """A request that is refused. The codes are part of the protocol:
+    """A refused request. The codes are part of the protocol.
 
-    leased, replaced, in_flight, unknown_token, trimmed, ahead, bad_request, failed.
+    They are leased, replaced, in_flight, unknown_token, trimmed, ahead, bad_request, failed.
     """
 
     def __init__(self, code: str, text: str) -> None:
@@ -62,31 +62,31 @@ class RangesError(JMSException):
 
 
 class Request(NamedTuple):
-    """A request: what to do, and the rest of it."""
+    """A request: its operation and all of its fields."""
 
     operation: str
     fields: Mapping[str, Any]
 
 
 def read_request(message: ActiveMQMessage) -> Request:
-    """Read a request.
+    """Parse a request.
 
     Raises:
-        RangesError: it is none.
+        RangesError: bad_request, the message is not a valid request.
     """
     content = message.content
     if not isinstance(message, ActiveMQTextMessage) or content is None:
-        raise _bad("a request is a text")
-    if len(content) > _LONGEST_REQUEST:
-        raise _bad("it is too long")
+        raise _bad_request("it is not a TextMessage")
+    if len(content) > _MAX_REQUEST_SIZE:
+        raise _bad_request(f"it is longer than {_MAX_REQUEST_SIZE} bytes")
     try:
         fields = json.loads(decode_text(bytes(content)) or "")
     except (JMSException, ValueError, RecursionError) as error:
-        raise _bad("it is no JSON") from error
+        raise _bad_request("it is not JSON") from error
     operation = fields.get("op") if isinstance(fields, dict) else None
     needed = _FIELDS.get(operation) if isinstance(operation, str) else None
     if needed is None or not isinstance(operation, str):
-        raise _bad(f"op is none of {', '.join(_FIELDS)}")
+        raise _bad_request(f"op must be one of {', '.join(_FIELDS)}")
     for name, kinds in needed.items():
         _check(name, fields.get(name), kinds)
     for name, kinds in _OPTIONAL.get(operation, {}).items():
@@ -97,20 +97,20 @@ def read_request(message: ActiveMQMessage) -> Request:
 
 def _check(name: str, value: object, kinds: tuple[type, ...]) -> None:
     if not isinstance(value, kinds) or isinstance(value, bool):
-        raise _bad(f"{name} is missing or of a wrong type")
+        raise _bad_request(f"{name} is missing or has the wrong type")
 
 
-def _bad(text: str) -> RangesError:
+def _bad_request(text: str) -> RangesError:
     return RangesError("bad_request", f"The request cannot be read: {text}")
 
 
-def framed(stored: StoredMessage) -> bytes:
-    """Return a message as a chunk has it."""
+def frame_message(stored: StoredMessage) -> bytes:
+    """Return a message as it is frame_message in a chunk."""
     return _NUMBER.pack(stored.position.arrival) + encode_message(stored.message)
 
 
-class Answers:
-    """Makes the messages that answer, each with an id of its own."""
+class ReplyFactory:
+    """Creates the reply messages, each with a message id of its own."""
 
     def __init__(self) -> None:
         self._producer_id = ProducerId(IdGenerator().generate())
@@ -119,7 +119,7 @@ class Answers:
     def text(
         self, values: Mapping[str, object], destination: Destination, correlation_id: str | None
     ) -> ActiveMQTextMessage:
-        """Return an answer that is JSON."""
+        """Return a JSON reply."""
         message = ActiveMQTextMessage(content=encode_text(json.dumps(values)))
         self._stamp(message, destination, correlation_id)
         return message
@@ -131,7 +131,7 @@ class Answers:
         destination: Destination,
         correlation_id: str | None,
     ) -> ActiveMQBytesMessage:
-        """Return an answer that is a part of a range."""
+        """Return a reply that holds part of a range."""
         message = ActiveMQBytesMessage(
             content=body, marshalled_properties=encode_map(dict(properties))
         )

@@ -1,7 +1,8 @@
-"""A queue that is, or was, read by its numbers: what it shows, keeps and gives up.
+"""The reader attached to a queue that is, or was, read by number.
 
-While it is leased nothing is dispatched, everything that comes is stored, and shown when it is.
-So all numbers below `next` are settled: the message is there to be read, or never will be.
+While the queue is leased nothing is dispatched, and every arriving message is stored and becomes
+visible once it is stored. So all numbers below `next` are settled: a message can be read, or
+never will be. `leases` has the theory of operation.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 import anyio
 
 from broker.api.message import NO_TRANSACTION, Position, StoredMessage
-from broker.ranges.marks import Mark, Marks
+from broker.ranges.progress import Progress, ProgressRecords
 from broker.ranges.protocol import RangesError
 from broker.ranges.reading import first_arrival, messages_between
 from broker.region.queue.queue import Queue
@@ -27,88 +28,90 @@ __all__ = ["QueueReading"]
 
 logger = logging.getLogger(__name__)
 
-_LOOK_AGAIN: Final = 0.02
-_AT_ONCE: Final = 200
+_POLL_INTERVAL: Final = 0.02
+_BATCH: Final = 200
 _EPOCHS_APART: Final = 1000
-_BEHIND_ALL_WITHOUT_PRIORITY: Final = Position(0, 2**62)
+_AFTER_ALL_WITHOUT_PRIORITY: Final = Position(0, 2**62)
 
 
 class QueueReading:
     """The queue's `reader`, from its first lease on."""
 
-    def __init__(self, queue: Queue, store: MessageStore, marks: Marks, epoch: int) -> None:
-        """Begin with what `marks` know; `epoch` changes when the queue is made anew."""
+    def __init__(
+        self, queue: Queue, store: MessageStore, progress: ProgressRecords, epoch: int
+    ) -> None:
+        """Start from the stored progress; `epoch` differs each time the queue is created."""
         self.is_leased = False
         self.next = 1
-        """The number behind the last settled one."""
+        """The number after the last settled one."""
         self.first = 1
-        """The number of the first message that is kept, or `next`."""
+        """The number of the first message in the store, or `next`."""
         self._queue = queue
         self._store = store
-        self._marks = marks
+        self._progress = progress
         self._epoch = epoch
         self._is_volatile = queue.broker.store_capabilities.is_volatile
         self._prioritized = queue.policy.prioritized_messages
         self._was_paused = False
         self._holder: object = None
-        self._news = anyio.Event()
+        self._changed = anyio.Event()
 
-    # what the queue asks
+    # called by the queue
     def arrived(self, reference: MessageReference) -> None:
         if not self.is_leased:
             return
-        if reference.position is None:  # sent without need of a store, in an older transaction
-            self._take_out(reference)
-            self._come_again(reference)
+        if reference.position is None:  # unstored, sent in a transaction begun before the lease
+            self._withdraw(reference)
+            self._store_again(reference)
             return
         if self._is_volatile:
             self._store.mark_visible(reference)
         if reference.position.arrival >= self.next:
             self.next = reference.position.arrival + 1
-            news, self._news = self._news, anyio.Event()
+            news, self._changed = self._changed, anyio.Event()
             news.set()
 
     def keeps(self, reference: MessageReference) -> bool:
         position = reference.position
-        return position is not None and position.arrival < self.mark.held
+        return position is not None and position.arrival < self.progress.held
 
     def may_purge(self) -> bool:
         if self.is_leased:
             logger.warning("%s is being read by its numbers: it is not purged", self._queue)
             return False
-        mark = self.mark
-        self._marks.note(self._queue.destination, Mark(mark.held, mark.changes + 1))
+        progress = self.progress
+        self._progress.note(self._queue.destination, Progress(progress.held, progress.changes + 1))
         return True
 
-    # what leases ask
+    # called by leases and operations
     @property
-    def mark(self) -> Mark:
-        """What is remembered of the queue."""
-        return self._marks.of(self._queue.destination)
+    def progress(self) -> Progress:
+        """The progress record of the queue."""
+        return self._progress.of(self._queue.destination)
 
     @property
     def epoch(self) -> int:
-        """Which numbering it is."""
-        return self._epoch * _EPOCHS_APART + self.mark.changes
+        """Identifies the numbering; it changes when numbers lose their meaning."""
+        return self._epoch * _EPOCHS_APART + self.progress.changes
 
     @property
     def message_count(self) -> int:
-        """How many messages the store has."""
+        """The number of messages in the store."""
         return self._store.message_count
 
     @property
     def message_size(self) -> int:
-        """How many bytes they are, as memory counts them."""
+        """Their size in bytes, as counted for memory usage."""
         return self._store.message_size
 
     async def open(self, holder: object, wait: float) -> None:
-        """Have the queue for `holder` alone; `wait` seconds for what consumers have.
+        """Give the queue to `holder` alone, waiting up to `wait` seconds for its consumers.
 
-        Who had it has it no more.
+        A previous holder loses it.
 
         Raises:
-            RangesError: in_flight, consumers still have messages.
-            JMSException: the store fails.
+            RangesError: in_flight, consumers still hold messages.
+            JMSException: the store failed.
         """
         queue = self._queue
         self._holder = holder
@@ -120,16 +123,18 @@ class QueueReading:
             await self._wait_for_consumers(wait)
             self._store_all()
             self.next = self._store.last_arrival + 1
-            await self._marks.set(queue.destination, self.mark)  # all before it is stored now
-            if self._store.next_messages(_BEHIND_ALL_WITHOUT_PRIORITY, 1):
-                self._prioritized = True  # the policy was another one when these came
+            await self._progress.set(
+                queue.destination, self.progress
+            )  # syncs everything stored before it
+            if self._store.next_messages(_AFTER_ALL_WITHOUT_PRIORITY, 1):
+                self._prioritized = True  # stored under another policy
             self.first = self._first()
         except BaseException:
             self.close(holder)
             raise
 
     def close(self, holder: object) -> None:
-        """Let the queue go, if `holder` has it."""
+        """Release the queue if `holder` has it."""
         if self._holder is not holder:
             return
         self._holder = None
@@ -138,13 +143,13 @@ class QueueReading:
             self._queue.resume()
 
     async def wait_for_more(self, than: int, seconds: float) -> None:
-        """Wait until `next` is greater than a number, `seconds` at most."""
+        """Wait up to `seconds` until `next` is greater than `than`."""
         with _clock.timeout(seconds):
             while self.next <= than:
-                await self._news.wait()
+                await self._changed.wait()
 
-    def glance(self) -> None:
-        """Bring `first` and `next` up to date without a lease: consumers may take what is there."""
+    def refresh(self) -> None:
+        """Update `first` and `next` without a lease; consumers may still remove messages."""
         if self.is_leased:
             return
         if self._is_volatile:
@@ -154,11 +159,11 @@ class QueueReading:
         self.first = self._first()
 
     async def hold(self, end: int) -> None:
-        """Promise that the messages before `end` are read again as they are, until trimmed."""
+        """Guarantee that messages before `end` can be read again unchanged until trimmed."""
         self.check(end)
-        mark = self.mark
-        if end > mark.held:
-            await self._marks.set(self._queue.destination, Mark(end, mark.changes))
+        progress = self.progress
+        if end > progress.held:
+            await self._progress.set(self._queue.destination, Progress(end, progress.changes))
 
     def check(self, end: int) -> None:
         """Check that the numbers before `end` are settled.
@@ -168,11 +173,12 @@ class QueueReading:
         """
         if end > self.next:
             raise RangesError(
-                "ahead", f"{self._queue} has no messages from {self.next} on, and {end} was named"
+                "ahead",
+                f"The messages of {self._queue} end before {self.next}, but {end} was requested",
             )
 
     def messages(self, start: int, end: int) -> Iterator[StoredMessage]:
-        """Go through the messages from `start` on, before `end`; a page is read at a time.
+        """Iterate over the messages with numbers in `start <= number < end`, reading by pages.
 
         Raises:
             RangesError: trimmed, or ahead.
@@ -180,20 +186,21 @@ class QueueReading:
         self.check(end)
         if start < self.first:
             raise RangesError(
-                "trimmed", f"{self._queue} begins with {self.first}, and {start} was named"
+                "trimmed",
+                f"The messages of {self._queue} begin at {self.first}, but {start} was requested",
             )
         return messages_between(self._store, start, end, prioritized=self._prioritized)
 
     def messages_left(self, start: int, end: int) -> Iterator[StoredMessage]:
-        """Go through those of a range that nobody has taken yet."""
+        """Iterate over the messages of a range that have not been removed yet."""
         return messages_between(self._store, start, end, prioritized=self._prioritized)
 
     def reference_to(self, stored: StoredMessage) -> MessageReference:
-        """Return a reference to a message that was read, for selectors."""
+        """Return a reference to a stored message, for selectors."""
         return self._queue.reference_to(stored.message, stored.position)
 
     async def trim(self, end: int) -> None:
-        """Remove the messages before `end`; it is on the disk when this returns.
+        """Remove the messages before `end`; the removal is on disk when this returns.
 
         Raises:
             RangesError: ahead.
@@ -202,43 +209,43 @@ class QueueReading:
         if end <= self.first:
             return
         removed = await self._remove_from_memory(end)
-        removed += await self._remove_outside(end)
+        removed += await self._remove_from_store(end)
         self.first = max(self.first, end)
         if removed:
-            await self._marks.set(self._queue.destination, self.mark)
+            await self._progress.set(self._queue.destination, self.progress)
 
-    # inside
+    # internals
     async def _wait_for_consumers(self, seconds: float) -> None:
         queue, until = self._queue, _clock.now() + seconds
         while queue.statistics.inflight or any(r.acked for r in queue.references):
             if _clock.now() >= until:
                 raise RangesError(
                     "in_flight",
-                    f"Consumers of {queue} have {queue.statistics.inflight} messages, or prepared "
+                    f"Consumers of {queue} hold {queue.statistics.inflight} messages, or prepared "
                     "transactions have acknowledged some",
                 )
-            await _clock.sleep(_LOOK_AGAIN)
+            await _clock.sleep(_POLL_INTERVAL)
 
     def _store_all(self) -> None:
-        """Have the store keep what only memory has; it gets the last numbers."""
+        """Store the messages that are only in memory; they get the highest numbers."""
         queue = self._queue
         for reference in tuple(queue.references):
             if reference.position is None:
-                self._take_out(reference)
-                self._come_again(reference)
+                self._withdraw(reference)
+                self._store_again(reference)
             elif self._is_volatile:
                 self._store.mark_visible(reference)
-        while spooled := queue.contents.take_spooled(_AT_ONCE):
+        while spooled := queue.contents.take_spooled(_BATCH):
             for reference in spooled:
                 queue.statistics.messages -= 1
-                self._come_again(reference)
+                self._store_again(reference)
 
-    def _take_out(self, reference: MessageReference) -> None:
+    def _withdraw(self, reference: MessageReference) -> None:
         self._queue.dispatcher.forget(reference)
         self._queue.drop(reference)
         self._queue.statistics.dequeues -= 1
 
-    def _come_again(self, reference: MessageReference) -> None:
+    def _store_again(self, reference: MessageReference) -> None:
         queue = self._queue
         fresh = queue.reference_to(reference.message)
         fresh.redelivery_counter = reference.redelivery_counter
@@ -259,16 +266,16 @@ class QueueReading:
             queue.store_removal(NO_TRANSACTION, reference)
             queue.drop(reference)
             removed += 1
-            if removed % _AT_ONCE == 0:
+            if removed % _BATCH == 0:
                 await _clock.sleep(0)
         return removed
 
-    async def _remove_outside(self, end: int) -> int:
+    async def _remove_from_store(self, end: int) -> int:
         queue = self._queue
         removed = 0
         for stored in messages_between(self._store, 1, end, prioritized=self._prioritized):
             queue.remove_outside(queue.broker.context, self.reference_to(stored))
             removed += 1
-            if removed % _AT_ONCE == 0:
+            if removed % _BATCH == 0:
                 await _clock.sleep(0)
         return removed

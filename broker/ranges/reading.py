@@ -1,4 +1,4 @@
-"""Messages of a queue's store in order of arrival, whatever their priorities. A page at a time."""
+"""Read the messages of a queue's store in arrival order, whatever their priorities, by pages."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _arrival = attrgetter("position.arrival")
 def messages_between(
     store: MessageStore, start: int, end: int, *, prioritized: bool
 ) -> Iterator[StoredMessage]:
-    """Go through the messages with numbers from `start` on, before `end`."""
+    """Iterate over the messages with numbers in `start <= number < end`."""
     if not prioritized:
         return _of_level(store, 0, start, end, _PAGE)
     levels = (_of_level(store, level, start, end, _PRIORITY_PAGE) for level in range(_LEVELS))
@@ -29,7 +29,7 @@ def messages_between(
 
 
 def first_arrival(store: MessageStore, *, prioritized: bool) -> int | None:
-    """Return the number of the oldest message, None if there is none."""
+    """Return the number of the oldest message, or None if the store is empty."""
     if not prioritized:
         page = store.next_messages(None, 1)
         return page[0].position.arrival if page else None

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 from broker.ranges.leases import RANGES
-from broker.ranges.marks import MARKS
+from broker.ranges.progress import PROGRESS_RECORDS
 from pyjms.errors import IllegalStateException
 from pyjms.jms.destination import Destination
 from pyjms.jms.destination import Queue as QueueDestination
@@ -18,7 +18,7 @@ __all__ = ["SCHEDULED", "check_source", "check_target"]
 
 SCHEDULED: Final = QueueDestination("PyJMS.Scheduled")
 _BEGINNING: Final = "PyJMS."
-_OWN: Final = (SCHEDULED, RANGES, MARKS)
+_OWN: Final = (SCHEDULED, RANGES, PROGRESS_RECORDS)
 
 
 def check_source(destination: Destination) -> None:

@@ -1,8 +1,8 @@
 """A queue: what it does with a message from its arrival to its last acknowledgement.
 
-Its contents know where the messages are, in memory or outside; the dispatcher knows which
-of those in memory wait. A message that a consumer has is locked to it by `owner`.
-(ActiveMQ Queue; Q1-Q4, Q22, Q29-Q33; persistence K13, K14, S6)
+Its contents know where the messages are, its dispatcher which of those in memory wait; `owner`
+is the consumer that has one. (ActiveMQ Queue; activemq-broker Q1 to Q4, Q22, Q29 to Q33;
+activemq-persistence K13, K14, S6)
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ import anyio.to_thread
 
 from broker.api.message import StoredMessage, SubscriptionKey
 from broker.store.api import RecoveredTransaction, StoreState
-from broker.store.jdbc.execution.database import Database
+from broker.store.jdbc.execution.database import Database, file_size
 from broker.store.jdbc.execution.loading import Contents, PreparedRow, load
 from broker.store.jdbc.execution.operations import (
     AddContainer,
@@ -291,7 +291,7 @@ class JDBCPersistenceAdapter:
         """Bytes of SQLite's file; 0 for a server, as in ActiveMQ."""
         file = self.database.file
         parts = () if file is None else (file, file.with_name(file.name + "-wal"))
-        return sum(map(_bytes_of, parts))
+        return sum(map(file_size, parts))
 
     @property
     def last_broker_sequence_id(self) -> int:
@@ -393,13 +393,6 @@ class JDBCPersistenceAdapter:
             return Removal(store, row.id, size)
         assert isinstance(store, JDBCTopicMessageStore)
         return Acknowledgement(store, row.key, row.id, row.priority, size, prepared=True)
-
-
-def _bytes_of(file: Path) -> int:
-    try:
-        return file.stat().st_size
-    except FileNotFoundError:  # SQLite has the second file only at times
-        return 0
 
 
 def _size(message: ActiveMQMessage) -> int:

@@ -24,7 +24,7 @@ from broker.store.jdbc.schema.tables import Tables
 from broker.store.jdbc.settings import JDBCSettings
 from pyjms.errors import ConfigurationException, JMSException, ResourceAllocationException
 
-__all__ = ["Database", "DatabaseTakenException", "DatabaseUnavailableException"]
+__all__ = ["Database", "DatabaseTakenException", "DatabaseUnavailableException", "file_size"]
 
 logger = logging.getLogger(__name__)
 
@@ -264,3 +264,11 @@ def _prepare_sqlite(connection: Any, _: object) -> None:
     cursor.execute("PRAGMA journal_mode=WAL")
     cursor.execute("PRAGMA synchronous=FULL")
     cursor.close()
+
+
+def file_size(file: Path) -> int:
+    """Return the bytes of one of SQLite's files; the write-ahead log exists only at times."""
+    try:
+        return file.stat().st_size
+    except FileNotFoundError:
+        return 0
