@@ -25,7 +25,7 @@ _numbers = itertools.count(1)
 
 
 class QueueStatistics(NamedTuple):
-    """What a destination has seen (Q4). `messages` includes those in flight."""
+    """What a destination has seen (activemq-broker Q4). `messages` includes those in flight."""
 
     messages: int = 0
     inflight: int = 0

@@ -3,7 +3,7 @@
 It is composed of the interfaces below, so that a collaborator can ask for no more than it needs.
 Calls run to completion on the broker's loop; `send`, `acknowledge` and the transaction calls may
 return a Completion. Any call may raise a JMSException: the client gets it as the response.
-(ActiveMQ Broker, Region; activemq-broker B1-B6)
+(ActiveMQ Broker, Region; activemq-broker B1 to B6)
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Each behaviour of the broker (stop guard, transactions, composite destinations, advisories ...)
 is a `BrokerFilter` in a module of its own; `broker.service` assembles them in one visible list,
 outermost first, around the region broker. Calls run to completion on the broker's loop. Any call
-may raise a JMSException: the client gets it as the response. (activemq-broker B1-B6)
+may raise a JMSException: the client gets it as the response. (activemq-broker B1 to B6)
 """
 
 from __future__ import annotations

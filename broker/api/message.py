@@ -146,7 +146,7 @@ class MessageReference:
 
     @property
     def broker_sequence_id(self) -> int:
-        """The broker-wide number of the message (Q3)."""
+        """The broker-wide number of the message (activemq-broker Q3)."""
         return self.message_id.broker_sequence_id
 
     def is_expired(self) -> bool:
@@ -189,7 +189,7 @@ class MessageReference:
     def lookup(self, name: str) -> object:
         """Return a header or a property as selectors see it, None if there is none.
 
-        Source: JMS 3.8.1.1; ENCODING section 18.
+        Source: JMS 3.8.1.1; openwire-encoding 18.
         """
         header = _HEADERS.get(name)
         if header is not None:

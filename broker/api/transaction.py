@@ -3,7 +3,7 @@
 Sends and acknowledgements register a `Synchronization`. Work that has to finish before the
 transaction can end, such as a send that waits for memory, registers as `PendingWork`.
 `broker.transaction` implements them.
-(ActiveMQ Transaction, Synchronization; activemq-broker X1-X5)
+(ActiveMQ Transaction, Synchronization; activemq-broker X1 to X5)
 """
 
 from __future__ import annotations

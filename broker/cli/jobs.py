@@ -1,6 +1,6 @@
 """`pyjms broker jobs`: what the scheduler of a running broker keeps, ours or ActiveMQ's.
 
-It asks as any client may, by messages to ActiveMQ.Scheduler.Management. (ActiveMQ S8)
+It asks as any client may, by messages to ActiveMQ.Scheduler.Management. (activemq-broker S8)
 """
 
 from __future__ import annotations

@@ -123,7 +123,7 @@ async def serve(service: BrokerService) -> None:
     """Run `service` until SIGTERM or SIGINT, or until it is stopped from inside.
 
     A signal also ends the wait for another broker's lock. One that loses its lock begins
-    anew, as a slave, where `restart_allowed` says so. (persistence H2)
+    anew, as a slave, where `restart_allowed` says so. (activemq-persistence H2)
     """
     stopping = False
     with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:

@@ -40,7 +40,7 @@ Priorities. `PrioritizedSpillingCursor` cannot wait until its head is empty, bec
 message may be outside: before each `take` it reads the messages that a source reports above the
 priority of the first one in the head.
 
-(activemq-broker M8, M9, M11; Q19)
+(activemq-broker M8, M9, M11, Q19)
 """
 
 from __future__ import annotations

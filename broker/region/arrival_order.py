@@ -1,4 +1,7 @@
-"""The line of messages that nobody may see before they are stored. (K13, Q2)"""
+"""The line of messages that nobody may see before they are stored.
+
+(activemq-persistence K13; activemq-broker Q2)
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """What all destinations have: settings, statistics, memory, and the way in for messages.
 
 A message passes `send`, which may turn it away or park it, and then `accept`, where the
-kind of destination decides. (ActiveMQ Destination, BaseDestination; Q1, Q4, T5, M2)
+kind of destination decides. (ActiveMQ Destination, BaseDestination; activemq-broker Q1, Q4, T5, M2)
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ class BaseDestination(RegionDestination):
         return self.accept(context, reference, exchange.transaction)
 
     def full_usage(self, reference: MessageReference) -> MemoryUsage | DiskUsage | None:
-        """Return what has no room for a message, None if all have. (M2, M3, M4)"""
+        """Return what has no room for a message, None if all have. (activemq-broker M2, M3, M4)"""
         if self._controls_flow and self.memory.is_full:
             return self.memory
         if self.needs_disk:
@@ -94,7 +94,10 @@ class BaseDestination(RegionDestination):
         return None
 
     def is_short(self, reference: MessageReference) -> bool:
-        """Whether a waiting message is better left to a store than kept in memory. (M8)"""
+        """Whether a waiting message is better left to a store than kept in memory.
+
+        (activemq-broker M8)
+        """
         if not self.policy.use_cache and reference.position is not None:
             return True
         return self.memory.is_above(self.policy.cursor_memory_high_water_mark)
@@ -134,7 +137,9 @@ class BaseDestination(RegionDestination):
     def tell_if_lost(
         self, context: ConnectionContext, reference: MessageReference, done: Completion
     ) -> None:
-        """Say that a message could not be stored, where its sender does not wait to hear it. (C5)
+        """Say that a message could not be stored, where its sender does not wait to hear it.
+
+        (activemq-broker C5)
 
         Of a store that has failed altogether the client hears by the end of its connection.
         """
@@ -173,7 +178,10 @@ class BaseDestination(RegionDestination):
         reference: MessageReference,
         subscription: Subscription | None,
     ) -> None:
-        """Count a message as expired and tell the chain, which may dead-letter it (Q1, L7)."""
+        """Count a message as expired and tell the chain, which may dead-letter it.
+
+        (activemq-broker Q1, L7)
+        """
         self.statistics.expired += 1
         self.broker.root.message_expired(context, reference, subscription)
 

@@ -1,4 +1,4 @@
-"""The client ids that are connected: one connection each. (ActiveMQ C1)"""
+"""The client ids that are connected: one connection each. (activemq-broker C1)"""
 
 from __future__ import annotations
 

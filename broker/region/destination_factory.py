@@ -29,7 +29,7 @@ def make_destination(
     """Make a queue or a topic with what its store has from before.
 
     Raises:
-        IllegalStateException: the policy's maximum is reached (D12).
+        IllegalStateException: the policy's maximum is reached (activemq-broker D12).
         InvalidDestinationException: no store could keep the name.
     """
     if not can_be_written(destination.physical_name):

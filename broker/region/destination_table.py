@@ -1,7 +1,7 @@
 """Which destinations exist, which subscriptions there are, and how they find each other.
 
 Subscriptions with wildcards or several names attach to what exists and to what comes later.
-(ActiveMQ AbstractRegion; D3, D5, D7)
+(ActiveMQ AbstractRegion; activemq-broker D3, D5, D7)
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""The periodic search for expired messages: a background task for each period. (Q32, T24)"""
+"""The periodic search for expired messages: a background task for each period.
+
+(activemq-broker Q32, T24)
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""What a prepared transaction from before the start still has to do at its end. (X6, T25)"""
+"""What a prepared transaction from before the start still has to do at its end.
+
+(activemq-broker X6, T25)
+"""
 
 from __future__ import annotations
 

@@ -106,7 +106,9 @@ class RegionBroker(Broker):
 
     # life
     async def start(self) -> None:
-        """Have the store's destinations and durable subscriptions again (T23), and begin."""
+        """Have the store's destinations and durable subscriptions again (activemq-broker T23),
+        and begin.
+        """
         self._sequence = self.store.last_broker_sequence_id
         for destination in self.store.destinations():
             self.root.add_destination(self.context, destination)
@@ -130,7 +132,7 @@ class RegionBroker(Broker):
 
         Raises:
             InvalidClientIDException: it has none, or another connection has it and this one
-                may not take it away (C1).
+                may not take it away (activemq-broker C1).
         """
         self._clients.claim(info.client_id, context)
 
@@ -186,7 +188,7 @@ class RegionBroker(Broker):
     def add_destination(
         self, context: ConnectionContext, destination: Destination, create_temporary: bool = False
     ) -> BrokerDestination:
-        """Return the destination, made now if it is not there yet (D3, D4, D12).
+        """Return the destination, made now if it is not there yet (activemq-broker D3, D4, D12).
 
         Raises:
             DestinationDoesNotExistException: it is a temporary one that was not created.
@@ -233,7 +235,7 @@ class RegionBroker(Broker):
         or being committed; to what is open otherwise it is made again.
 
         Raises:
-            JMSException: it still has a subscription (D9), or such messages.
+            JMSException: it still has a subscription (activemq-broker D9), or such messages.
         """
         found = self._table.get(destination)
         if found is None:
@@ -306,7 +308,7 @@ class RegionBroker(Broker):
         return entrance.send(exchange, message)
 
     def next_sequence_id(self) -> int:
-        """Return the next number for a message: they grow broker-wide (Q3)."""
+        """Return the next number for a message: they grow broker-wide (activemq-broker Q3)."""
         self._sequence += 1
         return self._sequence
 
@@ -375,7 +377,7 @@ class RegionBroker(Broker):
         return send_to_dead_letter_queue(self, reference, subscription, cause)
 
     def mark_dead_letter_queue(self, destination: Destination) -> None:
-        """Note that dead letters go to this destination (L6)."""
+        """Note that dead letters go to this destination (activemq-broker L6)."""
         found = self._table.get(destination)
         if found is not None:
             found.is_dead_letter_queue = True

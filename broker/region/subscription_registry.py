@@ -1,6 +1,6 @@
 """The broker's subscriptions: made from a consumer's wishes, found by its id, kept when durable.
 
-(ActiveMQ AbstractRegion, TopicRegion; T16-T21, C3)
+(ActiveMQ AbstractRegion, TopicRegion; activemq-broker T16 to T21, C3)
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class SubscriptionRegistry:
     def add(self, context: ConnectionContext, info: ConsumerInfo) -> Subscription:
         """Make a consumer's subscription, or bring its durable one back.
 
-        A consumer that is known already keeps the one it has (C3).
+        A consumer that is known already keeps the one it has (activemq-broker C3).
 
         Raises:
             InvalidSelectorException: the selector is wrong.
@@ -179,7 +179,10 @@ class SubscriptionRegistry:
         return subscription
 
     def recover(self, stored: StoredSubscription) -> None:
-        """Have a durable subscription again that a store knows, without a consumer (T23)."""
+        """Have a durable subscription again that a store knows, without a consumer.
+
+        (activemq-broker T23)
+        """
         if stored.key in self._durables:
             return  # to a pattern: another topic's store knows it, too
         info = ConsumerInfo(
@@ -222,7 +225,7 @@ class SubscriptionRegistry:
 
         Raises:
             InvalidDestinationException: there is none of that name.
-            JMSException: a consumer has it (T21).
+            JMSException: a consumer has it (activemq-broker T21).
         """
         key = self._key(context, info.client_id, info.subscription_name)
         subscription = self._durables.get(key)

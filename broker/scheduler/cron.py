@@ -1,4 +1,6 @@
-"""When a cron entry fires: five fields, in the machine's time zone, at second 0. (ActiveMQ S7)
+"""When a cron entry fires: five fields, in the machine's time zone, at second 0.
+
+(activemq-broker S7)
 
 As ActiveMQ reads them, with `x/n` the values of x that n divides; where day of month and day
 of week are both restricted, a day that is either fires, as everywhere but there.

@@ -3,7 +3,7 @@
 - The id by which its sender wants repetitions dropped (`_AMQ_DUPL_ID`): a queue drops what has an
   id that it has seen; the same id for another queue is another message. So there an id begins
   with its destination.
-- The time to live: it begins with the delivery, so it must not run out before. (ActiveMQ S5)
+- The time to live: it begins with the delivery, so it must not run out before. (activemq-broker S5)
 """
 
 from __future__ import annotations

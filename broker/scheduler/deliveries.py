@@ -1,4 +1,4 @@
-"""What is delivered of a job: a copy of its message, and its dead letter. (ActiveMQ S5)"""
+"""What is delivered of a job: a copy of its message, and its dead letter. (activemq-broker S5)"""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Deliveries:
     def listed(
         self, job: ScheduledJob, message: ActiveMQMessage, to: Destination
     ) -> ActiveMQMessage:
-        """Return a job as BROWSE answers it (S8)."""
+        """Return a job as BROWSE answers it (activemq-broker S8)."""
         copy = self._copy(
             job, message, (DUPLICATE_ID_PROPERTY,), **{PYJMS_NEXT_TIME: Long(job.next_time)}
         )

@@ -1,4 +1,7 @@
-"""The filter that keeps messages back until their time. (ActiveMQ SchedulerBroker; B1, S1 to S9)"""
+"""The filter that keeps messages back until their time.
+
+(ActiveMQ SchedulerBroker; activemq-broker B1, S1 to S9)
+"""
 
 from __future__ import annotations
 

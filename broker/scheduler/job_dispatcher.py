@@ -1,7 +1,8 @@
 """Delivers what is due: a job is done with when its delivery is safe, not before.
 
 A crash in between repeats a delivery and loses none. Jobs that were due while the broker was
-away are delivered once at the start, then go on in their rhythm. (ActiveMQ S2 to S6; E3)
+away are delivered once at the start, then go on in their rhythm.
+(activemq-broker S2 to S6; activemq-persistence E3)
 """
 
 from __future__ import annotations
@@ -171,7 +172,7 @@ class JobDispatcher:
             self._news.set()
 
     def _begin_another(self, job: ScheduledJob, message: ActiveMQMessage) -> Completion | None:
-        """Start a job: a cron entry with repetitions delivers nothing itself (S4).
+        """Start a job: a cron entry with repetitions delivers nothing itself (activemq-broker S4).
 
         After a crash it has the same id. If it has fired by then, it goes on.
         """

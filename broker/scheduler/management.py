@@ -1,4 +1,7 @@
-"""Requests to the topic ActiveMQ.Scheduler.Management: jobs are listed and removed. (S8; E4)"""
+"""Requests to the topic ActiveMQ.Scheduler.Management: jobs are listed and removed.
+
+(activemq-broker S8; activemq-persistence E4)
+"""
 
 from __future__ import annotations
 

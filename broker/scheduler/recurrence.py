@@ -1,4 +1,4 @@
-"""When a job is due again. (ActiveMQ S3, S4, S6)"""
+"""When a job is due again. (activemq-broker S3, S4, S6)"""
 
 from __future__ import annotations
 

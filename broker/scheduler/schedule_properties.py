@@ -1,4 +1,7 @@
-"""What a message orders by its properties: when it is delivered, how often. (ActiveMQ S1 to S4)"""
+"""What a message orders by its properties: when it is delivered, how often.
+
+(activemq-broker S1 to S4)
+"""
 
 from __future__ import annotations
 

@@ -4,7 +4,8 @@ A message with an order is first a message like any other, of the queue `PyJMS.S
 of its transaction, parked while there is no room, known again after a failover. When it is
 stored and visible it becomes a job, and leaves the queue when that is on the disk. A crash in
 between finds it here; its job has the same id, so there is one of it, and that does not fire
-before the message has left. What can be no job goes to the dead letters. (ActiveMQ X8, S1, S9)
+before the message has left. What can be no job goes to the dead letters.
+(activemq-broker X8, S1, S9)
 """
 
 from __future__ import annotations
@@ -98,7 +99,7 @@ class ScheduleRequests:
             done.then(lambda end: self._stored(reference, job, end))
 
     def keeps(self, reference: MessageReference) -> bool:
-        """Its time to live begins when it is delivered (S5)."""
+        """Its time to live begins when it is delivered (activemq-broker S5)."""
         return True
 
     def may_purge(self) -> bool:

@@ -1,7 +1,7 @@
 """BrokerService: one broker, embedded or as a server.
 
 Create it, add connectors, `async with` it. It belongs to the event loop that started it. Attributes
-are ActiveMQ's with ActiveMQ's defaults, in snake_case. (activemq-broker 1.1-1.3)
+are ActiveMQ's with ActiveMQ's defaults, in snake_case. (activemq-broker 1.1 to 1.3)
 """
 
 from __future__ import annotations
@@ -214,7 +214,7 @@ class BrokerService(BrokerConfiguration):
 
         Waits while another broker has the store's lock; no connector is open meanwhile, and `stop`
         ends the wait. A second call is ignored. A failure stops everything and is raised.
-        (activemq-broker B7, activemq-persistence H3, H4)
+        (activemq-broker B7; activemq-persistence H3, H4)
 
         Raises:
             ConfigurationException: an option of the store or of a connector is wrong.

@@ -1,4 +1,6 @@
-"""Databases as stores in broker.yaml, with a journal in front or without. (persistence J1, J9)
+"""Databases as stores in broker.yaml, with a journal in front or without.
+
+(activemq-persistence J1, J9)
 
 Names and defaults are those of the stores' own settings; a test compares them.
 """

@@ -1,4 +1,4 @@
-"""KahaDB stores in broker.yaml: one, or several by destination. (persistence K0, K25)
+"""KahaDB stores in broker.yaml: one, or several by destination. (activemq-persistence K0, K25)
 
 Names and defaults are those of the stores' own settings; a test compares them.
 """

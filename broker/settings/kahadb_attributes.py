@@ -1,6 +1,6 @@
 """ActiveMQ's attributes of `<kahaDB>` that have another place here, or nothing to act on.
 
-(persistence K0)
+(activemq-persistence K0)
 """
 
 from __future__ import annotations

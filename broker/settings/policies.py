@@ -1,4 +1,4 @@
-"""`policies` of broker.yaml: PolicyEntry with its strategies. (ActiveMQ 2.1)
+"""`policies` of broker.yaml: PolicyEntry with its strategies. (activemq-broker 2.1)
 
 Names and defaults are those of `broker.policy.entry.PolicyEntry`; a test compares them.
 """

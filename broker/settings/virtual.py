@@ -1,4 +1,4 @@
-"""`virtual_destinations` of broker.yaml. (ActiveMQ V1 to V11)"""
+"""`virtual_destinations` of broker.yaml. (activemq-broker V1 to V11)"""
 
 from __future__ import annotations
 

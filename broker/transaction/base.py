@@ -39,7 +39,7 @@ while the end waits makes the end fail. The end of a session's transaction also 
 the same session that were requested before it (`broker.transaction.end_order`).
 
 A failing synchronization at the end is logged and does not stop the others: the outcome is
-decided. (ActiveMQ Transaction, LocalTransaction; activemq-broker X1-X5, M2)
+decided. (ActiveMQ Transaction, LocalTransaction; activemq-broker X1 to X5, M2)
 """
 
 from __future__ import annotations
@@ -164,7 +164,10 @@ class BaseTransaction(Transaction):
     def _run_when_admitted(
         self, state: TransactionState, step: Callable[[], int | Completion | None]
     ) -> Completion:
-        """Run `step` once all pending work is finished; done when its end is. (M2)"""
+        """Run `step` once all pending work is finished; done when its end is.
+
+        (activemq-broker M2)
+        """
         logger.warning(
             "Transaction %s is %s: %d sends are not admitted yet, %d pieces of its work "
             "hold memory until it ends",

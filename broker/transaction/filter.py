@@ -2,7 +2,7 @@
 
 Local transactions live in their connection's context, XA ones here. What a lost connection
 left open is rolled back, except prepared XA branches and what the store is at. Prepared
-branches from before the start wait for their end as those of now do. (ActiveMQ B3, X1-X6)
+branches from before the start wait for their end as those of now do. (activemq-broker B3, X1 to X6)
 """
 
 from __future__ import annotations
@@ -54,7 +54,10 @@ class TransactionBroker(BrokerFilter):
         self._xa: dict[XATransactionId, XATransaction] = {}
 
     async def start(self) -> None:
-        """Start the rest, then take over what the store had prepared before (X6)."""
+        """Start the rest, then take over what the store had prepared before.
+
+        (activemq-broker X6)
+        """
         await self.next.start()
         for recovered in self._store.recovered():
             work = () if self._recovered_work is None else self._recovered_work(recovered)

@@ -4,7 +4,7 @@ Wired as Spring Boot does it: the template sends through a CachingConnectionFact
 containers use the factory inside it and are transacted unless set otherwise. What a handler sends
 through the template belongs to the handler's transaction. Providers are synchronous; what must
 be opened and closed is the application's business (see `pyjms.lifecycle`).
-(spring-jms 8.1, decisions D11)
+(spring-jms 8.1; decisions D11)
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Identity is kind and physical name. Options (`?consumer.prefetchSize=1`) belong to the object but
 not to its identity, and are never sent. A name with commas is a composite destination; `*` and a
-final `>` are wildcards for consumers. (jms-api 1; activemq-broker D1-D8)
+final `>` are wildcards for consumers. (jms-api 1; activemq-broker D1 to D8)
 """
 
 from __future__ import annotations

@@ -37,7 +37,7 @@ MAX_STRING_SIZE: Final = 65535
 MAX_TIGHT_STRING_SIZE: Final = 32766
 # Cache indexes are i16; a negotiated size of 0 means this.
 MAX_CACHE_SIZE: Final = 16383
-# ActiveMQ 6 stops inflating a body here.
+# activemq-broker 6 stops inflating a body here.
 MAX_INFLATED_SIZE: Final = 104857600
 
 

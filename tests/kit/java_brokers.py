@@ -1,4 +1,4 @@
-"""Real brokers written in Java: Debian's ActiveMQ 5.17.2, and Artemis and ActiveMQ 6 from Maven.
+"""Real brokers written in Java: Debian's ActiveMQ 5.17.2, and Artemis and activemq-broker 6 from Maven.
 
 Each is a small Java program beside the tests that use it; it reads commands, one a line, and is
 stopped by the end of its input.
@@ -132,7 +132,7 @@ def run_killed_by_activemq(
 def maven_broker(
     request: pytest.FixtureRequest, maven_program: JavaProgram, tmp_path: Path
 ) -> Iterator[JavaBroker]:
-    """Artemis or ActiveMQ 6."""
+    """Artemis or activemq-broker 6."""
     sources, main_class = MAVEN_PROGRAMS[request.param]
     settings = ARTEMIS_SETTINGS if request.param == "artemis" else {}
     broker = JavaBroker(request.param, [*maven_program(sources), main_class], tmp_path, settings)

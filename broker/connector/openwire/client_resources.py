@@ -3,7 +3,7 @@
 Each change is recorded here and passed on to the broker. Adding what is there already is a replay
 after a failover and changes nothing. When the client is lost, everything it has open is removed in
 ActiveMQ's order: per JMS connection the consumers and producers of each session, the session, the
-temporary destinations, the connection. (activemq-broker C1-C4, C8, C9)
+temporary destinations, the connection. (activemq-broker C1 to C4, C8, C9)
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 A handler returns None (done), a Response (done, with a value) or a Completion (finished later), and
 raises what the client is to get as an error; `connection` says how these are sent. Messages and
 acknowledgements come first: they are nearly all commands.
-(activemq-broker C1-C9; openwire-encoding 11-15)
+(activemq-broker C1 to C9; openwire-encoding 11 to 15)
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ broker. `back_pressure` says when a client is read no further.
 The life cycle is: `start_soon` negotiates in the background, and a failure closes the connection;
 `release`, called by whatever ends the connection first, removes the client's resources from the
 broker at once, so that nothing is dispatched to it any more; `stop_soon` then closes the transport
-in the background. Both are idempotent. (activemq-broker C1-C9, M2, M6)
+in the background. Both are idempotent. (activemq-broker C1 to C9, M2, M6)
 """
 
 from __future__ import annotations

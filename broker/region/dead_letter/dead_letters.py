@@ -1,4 +1,4 @@
-"""Makes dead letters: the copy that goes to a dead-letter queue. (ActiveMQ L1-L7, R9)"""
+"""Makes dead letters: the copy that goes to a dead-letter queue. (activemq-broker L1 to L7, R9)"""
 
 from __future__ import annotations
 
@@ -73,7 +73,10 @@ def _forget_if_lost(
 def dead_letter(
     reference: MessageReference, target: Destination, cause: Throwable | None, expiration: float
 ) -> ActiveMQMessage:
-    """Return the copy for `target`; it lives `expiration` seconds, with 0 for ever (L5)."""
+    """Return the copy for `target`; it lives `expiration` seconds, with 0 for ever.
+
+    (activemq-broker L5)
+    """
     message = reference.message
     message_id = reference.message_id
     try:

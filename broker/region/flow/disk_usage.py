@@ -1,4 +1,4 @@
-"""How full a store is, and who waits until it takes messages again. (ActiveMQ M3)
+"""How full a store is, and who waits until it takes messages again. (activemq-broker M3)
 
 A store has no room at its limit, and while it cannot keep up with what it is given or its
 disk takes nothing. Its state is heard of; its size is looked at while somebody waits.

@@ -1,6 +1,6 @@
 """What becomes of a message that comes while memory or a store is full: it waits, or is refused.
 
-Those who wait come in in their order, when there is room. (ActiveMQ M2, M3, M5, M7)
+Those who wait come in in their order, when there is room. (activemq-broker M2, M3, M5, M7)
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Memory accounting: what is used, how much may be, and who waits for room.
 
 A usage is full when it, or any above it, has reached its limit. The last message may go
-beyond a limit; the next one waits. (ActiveMQ M1, M2)
+beyond a limit; the next one waits. (activemq-broker M1, M2)
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _OnState = Callable[[StoreState, Exception | None], None]
 
 
 class Share(Measured, Protocol):
-    """A part of a store that some destinations are in. (persistence K25)"""
+    """A part of a store that some destinations are in. (activemq-persistence K25)"""
 
     @property
     def limit(self) -> int: ...

@@ -1,4 +1,7 @@
-"""A look at what queues hold, taking nothing. (ActiveMQ QueueBrowserSubscription; Q31)"""
+"""A look at what queues hold, taking nothing.
+
+(ActiveMQ QueueBrowserSubscription; activemq-broker Q31)
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The consumers of a queue in the order in which they are asked. (ActiveMQ Q5-Q7)
+"""The consumers of a queue in the order in which they are asked. (activemq-broker Q5 to Q7)
 
 Only those with room are in `ready`; a message costs the same whether the others are one
 or a thousand. Who took a message goes behind its equals.

@@ -2,7 +2,7 @@
 
 `references` are the messages in memory, in flight or waiting. What is outside is counted by
 the cursor's sources and read by pages; whoever looks at it gets references of his own.
-(ActiveMQ M8, Q31, Q32)
+(activemq-broker M8, Q31, Q32)
 """
 
 from __future__ import annotations

@@ -37,7 +37,7 @@ frees a window): a nested call only requests another round. Nothing here waits; 
 go on later (a suspended store, many expired messages, a failed read) is continued by a
 background task.
 
-(activemq-broker Q5-Q10, Q16-Q17, Q19, Q21-Q26, Q33; ActiveMQ Queue.iterate)
+(activemq-broker Q5 to Q10, Q16 to Q17, Q19, Q21 to Q26, Q33; ActiveMQ Queue.iterate)
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ class QueueDispatcher:
         return candidate
 
     def remove_consumer(self, subscription: QueueSubscription) -> None:
-        """Take a consumer out, its groups are free again (Q26)."""
+        """Take a consumer out, its groups are free again (activemq-broker Q26)."""
         candidate = self.ring.remove(subscription)
         if candidate is None:
             return
@@ -148,7 +148,7 @@ class QueueDispatcher:
         )
         self.ring.rotates = self.exclusive is None and not self._policy.strict_order_dispatch
 
-    # the gate (Q21) and the pause (Q22)
+    # the gate (activemq-broker Q21) and the pause (activemq-broker Q22)
     def _shut_gate(self) -> None:
         policy = self._policy
         wait = policy.time_before_dispatch_starts
@@ -335,7 +335,10 @@ class QueueDispatcher:
             room -= 1
 
     def _is_to_wait(self) -> bool:
-        """Whether nothing is to be read now: there are messages to be done with first. (M8)"""
+        """Whether nothing is to be read now: there are messages to be done with first.
+
+        (activemq-broker M8)
+        """
         queue = self._queue
         if self._expired_left <= 0:
             return True

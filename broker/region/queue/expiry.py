@@ -1,4 +1,4 @@
-"""The look through a queue for messages whose time is over. (ActiveMQ Q32)"""
+"""The look through a queue for messages whose time is over. (activemq-broker Q32)"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which consumer owns which message group (JMSXGroupID). (ActiveMQ Q23-Q28)"""
+"""Which consumer owns which message group (JMSXGroupID). (activemq-broker Q23 to Q28)"""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """A queue: what it does with a message from its arrival to its last acknowledgement.
 
-Its contents know where the messages are, its dispatcher which of those in memory wait; `owner`
-is the consumer that has one. (ActiveMQ Queue; activemq-broker Q1 to Q4, Q22, Q29 to Q33;
-activemq-persistence K13, K14, S6)
+Its contents know where messages are, its dispatcher which wait; `owner` is a message's consumer.
+(activemq-broker Q1 to Q4, Q22, Q29 to Q33; activemq-persistence K13, K14, S6)
 """
 
 from __future__ import annotations
@@ -55,8 +54,7 @@ class Queue(BaseDestination):
         """Make a queue with what `store` has; None keeps nothing (temporary queues)."""
         super().__init__(broker, destination, policy)
         self.store = store
-        traits = broker.store_capabilities
-        self._is_paged = store is not None and not traits.is_volatile
+        self._is_paged = store is not None and not broker.store_capabilities.is_volatile
         self.contents = QueueContents(self, store if self._is_paged else None, broker.temp_store)
         self.references = self.contents.references
         """The messages in memory."""
@@ -68,7 +66,7 @@ class Queue(BaseDestination):
             else None
         )
         self._browsers: dict[Subscription, None] = {}
-        self._is_concurrent = traits.concurrent_store_and_dispatch_queues
+        self._is_concurrent = broker.store_capabilities.concurrent_store_and_dispatch_queues
         self._line, self._wait_in_line = arrival_order(self._enqueue, self._give_up)
         self.marks_redelivered = policy.persist_jms_redelivered and store is not None
         self.needs_disk = self._is_paged
@@ -258,7 +256,7 @@ class Queue(BaseDestination):
             self.changed()
 
     def take_back(self, references: list[MessageReference]) -> None:
-        """Take messages back from a consumer that left; they go out again at once (Q30)."""
+        """Take messages back from a consumer that left; they go out again at once."""
         returned = []
         for reference in references:
             if reference.dropped:
@@ -375,12 +373,12 @@ class Queue(BaseDestination):
         self.forget_duplicate(reference)
 
     def expire_messages(self) -> None:
-        """Expire what is over among the first `max_expire_page_size` messages (Q32)."""
+        """Expire what is over among the first `max_expire_page_size` messages."""
         if not self.dispatcher.is_paused:
             expire_what_is_over(self)
 
     def pause(self) -> None:
-        """Stop dispatching and scanning; messages are still accepted (Q22)."""
+        """Stop dispatching and scanning; messages are still accepted (activemq-broker Q22)."""
         self.dispatcher.pause()
 
     def resume(self) -> None:

@@ -96,7 +96,7 @@ class AbstractSubscription(Subscription):
     def matches(self, reference: MessageReference) -> bool:
         """Whether the message is for this consumer: target, noLocal, selector.
 
-        A selector that fails on a message does not match it (Q11).
+        A selector that fails on a message does not match it (activemq-broker Q11).
         """
         message = reference.message
         if message.target_consumer_id is not None:
@@ -129,7 +129,7 @@ class AbstractSubscription(Subscription):
             self.destinations.remove(destination)
 
     def set_prefetch(self, prefetch_size: int) -> None:
-        """Change the window at once (Q15)."""
+        """Change the window at once (activemq-broker Q15)."""
         self.prefetch_size = prefetch_size
         self.window_freed()
 
@@ -139,9 +139,11 @@ class AbstractSubscription(Subscription):
         if self.redelivery_marking is not None:
             self.redelivery_marking.close()
 
-    # pulling (Q14)
+    # pulling (activemq-broker Q14)
     def pull(self, pull: MessagePull) -> None:
-        """Let one message go to a consumer without prefetch; see Q14 for `timeout`."""
+        """Let one message go to a consumer without prefetch; see activemq-broker Q14 for
+        `timeout`.
+        """
         if self.prefetch_size != 0:
             return
         self._stop_pull_timer()

@@ -1,7 +1,8 @@
 """A window of dispatched messages that wait for their acknowledgements: queues and durable topics.
 
 Messages stay in `dispatched`, in dispatch order, until they are done. Work in a
-transaction takes effect at its end. (ActiveMQ PrefetchSubscription; 7.1, A1-A2, Q13, Q18)
+transaction takes effect at its end.
+(ActiveMQ PrefetchSubscription; activemq-broker 7.1, A1, A2, Q13, Q18)
 """
 
 from __future__ import annotations
@@ -149,7 +150,9 @@ class PrefetchSubscription(AbstractSubscription):
         return released
 
     def delivered(self, destination: object, last_sequence_id: int) -> list[MessageReference]:
-        """Return the destination's messages in the window that the application saw (Q29).
+        """Return the destination's messages in the window that the application saw
+
+        (activemq-broker Q29).
 
         It saw what it has acknowledged in a transaction, whatever it says was the last.
         """
@@ -167,7 +170,8 @@ class PrefetchSubscription(AbstractSubscription):
     # acknowledgements
     def acknowledge(self, exchange: ConsumerExchange, ack: MessageAck) -> Completion | None:
         if self.dispatched_count == 0:
-            return None  # dispatched by the broker that this client failed over from (A2)
+            # dispatched by the broker that this client failed over from (activemq-broker A2)
+            return None
         kind = ack.ack_type
         if kind == _STANDARD:
             return self._standard(exchange, ack)
@@ -337,7 +341,10 @@ class PrefetchSubscription(AbstractSubscription):
     def transaction_ended(
         self, references: list[MessageReference], local: bool, committed: bool
     ) -> None:
-        """Let a transaction's acknowledgements take effect, or undo them (X2, X3)."""
+        """Let a transaction's acknowledgements take effect, or undo them.
+
+        (activemq-broker X2, X3)
+        """
         self.unhold(references)
         in_window = 0  # the others were of a consumer that is gone
         for reference in references:

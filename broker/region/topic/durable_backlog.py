@@ -1,7 +1,7 @@
 """What waits for a durable subscription: in memory, beyond that in stores and the temp store.
 
 A subscription to a pattern has messages of several topics, each with a store of its own.
-(ActiveMQ M8, T19, T23; StoreDurableSubscriberCursor)
+(activemq-broker M8, T19, T23; StoreDurableSubscriberCursor)
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """A durable topic subscription: it stays when its consumer goes, and keeps what comes meanwhile.
 
-(ActiveMQ DurableTopicSubscription; T16-T21)
+(ActiveMQ DurableTopicSubscription; activemq-broker T16 to T21)
 """
 
 from __future__ import annotations
@@ -47,7 +47,10 @@ _RETRY: Final = 5.0
 
 
 class DurableTopicSubscription(PrefetchSubscription):
-    """Active while a consumer has it. Redelivery counters live in memory only (T20)."""
+    """Active while a consumer has it. Redelivery counters live in memory only.
+
+    (activemq-broker T20)
+    """
 
     def __init__(
         self,
@@ -88,7 +91,7 @@ class DurableTopicSubscription(PrefetchSubscription):
         return len(self._pending)
 
     def is_changed_by(self, info: ConsumerInfo) -> bool:
-        """Whether a consumer with these wishes needs a new subscription (T18)."""
+        """Whether a consumer with these wishes needs a new subscription (activemq-broker T18)."""
         return (
             info.destination != self.requested
             or (info.selector or None) != (self.info.selector or None)
@@ -118,7 +121,7 @@ class DurableTopicSubscription(PrefetchSubscription):
         """Give what waits to a consumer.
 
         Raises:
-            JMSException: another one has it (T17).
+            JMSException: another one has it (activemq-broker T17).
         """
         if self.is_active:
             raise JMSException(
@@ -133,7 +136,9 @@ class DurableTopicSubscription(PrefetchSubscription):
         self.window_freed()
 
     def deactivate(self, last_delivered_sequence_id: int) -> None:
-        """Take back what the consumer has not acknowledged; the subscription stays (T20).
+        """Take back what the consumer has not acknowledged; the subscription stays
+
+        (activemq-broker T20).
 
         What its transactions hold comes back when they are rolled back, whoever is here then.
         """
@@ -208,7 +213,10 @@ class DurableTopicSubscription(PrefetchSubscription):
                 self._send(reference)
 
     def _is_to_wait(self) -> bool:
-        """Whether nothing is to be read now: there are messages to be done with first. (M8)"""
+        """Whether nothing is to be read now: there are messages to be done with first.
+
+        (activemq-broker M8)
+        """
         if self.broker.store.state is StoreState.SUSPENDED:
             return True
         mark = self.policy.cursor_memory_high_water_mark
@@ -240,7 +248,10 @@ class DurableTopicSubscription(PrefetchSubscription):
         self.store_acknowledgement(NO_TRANSACTION, reference, reference.dead_letter)
 
     def expire_messages(self, limit: int) -> None:
-        """Expire what is over among the first `limit` waiting messages, while inactive (T24)."""
+        """Expire what is over among the first `limit` waiting messages, while inactive.
+
+        (activemq-broker T24)
+        """
         if self.is_active:
             return
         page = [reference for reference, _ in zip(self._pending, range(limit), strict=False)]
@@ -289,7 +300,10 @@ class DurableTopicSubscription(PrefetchSubscription):
 
     # prepared transactions from before the start
     def hide(self, topic: Topic, stored: StoredMessage) -> MessageReference:
-        """Hold a message back that a prepared transaction has acknowledged (T25)."""
+        """Hold a message back that a prepared transaction has acknowledged.
+
+        (activemq-broker T25)
+        """
         return self._backlog.hide(topic, stored)
 
     def forget_hidden(self, reference: MessageReference) -> None:

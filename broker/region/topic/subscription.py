@@ -1,6 +1,7 @@
 """A consumer of topics that is not durable: a window, and a bounded list behind it.
 
-Messages already sent are only counted; nothing comes back. (ActiveMQ TopicSubscription; T1, T7-T10)
+Messages already sent are only counted; nothing comes back.
+(ActiveMQ TopicSubscription; activemq-broker T1, T7 to T10)
 """
 
 from __future__ import annotations
@@ -55,7 +56,9 @@ class TopicSubscription(AbstractSubscription):
         )
 
     def _limit(self) -> int:
-        """Return the policy's limit, which the consumer's own may lower (T8); -1 is none."""
+        """Return the policy's limit, which the consumer's own may lower (activemq-broker T8); -1
+        is none.
+        """
         strategy = self.policy.pending_message_limit_strategy
         limit = (
             -1 if strategy is None else strategy.maximum_pending_message_limit(self.prefetch_size)

@@ -1,6 +1,7 @@
 """A topic: hands each message to every subscription that wants it, and keeps none itself.
 
-Memory counts a message while any subscription holds it. (ActiveMQ Topic; T1-T6, T10, T19)
+Memory counts a message while any subscription holds it.
+(ActiveMQ Topic; activemq-broker T1 to T6, T10, T19)
 """
 
 from __future__ import annotations
@@ -239,7 +240,10 @@ class Topic(BaseDestination):
             subscription.destination_removed(self)
 
     def _count_durable(self, change: int) -> None:
-        """Count durable subscriptions: with one, messages need room in the stores (M3, T6)."""
+        """Count durable subscriptions: with one, messages need room in the stores.
+
+        (activemq-broker M3, T6)
+        """
         self._durables += change
         is_kept = self.store is not None and not self.broker.store_capabilities.is_volatile
         self.needs_disk = is_kept and self._durables > 0

@@ -391,10 +391,10 @@ class MultiKahaDBPersistenceAdapter:
 
     @property
     def last_broker_sequence_id(self) -> int:
-        """The highest broker sequence number ever stored; 0 if none (Q3)."""
+        """The highest broker sequence number ever stored; 0 if none (activemq-broker Q3)."""
         return max((a.last_broker_sequence_id for a in self._adapters()), default=0)
 
     def last_producer_sequence_id(self, producer_id: ProducerId) -> int:
-        """Return the highest sequence number stored from that producer, -1 if unknown (T27)."""
+        """Return the highest sequence number stored from that producer, -1 if unknown."""
         found = (a.last_producer_sequence_id(producer_id) for a in self._adapters())
         return max(found, default=-1)

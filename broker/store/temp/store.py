@@ -57,7 +57,7 @@ MAX_WAITING: Final = 32 << 20
 class TempStore:
     """Where non-persistent messages are spooled when memory is short.
 
-    Nothing in it survives a start (activemq-persistence K2, activemq-broker M10). Source:
+    Nothing in it survives a start (activemq-persistence K2; activemq-broker M10). Source:
     ActiveMQ PListStore.
     """
 

@@ -30,7 +30,7 @@ A DELIVERED acknowledgement settles nothing. It extends the prefetch window, bec
 consumer that acknowledges late, or a transaction larger than the prefetch, would stall.
 
 The rule is fixed for the life of a consumer, so it is a class and not, as in ActiveMQ, a chain of
-conditions on the mode that every message passes. (activemq-broker A3 to A8, openwire-encoding 12)
+conditions on the mode that every message passes. (activemq-broker A3 to A8; openwire-encoding 12)
 """
 
 from __future__ import annotations
@@ -251,7 +251,7 @@ class DeferredAckLedger(AckLedger):
     """CLIENT and TRANSACTED: one range, when the application says so.
 
     Until then DELIVERED acknowledgements at half the prefetch keep messages coming.
-    (activemq-broker A5, activemq-broker A6)
+    (activemq-broker A5, A6)
     """
 
     def __init__(self, session: ClientSession, info: ConsumerInfo) -> None:
@@ -293,7 +293,7 @@ class IndividualAckLedger(DeferredAckLedger):
     """INDIVIDUAL; also CLIENT and TRANSACTED where messages may be delivered out of order.
 
     Each message has its own acknowledgement, sent at once within a transaction.
-    (activemq-broker A5, activemq-broker A6)
+    (activemq-broker A5, A6)
     """
 
     def __init__(self, session: ClientSession, info: ConsumerInfo) -> None:

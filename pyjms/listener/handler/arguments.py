@@ -1,6 +1,6 @@
 """Argument resolution: a plan made once for a handler and followed for each message.
 
-Theory of operation (spring-jms 6.1, decisions D16)
+Theory of operation (spring-jms 6.1; decisions D16)
 ---------------------------------------------------
 
 When a listener is created, each parameter of its handler is assigned a *supplier*, a function of

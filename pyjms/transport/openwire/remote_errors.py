@@ -1,6 +1,7 @@
 """Maps the exceptions that a broker sends, by Java class name, to exceptions of `pyjms.errors`.
 
-ActiveMQ 5 sends `javax.jms` names, ActiveMQ 6 `jakarta.jms`. An unknown class becomes a plain
+activemq-broker 5 sends `javax.jms` names, activemq-broker 6 `jakarta.jms`. An unknown class
+becomes a plain
 JMSException with the same text. (openwire-encoding 5 and 14)
 """
 

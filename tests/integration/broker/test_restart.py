@@ -287,7 +287,7 @@ async def test_what_a_client_had_sent_before_the_restart_is_not_stored_again(
 
 
 async def test_an_open_transaction_is_replayed_after_a_failover(data: Data) -> None:
-    """What was sent in it before was rolled back, so that its messages are new ones (X9, T27)."""
+    """What was sent in it before was rolled back, so that its messages are new ones (activemq-broker X9, T27)."""
     producer = ProducerId("ID:steady:1", 1, 1)
 
     async def begin_and_send(broker: EmbeddedTestBroker, *, reconnect: bool) -> Any:

@@ -1,4 +1,4 @@
-"""Order, redelivery, expiry and dead letters: JMS section 4.4.11; ActiveMQ section 7.3."""
+"""Order, redelivery, expiry and dead letters: JMS section 4.4.11; activemq-broker 7.3."""
 
 from __future__ import annotations
 

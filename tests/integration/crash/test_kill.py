@@ -5,7 +5,7 @@ transactions, some of which they roll back; eight receive, in and out of transac
 SIGKILL, a restart on the same data, and everything is drained and compared with what the clients
 know: an answered send, commit or rollback is a promise; an unanswered one may have happened,
 whole, or not at all. With a scheduler half of the messages are delayed: the same holds, but that
-one whose delivery was not noted is delivered again (persistence E3).
+one whose delivery was not noted is delivered again (activemq-persistence E3).
 """
 
 from __future__ import annotations

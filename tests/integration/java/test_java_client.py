@@ -59,7 +59,7 @@ BODIES = {
 
 
 def by_kind(messages: list[Any]) -> dict[str, Any]:
-    """Persistent and other messages of a queue have no common order at ActiveMQ. (M9)"""
+    """Persistent and other messages of a queue have no common order at ActiveMQ. (activemq-broker M9)"""
     return {message["correlation"].removeprefix("c-"): message for message in messages}
 
 

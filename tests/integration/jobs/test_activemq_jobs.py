@@ -25,7 +25,7 @@ PRODUCER = ProducerId("ID:ours-1", 1, 1)
 
 
 class Listed(NamedTuple):
-    """A job as ActiveMQ lists it (E4): times are texts."""
+    """A job as ActiveMQ lists it (activemq-persistence E4): times are texts."""
 
     job_id: str
     cron_entry: str

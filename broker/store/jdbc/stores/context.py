@@ -131,7 +131,7 @@ class StoreContext:
     def last_sequence(self, producer: str) -> int:
         """Return the highest sequence number of a producer in memory or in the tables.
 
-        (activemq-persistence T27)
+        (activemq-broker T27)
         """
         known = self._sequences.get(producer)
         if known is not None:

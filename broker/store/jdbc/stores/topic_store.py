@@ -174,7 +174,7 @@ class JDBCTopicMessageStore(JDBCMessageStore):
 
     @property
     def keeps_messages(self) -> bool:
-        # without a subscription it would never be acknowledged (activemq-persistence T6)
+        # without a subscription it would never be acknowledged (activemq-broker T6)
         return bool(self._subscriptions)
 
     def add(self, message: AddMessage) -> None:

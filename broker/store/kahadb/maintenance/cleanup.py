@@ -25,8 +25,8 @@ One cleanup does, in this order:
    neither the journal nor the index may need the segments after a power failure.
 5. Delete them, the oldest first: a segment goes only after all it refers to.
 
-A crash between any two steps leaves more segments than needed, never fewer. (activemq-persistence
-K17, K18)
+A crash between any two steps leaves more segments than needed, never fewer.
+(activemq-persistence K17, K18)
 """
 
 from __future__ import annotations

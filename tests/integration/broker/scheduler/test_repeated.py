@@ -1,4 +1,4 @@
-"""What is delivered again has its id again; what was done once is not begun anew. (E3)"""
+"""What is delivered again has its id again; what was done once is not begun anew. (activemq-persistence E3)"""
 
 from __future__ import annotations
 

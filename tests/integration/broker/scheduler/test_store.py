@@ -128,7 +128,7 @@ def never() -> Any:
 async def test_a_delivery_that_was_not_noted_is_repeated_but_not_doubled_on_its_queue(
     make_broker: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A crash between the delivery and the job's end: the message has its id still. (E3)"""
+    """A crash between the delivery and the job's end: the message has its id still. (activemq-persistence E3)"""
     broker = await make_broker(persistent=True)
     monkeypatch.setattr(next_scheduler(broker)._dispatcher, "_settle", lambda *_: None)
     monkeypatch.setattr("broker.scheduler.job_dispatcher._LAST_ANSWERS", 0.0)  # that never come

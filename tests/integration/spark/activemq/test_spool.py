@@ -3,7 +3,7 @@
 What `exactlyOnce` promises there: `epoch` is exact always. `ids` drops what comes again while it
 is still on its queue, over restarts too, and what was consumed while the broker runs and remembers
 it: 2048 rows of a partition with row ids, 1024 rows of a queue with `idColumn` (its defaults; a
-policy entry changes them). A restart forgets what was consumed. (spark-pipeline 5 D; broker P2,
+policy entry changes them). A restart forgets what was consumed. (spark-pipeline 5 D; broker activemq-broker P2,
 T26)
 """
 

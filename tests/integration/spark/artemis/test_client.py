@@ -1,4 +1,4 @@
-"""Our client on Artemis and ActiveMQ 6 over OpenWire: what it can do on ActiveMQ 5.17, it can there.
+"""Our client on Artemis and activemq-broker 6 over OpenWire: what it can do on ActiveMQ 5.17, it can there.
 
 One thing differs: Artemis adds a property `__AMQ_CID`, the connection that sent, to each message.
 """

@@ -1,9 +1,9 @@
-"""What `exactlyOnce` gives on Artemis and ActiveMQ 6.
+"""What `exactlyOnce` gives on Artemis and activemq-broker 6.
 
 Artemis knows an address's last 20,000 ids (`id-cache-size`), pending or consumed, over restarts
 too; but not two rows of one transaction with the same id, and nothing any more once it has deleted
 the address by itself (`auto-delete-addresses`). It rolls back a transaction with a known id as a
-whole; the sink then sends row by row. ActiveMQ 6 is as 5.17. `epoch` is exact with both.
+whole; the sink then sends row by row. activemq-broker 6 is as 5.17. `epoch` is exact with both.
 
 Our client drops a second message with the same id that reaches it in one connection, so messages
 are counted where they are. (spark-pipeline 5 D)

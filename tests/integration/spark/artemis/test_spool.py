@@ -1,4 +1,4 @@
-"""The source on Artemis and ActiveMQ 6: through the spool, by itself, and nothing is lost."""
+"""The source on Artemis and activemq-broker 6: through the spool, by itself, and nothing is lost."""
 
 from __future__ import annotations
 

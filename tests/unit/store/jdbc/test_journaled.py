@@ -1,4 +1,4 @@
-"""A journal in front of the database. (J9)"""
+"""A journal in front of the database. (activemq-persistence J9)"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One broker at a time. (J7)"""
+"""One broker at a time. (activemq-persistence J7)"""
 
 from __future__ import annotations
 

@@ -113,7 +113,7 @@ async def test_a_topic_that_no_longer_heeds_priorities_forgets_nothing(open_stor
 
 
 async def test_what_is_passed_over_is_not_lost(open_store, sql):
-    """ActiveMQ moves the mark and loses it (J6); here the mark waits."""
+    """ActiveMQ moves the mark and loses it (activemq-persistence J6); here the mark waits."""
     store = await open_store()
     found = await topic(store, KEY)
     first, second, third = await store.send(found, 1, 2, 3)
