@@ -106,9 +106,7 @@ class RegionBroker(Broker):
 
     # life
     async def start(self) -> None:
-        """Have the store's destinations and durable subscriptions again (activemq-broker T23),
-        and begin.
-        """
+        """Restore the store's destinations and subscriptions, then start (activemq-broker T23)."""
         self._sequence = self.store.last_broker_sequence_id
         for destination in self.store.destinations():
             self.root.add_destination(self.context, destination)

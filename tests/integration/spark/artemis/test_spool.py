@@ -121,7 +121,7 @@ def test_what_is_in_the_spool_and_comes_again_is_known(broker, tmp_path):
 async def _pull_without_acknowledging(url, folder):
     spool = Spool(folder)
     puller = Puller(JmsOptions(url, "IN"), spool)
-    _, consumer = await puller._opened()
+    _, consumer = await puller._open()
     rows, received, _ = await puller._receive(consumer, BatchLimit(3, 1 << 20), 5.0)
     assert received == 3
     spool.append(rows)
