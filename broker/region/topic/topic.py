@@ -56,9 +56,9 @@ class Topic(BaseDestination):
         self.store = store
         traits = broker.store_capabilities
         self._is_concurrent = traits.concurrent_store_and_dispatch_topics
-        self._line, self._wait_in_line = arrival_order(self._publish_held, self._refused)
+        self._line, self._wait_in_line = arrival_order(self.publish_held, self._refused)
         self._subscribers: _Subscribers = []
-        self._durables = 0
+        self.durable_count = 0
         self._deferring: set[Transaction] = set()
         """Transactions whose persistent messages are stored at their end, if at all."""
         if policy.dispatch_policy not in _DISPATCH_POLICIES:
@@ -82,7 +82,7 @@ class Topic(BaseDestination):
         if transaction is not None:
             return self._accept_later(transaction, reference)
         stored = None
-        store = self.store if self._durables and reference.persistent else None
+        store = self.store if self.durable_count and reference.persistent else None
         if store is not None:
             stored = store.add_message(NO_TRANSACTION, reference)
         if store is not None and reference.position is None:
@@ -106,7 +106,9 @@ class Topic(BaseDestination):
         """
         stored = None
         store = self.store if reference.persistent else None
-        is_stored = store is not None and self._durables > 0 and transaction not in self._deferring
+        is_stored = (
+            store is not None and self.durable_count > 0 and transaction not in self._deferring
+        )
         if store is not None:
             if is_stored:
                 stored = store.add_message(OperationContext(transaction.xid), reference)
@@ -119,7 +121,7 @@ class Topic(BaseDestination):
     def _refused(self, reference: MessageReference, error: Exception) -> None:
         self.drop(reference)
 
-    def _publish_held(self, reference: MessageReference) -> None:
+    def publish_held(self, reference: MessageReference) -> None:
         self._publish(reference)
         self.drop(reference)
 
@@ -244,9 +246,13 @@ class Topic(BaseDestination):
 
         (activemq-broker M3, T6)
         """
-        self._durables += change
+        self.durable_count += change
         is_kept = self.store is not None and not self.broker.store_capabilities.is_volatile
-        self.needs_disk = is_kept and self._durables > 0
+        self.needs_disk = is_kept and self.durable_count > 0
+
+    def stop_deferring(self, transaction: Transaction) -> None:
+        """Forget an ended transaction, some of whose sends were to be stored at its commit."""
+        self._deferring.discard(transaction)
 
     def messages(self) -> Iterator[MessageReference]:
         """Go through nothing: a topic keeps nothing itself."""
@@ -279,7 +285,7 @@ class _Send(OpenSend):
         topic, reference = self._topic, self.reference
         if self._is_stored or topic.store is None or topic.disposed:
             return
-        if not topic._durables or not reference.persistent:
+        if not topic.durable_count or not reference.persistent:
             return
         topic.store.add_message(OperationContext(self.transaction.xid), reference)
         self._is_stored = True
@@ -293,7 +299,7 @@ class _Send(OpenSend):
             topic.repeated(reference)
             topic.drop(reference)
         else:
-            topic._publish_held(reference)
+            topic.publish_held(reference)
 
     def after_rollback(self) -> None:
         self._ended()
@@ -301,7 +307,7 @@ class _Send(OpenSend):
 
     def _ended(self) -> None:
         self.release()
-        self._topic._deferring.discard(self.transaction)
+        self._topic.stop_deferring(self.transaction)
 
 
 def _rotate(subscribers: _Subscribers, first: TopicSubscription | DurableTopicSubscription) -> None:
