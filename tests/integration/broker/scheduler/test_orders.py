@@ -217,7 +217,7 @@ async def test_the_queue_where_orders_come_in_is_nobodys(broker: Any) -> None:
     lease = '{"op": "lease", "queue": "PyJMS.Scheduled", "owner": "me"}'
     await broker.send("PyJMS.Ranges", lease, reply_to=replies)
     [answer] = await broker.receive(1, replies)
-    assert "is read by the broker itself" in answer.text
+    assert "is reserved for the broker" in answer.text
     assert len(await broker.receive(5)) == 1
 
 
