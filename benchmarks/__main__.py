@@ -8,6 +8,7 @@ import json
 from pathlib import Path
 
 from benchmarks import codec, profile_layers, queue, spark, startup
+from pyjms._distribution import install_command
 from pyjms.wire.openwire.format import WireFormatSettings
 
 
@@ -48,7 +49,7 @@ def main() -> None:
         )
     tables: dict[str, spark.Rows] = {}
     if importlib.util.find_spec("pyspark") is None:
-        print("\nSpark: not measured; pip install pyjms[spark]")
+        print(f"\nSpark: not measured; {install_command('spark')}")
     else:
         tables = spark.measure(quick=quick)
     for title, rows in tables.items():

@@ -1,6 +1,6 @@
 """Compare the hot modules compiled by mypyc with the same source interpreted: make compiled.
 
-Copies pyjms and broker to build/compiled, compiles the modules of `MODULES` there, runs
+Copies pyjms and pyjms_broker to build/compiled, compiles the modules of `MODULES` there, runs
 the codec's and the regions' tests against that tree and prints the rates of both. Exits
 with 1 when the compiler or a test fails. Without a C compiler it prints that and exits with 0.
 """
@@ -22,26 +22,27 @@ from benchmarks import queue
 
 ROOT = Path(__file__).resolve().parent.parent
 TREE = ROOT / "build" / "compiled"
-PARTS = ("pyjms", "broker", "benchmarks", "tests")
+PARTS = ("pyjms", "broker/pyjms_broker", "benchmarks", "tests")
 MODULES = (
     "pyjms/wire/buffer.py",
     "pyjms/wire/openwire/*.py",
     "pyjms/wire/openwire/commands/*.py",
-    "broker/api/message.py",
-    "broker/api/subscription.py",
-    "broker/api/usage.py",
-    "broker/region/**/*.py",
+    "broker/pyjms_broker/api/message.py",
+    "broker/pyjms_broker/api/subscription.py",
+    "broker/pyjms_broker/api/usage.py",
+    "broker/pyjms_broker/region/**/*.py",
 )
 INTERPRETED = (
     "pyjms/wire/openwire/__init__.py",
     "pyjms/wire/openwire/settings.py",  # a dataclass read once a connection
-    "broker/region/__init__.py",
-    "broker/region/region_broker.py",  # mypyc cannot build a class with methods under two names
-    "broker/region/dead_letter/__init__.py",
-    "broker/region/flow/__init__.py",
-    "broker/region/queue/__init__.py",
-    "broker/region/subscription/__init__.py",
-    "broker/region/topic/__init__.py",
+    "broker/pyjms_broker/region/__init__.py",
+    # mypyc cannot build a class with methods under two names
+    "broker/pyjms_broker/region/region_broker.py",
+    "broker/pyjms_broker/region/dead_letter/__init__.py",
+    "broker/pyjms_broker/region/flow/__init__.py",
+    "broker/pyjms_broker/region/queue/__init__.py",
+    "broker/pyjms_broker/region/subscription/__init__.py",
+    "broker/pyjms_broker/region/topic/__init__.py",
 )
 TESTS = (
     "tests/unit/wire",
@@ -59,9 +60,9 @@ for name in sys.argv[1:]:
 
 
 def sources() -> list[str]:
-    """Return the modules to compile, as paths in the tree."""
+    """Return the modules to compile, as paths in the tree, which has both packages side by side."""
     found = {path.relative_to(ROOT).as_posix() for kind in MODULES for path in ROOT.glob(kind)}
-    return sorted(found.difference(INTERPRETED))
+    return sorted(name.removeprefix("broker/") for name in found.difference(INTERPRETED))
 
 
 def c_compiler() -> str | None:
@@ -73,7 +74,9 @@ def c_compiler() -> str | None:
 def copy_tree() -> None:
     shutil.rmtree(TREE, ignore_errors=True)
     for part in PARTS:
-        shutil.copytree(ROOT / part, TREE / part, ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copytree(
+            ROOT / part, TREE / Path(part).name, ignore=shutil.ignore_patterns("__pycache__")
+        )
 
 
 def compile_tree(modules: list[str]) -> None:

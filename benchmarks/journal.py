@@ -22,14 +22,14 @@ from pathlib import Path
 
 import anyio
 
-from broker.api.completion import Completion
-from broker.store.journal.journal import Journal
-from broker.store.journal.settings import (
+from pyjms._wakeup import LoopHandle, loop_options
+from pyjms_broker.api.completion import Completion
+from pyjms_broker.store.journal.journal import Journal
+from pyjms_broker.store.journal.settings import (
     JournalSettings,
     PreallocationScope,
     PreallocationStrategy,
 )
-from pyjms._wakeup import LoopHandle, loop_options
 
 SECONDS = 1.0
 ROUNDS = 5

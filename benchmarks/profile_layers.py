@@ -32,12 +32,12 @@ LAYERS = {
     "pyjms/transport": "transport",
     "pyjms/_wakeup": "transport",
     "pyjms/wire": "wire",
-    "broker/connector": "connector",
-    "broker/region": "region",
-    "broker/cursor": "region",
-    "broker/policy": "region",
-    "broker/store": "region",
-    "broker": "chain",
+    "broker/pyjms_broker/connector": "connector",
+    "broker/pyjms_broker/region": "region",
+    "broker/pyjms_broker/cursor": "region",
+    "broker/pyjms_broker/policy": "region",
+    "broker/pyjms_broker/store": "region",
+    "broker/pyjms_broker": "chain",
     "pyjms": "client",
 }
 """Path to layer; the first that fits."""
@@ -91,7 +91,7 @@ def without_overhead(spent: Spent, plain: float) -> dict[str, float]:
 
 async def run(case: str, count: int, profile: cProfile.Profile | None) -> float:
     """Run `case` warm, under `profile` if there is one, and return its processor seconds."""
-    from broker import BrokerService
+    from pyjms_broker import BrokerService
 
     tcp, scenario = CASES[case]
     async with BrokerService(persistent=False) as broker:

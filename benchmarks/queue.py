@@ -244,7 +244,7 @@ def loop_options() -> dict[str, Any]:
 @contextmanager
 def broker_process(tree: Path | None = None) -> Iterator[str]:
     """Run a broker of the source `tree` (None: the working directory's) and yield its URL."""
-    command = [sys.executable, "-m", "broker", "--ephemeral", "--openwire", "127.0.0.1:0"]
+    command = [sys.executable, "-m", "pyjms_broker", "--ephemeral", "--openwire", "127.0.0.1:0"]
     with subprocess.Popen(
         command, cwd=tree, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
     ) as process:

@@ -35,7 +35,15 @@ Rows = dict[str, str]
 @contextmanager
 def broker(folder: Path) -> Iterator[str]:
     """A broker process with a KahaDB; its URL."""
-    command = [sys.executable, "-m", "broker", "--data", str(folder), "--openwire", "127.0.0.1:0"]
+    command = [
+        sys.executable,
+        "-m",
+        "pyjms_broker",
+        "--data",
+        str(folder),
+        "--openwire",
+        "127.0.0.1:0",
+    ]
     with (folder.parent / "broker.log").open("a") as log:
         child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True)
         try:

@@ -23,7 +23,7 @@ HELP = "from pyjms.cli.main import main; main()"
 
 EMBEDDED = """
 import time, anyio
-from broker import BrokerService
+from pyjms_broker import BrokerService
 async def main():
     start = time.perf_counter()
     async with BrokerService(persistent=False):

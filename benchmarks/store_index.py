@@ -13,10 +13,10 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from broker.api.message import Position
-from broker.store.kahadb.index import DestinationIndex, StoreIndex
 from pyjms.wire.kahadb.journal import Location
 from pyjms.wire.kahadb.structures import KahaDestination
+from pyjms_broker.api.message import Position
+from pyjms_broker.store.kahadb.index import DestinationIndex, StoreIndex
 
 FREEZE_EVERY = 20_000
 PRODUCERS = 16

@@ -37,7 +37,15 @@ def short_session(name: str) -> SparkSession:
 def running_broker(data: Path) -> Iterator[str]:
     """Run a broker on a data folder; yield its URL; stop it cleanly at the end."""
     data.mkdir(parents=True, exist_ok=True)
-    command = [sys.executable, "-m", "broker", "--config", str(BROKER_YAML), "--data", str(data)]
+    command = [
+        sys.executable,
+        "-m",
+        "pyjms_broker",
+        "--config",
+        str(BROKER_YAML),
+        "--data",
+        str(data),
+    ]
     with (data / "broker.log").open("a") as log:
         process = subprocess.Popen(
             [*command, "--openwire", "127.0.0.1:0"],

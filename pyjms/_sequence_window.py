@@ -8,7 +8,7 @@ The window ends exactly `depth` numbers behind the highest one. A number older t
 new: reporting it as a duplicate would lose a good message, while a missed duplicate only repeats
 what at-least-once delivery allows.
 
-The broker's own audit (`broker.policy.audit`) does not use this class. Its window is 10,000
+The broker's own audit (`pyjms_broker.policy.audit`) does not use this class. Its window is 10,000
 messages deep by default and moves by words of 64 bits, so that a message costs the same at any
 depth; a shift would copy the whole bit set.
 """

@@ -13,6 +13,7 @@ import logging
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
+from pyjms._distribution import install_command
 from pyjms.client.messages import CommandSource
 from pyjms.errors import ConfigurationException, MessageFormatException
 from pyjms.jms.numbers import float_text
@@ -96,7 +97,7 @@ def arrow_schema(columns: Columns) -> pa.Schema:
     except ImportError as error:
         raise ConfigurationException(
             "The Spark formats need pyarrow, which is not installed",
-            hint='pip install "pyjms[spark]"',
+            hint=install_command("spark"),
         ) from error
 
     special = {

@@ -17,6 +17,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from pyjms._distribution import install_command
 from pyjms.errors import ConfigurationException
 
 __all__ = ["OLDEST_JAVA", "JavaHome", "cache_folder", "find_java", "wrapper_home"]
@@ -29,7 +30,7 @@ _RELEASE_VERSION: Final = re.compile(r'^JAVA_VERSION="?(?:1\.)?([0-9]+)', re.MUL
 _PRINTED_VERSION: Final = re.compile(r'version "(?:1\.)?([0-9]+)')
 _VERSION_TIMEOUT: Final = 30
 _HINT: Final = (
-    'pip install "pyjms[spark]" installs a Java; or set JAVA_HOME, or spark.java in '
+    f"{install_command('spark')} installs a Java; or set JAVA_HOME, or spark.java in "
     f"application.yaml, to Java {OLDEST_JAVA} or newer"
 )
 _WRAPPER: Final = """#!/bin/sh

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from pyjms._distribution import install_command
 from pyjms.errors import ConfigurationException
 from pyjms.spark.gateway import has_active_context
 from pyjms.spark.java import JavaHome, cache_folder, find_java
@@ -120,7 +121,7 @@ def check_pyspark() -> None:
     except importlib.metadata.PackageNotFoundError:
         raise ConfigurationException(
             "Pipelines and the Spark formats need pyspark, which is not installed",
-            hint='pip install "pyjms[spark]"',
+            hint=install_command("spark"),
         ) from None
     version = tuple(int(part) for part in text.split(".")[:2] if part.isdigit())
     if not OLDEST_SPARK <= version < _NEWEST_SPARK:

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from pyjms.testing.clock import VirtualClock
     from pyjms.testing.spark import PipelineRun
 
+from pyjms._distribution import install_command
+
 __all__ = [
     "jms_app",
     "jms_broker",
@@ -104,7 +106,7 @@ async def jms_clock() -> AsyncIterator[VirtualClock]:
 def spark() -> Iterator[SparkSession]:
     """The Spark session of all tests; starts within seconds. Skips if pyspark is not installed."""
     if importlib.util.find_spec("pyspark") is None:
-        pytest.skip('Spark is not installed: pip install "pyjms[spark]"')
+        pytest.skip(f"Spark is not installed: {install_command('spark')}")
     from pyjms.testing.spark import local_session  # noqa: PLC0415
 
     session = local_session()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from broker.connector.openwire.client_resources import MAXIMUM_SHARED
 from pyjms.jms.destination import Destination, Queue, TemporaryQueue, Topic
 from pyjms.wire.openwire.commands import (
     AckType,
@@ -30,6 +29,7 @@ from pyjms.wire.openwire.commands import (
 from pyjms.wire.openwire.commands import (
     ConnectionError as ConnectionErrorCommand,
 )
+from pyjms_broker.connector.openwire.client_resources import MAXIMUM_SHARED
 
 Q = Queue("q")
 

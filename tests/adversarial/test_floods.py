@@ -6,7 +6,6 @@ import anyio
 import pytest
 from anyio.lowlevel import checkpoint
 
-from broker.service import BrokerService
 from pyjms.jms.destination import Queue, TemporaryQueue, Topic
 from pyjms.transport.writer import HIGH_WATER
 from pyjms.wire.openwire.commands import (
@@ -26,6 +25,7 @@ from pyjms.wire.openwire.commands import (
     TransactionInfo,
     TransactionType,
 )
+from pyjms_broker.service import BrokerService
 
 KIB = 1024
 Q, T = Queue("q"), Topic("t")

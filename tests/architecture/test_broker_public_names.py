@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-import broker
+import pyjms_broker
 
 NAMES = """
     BrokerFilter BrokerPlugin BrokerService CompositeQueue CompositeTopic DeadLetterStrategy
@@ -19,16 +19,16 @@ NAMES = """
 
 
 def test_these_names_are_public() -> None:
-    assert broker.__all__ == NAMES
-    assert set(NAMES) <= set(dir(broker))
+    assert pyjms_broker.__all__ == NAMES
+    assert set(NAMES) <= set(dir(pyjms_broker))
 
 
 def test_all_names_can_be_imported() -> None:
-    assert all(getattr(broker, name).__name__ == name for name in NAMES)
+    assert all(getattr(pyjms_broker, name).__name__ == name for name in NAMES)
 
 
 def test_type_checkers_see_the_same_names_from_the_same_modules() -> None:
-    tree = ast.parse(Path(str(broker.__file__)).read_text(encoding="utf-8"))
+    tree = ast.parse(Path(str(pyjms_broker.__file__)).read_text(encoding="utf-8"))
     (block,) = [node for node in tree.body if isinstance(node, ast.If)]
     seen = {
         alias.asname: node.module
@@ -37,16 +37,18 @@ def test_type_checkers_see_the_same_names_from_the_same_modules() -> None:
         for alias in node.names
         if alias.name == alias.asname
     }
-    assert seen == broker._HOMES
+    assert seen == pyjms_broker._HOMES
 
 
 def test_a_name_that_does_not_exist_is_an_attribute_error() -> None:
-    with pytest.raises(AttributeError, match="module 'broker' has no attribute 'BrokerServce'"):
-        broker.BrokerServce  # noqa: B018
+    with pytest.raises(
+        AttributeError, match="module 'pyjms_broker' has no attribute 'BrokerServce'"
+    ):
+        pyjms_broker.BrokerServce  # noqa: B018
 
 
 def test_importing_the_package_imports_no_other_module_of_the_broker() -> None:
-    code = "import sys, broker\nprint(sorted(n for n in sys.modules if n.startswith('broker.')))"
+    code = "import sys, pyjms_broker\nprint(sorted(n for n in sys.modules if n.startswith('pyjms_broker.')))"
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
     )

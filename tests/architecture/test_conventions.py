@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 import pyjms
+from pyjms._distribution import DISTRIBUTION
 from tests.kit.source_tree import FILES, ROOT, relative, tree
 
 FUNCTIONS_WITHOUT_DOCSTRING = 25
@@ -127,7 +128,9 @@ def test_imported_distributions_are_declared() -> None:
         for name in imported(path)
         for owner in owners.get(name, ())
     }
-    assert {(owner, where) for owner, where in found if owner not in {*asked, "pyjms"}} == set()
+    assert {
+        (owner, where) for owner, where in found if owner not in {*asked, DISTRIBUTION}
+    } == set()
 
 
 def imported(path: Path) -> set[str]:

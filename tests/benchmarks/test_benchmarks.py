@@ -95,16 +95,20 @@ def test_the_profilers_share_goes_by_calls() -> None:
 
 def test_a_file_belongs_to_one_layer() -> None:
     assert profile_layers.layer_of(str(ROOT / "pyjms/wire/buffer.py")) == "wire"
-    assert profile_layers.layer_of(str(ROOT / "broker/region/queue/queue.py")) == "region"
-    assert profile_layers.layer_of(str(ROOT / "broker/api/filter.py")) == "chain"
+    assert (
+        profile_layers.layer_of(str(ROOT / "broker/pyjms_broker/region/queue/queue.py")) == "region"
+    )
+    assert profile_layers.layer_of(str(ROOT / "broker/pyjms_broker/api/filter.py")) == "chain"
     assert profile_layers.layer_of("/usr/lib/python3/asyncio/events.py") == profile_layers.LOOP
 
 
 def test_the_compiled_modules_are_the_hot_ones() -> None:
     modules = compiled.sources()
     assert "pyjms/wire/openwire/fast_reader.py" in modules
-    assert "broker/region/queue/dispatcher.py" in modules
-    assert "broker/api/destination.py" not in modules  # derived from by interpreted classes
+    assert "broker/pyjms_broker/region/queue/dispatcher.py" in modules
+    assert (
+        "broker/pyjms_broker/api/destination.py" not in modules
+    )  # derived from by interpreted classes
     assert all((ROOT / name).exists() for name in (*modules, *compiled.INTERPRETED))
 
 

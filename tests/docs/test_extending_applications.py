@@ -13,8 +13,8 @@ from types import ModuleType
 import anyio
 import pytest
 
-from broker import BrokerService
 from pyjms.aio import ConnectionFactory, JmsTemplate
+from pyjms_broker import BrokerService
 from tests.kit.recipes import install, recipe_files
 
 

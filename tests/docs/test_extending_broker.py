@@ -12,8 +12,8 @@ from tests.kit.recipes import ROOT, install, recipe_files, run_recipe
 
 SEND = """
 import anyio
-from broker import BrokerService
-from broker.settings import load_broker_settings
+from pyjms_broker import BrokerService
+from pyjms_broker.settings import load_broker_settings
 from pyjms.aio import ConnectionFactory, JmsTemplate
 from pyjms.errors import ConfigurationException, JMSException
 
@@ -25,7 +25,7 @@ async def send(settings, *messages):
 
 """
 LOAD = """
-from broker.settings import load_broker_settings
+from pyjms_broker.settings import load_broker_settings
 from pyjms.errors import ConfigurationException
 try:
     load_broker_settings("broker.yaml")
@@ -121,7 +121,7 @@ def test_a_broken_distribution_is_named_and_breaks_nothing_else(
     assert " 1.0 cannot be loaded: ModuleNotFoundError: No module named 'nothing" in output
     assert f"(entry point group {group})" in output
     written(tmp_path, "persistent: false")
-    python(tmp_path, "from broker.settings import *; load_broker_settings('broker.yaml')")
+    python(tmp_path, "from pyjms_broker.settings import *; load_broker_settings('broker.yaml')")
     (tmp_path / module).write_text("".join(f"{name} = 1\n" for name in ("SizeLimitPlugin", "QuotaStoreSettings")))  # fmt: skip
     written(tmp_path, text)
     assert "is not a pydantic model with a method" in python(tmp_path, LOAD)

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 import anyio
 import pytest
 
-from broker.api.completion import Completion
+from pyjms_broker.api.completion import Completion
 
 
 async def error_of(waiter: Completion | None) -> Exception | None:

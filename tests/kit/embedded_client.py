@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 from anyio.lowlevel import checkpoint
 
-from broker.testing import EmbeddedTestBroker
 from pyjms.client.connection import ActiveMQConnection
 from pyjms.client.factory import ConnectionFactory
 from pyjms.client.session import ActiveMQSession
@@ -22,6 +21,7 @@ from pyjms.jms.bodies import TextMessage
 from pyjms.jms.destination import Destination, Queue
 from pyjms.jms.message import Message
 from pyjms.testing.clock import VirtualClock
+from pyjms_broker.testing import EmbeddedTestBroker
 from tests.kit.data import spring_oracle
 
 _TURNS = 25

@@ -9,12 +9,12 @@ from typing import Any
 import anyio
 import pytest
 
-from broker.testing import EmbeddedTestBroker
 from pyjms.client.factory import ConnectionFactory
 from pyjms.core.template import JmsTemplate
 from pyjms.listener.container.default import DefaultMessageListenerContainer
 from pyjms.listener.container.simple import SimpleMessageListenerContainer
 from pyjms.testing.clock import VirtualClock
+from pyjms_broker.testing import EmbeddedTestBroker
 
 KINDS = {
     "DefaultMessageListenerContainer": DefaultMessageListenerContainer,

@@ -6,10 +6,10 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from broker.testing import EmbeddedTestBroker
 from pyjms.client.factory import ConnectionFactory
 from pyjms.core.template import JmsTemplate
 from pyjms.testing.clock import VirtualClock
+from pyjms_broker.testing import EmbeddedTestBroker
 
 
 @pytest.fixture

@@ -10,10 +10,10 @@ from typing import Any
 import anyio
 import pytest
 
-from broker.store.api import StoreState
-from broker.store.jdbc.adapter import JDBCPersistenceAdapter
-from broker.store.jdbc.settings import JDBCSettings
 from pyjms.testing.contract.store import StoreHarness
+from pyjms_broker.store.api import StoreState
+from pyjms_broker.store.jdbc.adapter import JDBCPersistenceAdapter
+from pyjms_broker.store.jdbc.settings import JDBCSettings
 
 
 class States:

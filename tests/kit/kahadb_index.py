@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from broker.store.kahadb.index import DestinationIndex, StoreIndex, TopicIndex
 from pyjms.wire.kahadb.journal import Location
 from pyjms.wire.kahadb.structures import KahaDestination
+from pyjms_broker.store.kahadb.index import DestinationIndex, StoreIndex, TopicIndex
 
 QUEUE = KahaDestination(0, "orders")
 TOPIC = KahaDestination(1, "prices")

@@ -10,13 +10,6 @@ from typing import Any
 
 import pytest
 
-from broker.api.completion import wait_for
-from broker.api.message import MessageReference, OperationContext, SubscriptionKey
-from broker.store.api import StoredSubscription
-from broker.store.journal.settings import JournalSettings, PreallocationScope
-from broker.store.kahadb.adapter import KahaDBPersistenceAdapter
-from broker.store.kahadb.recovery.activemq_files import OUR_INDEX
-from broker.store.kahadb.settings import KahaDBSettings
 from pyjms.jms.destination import Destination, Queue, Topic
 from pyjms.wire.openwire.commands import (
     ActiveMQTextMessage,
@@ -27,6 +20,13 @@ from pyjms.wire.openwire.commands import (
     XATransactionId,
 )
 from pyjms.wire.openwire.primitives import encode_map
+from pyjms_broker.api.completion import wait_for
+from pyjms_broker.api.message import MessageReference, OperationContext, SubscriptionKey
+from pyjms_broker.store.api import StoredSubscription
+from pyjms_broker.store.journal.settings import JournalSettings, PreallocationScope
+from pyjms_broker.store.kahadb.adapter import KahaDBPersistenceAdapter
+from pyjms_broker.store.kahadb.recovery.activemq_files import OUR_INDEX
+from pyjms_broker.store.kahadb.settings import KahaDBSettings
 from tests.kit.simulated_disk import SimulatedDisk
 
 QUEUES = [Queue("A"), Queue("B"), Queue("C")]

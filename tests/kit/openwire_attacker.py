@@ -9,7 +9,6 @@ import anyio
 import pytest
 from anyio.abc import SocketStream
 
-from broker.service import BrokerService
 from pyjms.jms.destination import Destination, Queue
 from pyjms.transport.uri import TransportURI
 from pyjms.wire.openwire.commands import (
@@ -32,6 +31,7 @@ from pyjms.wire.openwire.commands import (
     WireFormatInfo,
 )
 from pyjms.wire.openwire.format import OpenWireFormat
+from pyjms_broker.service import BrokerService
 
 PATIENCE = 60.0  # a guard against hanging tests, never waited for
 

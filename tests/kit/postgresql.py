@@ -19,7 +19,7 @@ from types import ModuleType
 
 import pytest
 
-from broker.store.jdbc.settings import JDBCSettings, Statements
+from pyjms_broker.store.jdbc.settings import JDBCSettings, Statements
 
 _numbers = itertools.count(1)
 

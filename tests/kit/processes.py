@@ -124,7 +124,7 @@ def process() -> Callable[..., object]:
 @pytest.fixture(scope="session")
 def our_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The URL of `pyjms broker start`, in a process of its own."""
-    command = [sys.executable, "-m", "broker", "--ephemeral", "--openwire", "127.0.0.1:0"]
+    command = [sys.executable, "-m", "pyjms_broker", "--ephemeral", "--openwire", "127.0.0.1:0"]
     log = tmp_path_factory.mktemp("broker") / "log"
     with started(command, log) as child:
         yield accepted_url(child, log)

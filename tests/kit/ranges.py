@@ -12,11 +12,6 @@ from typing import Any
 
 import pytest
 
-from broker.policy.entry import PolicyEntry
-from broker.policy.map import PolicyMap
-from broker.service import BrokerService
-from broker.store.jdbc.adapter import JDBCPersistenceAdapter
-from broker.store.jdbc.settings import JDBCSettings
 from pyjms.aio import ConnectionFactory
 from pyjms.client.connection import ActiveMQConnection
 from pyjms.jms.bodies import BytesMessage, TextMessage
@@ -24,6 +19,11 @@ from pyjms.jms.destination import Queue
 from pyjms.jms.message import Message
 from pyjms.wire.kahadb.frames import decode_message
 from pyjms.wire.openwire.primitives import decode_text
+from pyjms_broker.policy.entry import PolicyEntry
+from pyjms_broker.policy.map import PolicyMap
+from pyjms_broker.service import BrokerService
+from pyjms_broker.store.jdbc.adapter import JDBCPersistenceAdapter
+from pyjms_broker.store.jdbc.settings import JDBCSettings
 
 RANGES = Queue("PyJMS.Ranges")
 HEAD = struct.Struct(">qi")

@@ -10,9 +10,6 @@ from typing import Any
 import anyio
 import pytest
 
-from broker.service import BrokerService
-from broker.testing import EmbeddedTestBroker
-from broker.virtual.interceptor import VirtualDestination
 from pyjms import _clock
 from pyjms.jms.destination import Destination
 from pyjms.transport.openwire import RequestTransport
@@ -41,6 +38,9 @@ from pyjms.wire.openwire.commands import (
     TransactionInfo,
 )
 from pyjms.wire.openwire.primitives import encode_text
+from pyjms_broker.service import BrokerService
+from pyjms_broker.testing import EmbeddedTestBroker
+from pyjms_broker.virtual.interceptor import VirtualDestination
 
 _numbers = itertools.count(1)
 

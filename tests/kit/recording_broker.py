@@ -7,15 +7,6 @@ from types import SimpleNamespace
 
 import pytest
 
-from broker.api.broker import Broker
-from broker.api.completion import Completion
-from broker.api.context import ConnectionContext
-from broker.api.exchange import ConsumerExchange, ProducerExchange
-from broker.chain.stop_guard import ErrorBroker
-from broker.connector.connection_registry import ConnectionRegistry
-from broker.connector.openwire import BrokerConnection
-from broker.connector.vm.connector import VmConnector
-from broker.connector.vm.transport import VmTransport
 from pyjms.transport.mock import RecordingListener
 from pyjms.transport.openwire.correlator import ResponseCorrelator
 from pyjms.transport.uri import TransportURI
@@ -30,6 +21,15 @@ from pyjms.wire.openwire.commands import (
     SessionId,
     SessionInfo,
 )
+from pyjms_broker.api.broker import Broker
+from pyjms_broker.api.completion import Completion
+from pyjms_broker.api.context import ConnectionContext
+from pyjms_broker.api.exchange import ConsumerExchange, ProducerExchange
+from pyjms_broker.chain.stop_guard import ErrorBroker
+from pyjms_broker.connector.connection_registry import ConnectionRegistry
+from pyjms_broker.connector.openwire import BrokerConnection
+from pyjms_broker.connector.vm.connector import VmConnector
+from pyjms_broker.connector.vm.transport import VmTransport
 
 
 def _recorded(name: str) -> Callable[..., object]:

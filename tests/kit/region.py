@@ -8,24 +8,6 @@ from contextlib import AbstractContextManager
 import anyio
 import pytest
 
-from broker.api.completion import Completion
-from broker.api.context import ConnectionContext
-from broker.api.exchange import ConsumerExchange, ProducerExchange
-from broker.api.subscription import Subscription
-from broker.policy.entry import PolicyEntry
-from broker.policy.map import PolicyMap
-from broker.region.flow.system_usage import SystemUsage
-from broker.region.queue.queue import Queue as BrokerQueue
-from broker.region.region_broker import RegionBroker
-from broker.region.topic.topic import Topic as BrokerTopic
-from broker.store.api import StoreState
-from broker.store.memory import (
-    MemoryMessageStore,
-    MemoryPersistenceAdapter,
-    MemoryTopicMessageStore,
-)
-from broker.store.temp import TempStore
-from broker.transaction.base import LocalTransaction
 from pyjms import _clock
 from pyjms.errors import JMSException
 from pyjms.jms.destination import Destination, Queue
@@ -48,6 +30,24 @@ from pyjms.wire.openwire.commands import (
     Throwable,
 )
 from pyjms.wire.openwire.primitives import encode_map, encode_text
+from pyjms_broker.api.completion import Completion
+from pyjms_broker.api.context import ConnectionContext
+from pyjms_broker.api.exchange import ConsumerExchange, ProducerExchange
+from pyjms_broker.api.subscription import Subscription
+from pyjms_broker.policy.entry import PolicyEntry
+from pyjms_broker.policy.map import PolicyMap
+from pyjms_broker.region.flow.system_usage import SystemUsage
+from pyjms_broker.region.queue.queue import Queue as BrokerQueue
+from pyjms_broker.region.region_broker import RegionBroker
+from pyjms_broker.region.topic.topic import Topic as BrokerTopic
+from pyjms_broker.store.api import StoreState
+from pyjms_broker.store.memory import (
+    MemoryMessageStore,
+    MemoryPersistenceAdapter,
+    MemoryTopicMessageStore,
+)
+from pyjms_broker.store.temp import TempStore
+from pyjms_broker.transaction.base import LocalTransaction
 
 
 class ManualClock:

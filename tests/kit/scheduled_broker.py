@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from broker.service import BrokerService
 from pyjms import _clock
 from pyjms.aio import ConnectionFactory
 from pyjms.client.connection import ActiveMQConnection
@@ -18,6 +17,7 @@ from pyjms.jms.bodies import TextMessage
 from pyjms.jms.destination import Destination, Queue, Topic
 from pyjms.jms.message import Message
 from pyjms.testing.clock import VirtualClock
+from pyjms_broker.service import BrokerService
 
 _numbers = itertools.count(1)
 

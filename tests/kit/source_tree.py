@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-PACKAGES = ("pyjms", "broker")
+PACKAGES = ("pyjms", "broker/pyjms_broker")
 FILES = sorted(path for top in PACKAGES for path in (ROOT / top).rglob("*.py"))
 
 
@@ -24,6 +24,7 @@ def tree(path: Path) -> ast.Module:
 
 def module_name(path: Path) -> str:
     parts = path.relative_to(ROOT).with_suffix("").parts
+    parts = parts[1:] if parts[0] == "broker" else parts
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 

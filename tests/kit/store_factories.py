@@ -11,15 +11,15 @@ from pathlib import Path
 
 import pytest
 
-from broker.store.api import PersistenceAdapter
-from broker.store.jdbc.adapter import JDBCPersistenceAdapter
-from broker.store.jdbc.journaled import JournaledJDBCPersistenceAdapter
-from broker.store.jdbc.settings import JournalSettingsJDBC
-from broker.store.journal.settings import JournalSettings, PreallocationScope
-from broker.store.kahadb.adapter import KahaDBPersistenceAdapter
-from broker.store.kahadb.settings import KahaDBSettings
-from broker.store.memory import MemoryPersistenceAdapter
-from broker.store.multi import FilteredKahaDB, MultiKahaDBPersistenceAdapter
+from pyjms_broker.store.api import PersistenceAdapter
+from pyjms_broker.store.jdbc.adapter import JDBCPersistenceAdapter
+from pyjms_broker.store.jdbc.journaled import JournaledJDBCPersistenceAdapter
+from pyjms_broker.store.jdbc.settings import JournalSettingsJDBC
+from pyjms_broker.store.journal.settings import JournalSettings, PreallocationScope
+from pyjms_broker.store.kahadb.adapter import KahaDBPersistenceAdapter
+from pyjms_broker.store.kahadb.settings import KahaDBSettings
+from pyjms_broker.store.memory import MemoryPersistenceAdapter
+from pyjms_broker.store.multi import FilteredKahaDB, MultiKahaDBPersistenceAdapter
 from tests.kit import postgresql
 
 SMALL_JOURNAL = JournalSettings(

@@ -11,13 +11,6 @@ import anyio
 import pytest
 from typer.testing import CliRunner
 
-from broker.api.completion import wait_for
-from broker.api.message import MessageReference, OperationContext, SubscriptionKey
-from broker.cli.main import app
-from broker.store.api import StoredSubscription
-from broker.store.journal.settings import JournalSettings, PreallocationScope
-from broker.store.kahadb.adapter import KahaDBPersistenceAdapter
-from broker.store.kahadb.settings import KahaDBSettings
 from pyjms.jms.destination import Destination, Queue, TemporaryQueue, Topic
 from pyjms.jms.types import Byte, Char, Float, Long, Short
 from pyjms.wire.openwire.commands import (
@@ -28,6 +21,13 @@ from pyjms.wire.openwire.commands import (
     XATransactionId,
 )
 from pyjms.wire.openwire.primitives import encode_map, encode_text
+from pyjms_broker.api.completion import wait_for
+from pyjms_broker.api.message import MessageReference, OperationContext, SubscriptionKey
+from pyjms_broker.cli.main import app
+from pyjms_broker.store.api import StoredSubscription
+from pyjms_broker.store.journal.settings import JournalSettings, PreallocationScope
+from pyjms_broker.store.kahadb.adapter import KahaDBPersistenceAdapter
+from pyjms_broker.store.kahadb.settings import KahaDBSettings
 
 PROPERTIES = {
     "boolean": True,

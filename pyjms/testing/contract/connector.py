@@ -26,7 +26,7 @@ _PATIENCE = 20
 
 
 class ContractConnector(Protocol):
-    """What the tests use of a `broker.connector.TransportConnector`."""
+    """What the tests use of a `pyjms_broker.connector.TransportConnector`."""
 
     maximum_connections: int
 

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from broker.store.api import StoreState
-from broker.store.jobs import (
+from pyjms.jms.destination import Queue
+from pyjms.wire.openwire.commands import ActiveMQTextMessage, MessageId, ProducerId
+from pyjms_broker.store.api import StoreState
+from pyjms_broker.store.jobs import (
     JobSchedulerStore,
     KahaDBJobSchedulerStore,
     MemoryJobSchedulerStore,
     ScheduledJob,
 )
-from pyjms.jms.destination import Queue
-from pyjms.wire.openwire.commands import ActiveMQTextMessage, MessageId, ProducerId
 
 STORES = {
     "memory": lambda _: MemoryJobSchedulerStore(),

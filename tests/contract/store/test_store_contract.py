@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from broker.api.message import OperationContext
-from broker.store.jobs import (
+from pyjms.testing.contract.store import AdapterFactory, StoreContract, StoreHarness
+from pyjms_broker.api.message import OperationContext
+from pyjms_broker.store.jobs import (
     JobSchedulerStore,
     KahaDBJobSchedulerStore,
     MemoryJobSchedulerStore,
     ScheduledJob,
 )
-from pyjms.testing.contract.store import AdapterFactory, StoreContract, StoreHarness
 from tests.kit.store_factories import FACTORIES, StoreFactory
 
 

@@ -8,7 +8,6 @@ import anyio
 import pytest
 from anyio.abc import SocketAttribute
 
-from broker.connector.vm.transport import VmTransport
 from pyjms.errors import ConnectionFailedException
 from pyjms.testing.contract.transport import EndListener, TransportContract, TransportEnds
 from pyjms.transport.base import Transport
@@ -23,6 +22,7 @@ from pyjms.transport.options import TcpOptions
 from pyjms.transport.registry import create_transport
 from pyjms.wire.openwire.commands import Command
 from pyjms.wire.openwire.format import OpenWireFormat
+from pyjms_broker.connector.vm.transport import VmTransport
 
 
 class TestTcp(TransportContract):

@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from broker.api.completion import wait_for
-from broker.api.message import MessageReference, OperationContext, SubscriptionKey
-from broker.store.journal.settings import JournalSettings
-from broker.store.kahadb.adapter import KahaDBPersistenceAdapter
-from broker.store.kahadb.settings import KahaDBSettings
 from pyjms.jms.destination import Destination, Queue, Topic
 from pyjms.wire.openwire.commands import ActiveMQTextMessage, MessageId, ProducerId
+from pyjms_broker.api.completion import wait_for
+from pyjms_broker.api.message import MessageReference, OperationContext, SubscriptionKey
+from pyjms_broker.store.journal.settings import JournalSettings
+from pyjms_broker.store.kahadb.adapter import KahaDBPersistenceAdapter
+from pyjms_broker.store.kahadb.settings import KahaDBSettings
 
 pytestmark = [pytest.mark.activemq, pytest.mark.timeout(180)]
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from broker.store.file_lock import SharedFileLock
+from pyjms_broker.store.file_lock import SharedFileLock
 
 pytestmark = pytest.mark.activemq
 

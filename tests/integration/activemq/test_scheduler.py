@@ -35,7 +35,7 @@ def scheduling(
         command = [*program, "RealBroker", str(folder / "data"), "scheduler"]
     else:
         arguments = ["--data", str(folder / "data"), "--openwire", "127.0.0.1:0"]
-        command = [sys.executable, "-m", "broker", *arguments]
+        command = [sys.executable, "-m", "pyjms_broker", *arguments]
     os.environ["PYJMS_BROKER__SCHEDULER_SUPPORT"] = "true"
     try:
         with process(command, folder / "log") as child:

@@ -69,7 +69,7 @@ class Workshop:
     def ours(self) -> Iterator[str]:
         config = self.folder / "broker.yaml"
         config.write_text(MULTI if self.multi else CONFIG)
-        command = [sys.executable, "-m", "broker", "--config", str(config)]
+        command = [sys.executable, "-m", "pyjms_broker", "--config", str(config)]
         with self._running([*command, "--data", str(self.data), "--openwire", "127.0.0.1:0"]) as (
             child,
             url,

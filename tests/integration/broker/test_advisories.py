@@ -4,14 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from broker.advisory.filter import AdvisoryBroker
-from broker.api.completion import Completion
-from broker.api.exchange import ProducerExchange
-from broker.api.filter import BrokerFilter
-from broker.policy.entry import PolicyEntry
-from broker.policy.map import PolicyMap
-from broker.policy.pending import ConstantPendingMessageLimitStrategy
-from broker.service import BrokerService
 from pyjms.errors import JMSException
 from pyjms.jms.destination import Queue, TemporaryQueue, TemporaryTopic, Topic
 from pyjms.wire.openwire.commands import (
@@ -28,6 +20,14 @@ from pyjms.wire.openwire.commands import (
     Throwable,
 )
 from pyjms.wire.openwire.primitives import decode_map
+from pyjms_broker.advisory.filter import AdvisoryBroker
+from pyjms_broker.api.completion import Completion
+from pyjms_broker.api.exchange import ProducerExchange
+from pyjms_broker.api.filter import BrokerFilter
+from pyjms_broker.policy.entry import PolicyEntry
+from pyjms_broker.policy.map import PolicyMap
+from pyjms_broker.policy.pending import ConstantPendingMessageLimitStrategy
+from pyjms_broker.service import BrokerService
 
 A = "ActiveMQ.Advisory."
 TEMPORARIES = Topic(f"{A}TempQueue,{A}TempTopic")
@@ -204,7 +204,7 @@ async def test_the_end_of_a_temporary_queue_takes_its_consumers_silently(connect
     await owner.remove(producer)
     await owner.remove(consumer)
     await watcher.nothing_dispatched()
-    from broker.advisory import topics
+    from pyjms_broker.advisory import topics
 
     assert topics.about("SlowConsumer", queue).physical_name.startswith(
         f"{A}SlowConsumer.TempQueue."

@@ -1,4 +1,4 @@
-"""`pyjms broker start` and `python -m broker` as processes: they listen, and stop on a signal."""
+"""`pyjms broker start` and `python -m pyjms_broker` as processes: they listen, and stop on a signal."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from pyjms.transport.registry import create_transport
 def started(*arguments: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
     environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
     process = subprocess.Popen(
-        [sys.executable, "-m", "broker", *arguments],
+        [sys.executable, "-m", "pyjms_broker", *arguments],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -92,7 +92,7 @@ def test_a_slave_waits_and_stops_on_a_signal(tmp_path: Path) -> None:
     with started(*arguments) as (_master, line):
         assert "accepts connections" in line
         slave = subprocess.Popen(
-            [sys.executable, "-m", "broker", *arguments],
+            [sys.executable, "-m", "pyjms_broker", *arguments],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,

@@ -7,14 +7,14 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from broker.cli.main import app
-from broker.cli.start import make_service
-from broker.service import BrokerService
-from broker.settings import load_broker_settings
-from broker.testing import EmbeddedTestBroker
 from pyjms.errors import ConfigurationException
 from pyjms.jms.destination import Queue
 from pyjms.transport.registry import create_transport
+from pyjms_broker.cli.main import app
+from pyjms_broker.cli.start import make_service
+from pyjms_broker.service import BrokerService
+from pyjms_broker.settings import load_broker_settings
+from pyjms_broker.testing import EmbeddedTestBroker
 
 YAML = """
 broker_name: from-yaml

@@ -10,17 +10,17 @@ from typing import Any
 import anyio
 import pytest
 
-from broker.service import BrokerService, IOExceptionHandler
-from broker.store.api import PersistenceAdapter, StoreState
-from broker.store.jdbc.settings import JDBCSettings
-from broker.store.journal.disk import OS_DISK
-from broker.store.journal.settings import JournalSettings
-from broker.store.kahadb.adapter import KahaDBPersistenceAdapter
-from broker.store.kahadb.settings import KahaDBSettings
-from broker.testing import EmbeddedTestBroker
 from pyjms.jms.destination import Queue
 from pyjms.transport.registry import create_transport
 from pyjms.wire.openwire.commands import TransactionType
+from pyjms_broker.service import BrokerService, IOExceptionHandler
+from pyjms_broker.store.api import PersistenceAdapter, StoreState
+from pyjms_broker.store.jdbc.settings import JDBCSettings
+from pyjms_broker.store.journal.disk import OS_DISK
+from pyjms_broker.store.journal.settings import JournalSettings
+from pyjms_broker.store.kahadb.adapter import KahaDBPersistenceAdapter
+from pyjms_broker.store.kahadb.settings import KahaDBSettings
+from pyjms_broker.testing import EmbeddedTestBroker
 
 Q = Queue("q")
 FULL = OSError(errno.ENOSPC, "No space left on device")

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from broker.service import BrokerService
-from broker.testing import EmbeddedTestBroker
 from pyjms.errors import InvalidClientIDException, JMSException
 from pyjms.jms.destination import Topic
 from pyjms.transport.registry import create_transport
+from pyjms_broker.service import BrokerService
+from pyjms_broker.testing import EmbeddedTestBroker
 
 T = Topic("news")
 

@@ -7,9 +7,6 @@ from typing import Any
 
 import pytest
 
-from broker.service import BrokerService
-from broker.settings.persistence import MemoryPersistenceSettings
-from broker.store.jobs import MemoryJobSchedulerStore, ScheduledJob
 from pyjms.jms.destination import Queue, Topic
 from pyjms.transport.registry import create_transport
 from pyjms.wire.openwire.commands import (
@@ -20,6 +17,9 @@ from pyjms.wire.openwire.commands import (
     TransactionType,
     XATransactionId,
 )
+from pyjms_broker.service import BrokerService
+from pyjms_broker.settings.persistence import MemoryPersistenceSettings
+from pyjms_broker.store.jobs import MemoryJobSchedulerStore, ScheduledJob
 
 Q, NEWS = Queue("q"), Topic("news")
 XA = XATransactionId(4660, b"global", b"branch")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from broker.testing import EmbeddedTestBroker
 from pyjms.errors import JMSException
 from pyjms.jms.destination import Queue, Topic
 from pyjms.wire.openwire.commands import (
@@ -15,6 +14,7 @@ from pyjms.wire.openwire.commands import (
 )
 from pyjms.wire.openwire.commands import ConnectionError as ConnectionErrorCommand
 from pyjms.wire.openwire.primitives import decode_map, decode_text
+from pyjms_broker.testing import EmbeddedTestBroker
 
 
 def body(message: object) -> str | None:

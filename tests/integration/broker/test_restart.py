@@ -11,11 +11,6 @@ from typing import Any
 import anyio
 import pytest
 
-from broker.connector.vm import registry as vm_registry
-from broker.service import BrokerService, PersistenceFactory
-from broker.settings.jdbc import JDBCPersistenceSettings, JournaledJDBCPersistenceSettings
-from broker.settings.kahadb import KahaDBPersistenceSettings, MultiKahaDBPersistenceSettings
-from broker.testing import EmbeddedTestBroker
 from pyjms.errors import XAException
 from pyjms.jms.destination import Queue, Topic
 from pyjms.transport.registry import create_transport
@@ -34,6 +29,11 @@ from pyjms.wire.openwire.commands import (
     XATransactionId,
 )
 from pyjms.wire.openwire.primitives import decode_text
+from pyjms_broker.connector.vm import registry as vm_registry
+from pyjms_broker.service import BrokerService, PersistenceFactory
+from pyjms_broker.settings.jdbc import JDBCPersistenceSettings, JournaledJDBCPersistenceSettings
+from pyjms_broker.settings.kahadb import KahaDBPersistenceSettings, MultiKahaDBPersistenceSettings
+from pyjms_broker.testing import EmbeddedTestBroker
 
 Q, OUT, NEWS = Queue("q"), Queue("out"), Topic("news")
 XA = XATransactionId(4660, b"global", b"branch")

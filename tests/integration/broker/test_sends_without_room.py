@@ -10,10 +10,6 @@ from typing import Any
 import anyio
 import pytest
 
-from broker.policy.entry import PolicyEntry
-from broker.policy.map import PolicyMap
-from broker.service import BrokerService
-from broker.testing import EmbeddedTestBroker
 from pyjms.aio import ConnectionFactory
 from pyjms.errors import (
     ConnectionFailedException,
@@ -40,6 +36,10 @@ from pyjms.wire.openwire.commands import (
     XATransactionId,
 )
 from pyjms.wire.openwire.primitives import decode_text
+from pyjms_broker.policy.entry import PolicyEntry
+from pyjms_broker.policy.map import PolicyMap
+from pyjms_broker.service import BrokerService
+from pyjms_broker.testing import EmbeddedTestBroker
 
 Q, ROOMY = Queue("q"), Queue("roomy")
 LIMIT = 10_000

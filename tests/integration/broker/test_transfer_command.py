@@ -18,7 +18,7 @@ LATER = 4_000_000_000_000
 
 def run(*arguments: object) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "broker", *(str(each) for each in arguments)],
+        [sys.executable, "-m", "pyjms_broker", *(str(each) for each in arguments)],
         capture_output=True,
         text=True,
         check=False,
@@ -30,7 +30,7 @@ def run(*arguments: object) -> subprocess.CompletedProcess[str]:
 def broker_url(tmp_path: Path) -> Iterator[str]:
     arguments = ("start", "--data", str(tmp_path / "data"), "--openwire", "127.0.0.1:0")
     with subprocess.Popen(
-        [sys.executable, "-m", "broker", *arguments],
+        [sys.executable, "-m", "pyjms_broker", *arguments],
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         text=True,

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from broker.policy.entry import PolicyEntry
-from broker.policy.map import PolicyMap
-from broker.testing import EmbeddedTestBroker
-from broker.virtual.composite import CompositeQueue, CompositeTopic, FilteredDestination
-from broker.virtual.mirrored import MirroredQueue
-from broker.virtual.topic import VirtualTopic
 from pyjms.errors import InvalidSelectorException, JMSException
 from pyjms.jms.destination import Queue, TemporaryQueue, Topic
 from pyjms.wire.openwire.commands import ActiveMQMessage, BrokerId, TransactionType
 from pyjms.wire.openwire.primitives import decode_text, encode_map
+from pyjms_broker.policy.entry import PolicyEntry
+from pyjms_broker.policy.map import PolicyMap
+from pyjms_broker.testing import EmbeddedTestBroker
+from pyjms_broker.virtual.composite import CompositeQueue, CompositeTopic, FilteredDestination
+from pyjms_broker.virtual.mirrored import MirroredQueue
+from pyjms_broker.virtual.topic import VirtualTopic
 
 T = Topic("VirtualTopic.t")
 A, B = Queue("Consumer.A.VirtualTopic.t"), Queue("Consumer.B.VirtualTopic.t")

@@ -95,7 +95,7 @@ def running(
     process: Callable[..., AbstractContextManager[subprocess.Popen[str]]],
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[BrokerProcess]:
-    command = [sys.executable, "-m", "broker", "--ephemeral", "--openwire", "127.0.0.1:0"]
+    command = [sys.executable, "-m", "pyjms_broker", "--ephemeral", "--openwire", "127.0.0.1:0"]
     log = tmp_path_factory.mktemp("broker") / "log"
     with process(command, log) as child:
         assert child.stdout is not None

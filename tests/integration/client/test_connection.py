@@ -9,11 +9,6 @@ from typing import Any
 import anyio
 import pytest
 
-from broker.api.broker import Broker
-from broker.api.context import ConnectionContext
-from broker.api.filter import BrokerFilter
-from broker.service import BrokerService
-from broker.testing import EmbeddedTestBroker
 from pyjms.client.factory import ConnectionFactory
 from pyjms.enums import AcknowledgeMode
 from pyjms.errors import (
@@ -28,6 +23,11 @@ from pyjms.errors import (
 from pyjms.jms.destination import Queue, Topic
 from pyjms.jms.message import Message
 from pyjms.wire.openwire.commands import ConnectionInfo
+from pyjms_broker.api.broker import Broker
+from pyjms_broker.api.context import ConnectionContext
+from pyjms_broker.api.filter import BrokerFilter
+from pyjms_broker.service import BrokerService
+from pyjms_broker.testing import EmbeddedTestBroker
 
 
 class Doorman(BrokerFilter):

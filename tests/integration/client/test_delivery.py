@@ -7,16 +7,16 @@ from typing import Any
 import anyio
 import pytest
 
-from broker.policy.dead_letter import SharedDeadLetterStrategy
-from broker.policy.entry import PolicyEntry
-from broker.policy.map import PolicyMap
-from broker.service import BrokerService
-from broker.testing import EmbeddedTestBroker
 from pyjms.client.factory import ConnectionFactory
 from pyjms.client.options import RedeliveryPolicy
 from pyjms.enums import AcknowledgeMode, DeliveryMode
 from pyjms.jms.destination import Queue, Topic
 from pyjms.jms.message import Message
+from pyjms_broker.policy.dead_letter import SharedDeadLetterStrategy
+from pyjms_broker.policy.entry import PolicyEntry
+from pyjms_broker.policy.map import PolicyMap
+from pyjms_broker.service import BrokerService
+from pyjms_broker.testing import EmbeddedTestBroker
 
 TRANSACTED, CLIENT = AcknowledgeMode.TRANSACTED, AcknowledgeMode.CLIENT
 

@@ -7,8 +7,6 @@ from typing import Any
 import anyio
 import pytest
 
-from broker.service import BrokerService
-from broker.testing import EmbeddedTestBroker
 from pyjms.client.factory import ConnectionFactory
 from pyjms.enums import AcknowledgeMode, DeliveryMode
 from pyjms.errors import (
@@ -23,6 +21,8 @@ from pyjms.errors import (
 )
 from pyjms.jms.bodies import MapMessage, TextMessage
 from pyjms.jms.destination import Queue
+from pyjms_broker.service import BrokerService
+from pyjms_broker.testing import EmbeddedTestBroker
 
 
 @pytest.mark.fact("jms-api 3.1", "activemq-edges N5")

@@ -6,15 +6,15 @@ from typing import Any
 
 import pytest
 
-from broker.policy.entry import PolicyEntry
-from broker.policy.map import PolicyMap
-from broker.service import BrokerService
-from broker.testing import EmbeddedTestBroker
 from pyjms.client.factory import ConnectionFactory
 from pyjms.enums import AcknowledgeMode
 from pyjms.errors import IllegalStateException, InvalidDestinationException, JMSException
 from pyjms.jms.destination import Queue
 from pyjms.jms.message import Message
+from pyjms_broker.policy.entry import PolicyEntry
+from pyjms_broker.policy.map import PolicyMap
+from pyjms_broker.service import BrokerService
+from pyjms_broker.testing import EmbeddedTestBroker
 
 
 @pytest.mark.fact("jms-api 9.1", "activemq-broker D13")

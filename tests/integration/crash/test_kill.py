@@ -45,7 +45,7 @@ class Broker:
     def start(self) -> None:
         data = self.folder / "data"
         self.log = (self.folder / "broker.log").open("a")
-        command = [sys.executable, "-m", "broker", "--data", str(data), *self.options]
+        command = [sys.executable, "-m", "pyjms_broker", "--data", str(data), *self.options]
         self.process = subprocess.Popen(
             [*command, "--openwire", "127.0.0.1:0"],
             stdout=subprocess.PIPE, stderr=self.log, text=True, cwd=self.folder,

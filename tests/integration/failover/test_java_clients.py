@@ -37,7 +37,7 @@ def broker(process: Process, tmp_path: Path, port: int) -> Callable[[], Any]:
 
     @contextmanager
     def start() -> Iterator[subprocess.Popen[str]]:
-        command = [sys.executable, "-m", "broker", "--data", str(tmp_path / "data")]
+        command = [sys.executable, "-m", "pyjms_broker", "--data", str(tmp_path / "data")]
         log = tmp_path / f"broker-{next(number)}.log"
         with process([*command, "--openwire", f"127.0.0.1:{port}"], log) as child:
             assert child.stdout is not None

@@ -10,13 +10,13 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from broker.store.jobs import JobScheduler, KahaDBJobSchedulerStore, ScheduledJob
-from broker.store.journal.settings import JournalSettings
 from pyjms import _clock
 from pyjms.errors import ResourceAllocationException
 from pyjms.jms.destination import Queue
 from pyjms.wire.openwire.commands import ActiveMQTextMessage, MessageId, ProducerId
 from pyjms.wire.openwire.primitives import decode_text, encode_text
+from pyjms_broker.store.jobs import JobScheduler, KahaDBJobSchedulerStore, ScheduledJob
+from pyjms_broker.store.journal.settings import JournalSettings
 
 pytestmark = [pytest.mark.activemq, pytest.mark.timeout(120)]
 

@@ -9,15 +9,6 @@ from pathlib import Path
 import anyio
 import pytest
 
-from broker.api.context import ConnectionContext
-from broker.api.exchange import ConsumerExchange, ProducerExchange
-from broker.api.subscription import Subscription
-from broker.policy.entry import PolicyEntry
-from broker.policy.map import PolicyMap
-from broker.region.region_broker import RegionBroker
-from broker.store.kahadb.adapter import KahaDBPersistenceAdapter
-from broker.store.kahadb.settings import KahaDBSettings
-from broker.store.temp import TempStore
 from pyjms.jms.destination import Destination, Queue, Topic
 from pyjms.wire.openwire.commands import (
     AckType,
@@ -30,6 +21,15 @@ from pyjms.wire.openwire.commands import (
     MessageId,
     ProducerId,
 )
+from pyjms_broker.api.context import ConnectionContext
+from pyjms_broker.api.exchange import ConsumerExchange, ProducerExchange
+from pyjms_broker.api.subscription import Subscription
+from pyjms_broker.policy.entry import PolicyEntry
+from pyjms_broker.policy.map import PolicyMap
+from pyjms_broker.region.region_broker import RegionBroker
+from pyjms_broker.store.kahadb.adapter import KahaDBPersistenceAdapter
+from pyjms_broker.store.kahadb.settings import KahaDBSettings
+from pyjms_broker.store.temp import TempStore
 
 Q, T = Queue("Q"), Topic("T")
 COUNT = 1500

@@ -8,8 +8,6 @@ from collections import Counter
 import anyio
 import pytest
 
-from broker.service import BrokerService
-from broker.testing import EmbeddedTestBroker
 from pyjms import _clock
 from pyjms.client.factory import ConnectionFactory
 from pyjms.client.options import RedeliveryPolicy
@@ -17,6 +15,8 @@ from pyjms.connection.transaction import JmsTransactionManager
 from pyjms.core.template import JmsTemplate
 from pyjms.errors import InvalidClientIDException
 from pyjms.jms.destination import Topic
+from pyjms_broker.service import BrokerService
+from pyjms_broker.testing import EmbeddedTestBroker
 
 
 async def send(template, destination, *texts):

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import anyio
 
-from broker.service import BrokerService
 from pyjms.client.factory import ConnectionFactory
 from pyjms.core.template import JmsTemplate
 from pyjms.listener.container.default import DefaultMessageListenerContainer
+from pyjms_broker.service import BrokerService
 
 
 async def started(url):

@@ -8,12 +8,12 @@ import anyio
 import pytest
 from sqlalchemy import NullPool, create_engine, text
 
-from broker.api.message import OperationContext
-from broker.store.api import StoreState
-from broker.store.jdbc.adapter import JDBCPersistenceAdapter
-from broker.store.jdbc.settings import Locker
 from pyjms.errors import JMSException, ResourceAllocationException
 from pyjms.testing.contract.store import StoreHarness
+from pyjms_broker.api.message import OperationContext
+from pyjms_broker.store.api import StoreState
+from pyjms_broker.store.jdbc.adapter import JDBCPersistenceAdapter
+from pyjms_broker.store.jdbc.settings import Locker
 
 pytestmark = pytest.mark.postgresql
 

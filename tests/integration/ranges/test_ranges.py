@@ -5,12 +5,12 @@ from __future__ import annotations
 import anyio
 import pytest
 
-from broker.api.context import ConnectionContext
-from broker.region.queue.queue import Queue as BrokerQueue
 from pyjms.enums import DeliveryMode
 from pyjms.errors import JMSException
 from pyjms.jms.bodies import TextMessage
 from pyjms.jms.destination import Queue
+from pyjms_broker.api.context import ConnectionContext
+from pyjms_broker.region.queue.queue import Queue as BrokerQueue
 
 RANGES = Queue("PyJMS.Ranges")
 STORES = ("memory", "kahadb", "jdbc")

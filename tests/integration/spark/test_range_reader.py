@@ -8,7 +8,6 @@ from collections.abc import Iterator
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, ReadMaxRows
 
-from broker.api.context import ConnectionContext
 from pyjms.errors import ConfigurationException, IllegalStateException
 from pyjms.jms.destination import Queue
 from pyjms.spark.jms.batch import BrowseReader
@@ -18,6 +17,7 @@ from pyjms.spark.jms.options import read_options
 from pyjms.spark.jms.ranges.stream import RangeStreamReader
 from pyjms.spark.jms.source import JmsStreamReader
 from pyjms.spark.jms.spool.stream import SpoolStreamReader
+from pyjms_broker.api.context import ConnectionContext
 
 
 @pytest.fixture(autouse=True)

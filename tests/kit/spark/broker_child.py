@@ -12,7 +12,7 @@ from typing import Any
 
 import anyio
 
-from broker.service import BrokerService
+from pyjms_broker.service import BrokerService
 from tests.kit.spark.killing import Killer, oneself
 
 

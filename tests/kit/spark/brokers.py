@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from broker.service import BrokerService
 from pyjms import Connection, ConnectionFactory
 from pyjms.sync.portal import call_on_loop, shared_loop
+from pyjms_broker.service import BrokerService
 from tests.kit.messages import send_texts, take_texts
 from tests.kit.processes import BrokerProcess
 from tests.kit.spark import killing

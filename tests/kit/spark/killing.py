@@ -13,13 +13,6 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from broker.api.completion import Completion
-from broker.api.context import ConnectionContext
-from broker.api.exchange import ConsumerExchange, ProducerExchange
-from broker.api.filter import BrokerFilter
-from broker.api.subscription import Subscription
-from broker.ranges.filter import RangesBroker
-from broker.ranges.leases import RANGES
 from pyjms import _wakeup
 from pyjms.errors import JMSException, JMSSecurityException
 from pyjms.wire.openwire.commands import (
@@ -31,6 +24,13 @@ from pyjms.wire.openwire.commands import (
     TransactionId,
 )
 from pyjms.wire.openwire.primitives import decode_text
+from pyjms_broker.api.completion import Completion
+from pyjms_broker.api.context import ConnectionContext
+from pyjms_broker.api.exchange import ConsumerExchange, ProducerExchange
+from pyjms_broker.api.filter import BrokerFilter
+from pyjms_broker.api.subscription import Subscription
+from pyjms_broker.ranges.filter import RangesBroker
+from pyjms_broker.ranges.leases import RANGES
 
 Act = Callable[[ConnectionContext], None]
 TEXTS = [f"m{number}" for number in range(200)]

@@ -13,12 +13,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from broker.api.completion import Completion
-from broker.store.api import StoreState
-from broker.store.journal.journal import Journal
-from broker.store.journal.settings import JournalSettings, PreallocationScope
 from pyjms.errors import ResourceAllocationException
 from pyjms.wire.kahadb.journal import END_MARKER, Location
+from pyjms_broker.api.completion import Completion
+from pyjms_broker.store.api import StoreState
+from pyjms_broker.store.journal.journal import Journal
+from pyjms_broker.store.journal.settings import JournalSettings, PreallocationScope
 from tests.kit.simulated_disk import SimulatedDisk
 
 FOLDER = Path("/journal")
@@ -38,7 +38,7 @@ _STEPS = st.lists(
 @pytest.fixture(scope="module", autouse=True)
 def quiet() -> Iterator[None]:
     """Hundreds of broken disks need not be told of."""
-    logger = logging.getLogger("broker.store.journal")
+    logger = logging.getLogger("pyjms_broker.store.journal")
     before = logger.level
     logger.setLevel(logging.CRITICAL)
     yield

@@ -17,10 +17,10 @@ from hypothesis.stateful import (
     rule,
 )
 
-from broker.api.message import Position
-from broker.store.kahadb.index import IndexCheckpoint, IndexEntry, StoreIndex, TopicIndex
 from pyjms.wire.kahadb.journal import Location
 from pyjms.wire.kahadb.structures import DestinationType, KahaDestination
+from pyjms_broker.api.message import Position
+from pyjms_broker.store.kahadb.index import IndexCheckpoint, IndexEntry, StoreIndex, TopicIndex
 
 TOPIC = KahaDestination(DestinationType.TOPIC, "t")
 QUEUE = KahaDestination(DestinationType.QUEUE, "q")

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from broker.advisory import topics
-from broker.advisory.audience import Audience
 from pyjms.jms.destination import Destination, Queue, TemporaryQueue, TemporaryTopic, Topic
 from pyjms.wire.openwire.commands import ConsumerId, ConsumerInfo
+from pyjms_broker.advisory import topics
+from pyjms_broker.advisory.audience import Audience
 
 
 @pytest.mark.parametrize(

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from broker.store.file_lock import SharedFileLock
 from pyjms.jms.destination import Queue
 from pyjms.wire.kahadb.codec import encode_command
 from pyjms.wire.kahadb.commands import KahaAddScheduledJobCommand
 from pyjms.wire.kahadb.files import JournalFiles
 from pyjms.wire.kahadb.journal import BATCH_CONTROL_SIZE, encode_batch, segment_name
 from pyjms.wire.kahadb.reader import SegmentReader
+from pyjms_broker.store.file_lock import SharedFileLock
 
 Run = Callable[..., Any]
 

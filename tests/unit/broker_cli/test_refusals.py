@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from broker.cli.main import app
+from pyjms_broker.cli.main import app
 
 
 @pytest.mark.parametrize(
@@ -49,8 +49,8 @@ def test_help_says_where_a_broker_listens() -> None:
 def test_help_names_every_option_and_loads_no_broker() -> None:
     script = (
         "import sys\n"
-        "from broker.cli.main import app\n"
-        "heavy = {'anyio', 'lark', 'broker.service', 'broker.region'} & set(sys.modules)\n"
+        "from pyjms_broker.cli.main import app\n"
+        "heavy = {'anyio', 'lark', 'pyjms_broker.service', 'pyjms_broker.region'} & set(sys.modules)\n"
         "assert not heavy, heavy\n"
         "app(['start', '--help'])\n"
     )

@@ -7,9 +7,9 @@ from collections.abc import Callable
 import anyio
 import pytest
 
-from broker.cli.start import serve
-from broker.service import BrokerService
-from broker.store.memory import MemoryPersistenceAdapter
+from pyjms_broker.cli.start import serve
+from pyjms_broker.service import BrokerService
+from pyjms_broker.store.memory import MemoryPersistenceAdapter
 
 
 class Store(MemoryPersistenceAdapter):

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from broker.cli.terminal import in_bytes, plural, progress, table
+from pyjms_broker.cli.terminal import in_bytes, plural, progress, table
 
 
 @pytest.mark.parametrize(
@@ -59,7 +59,7 @@ def test_on_a_terminal_progress_is_a_bar_and_the_output_stays_clean(filled: Any)
     ours, theirs = os.openpty()
     try:
         done = subprocess.run(
-            [sys.executable, "-m", "broker", "journal", "audit", str(filled.path)],
+            [sys.executable, "-m", "pyjms_broker", "journal", "audit", str(filled.path)],
             stdout=subprocess.PIPE,
             stderr=theirs,
             env={**os.environ, "TERM": "xterm"},

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from broker.service.transfer.message_fields import decode_message, encode_message
 from pyjms.jms.destination import Queue, TemporaryQueue, Topic
 from pyjms.wire.kahadb.frames import encode_message as frame_of
 from pyjms.wire.openwire.commands import ActiveMQMessage, ActiveMQTextMessage, MessageId
 from pyjms.wire.openwire.primitives import decode_map, encode_map
+from pyjms_broker.service.transfer.message_fields import decode_message, encode_message
 
 Run = Callable[..., Any]
 

@@ -159,7 +159,7 @@ def test_without_pyspark_there_is_one_line(pyjms: Run, verb: str) -> None:
     done = pyjms("pipeline", verb, "board", code=NO_PYSPARK + MAIN)
     assert done.returncode == 1
     (line,) = done.stderr.splitlines()
-    assert 'pip install "pyjms[spark]"' in line
+    assert 'pip install "pyjms-framework[spark]"' in line
 
 
 def test_help_needs_no_spark_and_no_broker(pyjms: Run) -> None:

@@ -5,7 +5,6 @@ from types import SimpleNamespace
 import anyio
 import pytest
 
-from broker.api.completion import Completion
 from pyjms.errors import (
     ConnectionFailedException,
     IllegalStateException,
@@ -51,6 +50,7 @@ from pyjms.wire.openwire.commands import (
 from pyjms.wire.openwire.commands import (
     ConnectionError as ConnectionErrorCommand,
 )
+from pyjms_broker.api.completion import Completion
 
 CONNECTION = ConnectionId("c1")
 PRODUCER = ProducerId("c1", 1, 1)

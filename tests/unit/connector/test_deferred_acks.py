@@ -4,7 +4,6 @@ from collections.abc import Callable
 
 import pytest
 
-from broker.connector.openwire.deferred_acks import DeferredAcks
 from pyjms.transport.mock import MockTransport
 from pyjms.wire.openwire.commands import (
     ActiveMQTextMessage,
@@ -13,6 +12,7 @@ from pyjms.wire.openwire.commands import (
     MessageAck,
     RemoveInfo,
 )
+from pyjms_broker.connector.openwire.deferred_acks import DeferredAcks
 
 
 class Turning(MockTransport):

@@ -6,7 +6,6 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from broker.service import BrokerService
 from pyjms.errors import (
     DestinationDoesNotExistException,
     InvalidClientIDException,
@@ -46,6 +45,7 @@ from pyjms.wire.openwire.commands import (
     ConnectionError as ConnectionErrorCommand,
 )
 from pyjms.wire.openwire.primitives import decode_text, encode_text
+from pyjms_broker.service import BrokerService
 
 Q = Queue("test.q")
 
@@ -183,7 +183,7 @@ async def test_client_ids_are_unique_and_needed(connect, service) -> None:
 
 
 def service_vm_door() -> object:
-    from broker.connector.vm import registry as vm_registry
+    from pyjms_broker.connector.vm import registry as vm_registry
 
     registration = vm_registry.find("e2e")
     return registration.connector if registration is not None else None

@@ -8,7 +8,6 @@ from typing import Any
 import anyio
 import pytest
 
-from broker.api.completion import Completion
 from pyjms.errors import JMSException
 from pyjms.jms.destination import Queue
 from pyjms.wire.openwire.commands import (
@@ -32,6 +31,7 @@ from pyjms.wire.openwire.commands import (
 from pyjms.wire.openwire.commands import (
     ConnectionError as ConnectionErrorCommand,
 )
+from pyjms_broker.api.completion import Completion
 
 CONNECTION = ConnectionId("c1")
 PRODUCER = ProducerId("c1", 1, 1)

@@ -6,8 +6,6 @@ from collections.abc import AsyncIterator
 import anyio
 import pytest
 
-from broker.connector.openwire import OpenWireConnector
-from broker.connector.registry import create_connector
 from pyjms.errors import (
     ConfigurationException,
     ConnectionFailedException,
@@ -19,6 +17,8 @@ from pyjms.transport.openwire import RequestTransport
 from pyjms.transport.registry import create_transport
 from pyjms.transport.uri import TransportURI
 from pyjms.wire.openwire.commands import BrokerInfo, ConnectionId, ConnectionInfo, ControlCommand
+from pyjms_broker.connector.openwire import OpenWireConnector
+from pyjms_broker.connector.registry import create_connector
 
 
 @pytest.fixture

@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from broker.connector.openwire.throwables import to_throwable
 from pyjms import errors
 from pyjms.transport.openwire.remote_errors import from_throwable
+from pyjms_broker.connector.openwire.throwables import to_throwable
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from broker.connector.unstored_sends import UnstoredSends
 from pyjms.wire.openwire.commands import ActiveMQTextMessage, MessageId, ProducerId
+from pyjms_broker.connector.unstored_sends import UnstoredSends
 
 ONE, TWO = ProducerId("c1", 1, 1), ProducerId("c1", 2, 1)
 

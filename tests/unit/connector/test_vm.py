@@ -6,9 +6,7 @@ from collections.abc import AsyncIterator, Mapping
 import anyio
 import pytest
 
-import broker.service  # noqa: F401 - it sets the factory that vm:// uses
-from broker.connector.vm import VmConnector, vm_transport
-from broker.connector.vm import registry as vm_registry
+import pyjms_broker.service  # noqa: F401 - it sets the factory that vm:// uses
 from pyjms.errors import (
     ConfigurationException,
     ConnectionFailedException,
@@ -21,6 +19,8 @@ from pyjms.transport.openwire import RequestTransport
 from pyjms.transport.registry import create_transport
 from pyjms.transport.uri import TransportURI
 from pyjms.wire.openwire.commands import BrokerInfo, ConnectionId, ConnectionInfo, ControlCommand
+from pyjms_broker.connector.vm import VmConnector, vm_transport
+from pyjms_broker.connector.vm import registry as vm_registry
 
 
 @pytest.fixture

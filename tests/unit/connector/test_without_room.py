@@ -7,7 +7,6 @@ from typing import Any
 import anyio
 import pytest
 
-from broker.api.completion import Completion
 from pyjms.errors import IllegalStateException
 from pyjms.jms.destination import Queue
 from pyjms.wire.openwire.commands import (
@@ -20,6 +19,7 @@ from pyjms.wire.openwire.commands import (
     TransactionInfo,
     TransactionType,
 )
+from pyjms_broker.api.completion import Completion
 
 CONNECTION = ConnectionId("c1")
 PRODUCER = ProducerId("c1", 1, 1)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.policy.audit import MessageAudit
 from pyjms.wire.openwire.commands import MessageId, ProducerId
+from pyjms_broker.policy.audit import MessageAudit
 
 
 def message_id(producer: int, sequence: int) -> MessageId:

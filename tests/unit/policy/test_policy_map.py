@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from broker.policy.entry import PolicyEntry
-from broker.policy.map import PolicyMap
-from broker.policy.wildcard import matches
 from pyjms.jms.destination import Queue, TemporaryQueue, TemporaryTopic, Topic
+from pyjms_broker.policy.entry import PolicyEntry
+from pyjms_broker.policy.map import PolicyMap
+from pyjms_broker.policy.wildcard import matches
 
 
 @pytest.mark.fact("activemq-broker D5")

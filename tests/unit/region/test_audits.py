@@ -6,10 +6,10 @@ import copy
 
 import pytest
 
-from broker.policy.entry import PolicyEntry
 from pyjms.client.options import ClientOptions
 from pyjms.jms.destination import Queue, Topic
 from pyjms.wire.openwire.commands import MessageId
+from pyjms_broker.policy.entry import PolicyEntry
 
 WHERE = {"queue": Queue("Q"), "durable": Topic("T"), "topic": Topic("T")}
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from broker.policy.entry import PolicyEntry
-from broker.store.api import StoreState
 from pyjms.jms.destination import Queue, Topic
 from pyjms.wire.openwire.commands import AckType
+from pyjms_broker.policy.entry import PolicyEntry
+from pyjms_broker.store.api import StoreState
 
 Q = Queue("Q")
 
@@ -142,8 +142,8 @@ async def test_waiting_messages_expire_at_page_in_and_before_dispatch(clock, mak
 async def test_expired_messages_are_dead_lettered_unless_switched_off(
     clock, make_broker, process_expired
 ):
-    from broker.policy.dead_letter import SharedDeadLetterStrategy
     from pyjms.wire.openwire.primitives import decode_map
+    from pyjms_broker.policy.dead_letter import SharedDeadLetterStrategy
 
     broker = make_broker(
         PolicyEntry(dead_letter_strategy=SharedDeadLetterStrategy(process_expired=process_expired))

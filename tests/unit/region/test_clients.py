@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from broker.api.context import ConnectionContext
-from broker.region.client_ids import ClientIds
 from pyjms.errors import InvalidClientIDException
 from pyjms.wire.openwire.commands import Command, MessageDispatch
+from pyjms_broker.api.context import ConnectionContext
+from pyjms_broker.region.client_ids import ClientIds
 
 
 class Connection:

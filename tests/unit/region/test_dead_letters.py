@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from broker.policy.dead_letter import (
-    DiscardingDeadLetterStrategy,
-    IndividualDeadLetterStrategy,
-    SharedDeadLetterStrategy,
-)
-from broker.policy.entry import PolicyEntry
 from pyjms.errors import JMSException
 from pyjms.jms.destination import Queue, Topic
 from pyjms.jms.types import Long
 from pyjms.wire.openwire.commands import AckType, Throwable
 from pyjms.wire.openwire.primitives import decode_map
+from pyjms_broker.policy.dead_letter import (
+    DiscardingDeadLetterStrategy,
+    IndividualDeadLetterStrategy,
+    SharedDeadLetterStrategy,
+)
+from pyjms_broker.policy.entry import PolicyEntry
 
 Q = Queue("Q")
 CAUSE = Throwable(

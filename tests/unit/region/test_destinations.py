@@ -4,11 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from broker.api.context import ConnectionContext
-from broker.api.destination import DestinationFilter
-from broker.policy.entry import PolicyEntry
-from broker.region.region_broker import RegionBroker
-from broker.store.memory import MemoryPersistenceAdapter
 from pyjms.errors import (
     DestinationDoesNotExistException,
     IllegalStateException,
@@ -25,6 +20,11 @@ from pyjms.wire.openwire.commands import (
     ProducerId,
     ProducerInfo,
 )
+from pyjms_broker.api.context import ConnectionContext
+from pyjms_broker.api.destination import DestinationFilter
+from pyjms_broker.policy.entry import PolicyEntry
+from pyjms_broker.region.region_broker import RegionBroker
+from pyjms_broker.store.memory import MemoryPersistenceAdapter
 
 Q = Queue("Q")
 

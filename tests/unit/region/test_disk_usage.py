@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from broker.region.flow.disk_usage import POLLING_TIME, DiskUsage
-from broker.store.api import StoreState
 from pyjms.testing.clock import VirtualClock
+from pyjms_broker.region.flow.disk_usage import POLLING_TIME, DiskUsage
+from pyjms_broker.store.api import StoreState
 
 
 class Disk:

@@ -6,13 +6,13 @@ import logging
 
 import pytest
 
-from broker.api.completion import Completion
-from broker.api.message import NO_TRANSACTION, SubscriptionKey
-from broker.policy.entry import PolicyEntry
-from broker.store.api import StoredSubscription
 from pyjms.errors import JMSException
 from pyjms.jms.destination import Queue, Topic
 from pyjms.wire.openwire.commands import AckType, RemoveSubscriptionInfo
+from pyjms_broker.api.completion import Completion
+from pyjms_broker.api.message import NO_TRANSACTION, SubscriptionKey
+from pyjms_broker.policy.entry import PolicyEntry
+from pyjms_broker.store.api import StoredSubscription
 
 T, U, BOTH = Topic("T.1"), Topic("T.2"), Topic("T.*")
 SIZE = 1100

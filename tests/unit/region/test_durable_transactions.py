@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from broker.api.completion import Completion
-from broker.policy.entry import PolicyEntry
-from broker.transaction.base import LocalTransaction
-from broker.transaction.xa import XATransaction
 from pyjms.errors import JMSException
 from pyjms.jms.destination import Topic
 from pyjms.wire.openwire.commands import AckType, LocalTransactionId, XATransactionId
+from pyjms_broker.api.completion import Completion
+from pyjms_broker.policy.entry import PolicyEntry
+from pyjms_broker.transaction.base import LocalTransaction
+from pyjms_broker.transaction.xa import XATransaction
 
 T = Topic("T")
 

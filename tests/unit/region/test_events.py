@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from broker.api.filter import BrokerFilter
-from broker.policy.entry import PolicyEntry
-from broker.policy.pending import ConstantPendingMessageLimitStrategy
 from pyjms.jms.destination import Queue, Topic
+from pyjms_broker.api.filter import BrokerFilter
+from pyjms_broker.policy.entry import PolicyEntry
+from pyjms_broker.policy.pending import ConstantPendingMessageLimitStrategy
 
 Q, T = Queue("Q"), Topic("T")
 

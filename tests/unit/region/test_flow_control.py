@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from broker.api.usage import MemoryUsage
-from broker.policy.entry import PolicyEntry
-from broker.region.flow.system_usage import MAIN_MEMORY_LIMIT, SystemUsage
 from pyjms.errors import JMSException, ResourceAllocationException
 from pyjms.jms.destination import Queue, Topic
+from pyjms_broker.api.usage import MemoryUsage
+from pyjms_broker.policy.entry import PolicyEntry
+from pyjms_broker.region.flow.system_usage import MAIN_MEMORY_LIMIT, SystemUsage
 
 Q, T = Queue("Q"), Topic("T")
 

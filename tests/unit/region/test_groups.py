@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from broker.policy.entry import PolicyEntry
-from broker.region.queue.message_groups import (
+from pyjms.jms.destination import Queue
+from pyjms_broker.policy.entry import PolicyEntry
+from pyjms_broker.region.queue.message_groups import (
     BucketMessageGroupMap,
     CachedMessageGroupMap,
     SimpleMessageGroupMap,
     message_group_map,
 )
-from pyjms.jms.destination import Queue
 
 Q = Queue("Q")
 

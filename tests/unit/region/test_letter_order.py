@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from broker.api.message import NO_TRANSACTION, SubscriptionKey
-from broker.policy.dead_letter import IndividualDeadLetterStrategy, SharedDeadLetterStrategy
-from broker.policy.entry import PolicyEntry
 from pyjms.errors import JMSException
 from pyjms.jms.destination import Queue, Topic
 from pyjms.wire.openwire.commands import AckType
+from pyjms_broker.api.message import NO_TRANSACTION, SubscriptionKey
+from pyjms_broker.policy.dead_letter import IndividualDeadLetterStrategy, SharedDeadLetterStrategy
+from pyjms_broker.policy.entry import PolicyEntry
 
 Q, T = Queue("Q"), Topic("T")
 DEAD = Queue("ActiveMQ.DLQ")

@@ -7,12 +7,12 @@ import logging
 import anyio
 import pytest
 
-from broker.api.completion import wait_for
-from broker.policy.entry import PolicyEntry
-from broker.store.kahadb.adapter import KahaDBPersistenceAdapter
 from pyjms.errors import JMSException
 from pyjms.jms.destination import Queue
 from pyjms.wire.openwire.commands import AckType
+from pyjms_broker.api.completion import wait_for
+from pyjms_broker.policy.entry import PolicyEntry
+from pyjms_broker.store.kahadb.adapter import KahaDBPersistenceAdapter
 
 Q, R = Queue("Q.marked"), Queue("Q.plain")
 POLICY = PolicyEntry(destination=Q, persist_jms_redelivered=True)

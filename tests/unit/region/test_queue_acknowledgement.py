@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from broker.policy.entry import PolicyEntry
 from pyjms.errors import JMSException
 from pyjms.jms.destination import Queue
 from pyjms.wire.openwire.commands import (
@@ -15,6 +14,7 @@ from pyjms.wire.openwire.commands import (
     Throwable,
     XATransactionId,
 )
+from pyjms_broker.policy.entry import PolicyEntry
 
 Q = Queue("Q")
 

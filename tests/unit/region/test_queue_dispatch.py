@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from broker.policy.entry import PolicyEntry
 from pyjms.errors import InvalidSelectorException
 from pyjms.jms.destination import Queue
 from pyjms.wire.openwire.commands import AckType
+from pyjms_broker.policy.entry import PolicyEntry
 
 Q = Queue("Q")
 

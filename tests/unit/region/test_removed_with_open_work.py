@@ -6,13 +6,13 @@ import logging
 
 import pytest
 
-from broker.api.completion import wait_for
-from broker.region.recovered_transactions import recovered_work
-from broker.store.kahadb.adapter import KahaDBPersistenceAdapter
-from broker.transaction.xa import XATransaction
 from pyjms.errors import JMSException, TransactionRolledBackException
 from pyjms.jms.destination import Queue, TemporaryQueue, Topic
 from pyjms.wire.openwire.commands import XATransactionId
+from pyjms_broker.api.completion import wait_for
+from pyjms_broker.region.recovered_transactions import recovered_work
+from pyjms_broker.store.kahadb.adapter import KahaDBPersistenceAdapter
+from pyjms_broker.transaction.xa import XATransaction
 
 Q, R, T = Queue("Q"), Queue("R"), Topic("T")
 XA = XATransactionId(7, b"g", b"b")

@@ -5,13 +5,13 @@ from __future__ import annotations
 import anyio
 import pytest
 
-from broker.policy.entry import PolicyEntry
-from broker.region.flow.system_usage import SystemUsage
-from broker.store.api import StoreState
-from broker.store.temp import TempStore
 from pyjms.errors import ResourceAllocationException
 from pyjms.jms.destination import Queue, TemporaryQueue, Topic
 from pyjms.wire.openwire.commands import ConnectionInfo
+from pyjms_broker.policy.entry import PolicyEntry
+from pyjms_broker.region.flow.system_usage import SystemUsage
+from pyjms_broker.store.api import StoreState
+from pyjms_broker.store.temp import TempStore
 
 Q, T = Queue("Q"), Topic("T")
 SIZE = 1100

@@ -7,13 +7,13 @@ import logging
 import anyio
 import pytest
 
-from broker.api.completion import Completion
-from broker.api.message import NO_TRANSACTION, Position
-from broker.policy.entry import PolicyEntry
-from broker.region.flow.system_usage import SystemUsage
 from pyjms.errors import JMSException
 from pyjms.jms.destination import Queue
 from pyjms.wire.openwire.commands import AckType
+from pyjms_broker.api.completion import Completion
+from pyjms_broker.api.message import NO_TRANSACTION, Position
+from pyjms_broker.policy.entry import PolicyEntry
+from pyjms_broker.region.flow.system_usage import SystemUsage
 
 Q = Queue("Q")
 SIZE = 1100  # a short message with its overhead

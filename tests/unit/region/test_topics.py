@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import pytest
 
-from broker.policy.entry import PolicyEntry
-from broker.policy.eviction import (
-    OldestMessageEvictionStrategy,
-    OldestMessageWithLowestPriorityEvictionStrategy,
-    UniquePropertyMessageEvictionStrategy,
-)
-from broker.policy.pending import (
-    ConstantPendingMessageLimitStrategy,
-    PrefetchRatePendingMessageLimitStrategy,
-)
 from pyjms.errors import JMSException
 from pyjms.jms.destination import Queue, Topic
 from pyjms.wire.openwire.commands import AckType, ConsumerId
 from pyjms.wire.openwire.primitives import decode_map
+from pyjms_broker.policy.entry import PolicyEntry
+from pyjms_broker.policy.eviction import (
+    OldestMessageEvictionStrategy,
+    OldestMessageWithLowestPriorityEvictionStrategy,
+    UniquePropertyMessageEvictionStrategy,
+)
+from pyjms_broker.policy.pending import (
+    ConstantPendingMessageLimitStrategy,
+    PrefetchRatePendingMessageLimitStrategy,
+)
 
 T = Topic("T")
 

@@ -4,11 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from broker.api.transaction import TransactionState
-from broker.policy.entry import PolicyEntry
-from broker.region.flow.system_usage import SystemUsage
-from broker.store.api import StoreState
-from broker.transaction.xa import XATransaction
 from pyjms.errors import (
     JMSException,
     ResourceAllocationException,
@@ -17,6 +12,11 @@ from pyjms.errors import (
 )
 from pyjms.jms.destination import Queue
 from pyjms.wire.openwire.commands import ConnectionInfo, XATransactionId
+from pyjms_broker.api.transaction import TransactionState
+from pyjms_broker.policy.entry import PolicyEntry
+from pyjms_broker.region.flow.system_usage import SystemUsage
+from pyjms_broker.store.api import StoreState
+from pyjms_broker.transaction.xa import XATransaction
 
 Q, ROOMY = Queue("Q"), Queue("roomy")
 

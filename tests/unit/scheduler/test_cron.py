@@ -9,8 +9,8 @@ from datetime import datetime
 
 import pytest
 
-from broker.scheduler.cron import next_tick
 from pyjms.errors import MessageFormatException
+from pyjms_broker.scheduler.cron import next_tick
 
 
 @pytest.fixture

@@ -6,14 +6,6 @@ import inspect
 
 import pytest
 
-from broker.api.broker import Broker
-from broker.api.completion import Completion
-from broker.api.context import ConnectionContext
-from broker.api.copying import copy_for_destination
-from broker.api.exchange import ProducerExchange
-from broker.chain.composite import CompositeDestinationBroker
-from broker.chain.stop_guard import ErrorBroker, StopGuard
-from broker.chain.user_id import UserIDBroker
 from pyjms.errors import IllegalStateException
 from pyjms.jms.destination import Destination, Queue, Topic
 from pyjms.wire.openwire.commands import (
@@ -25,6 +17,14 @@ from pyjms.wire.openwire.commands import (
     ProducerInfo,
 )
 from pyjms.wire.openwire.raw import marshal_body, unmarshal_body
+from pyjms_broker.api.broker import Broker
+from pyjms_broker.api.completion import Completion
+from pyjms_broker.api.context import ConnectionContext
+from pyjms_broker.api.copying import copy_for_destination
+from pyjms_broker.api.exchange import ProducerExchange
+from pyjms_broker.chain.composite import CompositeDestinationBroker
+from pyjms_broker.chain.stop_guard import ErrorBroker, StopGuard
+from pyjms_broker.chain.user_id import UserIDBroker
 
 
 class Region(ErrorBroker):

@@ -5,15 +5,6 @@ from __future__ import annotations
 import anyio
 import pytest
 
-from broker.api.broker import Broker
-from broker.api.completion import Completion
-from broker.api.context import ConnectionContext
-from broker.api.exchange import ProducerExchange
-from broker.api.filter import BrokerFilter
-from broker.connector.base import TransportConnector
-from broker.connector.vm import registry as vm_registry
-from broker.service import BrokerService
-from broker.testing import EmbeddedTestBroker
 from pyjms import _clock
 from pyjms.errors import (
     ConfigurationException,
@@ -26,6 +17,15 @@ from pyjms.jms.destination import Queue
 from pyjms.transport.registry import create_transport
 from pyjms.transport.uri import TransportURI
 from pyjms.wire.openwire.commands import ActiveMQMessage, MessageId, ProducerId
+from pyjms_broker.api.broker import Broker
+from pyjms_broker.api.completion import Completion
+from pyjms_broker.api.context import ConnectionContext
+from pyjms_broker.api.exchange import ProducerExchange
+from pyjms_broker.api.filter import BrokerFilter
+from pyjms_broker.connector.base import TransportConnector
+from pyjms_broker.connector.vm import registry as vm_registry
+from pyjms_broker.service import BrokerService
+from pyjms_broker.testing import EmbeddedTestBroker
 
 
 class Deaf:
@@ -82,7 +82,7 @@ async def test_start_opens_stop_closes_and_both_may_come_twice() -> None:
 async def test_connectors_and_the_broker_are_named_in_the_log(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    caplog.set_level("INFO", "broker")
+    caplog.set_level("INFO", "pyjms_broker")
     service = BrokerService("logged", persistent=False)
     service.add_connector("tcp://127.0.0.1:0", name="openwire")
     async with service:

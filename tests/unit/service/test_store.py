@@ -10,15 +10,15 @@ from pathlib import Path
 import anyio
 import pytest
 
-from broker.connector.base import TransportConnector
-from broker.connector.vm import registry as vm_registry
-from broker.service import BrokerService, IOExceptionHandler
-from broker.service.persistence import KahaDBPersistenceFactory
-from broker.store.api import PersistenceAdapter, StoreState
-from broker.store.memory import MemoryPersistenceAdapter
 from pyjms.errors import IllegalStateException, JMSException
 from pyjms.testing.clock import VirtualClock
 from pyjms.transport.uri import TransportURI
+from pyjms_broker.connector.base import TransportConnector
+from pyjms_broker.connector.vm import registry as vm_registry
+from pyjms_broker.service import BrokerService, IOExceptionHandler
+from pyjms_broker.service.persistence import KahaDBPersistenceFactory
+from pyjms_broker.store.api import PersistenceAdapter, StoreState
+from pyjms_broker.store.memory import MemoryPersistenceAdapter
 
 
 class Store(MemoryPersistenceAdapter):
@@ -246,7 +246,7 @@ async def test_a_lost_lock_stops_the_broker(caplog: pytest.LogCaptureFixture, ba
 async def test_a_long_replay_is_followed_in_the_log(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    caplog.set_level("INFO", "broker")
+    caplog.set_level("INFO", "pyjms_broker")
     store = Store(locked=True)
     service, _ = with_door(store)
     async with VirtualClock() as clock, anyio.create_task_group() as group:
@@ -274,7 +274,7 @@ async def test_the_broker_may_go_on_without_its_store(caplog: pytest.LogCaptureF
 
 
 async def test_a_full_disk_is_told_and_its_end(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level("INFO", "broker")
+    caplog.set_level("INFO", "pyjms_broker")
     store = Store()
     service, door = with_door(store)
     async with service:
@@ -371,7 +371,7 @@ def test_the_default_factory_is_like_any_other() -> None:
 
 
 async def test_what_runs_is_said(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level("INFO", "broker")
+    caplog.set_level("INFO", "pyjms_broker")
     async with BrokerService("plain", persistent=False):
         assert "Broker plain keeps its messages in memory" in caplog.messages
     async with BrokerService("own", persistence_adapter=Store()):

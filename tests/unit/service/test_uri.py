@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from broker.service import BrokerService
-from broker.service.uri import keywords_from, known_options
 from pyjms.errors import ConfigurationException
+from pyjms_broker.service import BrokerService
+from pyjms_broker.service.uri import keywords_from, known_options
 
 
 def test_a_broker_uri_names_connectors_the_broker_and_its_attributes() -> None:

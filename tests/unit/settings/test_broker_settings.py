@@ -10,27 +10,32 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from broker.policy.dead_letter import (
+from pyjms._yaml import parse_yaml
+from pyjms.errors import ConfigurationException
+from pyjms.jms.destination import Queue, Topic
+from pyjms_broker.policy.dead_letter import (
     DiscardingDeadLetterStrategy,
     IndividualDeadLetterStrategy,
     SharedDeadLetterStrategy,
 )
-from broker.policy.entry import PolicyEntry
-from broker.policy.eviction import (
+from pyjms_broker.policy.entry import PolicyEntry
+from pyjms_broker.policy.eviction import (
     OldestMessageEvictionStrategy,
     OldestMessageWithLowestPriorityEvictionStrategy,
     UniquePropertyMessageEvictionStrategy,
 )
-from broker.service import BrokerService, IOExceptionHandler
-from broker.settings import BrokerSettings, PolicySettings, broker_schema, load_broker_settings
-from broker.settings import policies as policy_models
-from broker.settings import virtual as virtual_models
-from broker.settings.values import Section
-from broker.virtual.composite import CompositeQueue, CompositeTopic, FilteredDestination
-from broker.virtual.topic import VirtualTopic
-from pyjms._yaml import parse_yaml
-from pyjms.errors import ConfigurationException
-from pyjms.jms.destination import Queue, Topic
+from pyjms_broker.service import BrokerService, IOExceptionHandler
+from pyjms_broker.settings import (
+    BrokerSettings,
+    PolicySettings,
+    broker_schema,
+    load_broker_settings,
+)
+from pyjms_broker.settings import policies as policy_models
+from pyjms_broker.settings import virtual as virtual_models
+from pyjms_broker.settings.values import Section
+from pyjms_broker.virtual.composite import CompositeQueue, CompositeTopic, FilteredDestination
+from pyjms_broker.virtual.topic import VirtualTopic
 
 ROOT = Path(__file__).parents[3]
 STRATEGIES = {"dead_letter_strategy", "pending_message_limit_strategy", "message_eviction_strategy"}

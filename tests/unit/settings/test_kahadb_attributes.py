@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from broker.service import BrokerService
-from broker.settings import load_broker_settings
-from broker.settings.kahadb import KahaDBPersistenceSettings
-from broker.settings.kahadb_attributes import ELSEWHERE, WITHOUT_MEANING
 from pyjms.errors import ConfigurationException
+from pyjms_broker.service import BrokerService
+from pyjms_broker.settings import load_broker_settings
+from pyjms_broker.settings.kahadb import KahaDBPersistenceSettings
+from pyjms_broker.settings.kahadb_attributes import ELSEWHERE, WITHOUT_MEANING
 
 DEFAULTS: dict[str, Any] = {
     "journalMaxFileLength": 32 << 20,
@@ -93,7 +93,7 @@ def test_the_directory_is_in_the_brokers(tmp_path: Path) -> None:
 def test_what_means_nothing_here_is_taken_and_said_once(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    caplog.set_level(logging.INFO, "broker.settings")
+    caplog.set_level(logging.INFO, "pyjms_broker.settings")
     assert {snake(name) for name in MEANINGLESS} == WITHOUT_MEANING
     lines = "".join(f"  {snake(name)}: {value}\n" for name, value in MEANINGLESS.items())
     assert settings_of(tmp_path, lines).build() == KahaDBPersistenceSettings().build()

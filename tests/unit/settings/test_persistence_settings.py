@@ -11,20 +11,20 @@ from typing import Any
 
 import pytest
 
-from broker.service import BrokerService
-from broker.settings import load_broker_settings
-from broker.settings.jdbc import JDBCPersistenceSettings, JournaledJDBCPersistenceSettings
-from broker.settings.kahadb import (
+from pyjms.errors import ConfigurationException
+from pyjms_broker.service import BrokerService
+from pyjms_broker.settings import load_broker_settings
+from pyjms_broker.settings.jdbc import JDBCPersistenceSettings, JournaledJDBCPersistenceSettings
+from pyjms_broker.settings.kahadb import (
     FilteredKahaDBSection,
     JournalSection,
     KahaDBPersistenceSettings,
     MultiKahaDBPersistenceSettings,
 )
-from broker.store.jdbc.settings import JDBCSettings, JournalSettingsJDBC, Locker
-from broker.store.journal.settings import DiskSyncStrategy, JournalSettings
-from broker.store.kahadb.settings import KahaDBSettings
-from broker.store.memory import MemoryPersistenceAdapter
-from pyjms.errors import ConfigurationException
+from pyjms_broker.store.jdbc.settings import JDBCSettings, JournalSettingsJDBC, Locker
+from pyjms_broker.store.journal.settings import DiskSyncStrategy, JournalSettings
+from pyjms_broker.store.kahadb.settings import KahaDBSettings
+from pyjms_broker.store.memory import MemoryPersistenceAdapter
 
 JDBC: dict[str, Any] = {"type": "jdbc"}
 JOURNALED: dict[str, Any] = {"type": "journaled_jdbc"}
@@ -151,7 +151,7 @@ def test_without_sqlalchemy_it_is_said_what_to_install(tmp_path: Path, kind: str
     script = (
         "import sys\n"
         "from pathlib import Path\n"
-        "from broker.settings import load_broker_settings\n"
+        "from pyjms_broker.settings import load_broker_settings\n"
         "sys.modules['sqlalchemy'] = None\n"  # as where it is not installed
         "settings = load_broker_settings(Path(sys.argv[1]), environ={})\n"
         "try:\n"
@@ -164,4 +164,4 @@ def test_without_sqlalchemy_it_is_said_what_to_install(tmp_path: Path, kind: str
     command = [sys.executable, "-c", script, str(path)]
     done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=50)
     assert done.stdout.startswith("ConfigurationException: A store in a database needs SQLAlchemy")
-    assert "pip install 'pyjms[sql]'" in done.stdout
+    assert 'pip install "pyjms-framework[sql]"' in done.stdout

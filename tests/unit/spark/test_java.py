@@ -71,7 +71,7 @@ def test_a_folder_without_java_is_named(tmp_path: Path) -> None:
 def test_no_java_says_what_to_install(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationException) as caught:
         find_java("system", {"PATH": str(tmp_path)})
-    assert 'pip install "pyjms[spark]"' in caught.value.hint
+    assert 'pip install "pyjms-framework[spark]"' in caught.value.hint
 
 
 def test_the_wrapper_drops_one_argument_and_keeps_the_others(tmp_path: Path) -> None:

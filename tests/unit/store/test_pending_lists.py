@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from broker.cursor.memory import FifoPendingList, PrioritizedPendingList, pending_list
+from pyjms_broker.cursor.memory import FifoPendingList, PrioritizedPendingList, pending_list
 
 
 class Waiting:

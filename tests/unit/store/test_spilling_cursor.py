@@ -5,10 +5,10 @@ from __future__ import annotations
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from broker.api.message import Position, StoredMessage
-from broker.cursor.sources import MemorySource
-from broker.cursor.spilling import MOST_CACHED, PrioritizedSpillingCursor, SpillingCursor
-from broker.cursor.store_source import PrioritizedStoreSource, StoreSource
+from pyjms_broker.api.message import Position, StoredMessage
+from pyjms_broker.cursor.sources import MemorySource
+from pyjms_broker.cursor.spilling import MOST_CACHED, PrioritizedSpillingCursor, SpillingCursor
+from pyjms_broker.cursor.store_source import PrioritizedStoreSource, StoreSource
 
 
 class Waiting:

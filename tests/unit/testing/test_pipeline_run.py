@@ -61,4 +61,4 @@ def test_without_pyspark_the_fixtures_skip_and_say_why(pytester: pytest.Pytester
     pytester.makepyfile("def test_it(run_pipeline): ...")
     done = pytester.runpytest_subprocess("-p", "no:cacheprovider", "-rs")
     done.assert_outcomes(skipped=1)
-    done.stdout.fnmatch_lines(['*Spark is not installed: pip install "pyjms?spark?"*'])
+    done.stdout.fnmatch_lines(['*Spark is not installed: pip install "pyjms-framework?spark?"*'])

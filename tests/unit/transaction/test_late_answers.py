@@ -4,15 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from broker.api.completion import Completion
-from broker.api.context import ConnectionContext
-from broker.api.exchange import ConsumerExchange, ProducerExchange
-from broker.api.transaction import Synchronization, TransactionState
-from broker.chain.stop_guard import ErrorBroker
-from broker.store.api import RecoveredTransaction
-from broker.store.memory import MemoryTransactionStore
-from broker.transaction.filter import TransactionBroker
-from broker.transaction.xa import XA_OK
 from pyjms.errors import JMSException, TransactionRolledBackException, XAException
 from pyjms.wire.openwire.commands import (
     ActiveMQMessage,
@@ -23,6 +14,15 @@ from pyjms.wire.openwire.commands import (
     TransactionId,
     XATransactionId,
 )
+from pyjms_broker.api.completion import Completion
+from pyjms_broker.api.context import ConnectionContext
+from pyjms_broker.api.exchange import ConsumerExchange, ProducerExchange
+from pyjms_broker.api.transaction import Synchronization, TransactionState
+from pyjms_broker.chain.stop_guard import ErrorBroker
+from pyjms_broker.store.api import RecoveredTransaction
+from pyjms_broker.store.memory import MemoryTransactionStore
+from pyjms_broker.transaction.filter import TransactionBroker
+from pyjms_broker.transaction.xa import XA_OK
 
 C1 = ConnectionId("c1")
 LOCAL = LocalTransactionId(1, C1)

@@ -4,13 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from broker.api.completion import Completion
-from broker.api.context import ConnectionContext
-from broker.api.exchange import ConsumerExchange, ProducerExchange
-from broker.api.transaction import Synchronization, Transaction
-from broker.chain.stop_guard import ErrorBroker
-from broker.store.memory import MemoryTransactionStore
-from broker.transaction.filter import TransactionBroker
 from pyjms.errors import JMSException, XAException
 from pyjms.wire.openwire.commands import (
     ActiveMQMessage,
@@ -20,6 +13,13 @@ from pyjms.wire.openwire.commands import (
     MessageAck,
     XATransactionId,
 )
+from pyjms_broker.api.completion import Completion
+from pyjms_broker.api.context import ConnectionContext
+from pyjms_broker.api.exchange import ConsumerExchange, ProducerExchange
+from pyjms_broker.api.transaction import Synchronization, Transaction
+from pyjms_broker.chain.stop_guard import ErrorBroker
+from pyjms_broker.store.memory import MemoryTransactionStore
+from pyjms_broker.transaction.filter import TransactionBroker
 
 C1, C2 = ConnectionId("c1"), ConnectionId("c2")
 LOCAL = LocalTransactionId(1, C1)

@@ -4,11 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from broker.api.completion import Completion
-from broker.api.transaction import Synchronization, Transaction, TransactionState
-from broker.store.memory import MemoryTransactionStore
-from broker.transaction.base import LocalTransaction
-from broker.transaction.xa import XA_OK, XA_RDONLY, XATransaction
 from pyjms.errors import JMSException, TransactionRolledBackException, XAException
 from pyjms.wire.openwire.commands import (
     ConnectionId,
@@ -16,6 +11,11 @@ from pyjms.wire.openwire.commands import (
     TransactionId,
     XATransactionId,
 )
+from pyjms_broker.api.completion import Completion
+from pyjms_broker.api.transaction import Synchronization, Transaction, TransactionState
+from pyjms_broker.store.memory import MemoryTransactionStore
+from pyjms_broker.transaction.base import LocalTransaction
+from pyjms_broker.transaction.xa import XA_OK, XA_RDONLY, XATransaction
 
 LOCAL = LocalTransactionId(1, ConnectionId("c"))
 XA = XATransactionId(4660, b"\x01", b"\x02")

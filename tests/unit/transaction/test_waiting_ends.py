@@ -4,14 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from broker.api.completion import Completion
-from broker.api.context import ConnectionContext
-from broker.api.exchange import ProducerExchange
-from broker.api.transaction import Synchronization
-from broker.chain.stop_guard import ErrorBroker
-from broker.store.memory import MemoryTransactionStore
-from broker.transaction.filter import TransactionBroker
-from broker.transaction.xa import XA_RDONLY
 from pyjms.errors import JMSException
 from pyjms.wire.openwire.commands import (
     ActiveMQMessage,
@@ -23,6 +15,14 @@ from pyjms.wire.openwire.commands import (
     TransactionId,
     XATransactionId,
 )
+from pyjms_broker.api.completion import Completion
+from pyjms_broker.api.context import ConnectionContext
+from pyjms_broker.api.exchange import ProducerExchange
+from pyjms_broker.api.transaction import Synchronization
+from pyjms_broker.chain.stop_guard import ErrorBroker
+from pyjms_broker.store.memory import MemoryTransactionStore
+from pyjms_broker.transaction.filter import TransactionBroker
+from pyjms_broker.transaction.xa import XA_RDONLY
 
 C1 = ConnectionId("c1")
 ONE, TWO, THREE = (LocalTransactionId(number, C1) for number in (1, 2, 3))

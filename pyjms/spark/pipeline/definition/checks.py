@@ -13,6 +13,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any, Final
 
+from pyjms._distribution import install_command
 from pyjms.errors import ConfigurationException, InvalidSelectorException
 from pyjms.jms.destination import Destination, parse_destination
 from pyjms.selector import selector_or_none
@@ -65,7 +66,7 @@ def _check_pyarrow() -> None:
     if importlib.util.find_spec("pyarrow") is None:
         raise ConfigurationException(
             "The Spark formats need pyarrow, which is not installed",
-            hint='pip install "pyjms[spark]"',
+            hint=install_command("spark"),
         )
 
 

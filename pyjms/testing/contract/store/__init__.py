@@ -1,4 +1,4 @@
-"""The contract of stores, as tests. `broker.store.api` states it in words.
+"""The contract of stores, as tests. `pyjms_broker.store.api` states it in words.
 
 A store that is registered under the entry point `broker.stores` should pass them. Subclass
 `StoreContract` and define its one fixture, `make_adapter`:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from broker.api.message import SubscriptionKey
-from broker.store.api import StoredSubscription, StoreState
 from pyjms.jms.destination import Queue, Topic
 from pyjms.testing.contract.store.harness import StoreHarness
 from pyjms.wire.openwire.commands import ProducerId
+from pyjms_broker.api.message import SubscriptionKey
+from pyjms_broker.store.api import StoredSubscription, StoreState
 
 __all__ = ["AdapterContract"]
 

@@ -6,9 +6,6 @@ from collections.abc import Callable, Container
 from types import SimpleNamespace
 from typing import Any, TypeAlias
 
-from broker.api.completion import wait_for
-from broker.api.message import MessageReference, OperationContext, Position, SubscriptionKey
-from broker.store.api import MessageStore, PersistenceAdapter, StoredSubscription, TopicMessageStore
 from pyjms.jms.destination import Destination, Queue, Topic
 from pyjms.wire.openwire.commands import (
     ActiveMQTextMessage,
@@ -20,6 +17,14 @@ from pyjms.wire.openwire.commands import (
     XATransactionId,
 )
 from pyjms.wire.openwire.primitives import encode_map
+from pyjms_broker.api.completion import wait_for
+from pyjms_broker.api.message import MessageReference, OperationContext, Position, SubscriptionKey
+from pyjms_broker.store.api import (
+    MessageStore,
+    PersistenceAdapter,
+    StoredSubscription,
+    TopicMessageStore,
+)
 
 __all__ = ["AdapterFactory", "StoreHarness"]
 

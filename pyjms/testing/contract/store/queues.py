@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from broker.api.message import OperationContext, Position
-from broker.store.api import StoreState
 from pyjms.jms.destination import Queue, Topic
 from pyjms.jms.properties import DUPLICATE_ID_PROPERTY
 from pyjms.testing.contract.store.harness import StoreHarness
 from pyjms.wire.openwire.commands import ProducerId
+from pyjms_broker.api.message import OperationContext, Position
+from pyjms_broker.store.api import StoreState
 
 __all__ = ["QueueContract"]
 

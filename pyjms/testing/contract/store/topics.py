@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from broker.api.message import OperationContext, SubscriptionKey
-from broker.store.api import StoredSubscription
 from pyjms.jms.destination import Topic
 from pyjms.testing.contract.store.harness import StoreHarness
+from pyjms_broker.api.message import OperationContext, SubscriptionKey
+from pyjms_broker.store.api import StoredSubscription
 
 __all__ = ["TopicContract"]
 

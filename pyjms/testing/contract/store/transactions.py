@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from broker.api.message import OperationContext
-from broker.store.api import StoredSubscription
 from pyjms.jms.destination import Queue
 from pyjms.jms.properties import DUPLICATE_ID_PROPERTY
 from pyjms.testing.contract.store.harness import KEY, OTHER, StoreHarness, T
+from pyjms_broker.api.message import OperationContext
+from pyjms_broker.store.api import StoredSubscription
 
 __all__ = ["TransactionContract"]
 

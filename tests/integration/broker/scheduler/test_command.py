@@ -14,7 +14,7 @@ from pyjms import ConnectionFactory
 
 def run(*arguments: object) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "broker", "jobs", *(str(each) for each in arguments)],
+        [sys.executable, "-m", "pyjms_broker", "jobs", *(str(each) for each in arguments)],
         capture_output=True,
         text=True,
         check=False,
@@ -26,7 +26,7 @@ def run(*arguments: object) -> subprocess.CompletedProcess[str]:
 def broker_url() -> Iterator[str]:
     arguments = ("start", "--ephemeral", "--openwire", "127.0.0.1:0")
     with subprocess.Popen(
-        [sys.executable, "-m", "broker", *arguments],
+        [sys.executable, "-m", "pyjms_broker", *arguments],
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         text=True,

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from broker.policy.entry import PolicyEntry
-from broker.policy.map import PolicyMap
-from broker.store.jobs import JobScheduler
-from broker.store.jobs.index import JobIndex
 from pyjms import _clock
 from pyjms.jms.destination import Queue, Topic
+from pyjms_broker.policy.entry import PolicyEntry
+from pyjms_broker.policy.map import PolicyMap
+from pyjms_broker.store.jobs import JobScheduler
+from pyjms_broker.store.jobs.index import JobIndex
 
 MINUTE = 60_000
 HOUR = 60 * MINUTE

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from broker.policy.entry import PolicyEntry
-from broker.policy.map import PolicyMap
 from pyjms.errors import JMSException
 from pyjms.jms.destination import Queue, Topic
+from pyjms_broker.policy.entry import PolicyEntry
+from pyjms_broker.policy.map import PolicyMap
 
 MINUTE = 60_000
 TOPIC = Topic("ActiveMQ.Scheduler.Management")

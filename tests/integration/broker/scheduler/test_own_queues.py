@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from broker.api.exchange import ProducerExchange
-from broker.virtual.composite import CompositeQueue
 from pyjms.errors import IllegalStateException, JMSException
 from pyjms.jms.destination import Queue, Topic
 from pyjms.wire.openwire.commands import ActiveMQTextMessage, MessageId, ProducerId
 from pyjms.wire.openwire.primitives import encode_map
+from pyjms_broker.api.exchange import ProducerExchange
+from pyjms_broker.virtual.composite import CompositeQueue
 
 MINUTE = 60_000
 TOPIC = Topic("ActiveMQ.Scheduler.Management")

@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from broker.api.completion import Completion
-from broker.policy.entry import PolicyEntry
-from broker.policy.map import PolicyMap
-from broker.store.jobs import KahaDBJobSchedulerStore
 from pyjms import _clock
 from pyjms._wakeup import spawn
 from pyjms.jms.destination import Queue
+from pyjms_broker.api.completion import Completion
+from pyjms_broker.policy.entry import PolicyEntry
+from pyjms_broker.policy.map import PolicyMap
+from pyjms_broker.store.jobs import KahaDBJobSchedulerStore
 
 HOUR = 3_600_000
 
@@ -47,7 +47,9 @@ async def test_a_repetition_that_was_not_noted_has_its_id_again(
     broker = await make_broker(persistent=True)
     dispatcher = scheduler_of(broker)._dispatcher
     monkeypatch.setattr(dispatcher, "_settle", lambda *_, **__: None)
-    monkeypatch.setattr("broker.scheduler.job_dispatcher._LAST_ANSWERS", 0.0)  # that never come
+    monkeypatch.setattr(
+        "pyjms_broker.scheduler.job_dispatcher._LAST_ANSWERS", 0.0
+    )  # that never come
     await broker.order("x", delay=100, period=HOUR, repeat=2)
     await broker.until(lambda: broker.count("Q") == 1)
     assert broker.jobs[0].execution_count == 0

@@ -8,16 +8,16 @@ from typing import Any
 
 import pytest
 
-from broker.policy.entry import PolicyEntry
-from broker.policy.map import PolicyMap
-from broker.service import BrokerService
-from broker.settings.jdbc import JDBCPersistenceSettings, JournaledJDBCPersistenceSettings
-from broker.settings.kahadb import KahaDBPersistenceSettings, MultiKahaDBPersistenceSettings
 from pyjms import _clock
 from pyjms.jms.destination import Queue
 from pyjms.transport.registry import create_transport
 from pyjms.wire.openwire.commands import TransactionType, XATransactionId
 from pyjms.wire.openwire.primitives import encode_map
+from pyjms_broker.policy.entry import PolicyEntry
+from pyjms_broker.policy.map import PolicyMap
+from pyjms_broker.service import BrokerService
+from pyjms_broker.settings.jdbc import JDBCPersistenceSettings, JournaledJDBCPersistenceSettings
+from pyjms_broker.settings.kahadb import KahaDBPersistenceSettings, MultiKahaDBPersistenceSettings
 
 HOUR = 3_600_000
 XA = XATransactionId(4660, b"global", b"branch")
@@ -120,7 +120,7 @@ def next_scheduler(broker: Any) -> Any:
 
 
 def never() -> Any:
-    from broker.api.completion import Completion
+    from pyjms_broker.api.completion import Completion
 
     return Completion()
 
@@ -131,7 +131,9 @@ async def test_a_delivery_that_was_not_noted_is_repeated_but_not_doubled_on_its_
     """A crash between the delivery and the job's end: the message has its id still. (activemq-persistence E3)"""
     broker = await make_broker(persistent=True)
     monkeypatch.setattr(next_scheduler(broker)._dispatcher, "_settle", lambda *_: None)
-    monkeypatch.setattr("broker.scheduler.job_dispatcher._LAST_ANSWERS", 0.0)  # that never come
+    monkeypatch.setattr(
+        "pyjms_broker.scheduler.job_dispatcher._LAST_ANSWERS", 0.0
+    )  # that never come
     await broker.order("x", delay=100)
     await broker.until(lambda: broker.count("Q") == 1)
     await broker.restart()

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from broker.service import BrokerService
-from broker.settings import BrokerSettings
-from broker.store.jobs import MemoryJobSchedulerStore
-from broker.store.kahadb.adapter import KahaDBPersistenceAdapter
-from broker.store.kahadb.settings import KahaDBSettings
-from broker.store.memory import MemoryPersistenceAdapter
+from pyjms_broker.service import BrokerService
+from pyjms_broker.settings import BrokerSettings
+from pyjms_broker.store.jobs import MemoryJobSchedulerStore
+from pyjms_broker.store.kahadb.adapter import KahaDBPersistenceAdapter
+from pyjms_broker.store.kahadb.settings import KahaDBSettings
+from pyjms_broker.store.memory import MemoryPersistenceAdapter
 
 HOUR = 3_600_000
 

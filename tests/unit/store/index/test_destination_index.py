@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from broker.api.message import Position
 from pyjms.wire.kahadb.journal import Location
+from pyjms_broker.api.message import Position
 
 if TYPE_CHECKING:
     from conftest import IndexKit

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from broker.api.message import Position
-from broker.store.kahadb.index import TopicIndex
+from pyjms_broker.api.message import Position
+from pyjms_broker.store.kahadb.index import TopicIndex
 
 if TYPE_CHECKING:
     from conftest import IndexKit

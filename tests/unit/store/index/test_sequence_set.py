@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker.store.kahadb.index.sequence_set import BLOCK_BITS, SequenceSet
+from pyjms_broker.store.kahadb.index.sequence_set import BLOCK_BITS, SequenceSet
 
 LAST = 3 * BLOCK_BITS
 edges = st.sampled_from([1, 2, BLOCK_BITS - 1, BLOCK_BITS, BLOCK_BITS + 1, 2 * BLOCK_BITS])

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from broker.api.message import Position
-from broker.store.kahadb.index import IndexCorrupt, StoreIndex
 from pyjms.errors import IllegalStateException
 from pyjms.wire.kahadb.journal import Location
 from pyjms.wire.kahadb.structures import KahaDestination
+from pyjms_broker.api.message import Position
+from pyjms_broker.store.kahadb.index import IndexCorrupt, StoreIndex
 
 if TYPE_CHECKING:
     from conftest import IndexKit

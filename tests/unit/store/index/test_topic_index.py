@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.api.message import Position
+from pyjms_broker.api.message import Position
 
 if TYPE_CHECKING:
     from conftest import IndexKit

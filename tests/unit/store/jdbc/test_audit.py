@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from broker.api.message import OperationContext
-from broker.store.jdbc.stores.audit import MessageAudit
 from pyjms.jms.destination import Queue
+from pyjms_broker.api.message import OperationContext
+from pyjms_broker.store.jdbc.stores.audit import MessageAudit
 
 
 def test_a_window_for_each_producer():

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from broker.api.message import OperationContext
 from pyjms.testing.clock import VirtualClock
 from pyjms.wire.openwire.commands import ProducerId
+from pyjms_broker.api.message import OperationContext
 
 
 async def test_duplicate_ids_have_a_window(open_store, sql):

@@ -7,21 +7,21 @@ from pathlib import Path
 
 import pytest
 
-from broker.api.message import OperationContext, SubscriptionKey
-from broker.region.store_capabilities import StoreCapabilities
-from broker.store.api import StoredSubscription, StoreState
-from broker.store.jdbc.adapter import JDBCPersistenceAdapter
-from broker.store.jdbc.execution.database import (
+from pyjms.errors import ConfigurationException, JMSException
+from pyjms.jms.destination import Topic
+from pyjms_broker.api.message import OperationContext, SubscriptionKey
+from pyjms_broker.region.store_capabilities import StoreCapabilities
+from pyjms_broker.store.api import StoredSubscription, StoreState
+from pyjms_broker.store.jdbc.adapter import JDBCPersistenceAdapter
+from pyjms_broker.store.jdbc.execution.database import (
     Database,
     DatabaseTakenException,
     DatabaseUnavailableException,
 )
-from broker.store.jdbc.execution.loading import load
-from broker.store.jdbc.execution.operations import AddContainer, Unit
-from broker.store.jdbc.schema.numbering import base_of
-from broker.store.jdbc.settings import JDBCSettings
-from pyjms.errors import ConfigurationException, JMSException
-from pyjms.jms.destination import Topic
+from pyjms_broker.store.jdbc.execution.loading import load
+from pyjms_broker.store.jdbc.execution.operations import AddContainer, Unit
+from pyjms_broker.store.jdbc.schema.numbering import base_of
+from pyjms_broker.store.jdbc.settings import JDBCSettings
 
 REFUSE = (
     "CREATE TRIGGER refuse BEFORE INSERT ON ACTIVEMQ_MSGS WHEN NEW.MSGID_SEQ = 13"

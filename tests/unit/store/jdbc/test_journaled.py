@@ -12,18 +12,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.api.completion import Completion
-from broker.api.message import OperationContext, SubscriptionKey
-from broker.store.api import StoredSubscription, StoreState
-from broker.store.jdbc.execution import operations as ops
-from broker.store.jdbc.execution.operations import Unit
-from broker.store.jdbc.journaled import JournaledJDBCPersistenceAdapter
-from broker.store.jdbc.journaled.codec import _CLASSES, decode_operations, encode_operations
-from broker.store.jdbc.journaled.compaction import compact
-from broker.store.jdbc.settings import JDBCSettings, JournalSettingsJDBC
-from broker.store.journal.disk import OS_DISK
 from pyjms.errors import JMSException
 from pyjms.jms.destination import Topic
+from pyjms_broker.api.completion import Completion
+from pyjms_broker.api.message import OperationContext, SubscriptionKey
+from pyjms_broker.store.api import StoredSubscription, StoreState
+from pyjms_broker.store.jdbc.execution import operations as ops
+from pyjms_broker.store.jdbc.execution.operations import Unit
+from pyjms_broker.store.jdbc.journaled import JournaledJDBCPersistenceAdapter
+from pyjms_broker.store.jdbc.journaled.codec import _CLASSES, decode_operations, encode_operations
+from pyjms_broker.store.jdbc.journaled.compaction import compact
+from pyjms_broker.store.jdbc.settings import JDBCSettings, JournalSettingsJDBC
+from pyjms_broker.store.journal.disk import OS_DISK
 
 T = Topic("T")
 KEY = SubscriptionKey("me", "s")

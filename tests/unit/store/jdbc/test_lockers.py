@@ -8,14 +8,14 @@ import sqlite3
 import anyio
 import pytest
 
-from broker.service import BrokerService
-from broker.store.api import StoreState
-from broker.store.jdbc.adapter import JDBCPersistenceAdapter
-from broker.store.jdbc.execution.database import Database
-from broker.store.jdbc.locker import LeaseDatabaseLocker
-from broker.store.jdbc.settings import JDBCSettings, Locker
 from pyjms.errors import ResourceAllocationException
 from pyjms.testing.clock import VirtualClock
+from pyjms_broker.service import BrokerService
+from pyjms_broker.store.api import StoreState
+from pyjms_broker.store.jdbc.adapter import JDBCPersistenceAdapter
+from pyjms_broker.store.jdbc.execution.database import Database
+from pyjms_broker.store.jdbc.locker import LeaseDatabaseLocker
+from pyjms_broker.store.jdbc.settings import JDBCSettings, Locker
 
 LEASE = {"locker": Locker.LEASE, "lock_keep_alive_period": 5.0}
 

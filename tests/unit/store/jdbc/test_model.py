@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from broker.api.message import OperationContext, SubscriptionKey
-from broker.store.api import StoredSubscription
-from broker.store.jdbc.journaled import JournaledJDBCPersistenceAdapter
-from broker.store.jdbc.settings import JDBCSettings, JournalSettingsJDBC
 from pyjms.jms.destination import Topic
+from pyjms_broker.api.message import OperationContext, SubscriptionKey
+from pyjms_broker.store.api import StoredSubscription
+from pyjms_broker.store.jdbc.journaled import JournaledJDBCPersistenceAdapter
+from pyjms_broker.store.jdbc.settings import JDBCSettings, JournalSettingsJDBC
 
 T = Topic("T")
 KEYS = [SubscriptionKey("me", name) for name in "st"]

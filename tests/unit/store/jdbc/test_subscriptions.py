@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from broker.api.message import SubscriptionKey
-from broker.store.api import StoredSubscription
-from broker.store.jdbc.schema.numbering import base_of
 from pyjms.jms.destination import Topic
+from pyjms_broker.api.message import SubscriptionKey
+from pyjms_broker.store.api import StoredSubscription
+from pyjms_broker.store.jdbc.schema.numbering import base_of
 
 T = Topic("T")
 KEY, OTHER = SubscriptionKey("me", "s"), SubscriptionKey("me", "t")

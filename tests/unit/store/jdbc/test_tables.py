@@ -6,8 +6,8 @@ import pytest
 from sqlalchemy.dialects import mysql, postgresql, sqlite
 from sqlalchemy.schema import CreateIndex, CreateTable
 
-from broker.store.jdbc.schema.tables import Tables
-from broker.store.jdbc.settings import JDBCSettings, Statements
+from pyjms_broker.store.jdbc.schema.tables import Tables
+from pyjms_broker.store.jdbc.settings import JDBCSettings, Statements
 
 ACTIVEMQ = {
     "ACTIVEMQ_MSGS": [
@@ -127,7 +127,7 @@ async def test_one_row_locks_and_ids_rise(open_store, sql):
 
 
 def _lease():
-    from broker.store.jdbc.settings import Locker
+    from pyjms_broker.store.jdbc.settings import Locker
 
     return Locker.LEASE
 

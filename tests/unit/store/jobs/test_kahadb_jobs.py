@@ -11,16 +11,16 @@ from typing import Any
 import pytest
 from anyio.lowlevel import checkpoint
 
-from broker.store.api import StoreState
-from broker.store.jobs import KahaDBJobSchedulerStore, ScheduledJob
-from broker.store.jobs.recovery import INDEX
-from broker.store.journal.disk import OS_DISK
-from broker.store.journal.settings import JournalSettings
 from pyjms.errors import IllegalStateException, ResourceAllocationException
 from pyjms.jms.destination import Queue
 from pyjms.testing.clock import VirtualClock
 from pyjms.wire.kahadb.files import JournalFiles
 from pyjms.wire.openwire.commands import ActiveMQTextMessage, MessageId, ProducerId
+from pyjms_broker.store.api import StoreState
+from pyjms_broker.store.jobs import KahaDBJobSchedulerStore, ScheduledJob
+from pyjms_broker.store.jobs.recovery import INDEX
+from pyjms_broker.store.journal.disk import OS_DISK
+from pyjms_broker.store.journal.settings import JournalSettings
 
 PRODUCER = ProducerId("c", 1, 1)
 SMALL = JournalSettings(max_file_length=16384)

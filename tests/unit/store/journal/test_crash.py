@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from broker.api.completion import Completion
-from broker.store.journal.journal import Journal
-from broker.store.journal.settings import JournalSettings, PreallocationScope
 from pyjms.wire.kahadb.journal import END_MARKER, Location, encode_batch
+from pyjms_broker.api.completion import Completion
+from pyjms_broker.store.journal.journal import Journal
+from pyjms_broker.store.journal.settings import JournalSettings, PreallocationScope
 
 Answer = Callable[[Completion | None], Awaitable[Exception | None]]
 FOLDER = Path("/journal")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.store.journal.disk import OS_DISK, _OsDisk
+from pyjms_broker.store.journal.disk import OS_DISK, _OsDisk
 
 
 def test_files_are_made_written_read_and_cut(tmp_path: Path) -> None:

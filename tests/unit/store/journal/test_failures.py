@@ -11,12 +11,12 @@ from typing import Any
 import anyio
 import pytest
 
-from broker.api.completion import Completion
-from broker.store.api import StoreState
-from broker.store.journal.journal import Journal
-from broker.store.journal.settings import DiskSyncStrategy, JournalSettings
 from pyjms.errors import ResourceAllocationException
 from pyjms.testing.clock import VirtualClock
+from pyjms_broker.api.completion import Completion
+from pyjms_broker.store.api import StoreState
+from pyjms_broker.store.journal.journal import Journal
+from pyjms_broker.store.journal.settings import DiskSyncStrategy, JournalSettings
 
 Answer = Callable[[Completion | None], Awaitable[Exception | None]]
 FOLDER = Path("/journal")

@@ -11,21 +11,21 @@ from typing import Any
 import anyio
 import pytest
 
-from broker.api.completion import Completion
-from broker.store.journal.disk import OS_DISK
-from broker.store.journal.journal import Journal
-from broker.store.journal.settings import (
-    DiskSyncStrategy,
-    JournalSettings,
-    PreallocationScope,
-    PreallocationStrategy,
-)
 from pyjms.errors import IllegalStateException, LocalProtocolError, ResourceAllocationException
 from pyjms.testing.clock import VirtualClock
 from pyjms.wire.kahadb.errors import KahaDBFormatError
 from pyjms.wire.kahadb.files import JournalFiles
 from pyjms.wire.kahadb.journal import END_MARKER, Location
 from pyjms.wire.kahadb.reader import SegmentReader
+from pyjms_broker.api.completion import Completion
+from pyjms_broker.store.journal.disk import OS_DISK
+from pyjms_broker.store.journal.journal import Journal
+from pyjms_broker.store.journal.settings import (
+    DiskSyncStrategy,
+    JournalSettings,
+    PreallocationScope,
+    PreallocationStrategy,
+)
 
 Answer = Callable[[Completion | None], Awaitable[Exception | None]]
 SMALL = JournalSettings(max_file_length=4096, max_write_batch_size=1024)

@@ -9,12 +9,6 @@ from typing import Any
 import anyio
 import pytest
 
-from broker.api.completion import Completion
-from broker.api.message import SYNCED, OperationContext, SubscriptionKey
-from broker.store.api import StoredSubscription, StoreState
-from broker.store.kahadb.adapter import KahaDBPersistenceAdapter
-from broker.store.kahadb.recovery.activemq_files import INDEX_FILES
-from broker.store.kahadb.settings import KahaDBSettings, PurgeRecoveredXATransactionStrategy
 from pyjms.errors import (
     ConfigurationException,
     IllegalStateException,
@@ -29,6 +23,12 @@ from pyjms.wire.kahadb.commands import (
 )
 from pyjms.wire.kahadb.files import JournalFiles
 from pyjms.wire.openwire.commands import ConnectionId, LocalTransactionId, XATransactionId
+from pyjms_broker.api.completion import Completion
+from pyjms_broker.api.message import SYNCED, OperationContext, SubscriptionKey
+from pyjms_broker.store.api import StoredSubscription, StoreState
+from pyjms_broker.store.kahadb.adapter import KahaDBPersistenceAdapter
+from pyjms_broker.store.kahadb.recovery.activemq_files import INDEX_FILES
+from pyjms_broker.store.kahadb.settings import KahaDBSettings, PurgeRecoveredXATransactionStrategy
 
 Q, T = Queue("Q"), Topic("T")
 

@@ -6,9 +6,6 @@ from typing import Any
 
 import pytest
 
-from broker.api.message import OperationContext, SubscriptionKey
-from broker.store.api import StoredSubscription
-from broker.store.kahadb.maintenance.ack_compaction import movable_acks
 from pyjms.jms.destination import Queue, Topic
 from pyjms.wire.kahadb.codec import encode_command
 from pyjms.wire.kahadb.commands import (
@@ -27,6 +24,9 @@ from pyjms.wire.kahadb.structures import (
     KahaTransactionInfo,
 )
 from pyjms.wire.openwire.commands import ConnectionId, LocalTransactionId, XATransactionId
+from pyjms_broker.api.message import OperationContext, SubscriptionKey
+from pyjms_broker.store.api import StoredSubscription
+from pyjms_broker.store.kahadb.maintenance.ack_compaction import movable_acks
 
 Q, OTHER, T = Queue("Q"), Queue("OTHER"), Topic("T")
 KEY = SubscriptionKey("c", "s")

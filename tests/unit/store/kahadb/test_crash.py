@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from broker.api.completion import Completion
-from broker.api.message import OperationContext
 from pyjms.jms.destination import Queue
 from pyjms.wire.openwire.commands import ConnectionId, LocalTransactionId, XATransactionId
+from pyjms_broker.api.completion import Completion
+from pyjms_broker.api.message import OperationContext
 from tests.kit.simulated_disk import SimulatedDisk
 
 Q = Queue("Q")

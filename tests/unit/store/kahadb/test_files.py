@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from broker.store.journal.settings import JournalSettings
-from broker.store.kahadb.recovery.activemq_files import INDEX_FILES
 from pyjms.jms.destination import Queue
+from pyjms_broker.store.journal.settings import JournalSettings
+from pyjms_broker.store.kahadb.recovery.activemq_files import INDEX_FILES
 
 Q = Queue("Q")
 LENGTH = 65536

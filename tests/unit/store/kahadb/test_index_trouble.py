@@ -10,15 +10,15 @@ import anyio
 import anyio.to_thread
 import pytest
 
-from broker.api.message import OperationContext, SubscriptionKey
-from broker.store.api import StoredSubscription, StoreState
-from broker.store.kahadb.index import IndexCorrupt
-from broker.store.kahadb.message_database import DIRTY_LIMIT
-from broker.store.kahadb.recovery.activemq_files import OUR_INDEX
 from pyjms.errors import JMSException
 from pyjms.jms.destination import Queue, Topic
 from pyjms.testing.clock import VirtualClock
 from pyjms.wire.openwire.commands import MessageId, ProducerId
+from pyjms_broker.api.message import OperationContext, SubscriptionKey
+from pyjms_broker.store.api import StoredSubscription, StoreState
+from pyjms_broker.store.kahadb.index import IndexCorrupt
+from pyjms_broker.store.kahadb.message_database import DIRTY_LIMIT
+from pyjms_broker.store.kahadb.recovery.activemq_files import OUR_INDEX
 from tests.kit.simulated_disk import SimulatedDisk
 
 Q = Queue("Q")

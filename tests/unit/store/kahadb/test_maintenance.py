@@ -10,12 +10,12 @@ import anyio
 import anyio.to_thread
 import pytest
 
-from broker.store.kahadb.recovery.activemq_files import OUR_INDEX
 from pyjms.jms.destination import Queue
 from pyjms.testing.clock import VirtualClock
 from pyjms.wire.kahadb.commands import KahaRollbackCommand
 from pyjms.wire.kahadb.files import JournalFiles
 from pyjms.wire.openwire.commands import ConnectionId, LocalTransactionId, XATransactionId
+from pyjms_broker.store.kahadb.recovery.activemq_files import OUR_INDEX
 
 Q = Queue("Q")
 

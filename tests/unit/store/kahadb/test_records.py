@@ -6,23 +6,6 @@ from typing import Any
 
 import pytest
 
-from broker.store.kahadb.records import (
-    RecordFormat,
-    add_record,
-    destination_field,
-    is_pyjms_update,
-    kaha_destination,
-    message_metadata,
-    remove_record,
-    transaction_field,
-)
-from broker.store.kahadb.trace_records import (
-    ARRIVALS,
-    AUDIT,
-    parse_trace,
-    plain_trace,
-    trace_record,
-)
 from pyjms.errors import RemoteProtocolError
 from pyjms.jms.destination import Queue
 from pyjms.wire.kahadb.codec import decode_command, encode_command
@@ -43,6 +26,23 @@ from pyjms.wire.openwire.commands import (
     XATransactionId,
 )
 from pyjms.wire.openwire.primitives import encode_map
+from pyjms_broker.store.kahadb.records import (
+    RecordFormat,
+    add_record,
+    destination_field,
+    is_pyjms_update,
+    kaha_destination,
+    message_metadata,
+    remove_record,
+    transaction_field,
+)
+from pyjms_broker.store.kahadb.trace_records import (
+    ARRIVALS,
+    AUDIT,
+    parse_trace,
+    plain_trace,
+    trace_record,
+)
 
 PRODUCER = ProducerId("ID:é", 1, 1)
 TRANSACTIONS = [

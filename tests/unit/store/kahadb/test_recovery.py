@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from broker.store.api import StoreState
-from broker.store.kahadb.recovery.activemq_files import OUR_INDEX
 from pyjms.errors import ResourceAllocationException
 from pyjms.jms.destination import Queue
 from pyjms.wire.kahadb.files import JournalFiles
+from pyjms_broker.store.api import StoreState
+from pyjms_broker.store.kahadb.recovery.activemq_files import OUR_INDEX
 
 Q = Queue("Q")
 

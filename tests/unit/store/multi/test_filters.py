@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from broker.store.multi.filters import FilteredKahaDB, best_filter, likely_destination, safe_name
 from pyjms.errors import ConfigurationException
 from pyjms.jms.destination import Destination, Queue, Topic
+from pyjms_broker.store.multi.filters import (
+    FilteredKahaDB,
+    best_filter,
+    likely_destination,
+    safe_name,
+)
 
 
 @pytest.mark.parametrize(

@@ -13,14 +13,6 @@ import anyio
 import anyio.to_thread
 import pytest
 
-from broker.api.completion import Completion, wait_for
-from broker.api.message import MessageReference, OperationContext
-from broker.store.api import StoreState
-from broker.store.journal.disk import OS_DISK
-from broker.store.journal.settings import JournalSettings, PreallocationScope
-from broker.store.kahadb.settings import KahaDBSettings, PurgeRecoveredXATransactionStrategy
-from broker.store.multi import FilteredKahaDB, MultiKahaDBPersistenceAdapter
-from broker.store.multi.decision_log import LOCAL_FORMAT_ID, as_xa
 from pyjms.errors import (
     IllegalStateException,
     InvalidDestinationException,
@@ -42,6 +34,14 @@ from pyjms.wire.openwire.commands import (
     TransactionId,
     XATransactionId,
 )
+from pyjms_broker.api.completion import Completion, wait_for
+from pyjms_broker.api.message import MessageReference, OperationContext
+from pyjms_broker.store.api import StoreState
+from pyjms_broker.store.journal.disk import OS_DISK
+from pyjms_broker.store.journal.settings import JournalSettings, PreallocationScope
+from pyjms_broker.store.kahadb.settings import KahaDBSettings, PurgeRecoveredXATransactionStrategy
+from pyjms_broker.store.multi import FilteredKahaDB, MultiKahaDBPersistenceAdapter
+from pyjms_broker.store.multi.decision_log import LOCAL_FORMAT_ID, as_xa
 
 JOURNAL = JournalSettings(max_file_length=1 << 16, preallocation_scope=PreallocationScope.NONE)
 PRODUCER = ProducerId("ID:host-1", 1, 1)

@@ -9,17 +9,17 @@ from pathlib import Path
 import anyio
 import pytest
 
-from broker.api.message import MessageReference
-from broker.region.region_broker import RegionBroker
-from broker.store.api import StoreState
-from broker.store.memory import MemoryPersistenceAdapter
-from broker.store.temp import TempStore
-from broker.store.temp import store as store_module
-from broker.store.temp.files import SpoolFiles
 from pyjms.errors import ResourceAllocationException
 from pyjms.jms.destination import Queue
 from pyjms.testing.clock import VirtualClock
 from pyjms.wire.openwire.commands import ActiveMQTextMessage, MessageId, ProducerId
+from pyjms_broker.api.message import MessageReference
+from pyjms_broker.region.region_broker import RegionBroker
+from pyjms_broker.store.api import StoreState
+from pyjms_broker.store.memory import MemoryPersistenceAdapter
+from pyjms_broker.store.temp import TempStore
+from pyjms_broker.store.temp import store as store_module
+from pyjms_broker.store.temp.files import SpoolFiles
 
 PRODUCER = ProducerId("c", 1, 1)
 BIG = 300_000

@@ -1,9 +1,0 @@
-"""OpenWire clients: their commands, what they have open, and how the broker responds."""
-
-from __future__ import annotations
-
-from broker.connector.openwire.command_handlers import serve
-from broker.connector.openwire.connection import BrokerConnection
-from broker.connector.openwire.connector import OpenWireConnector
-
-__all__ = ["BrokerConnection", "OpenWireConnector", "serve"]

@@ -1,8 +1,0 @@
-"""Clients in the broker's own process: `vm://name`."""
-
-from __future__ import annotations
-
-from broker.connector.vm.client import vm_transport
-from broker.connector.vm.connector import VmConnector
-
-__all__ = ["VmConnector", "vm_transport"]

@@ -1,0 +1,75 @@
+"""The bundled message broker: ActiveMQ's behaviour on ActiveMQ's wire format.
+
+`BrokerService` embeds a broker in a process. The other names configure one or extend it:
+destination policies, dead-letter strategies, virtual destinations and plug-ins. The module that
+defines a name is imported when the name is first used, so `import pyjms_broker` is quick.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+# what type checkers read; the table below is what runs, a test compares the two
+if TYPE_CHECKING:
+    from pyjms_broker.api.dead_letter import DeadLetterStrategy as DeadLetterStrategy
+    from pyjms_broker.api.filter import BrokerFilter as BrokerFilter
+    from pyjms_broker.api.filter import BrokerPlugin as BrokerPlugin
+    from pyjms_broker.policy.dead_letter import (
+        DiscardingDeadLetterStrategy as DiscardingDeadLetterStrategy,
+    )
+    from pyjms_broker.policy.dead_letter import (
+        IndividualDeadLetterStrategy as IndividualDeadLetterStrategy,
+    )
+    from pyjms_broker.policy.dead_letter import SharedDeadLetterStrategy as SharedDeadLetterStrategy
+    from pyjms_broker.policy.entry import PolicyEntry as PolicyEntry
+    from pyjms_broker.policy.map import PolicyMap as PolicyMap
+    from pyjms_broker.service import BrokerService as BrokerService
+    from pyjms_broker.virtual.composite import CompositeQueue as CompositeQueue
+    from pyjms_broker.virtual.composite import CompositeTopic as CompositeTopic
+    from pyjms_broker.virtual.mirrored import MirroredQueue as MirroredQueue
+    from pyjms_broker.virtual.topic import VirtualTopic as VirtualTopic
+
+_HOMES = {
+    "BrokerFilter": "pyjms_broker.api.filter",
+    "BrokerPlugin": "pyjms_broker.api.filter",
+    "BrokerService": "pyjms_broker.service",
+    "CompositeQueue": "pyjms_broker.virtual.composite",
+    "CompositeTopic": "pyjms_broker.virtual.composite",
+    "DeadLetterStrategy": "pyjms_broker.api.dead_letter",
+    "DiscardingDeadLetterStrategy": "pyjms_broker.policy.dead_letter",
+    "IndividualDeadLetterStrategy": "pyjms_broker.policy.dead_letter",
+    "MirroredQueue": "pyjms_broker.virtual.mirrored",
+    "PolicyEntry": "pyjms_broker.policy.entry",
+    "PolicyMap": "pyjms_broker.policy.map",
+    "SharedDeadLetterStrategy": "pyjms_broker.policy.dead_letter",
+    "VirtualTopic": "pyjms_broker.virtual.topic",
+}
+
+__all__ = [
+    "BrokerFilter",
+    "BrokerPlugin",
+    "BrokerService",
+    "CompositeQueue",
+    "CompositeTopic",
+    "DeadLetterStrategy",
+    "DiscardingDeadLetterStrategy",
+    "IndividualDeadLetterStrategy",
+    "MirroredQueue",
+    "PolicyEntry",
+    "PolicyMap",
+    "SharedDeadLetterStrategy",
+    "VirtualTopic",
+]
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = globals()[name] = getattr(import_module(home), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

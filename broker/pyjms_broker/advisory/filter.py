@@ -1,0 +1,350 @@
+"""The filter that sends advisories about connections, destinations, clients and lost messages.
+
+The present state is kept as well, for consumers that subscribe later: it is replayed to them
+alone (activemq-broker V-A2). Advisory topics and their consumers cause no advisories. A Java client
+needs those of temporary destinations: it does not send to one it has no advisory of.
+(activemq-broker 11; openwire-encoding 17)
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import TYPE_CHECKING
+
+from pyjms.errors import JMSException
+from pyjms.jms.destination import Destination, Topic
+from pyjms.wire.openwire.commands import (
+    Command,
+    ConnectionId,
+    ConnectionInfo,
+    ConsumerId,
+    ConsumerInfo,
+    DataStructure,
+    DestinationInfo,
+    ProducerId,
+    ProducerInfo,
+    RemoveInfo,
+    RemoveSubscriptionInfo,
+    Throwable,
+)
+from pyjms_broker.advisory import topics
+from pyjms_broker.advisory.audience import Audience
+from pyjms_broker.advisory.messages import AdvisoryProducer
+from pyjms_broker.api.broker import Broker
+from pyjms_broker.api.completion import Completion
+from pyjms_broker.api.context import ConnectionContext
+from pyjms_broker.api.copying import copy_command, copy_for_destination
+from pyjms_broker.api.filter import BrokerFilter
+from pyjms_broker.policy.wildcard import matches
+from pyjms_broker.region.topic.subscription import TopicSubscription
+
+if TYPE_CHECKING:
+    from pyjms_broker.api.destination import BrokerDestination
+    from pyjms_broker.api.message import MessageReference
+    from pyjms_broker.api.subscription import Subscription
+    from pyjms_broker.region.region_broker import RegionBroker
+
+__all__ = ["AdvisoryBroker"]
+
+logger = logging.getLogger(__name__)
+
+_ADDED, _REMOVED = 0, 1
+_NOTHING: dict[str, object] = {}
+
+
+class AdvisoryBroker(BrokerFilter):
+    """Sends advisory messages about each operation, after it has succeeded."""
+
+    def __init__(
+        self,
+        next_broker: Broker,
+        producer: AdvisoryProducer,
+        region: RegionBroker,
+        *,
+        anonymous_producers: bool = False,
+    ) -> None:
+        super().__init__(next_broker)
+        self._producer = producer
+        self._region = region
+        self._anonymous_producers = anonymous_producers
+        self._audience = Audience()
+        self._connections: dict[ConnectionId, ConnectionInfo] = {}
+        self._destinations: dict[Destination, DestinationInfo] = {}
+        self._consumers: dict[ConsumerId, ConsumerInfo] = {}
+        self._producers: dict[tuple[ProducerId, Destination | None], ProducerInfo] = {}
+        self._durable: dict[tuple[str | None, str | None], Destination] = {}
+
+    # connections
+    def add_connection(self, context: ConnectionContext, info: ConnectionInfo) -> None:
+        self.next.add_connection(context, info)
+        if info.connection_id is not None:
+            copy = copy_command(info)
+            copy.password = ""
+            self._connections[info.connection_id] = copy
+            self._advise(Topic(topics.CONNECTION), copy)
+
+    def remove_connection(
+        self, context: ConnectionContext, info: ConnectionInfo, error: Exception | None
+    ) -> None:
+        self.next.remove_connection(context, info, error)
+        if info.connection_id is not None and info.connection_id in self._connections:
+            del self._connections[info.connection_id]
+            self._advise(Topic(topics.CONNECTION), _removal(info.connection_id, info))
+
+    # destinations
+    def add_destination(
+        self, context: ConnectionContext, destination: Destination, create_temporary: bool = False
+    ) -> BrokerDestination:
+        result = self.next.add_destination(context, destination, create_temporary)
+        if destination not in self._destinations:
+            self._destination_added(DestinationInfo(context.connection_id, destination, _ADDED))
+        return result
+
+    def add_destination_info(self, context: ConnectionContext, info: DestinationInfo) -> None:
+        self.next.add_destination_info(context, info)
+        self._destination_added(info)
+
+    def remove_destination(
+        self, context: ConnectionContext, destination: Destination, timeout: float
+    ) -> None:
+        self.next.remove_destination(context, destination, timeout)
+        self._destination_removed(context, destination)
+
+    def remove_destination_info(self, context: ConnectionContext, info: DestinationInfo) -> None:
+        self.next.remove_destination_info(context, info)
+        if info.destination is not None:
+            self._destination_removed(context, info.destination)
+
+    def _destination_added(self, info: DestinationInfo) -> None:
+        destination = info.destination
+        if (
+            destination is None
+            or destination in self._destinations
+            or topics.is_advisory_topic(destination)
+        ):
+            return
+        self._destinations[destination] = info
+        self._advise(topics.destination_topic(destination), info)
+
+    def _destination_removed(self, context: ConnectionContext, destination: Destination) -> None:
+        info = self._destinations.pop(destination, None)
+        if info is None:
+            return
+        removal = copy_command(info)
+        removal.operation_type = _REMOVED
+        self._advise(topics.destination_topic(destination), removal)
+        for topic in topics.topics_about(destination):
+            if self._region.destinations_matching(topic):
+                self.next.remove_destination(context, topic, -1)
+
+    # consumers
+    def add_consumer(self, context: ConnectionContext, info: ConsumerInfo) -> Subscription:
+        subscription = self.next.add_consumer(context, info)
+        self._audience.add(info)
+        destination = info.destination
+        if destination is None or info.consumer_id is None:
+            return subscription
+        if topics.is_advisory_topic(destination):
+            for member in destination.composite_destinations:
+                self._replay(member, info.consumer_id)
+        else:
+            self._consumers[info.consumer_id] = info
+            if info.subscription_name is not None:
+                self._durable[context.client_id, info.subscription_name] = destination
+            self._advise_of_consumer(destination, info)
+        return subscription
+
+    def remove_consumer(
+        self, context: ConnectionContext, info: ConsumerInfo, last_delivered_sequence_id: int
+    ) -> None:
+        self.next.remove_consumer(context, info, last_delivered_sequence_id)
+        self._audience.remove(info.consumer_id)
+        destination, consumer_id = info.destination, info.consumer_id
+        if destination is None or consumer_id is None:
+            return
+        if self._consumers.pop(consumer_id, None) is not None and self._is_reported_end(
+            destination
+        ):
+            self._advise_of_consumer(destination, _removal(consumer_id, info))
+
+    def remove_subscription(
+        self, context: ConnectionContext, info: RemoveSubscriptionInfo
+    ) -> Completion | None:
+        result = self.next.remove_subscription(context, info)
+        durable_on = self._durable.pop((info.client_id, info.subscription_name), None)
+        if durable_on is not None:
+            self._advise_of_consumer(durable_on, info)
+        return result
+
+    # producers
+    def add_producer(self, context: ConnectionContext, info: ProducerInfo) -> None:
+        self.next.add_producer(context, info)
+        if info.producer_id is not None and self._is_reported(info):
+            self._producers[info.producer_id, info.destination] = info
+            self._advise_of_producer(info.destination, info)
+
+    def remove_producer(self, context: ConnectionContext, info: ProducerInfo) -> None:
+        self.next.remove_producer(context, info)
+        if info.producer_id is None or not self._is_reported(info):
+            return
+        self._producers.pop((info.producer_id, info.destination), None)
+        if info.destination is None or self._is_reported_end(info.destination):
+            self._advise_of_producer(info.destination, _removal(info.producer_id, info))
+
+    def _is_reported(self, info: ProducerInfo) -> bool:
+        if info.destination is None:
+            return self._anonymous_producers
+        return not topics.is_advisory_topic(info.destination)
+
+    # messages
+    def message_expired(
+        self,
+        context: ConnectionContext,
+        reference: MessageReference,
+        subscription: Subscription | None,
+    ) -> None:
+        self.next.message_expired(context, reference, subscription)
+        self._advise_of_message(
+            topics.expired_topic, reference, {"orignalMessageId": str(reference.message_id)}
+        )
+
+    def send_to_dead_letter_queue(
+        self,
+        context: ConnectionContext,
+        reference: MessageReference,
+        subscription: Subscription | None,
+        cause: Throwable | None,
+    ) -> bool:
+        done = self.next.send_to_dead_letter_queue(context, reference, subscription, cause)
+        if done:
+            self._advise_of_message(partial(topics.about, "MessageDLQd"), reference, _NOTHING)
+        return done
+
+    def message_consumed(self, context: ConnectionContext, reference: MessageReference) -> None:
+        self.next.message_consumed(context, reference)
+        self._advise_of_message(
+            partial(topics.about, "MessageConsumed"), reference, _origin(reference)
+        )
+
+    def message_discarded(
+        self,
+        context: ConnectionContext,
+        reference: MessageReference,
+        subscription: Subscription | None,
+    ) -> None:
+        self.next.message_discarded(context, reference, subscription)
+        properties = _origin(reference)
+        if subscription is not None:
+            properties["consumerId"] = str(subscription.info.consumer_id)
+            if isinstance(subscription, TopicSubscription):
+                properties["discardedCount"] = subscription.discarded_count
+        self._advise_of_message(partial(topics.about, "MessageDiscarded"), reference, properties)
+
+    def slow_consumer(
+        self,
+        context: ConnectionContext,
+        destination: BrokerDestination,
+        subscription: Subscription,
+    ) -> None:
+        self.next.slow_consumer(context, destination, subscription)
+        if topics.is_advisory_topic(destination.destination):
+            return
+        topic = topics.about("SlowConsumer", destination.destination)
+        if self._audience.hears(topic):
+            properties = {"consumerId": str(subscription.info.consumer_id)}
+            self._send(topic, subscription.info, None, properties)
+
+    # sending
+    def _is_reported_end(self, destination: Destination) -> bool:
+        """Whether an end on `destination` is reported (activemq-broker V-A1).
+
+        It is not after a temporary destination was removed.
+        """
+        return not destination.is_temporary or destination in self._destinations
+
+    def _advise_of_consumer(
+        self, destination: Destination, about: Command, target: ConsumerId | None = None
+    ) -> None:
+        topic = topics.consumer_topic(destination)
+        if self._audience.hears(topic):
+            there = self._region.destinations_matching(destination)
+            count = sum(d.statistics.consumers for d in there)
+            self._send(topic, about, target, {"consumerCount": count})
+
+    def _advise_of_producer(
+        self, destination: Destination | None, about: Command, target: ConsumerId | None = None
+    ) -> None:
+        topic = topics.producer_topic(destination)
+        if self._audience.hears(topic):
+            there = () if destination is None else self._region.destinations_matching(destination)
+            count = sum(d.statistics.producers for d in there)
+            self._send(topic, about, target, {"producerCount": count})
+
+    def _advise_of_message(
+        self,
+        topic_for: Callable[[Destination], Topic],
+        reference: MessageReference,
+        properties: Mapping[str, object],
+    ) -> None:
+        message = reference.message
+        destination = message.destination
+        if destination is None or topics.is_advisory_topic(destination):
+            return
+        topic = topic_for(destination)
+        if self._audience.hears(topic):
+            copy = copy_for_destination(message, destination, message.original_destination)
+            copy.content = copy.raw = None
+            self._send(topic, copy, None, properties)
+
+    def _advise(self, topic: Topic, about: Command, target: ConsumerId | None = None) -> None:
+        if self._audience.hears(topic):
+            self._send(topic, about, target, _NOTHING)
+
+    def _send(
+        self,
+        topic: Topic,
+        about: Command,
+        target: ConsumerId | None,
+        properties: Mapping[str, object],
+    ) -> None:
+        message = self._producer.message(topic, about, target, properties)
+        try:
+            self.next.send(self._producer.exchange(), message)
+        except JMSException:
+            logger.warning("Failed to send an advisory to %s", topic, exc_info=True)
+
+    def _replay(self, topic: Destination, target: ConsumerId) -> None:
+        """Send the present state to `target`, a new consumer of `topic` (activemq-broker V-A2)."""
+        name = topic.physical_name
+        if name == topics.CONNECTION:
+            for connection in self._connections.values():
+                self._advise(Topic(name), connection, target)
+        elif name in topics.DESTINATION_KINDS:
+            kind = topics.DESTINATION_KINDS[name]
+            for destination, added in list(self._destinations.items()):
+                if kind == destination.TYPE:
+                    self._advise(Topic(name), added, target)
+        elif name.startswith(topics.CONSUMER_PREFIX):
+            for consumer in list(self._consumers.values()):
+                if consumer.destination is not None and matches(
+                    topic, topics.consumer_topic(consumer.destination)
+                ):
+                    self._advise_of_consumer(consumer.destination, consumer, target)
+        elif name.startswith(topics.PRODUCER_PREFIX):
+            for producer in list(self._producers.values()):
+                if matches(topic, topics.producer_topic(producer.destination)):
+                    self._advise_of_producer(producer.destination, producer, target)
+
+
+def _origin(reference: MessageReference) -> dict[str, object]:
+    """Return the origin of a message; the misspelt names are the official ones."""
+    return {
+        "orignalMessageId": str(reference.message_id),
+        "orignalDestination": reference.destination.destination.qualified_name,
+    }
+
+
+def _removal(object_id: DataStructure, info: Command) -> RemoveInfo:
+    return RemoveInfo(object_id, response_required=info.response_required)

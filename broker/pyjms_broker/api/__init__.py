@@ -1,0 +1,53 @@
+"""What all layers of the broker share, and what a plug-in implements.
+
+`Broker` and `BrokerFilter` are the filter chain, `BrokerDestination` and `DestinationFilter` the
+destinations, `Subscription` a consumer, `MessageReference` a message inside the broker. Work that
+is not finished when a call returns is a `Completion`. Nothing here imports another package of
+the broker.
+"""
+
+from pyjms_broker.api.broker import Broker
+from pyjms_broker.api.completion import Completion, all_of, wait_for
+from pyjms_broker.api.context import BlockedSend, ClientConnection, ConnectionContext
+from pyjms_broker.api.dead_letter import DeadLetterStrategy
+from pyjms_broker.api.destination import (
+    BrokerDestination,
+    DestinationFilter,
+    DestinationStatistics,
+    RegionDestination,
+)
+from pyjms_broker.api.exchange import ConsumerExchange, ProducerExchange
+from pyjms_broker.api.filter import BrokerFilter, BrokerPlugin
+from pyjms_broker.api.message import MessageReference, Position, StoredMessage, SubscriptionKey
+from pyjms_broker.api.subscription import Subscription
+from pyjms_broker.api.transaction import PendingWork, Synchronization, Transaction, TransactionState
+from pyjms_broker.api.usage import MemoryUsage
+
+__all__ = [
+    "BlockedSend",
+    "Broker",
+    "BrokerDestination",
+    "BrokerFilter",
+    "BrokerPlugin",
+    "ClientConnection",
+    "Completion",
+    "ConnectionContext",
+    "ConsumerExchange",
+    "DeadLetterStrategy",
+    "DestinationFilter",
+    "DestinationStatistics",
+    "MemoryUsage",
+    "MessageReference",
+    "PendingWork",
+    "Position",
+    "ProducerExchange",
+    "RegionDestination",
+    "StoredMessage",
+    "Subscription",
+    "SubscriptionKey",
+    "Synchronization",
+    "Transaction",
+    "TransactionState",
+    "all_of",
+    "wait_for",
+]

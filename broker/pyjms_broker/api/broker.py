@@ -1,0 +1,277 @@
+"""The broker's interface, which the region broker and every filter around it implement.
+
+It is composed of the interfaces below, so that a collaborator can ask for no more than it needs.
+Calls run to completion on the broker's loop; `send`, `acknowledge` and the transaction calls may
+return a Completion. Any call may raise a JMSException: the client gets it as the response.
+(ActiveMQ Broker, Region; activemq-broker B1 to B6)
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+
+from pyjms.jms.destination import Destination
+from pyjms.wire.openwire.commands import (
+    ActiveMQMessage,
+    ConnectionInfo,
+    ConsumerControl,
+    ConsumerInfo,
+    DestinationInfo,
+    MessageAck,
+    MessagePull,
+    ProducerInfo,
+    RemoveSubscriptionInfo,
+    SessionInfo,
+    Throwable,
+    TransactionId,
+    XATransactionId,
+)
+from pyjms_broker.api.completion import Completion
+from pyjms_broker.api.context import ConnectionContext
+from pyjms_broker.api.destination import BrokerDestination
+from pyjms_broker.api.exchange import ConsumerExchange, ProducerExchange
+from pyjms_broker.api.message import MessageReference
+from pyjms_broker.api.subscription import Subscription
+
+__all__ = [
+    "Broker",
+    "BrokerEvents",
+    "BrokerTransactions",
+    "ClientRegistry",
+    "DestinationRegistry",
+    "MessageRouter",
+    "SubscriptionRegistry",
+]
+
+
+class ClientRegistry(ABC):
+    """Connections, sessions and producers come and go."""
+
+    @abstractmethod
+    def add_connection(self, context: ConnectionContext, info: ConnectionInfo) -> None:
+        """Register a connection.
+
+        Raises:
+            InvalidClientIDException: it has no client id, or another connection has that one.
+        """
+
+    @abstractmethod
+    def remove_connection(
+        self, context: ConnectionContext, info: ConnectionInfo, error: Exception | None
+    ) -> None:
+        """Remove a connection, which was closed because of `error` (None: by the client)."""
+
+    @abstractmethod
+    def add_session(self, context: ConnectionContext, info: SessionInfo) -> None:
+        """Register a session."""
+
+    @abstractmethod
+    def remove_session(self, context: ConnectionContext, info: SessionInfo) -> None:
+        """Remove a session."""
+
+    @abstractmethod
+    def add_producer(self, context: ConnectionContext, info: ProducerInfo) -> None:
+        """Register a producer; its destination is created if it does not exist."""
+
+    @abstractmethod
+    def remove_producer(self, context: ConnectionContext, info: ProducerInfo) -> None:
+        """Remove a producer."""
+
+
+class DestinationRegistry(ABC):
+    """Destinations are created and removed."""
+
+    @abstractmethod
+    def add_destination_info(self, context: ConnectionContext, info: DestinationInfo) -> None:
+        """Create a destination at a client's request."""
+
+    @abstractmethod
+    def remove_destination_info(self, context: ConnectionContext, info: DestinationInfo) -> None:
+        """Remove a destination at a client's request."""
+
+    @abstractmethod
+    def add_destination(
+        self, context: ConnectionContext, destination: Destination, create_temporary: bool = False
+    ) -> BrokerDestination:
+        """Return the destination; create it if it does not exist. (activemq-broker D3, D4)
+
+        Raises:
+            DestinationDoesNotExistException: it is a temporary one that was not created.
+            IllegalStateException: the policy's maximum is reached.
+            ResourceAllocationException: the broker's maximum is reached.
+            InvalidDestinationException: no store could keep its name.
+        """
+
+    @abstractmethod
+    def remove_destination(
+        self, context: ConnectionContext, destination: Destination, timeout: float
+    ) -> None:
+        """Remove a destination and its messages; `timeout` in seconds, 0: it must be unused.
+
+        Raises:
+            JMSException: it still has a subscription. (activemq-broker D9)
+        """
+
+    @abstractmethod
+    def destinations(self) -> dict[Destination, BrokerDestination]:
+        """Return a copy of the table of all destinations."""
+
+
+class SubscriptionRegistry(ABC):
+    """Consumers and durable subscriptions come and go."""
+
+    @abstractmethod
+    def add_consumer(self, context: ConnectionContext, info: ConsumerInfo) -> Subscription:
+        """Register a consumer and return its subscription.
+
+        Raises:
+            InvalidSelectorException: its selector is invalid.
+            JMSException: it asks for a durable subscription that is in use or not possible.
+        """
+
+    @abstractmethod
+    def remove_consumer(
+        self, context: ConnectionContext, info: ConsumerInfo, last_delivered_sequence_id: int
+    ) -> None:
+        """Remove a consumer; the sequence id decides which delivery counts grow.
+        (activemq-broker Q29)
+        """
+
+    @abstractmethod
+    def remove_subscription(
+        self, context: ConnectionContext, info: RemoveSubscriptionInfo
+    ) -> Completion | None:
+        """End a durable subscription; done when the stores have recorded it.
+
+        Raises:
+            InvalidDestinationException: there is none of that name.
+            JMSException: a consumer uses it.
+        """
+
+    @abstractmethod
+    def process_consumer_control(
+        self, exchange: ConsumerExchange, control: ConsumerControl
+    ) -> None:
+        """Change a consumer's prefetch."""
+
+
+class MessageRouter(ABC):
+    """Messages arrive, are acknowledged and pulled."""
+
+    @abstractmethod
+    def send(self, exchange: ProducerExchange, message: ActiveMQMessage) -> Completion | None:
+        """Accept a message; done when it is as safe as its sender requires."""
+
+    @abstractmethod
+    def acknowledge(self, exchange: ConsumerExchange, ack: MessageAck) -> Completion | None:
+        """Apply an acknowledgement; done when the store has recorded it."""
+
+    @abstractmethod
+    def message_pull(self, context: ConnectionContext, pull: MessagePull) -> None:
+        """Let one message go to a consumer without prefetch."""
+
+
+class BrokerTransactions(ABC):
+    """Transactions by id; the transaction filter implements them."""
+
+    @abstractmethod
+    def begin_transaction(self, context: ConnectionContext, xid: TransactionId) -> None:
+        """Begin a transaction; of an XA one a branch may be begun again."""
+
+    @abstractmethod
+    def prepare_transaction(
+        self, context: ConnectionContext, xid: TransactionId
+    ) -> int | Completion:
+        """Return XA_OK or XA_RDONLY; a Completion that ends without an error is XA_OK."""
+
+    @abstractmethod
+    def commit_transaction(
+        self, context: ConnectionContext, xid: TransactionId, one_phase: bool
+    ) -> Completion | None:
+        """Commit; done when the work is durable."""
+
+    @abstractmethod
+    def rollback_transaction(
+        self, context: ConnectionContext, xid: TransactionId
+    ) -> Completion | None:
+        """Roll back; done when the store has recorded it."""
+
+    @abstractmethod
+    def forget_transaction(
+        self, context: ConnectionContext, xid: TransactionId
+    ) -> Completion | None:
+        """Forget a heuristically completed transaction: here a rollback."""
+
+    @abstractmethod
+    def set_rollback_only(
+        self, context: ConnectionContext, xid: TransactionId, cause: Exception
+    ) -> None:
+        """Make the commit of that transaction fail, if it is open. (activemq-broker C5)"""
+
+    @abstractmethod
+    def prepared_transactions(self, context: ConnectionContext) -> list[XATransactionId]:
+        """Return the prepared XA transactions (XA recover)."""
+
+
+class BrokerEvents(ABC):
+    """Events that the regions report to the outer end of the chain, so that filters see them."""
+
+    @abstractmethod
+    def message_expired(
+        self,
+        context: ConnectionContext,
+        reference: MessageReference,
+        subscription: Subscription | None,
+    ) -> None:
+        """Report an expired message, which may become a dead letter."""
+
+    @abstractmethod
+    def send_to_dead_letter_queue(
+        self,
+        context: ConnectionContext,
+        reference: MessageReference,
+        subscription: Subscription | None,
+        cause: Throwable | None,
+    ) -> bool:
+        """Dead-letter a message if its strategy says so; return whether it was."""
+
+    @abstractmethod
+    def message_consumed(self, context: ConnectionContext, reference: MessageReference) -> None:
+        """Report an acknowledged message, where the policy asks for it."""
+
+    @abstractmethod
+    def message_discarded(
+        self,
+        context: ConnectionContext,
+        reference: MessageReference,
+        subscription: Subscription | None,
+    ) -> None:
+        """Report a message evicted from a topic subscription, where the policy asks for it."""
+
+    @abstractmethod
+    def slow_consumer(
+        self,
+        context: ConnectionContext,
+        destination: BrokerDestination,
+        subscription: Subscription,
+    ) -> None:
+        """Report a consumer that became slow, where the policy asks for it."""
+
+
+class Broker(
+    ClientRegistry,
+    DestinationRegistry,
+    SubscriptionRegistry,
+    MessageRouter,
+    BrokerTransactions,
+    BrokerEvents,
+):
+    """The whole interface of the region broker and of the filters around it."""
+
+    @abstractmethod
+    async def start(self) -> None:
+        """Start; the store is open."""
+
+    @abstractmethod
+    async def stop(self) -> None:
+        """Stop dispatching and all background tasks. Idempotent."""

@@ -1,0 +1,86 @@
+"""A client's connection as the broker's layers see it."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from pyjms.wire.openwire.commands import (
+    ActiveMQMessage,
+    Command,
+    ConnectionId,
+    ConnectionInfo,
+    MessageDispatch,
+    TransactionId,
+)
+from pyjms_broker.api.completion import Completion
+from pyjms_broker.api.transaction import Transaction
+
+__all__ = ["BlockedSend", "ClientConnection", "ConnectionContext"]
+
+
+class ClientConnection(Protocol):
+    """The connector's end of a connection. No call waits."""
+
+    @property
+    def remote_address(self) -> str: ...
+
+    def dispatch(self, dispatch: MessageDispatch) -> None:
+        """Send a message to the client, in the order of the calls."""
+
+    def send_command(self, command: Command) -> None:
+        """Send any other command to the client."""
+
+    def service_exception(self, error: Exception) -> None:
+        """Report an error that belongs to no request to the client (ConnectionError)."""
+
+    def give_way(self, error: Exception) -> None:
+        """Remove everything of this client from the broker now, and close the connection soon."""
+
+    def stop_soon(self, error: Exception | None = None) -> None:
+        """Close the connection from the broker's side, after what is queued was written."""
+
+
+class BlockedSend(Protocol):
+    """A message that waits for memory or disk space. `pyjms_broker.region.flow` implements it."""
+
+    @property
+    def message(self) -> ActiveMQMessage: ...
+
+    @property
+    def is_admitted(self) -> bool:
+        """Whether its destination has accepted it meanwhile."""
+
+    @property
+    def transaction(self) -> Transaction | None: ...
+
+    def abort(self, error: Exception) -> None:
+        """Stop waiting: the send fails with `error`."""
+
+
+class ConnectionContext:
+    """What the broker knows of one connection. Source: ActiveMQ ConnectionContext."""
+
+    def __init__(self, connection: ClientConnection | None = None) -> None:
+        self.connection = connection
+        self.info: ConnectionInfo | None = None
+        self.connection_id: ConnectionId | None = None
+        self.client_id: str | None = None
+        self.user_name: str | None = None
+        self.connector_name: str | None = None
+        self.connector_url: str | None = None
+        self.fault_tolerant = False
+        self.network_connection = False
+        self.allow_link_stealing = False
+        """Whether it may take over a client id that another connection uses.
+        (activemq-broker C1)"""
+        self.producer_flow_control = True
+        self.congested = False
+        """Whether the client has more to read than it should: its subscriptions count as full."""
+        self.blocked_sends: dict[BlockedSend, None] = {}
+        """Its messages that wait for space, oldest first."""
+        self.transactions: dict[TransactionId, Transaction] = {}
+        """Its open local transactions."""
+        self.waiting_ends: dict[Transaction, Completion] = {}
+        """Transactions whose commit or prepare was requested here and waits for blocked sends."""
+        self.is_broker = False
+        """Whether this is the broker's own context: dead letters, advisories."""

@@ -1,0 +1,282 @@
+"""A queue or topic of the broker, as filters, subscriptions and stores see it.
+
+`BrokerDestination` is what senders and consumers meet; a `DestinationFilter` around it changes
+what happens to messages (virtual destinations). `RegionDestination` is the destination itself,
+inside all filters: what its subscriptions call for a message that they are done with.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+from pyjms.jms.destination import Destination
+from pyjms.wire.openwire.commands import ActiveMQMessage
+from pyjms_broker.api.completion import Completion
+from pyjms_broker.api.context import ConnectionContext
+from pyjms_broker.api.dead_letter import DeadLetterStrategy
+from pyjms_broker.api.exchange import ProducerExchange
+from pyjms_broker.api.transaction import Transaction
+from pyjms_broker.api.usage import MemoryUsage
+
+if TYPE_CHECKING:
+    from pyjms_broker.api.message import (
+        MessageReference,
+        OperationContext,
+        Position,
+        StoredMessage,
+        SubscriptionKey,
+    )
+    from pyjms_broker.api.subscription import Subscription
+
+__all__ = [
+    "BrokerDestination",
+    "DestinationFilter",
+    "DestinationStatistics",
+    "RegionDestination",
+]
+
+
+class DestinationStatistics:
+    """Counters of one destination.
+
+    `messages` is the number that it holds now, in flight or not. (activemq-broker Q4)
+    """
+
+    __slots__ = (
+        "blocked_sends",
+        "consumers",
+        "dequeues",
+        "dispatched",
+        "enqueues",
+        "expired",
+        "inflight",
+        "messages",
+        "producers",
+    )
+
+    def __init__(self) -> None:
+        self.enqueues = 0
+        self.dequeues = 0
+        self.dispatched = 0
+        self.inflight = 0
+        self.messages = 0
+        self.expired = 0
+        self.consumers = 0
+        self.producers = 0
+        self.blocked_sends = 0
+
+
+class BrokerDestination(ABC):
+    """A queue or topic in the broker, or a filter around one. Source: ActiveMQ Destination."""
+
+    destination: Destination
+    statistics: DestinationStatistics
+    memory: MemoryUsage
+    base: RegionDestination
+    """The destination itself, inside all filters."""
+    watchers: list[Callable[[BrokerDestination], None]]
+    """Called after each change of `statistics.messages`; add a function to be notified."""
+
+    @property
+    @abstractmethod
+    def disposed(self) -> bool:
+        """Whether the destination was removed."""
+
+    @property
+    @abstractmethod
+    def is_dead_letter_queue(self) -> bool:
+        """Whether dead letters were sent here. (activemq-broker L6)"""
+
+    @property
+    @abstractmethod
+    def consumers(self) -> list[Subscription]:
+        """The subscriptions that are attached."""
+
+    @abstractmethod
+    def send(self, exchange: ProducerExchange, message: ActiveMQMessage) -> Completion | None:
+        """Accept a message; the Completion is done when it is stored, or was admitted.
+
+        Raises:
+            ResourceAllocationException: memory is full and senders shall not wait.
+        """
+
+    @abstractmethod
+    def add_subscription(self, context: ConnectionContext, subscription: Subscription) -> None:
+        """Attach a subscription: it gets messages from now on."""
+
+    @abstractmethod
+    def remove_subscription(
+        self,
+        context: ConnectionContext,
+        subscription: Subscription,
+        last_delivered_sequence_id: int,
+    ) -> None:
+        """Detach a subscription and take back its unacknowledged messages.
+
+        The sequence id decides which delivery counts grow. (activemq-broker Q29)
+        """
+
+    @abstractmethod
+    def messages(self) -> Iterator[MessageReference]:
+        """Iterate over the messages in order without removing any; reads stores page by page."""
+
+    def browse(self) -> list[MessageReference]:
+        """Return the messages in order without removing any. All of them are in memory then."""
+        return list(self.messages())
+
+    @abstractmethod
+    def expire_messages(self) -> None:
+        """Search for expired messages and remove them."""
+
+    @abstractmethod
+    def dispose(self, context: ConnectionContext) -> None:
+        """Drop all messages: the destination is removed."""
+
+
+class RegionDestination(BrokerDestination):
+    """A destination itself, inside all filters: what subscriptions ask of it."""
+
+    dead_letter_strategy: DeadLetterStrategy
+    decided_sends: int
+    """Messages of transactions that are prepared or being committed: it cannot be removed."""
+
+    @abstractmethod
+    def accept(
+        self,
+        context: ConnectionContext,
+        reference: MessageReference,
+        transaction: Transaction | None = None,
+    ) -> Completion | None:
+        """Accept a message that has room, as part of `transaction`.
+
+        A sender that requires no response does not wait for the store. (activemq-persistence K13)
+        """
+
+    @abstractmethod
+    def reference_to(
+        self, message: ActiveMQMessage, position: Position | None = None
+    ) -> MessageReference:
+        """Return a new reference to a message of this destination that a store returned."""
+
+    @abstractmethod
+    def publish(self, reference: MessageReference) -> None:
+        """Make a message visible whose transaction, from before the start, is committed now.
+
+        (activemq-broker X6)
+        """
+
+    @abstractmethod
+    def hide(self, stored: StoredMessage, key: SubscriptionKey | None) -> MessageReference:
+        """Keep back a message that a prepared transaction from before the start acknowledged.
+
+        `key` names its durable subscription, None for a queue. (activemq-broker X6, T25)
+        """
+
+    @abstractmethod
+    def forget_hidden(self, reference: MessageReference, key: SubscriptionKey | None) -> None:
+        """Remove a message that `hide` returned: its transaction is committed."""
+
+    @abstractmethod
+    def restore(self, reference: MessageReference, key: SubscriptionKey | None) -> None:
+        """Make a message available again that `hide` returned: the transaction was rolled back."""
+
+    @abstractmethod
+    def is_short(self, reference: MessageReference) -> bool:
+        """Whether a waiting message is better left to a store than kept in memory."""
+
+    @abstractmethod
+    def drop(self, reference: MessageReference) -> None:
+        """Release a message: a queue removes it, a topic counts one holder less."""
+
+    @abstractmethod
+    def hold(self, reference: MessageReference) -> None:
+        """Count one holder more of a message, where messages have holders."""
+
+    @abstractmethod
+    def store_removal(
+        self,
+        context: OperationContext,
+        reference: MessageReference,
+        dead_letter: Completion | None = None,
+    ) -> Completion | None:
+        """Remove a message from the store, after its dead letter `dead_letter` was stored."""
+
+    @abstractmethod
+    def store_subscriber_acknowledgement(
+        self, context: OperationContext, key: SubscriptionKey, reference: MessageReference
+    ) -> Completion | None:
+        """Record in the store that a durable subscription has consumed a message."""
+
+    @abstractmethod
+    def requeue(self, reference: MessageReference) -> None:
+        """Restore a consumed message: the store could not remove it."""
+
+    @abstractmethod
+    def mark_redelivered(self, reference: MessageReference) -> Completion | None:
+        """Record in the store that a message may have been delivered."""
+
+    @abstractmethod
+    def forget_duplicate(self, reference: MessageReference) -> None:
+        """Let the message's id be accepted again, where repeated ids are detected."""
+
+    @abstractmethod
+    def expired(
+        self,
+        context: ConnectionContext,
+        reference: MessageReference,
+        subscription: Subscription | None,
+    ) -> None:
+        """Count a message as expired and report it to the chain, which may dead-letter it."""
+
+    @abstractmethod
+    def consumed(self, context: ConnectionContext, reference: MessageReference) -> None:
+        """Report an acknowledged message to the chain, where the policy asks for it."""
+
+
+class DestinationFilter(BrokerDestination):
+    """A destination around another: passes every call on; override what matters."""
+
+    def __init__(self, next_destination: BrokerDestination) -> None:
+        self.next = next_destination
+        self.destination = next_destination.destination
+        self.statistics = next_destination.statistics
+        self.memory = next_destination.memory
+        self.base = next_destination.base
+        self.watchers = next_destination.watchers
+
+    @property
+    def disposed(self) -> bool:
+        return self.base.disposed
+
+    @property
+    def is_dead_letter_queue(self) -> bool:
+        return self.base.is_dead_letter_queue
+
+    @property
+    def consumers(self) -> list[Subscription]:
+        return self.next.consumers
+
+    def send(self, exchange: ProducerExchange, message: ActiveMQMessage) -> Completion | None:
+        return self.next.send(exchange, message)
+
+    def add_subscription(self, context: ConnectionContext, subscription: Subscription) -> None:
+        self.next.add_subscription(context, subscription)
+
+    def remove_subscription(
+        self,
+        context: ConnectionContext,
+        subscription: Subscription,
+        last_delivered_sequence_id: int,
+    ) -> None:
+        self.next.remove_subscription(context, subscription, last_delivered_sequence_id)
+
+    def messages(self) -> Iterator[MessageReference]:
+        return self.next.messages()
+
+    def expire_messages(self) -> None:
+        self.next.expire_messages()
+
+    def dispose(self, context: ConnectionContext) -> None:
+        self.next.dispose(context)

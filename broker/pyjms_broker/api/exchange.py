@@ -1,0 +1,86 @@
+"""The exchanges of a producer and of a consumer with the broker."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING
+
+from pyjms.wire.openwire.commands import ProducerInfo
+from pyjms_broker.api.completion import Completion
+from pyjms_broker.api.context import ConnectionContext
+from pyjms_broker.api.transaction import Transaction
+
+if TYPE_CHECKING:
+    from pyjms_broker.api.destination import BrokerDestination
+    from pyjms_broker.api.subscription import Subscription
+
+__all__ = ["ConsumerExchange", "ProducerExchange"]
+
+
+class ProducerExchange:
+    """A producer's context, and the destination it last sent to.
+
+    Source: ActiveMQ ProducerBrokerExchange.
+    """
+
+    __slots__ = (
+        "_transacted",
+        "context",
+        "destination",
+        "info",
+        "last_stored_sequence",
+        "region_destination",
+        "transaction",
+        "unanswered",
+    )
+
+    def __init__(
+        self,
+        context: ConnectionContext,
+        info: ProducerInfo | None = None,
+        transaction: Transaction | None = None,
+    ) -> None:
+        self.context = context
+        self.info = info
+        self.transaction = transaction
+        """The transaction that its messages are part of; None: they take effect at once."""
+        self._transacted: ProducerExchange | None = None
+        self.destination: object = None
+        self.region_destination: BrokerDestination | None = None
+        self.last_stored_sequence: int | None = None
+        """After a failover: the store has this producer's messages up to this number.
+        (activemq-broker T27)"""
+        self.unanswered: deque[Completion] | None = None
+        """Of a client that fails over: its sends that are not stored yet, oldest first."""
+
+    def within(self, transaction: Transaction) -> ProducerExchange:
+        """Return this producer's exchange for messages of `transaction`.
+
+        The one of the last transaction is kept: a transaction usually has many messages.
+        """
+        transacted = self._transacted
+        if transacted is None or transacted.transaction is not transaction:
+            transacted = ProducerExchange(self.context, self.info, transaction)
+            self._transacted = transacted
+        return transacted
+
+    def for_forwarding(self) -> ProducerExchange:
+        """Return a new exchange of the same producer and transaction, for another destination."""
+        return ProducerExchange(self.context, self.info, self.transaction)
+
+
+class ConsumerExchange:
+    """A consumer's context and subscription. Source: ActiveMQ ConsumerBrokerExchange."""
+
+    __slots__ = ("context", "subscription", "transaction")
+
+    def __init__(
+        self,
+        context: ConnectionContext,
+        subscription: Subscription | None,
+        transaction: Transaction | None = None,
+    ) -> None:
+        self.context = context
+        self.subscription = subscription
+        self.transaction = transaction
+        """The transaction that its acknowledgements are part of."""

@@ -1,0 +1,238 @@
+"""A message inside the broker: the command as received, and beside it what the broker knows.
+
+The command is never changed once a consumer has it. Counters, owner and size live here.
+Properties are decoded when somebody asks, once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from pyjms import _clock
+from pyjms.errors import JMSException
+from pyjms.jms.properties import DUPLICATE_ID_PROPERTY
+from pyjms.wire.openwire.commands import (
+    ActiveMQMessage,
+    ConsumerId,
+    MessageDispatch,
+    MessageId,
+    TransactionId,
+)
+from pyjms.wire.openwire.primitives import decode_map
+from pyjms.wire.openwire.raw import patch_raw
+from pyjms_broker.api.completion import Completion
+
+if TYPE_CHECKING:
+    from pyjms_broker.api.destination import BrokerDestination, RegionDestination
+    from pyjms_broker.api.subscription import Subscription
+
+__all__ = [
+    "NO_TRANSACTION",
+    "SYNCED",
+    "MessageReference",
+    "OperationContext",
+    "Position",
+    "StoredMessage",
+    "SubscriptionKey",
+]
+
+_DUPLICATE_ID_BYTES: Final = DUPLICATE_ID_PROPERTY.encode()
+
+
+class Position(NamedTuple):
+    """Where a message stands in its destination. Sorts in reading order."""
+
+    level: int
+    """0 where the destination ignores priorities; else 9 minus the priority."""
+    arrival: int
+    """The number of its arrival in this destination, from 1."""
+
+
+class StoredMessage(NamedTuple):
+    """A message as a store returns it."""
+
+    position: Position
+    message: ActiveMQMessage
+
+
+class OperationContext(NamedTuple):
+    """What a change of a store belongs to."""
+
+    xid: TransactionId | None = None
+    """The transaction that it is part of; None: it takes effect at once."""
+    response_required: bool = False
+    """Whether a client waits for it, so that it is synced. (activemq-persistence K13)"""
+
+
+NO_TRANSACTION: Final = OperationContext()
+SYNCED: Final = OperationContext(response_required=True)
+
+
+class SubscriptionKey(NamedTuple):
+    """The identity of a durable subscription. (activemq-broker T16)"""
+
+    client_id: str
+    subscription_name: str
+
+
+class MessageReference:
+    """One message of one destination.
+
+    A queue has one for each message, a topic one that its subscriptions share. Compares
+    and hashes by identity: it is the key of the broker's tables.
+    """
+
+    __slots__ = (
+        "_properties",
+        "acked",
+        "dead_letter",
+        "destination",
+        "dropped",
+        "expiration",
+        "group_id",
+        "message",
+        "message_id",
+        "owner",
+        "persistent",
+        "position",
+        "priority",
+        "raw_is_numbered",
+        "redelivery_counter",
+        "reference_count",
+        "size",
+    )
+
+    def __init__(
+        self, message: ActiveMQMessage, destination: BrokerDestination, minimum_size: int = 1024
+    ) -> None:
+        """Wrap `message`, which must have a message id.
+
+        Raises:
+            JMSException: it has none.
+        """
+        message_id = message.message_id
+        if message_id is None:
+            raise JMSException("A message without a message id was sent")
+        content = message.content
+        properties = message.marshalled_properties
+        self.message = message
+        self.message_id: MessageId = message_id
+        self.destination: RegionDestination = destination.base
+        self.expiration = message.expiration
+        self.priority = message.priority
+        self.persistent = message.persistent
+        self.group_id = message.group_id
+        self.redelivery_counter = message.redelivery_counter
+        self.owner: Subscription | None = None
+        """Who has it and has not acknowledged it: queues lock a message to one consumer."""
+        self.acked = False
+        """A queue's: acknowledged in a transaction that is still open."""
+        self.dropped = False
+        """No longer in its destination."""
+        self.position: Position | None = None
+        """Where the store has it, once the store has numbered it."""
+        self.dead_letter: Completion | None = None
+        """The dead letter that is being stored elsewhere; who sent it leaves the store after it."""
+        self.raw_is_numbered = False
+        """Whether what is marshalled has the broker's number: a store has written it."""
+        self.reference_count = 0
+        self.size = (
+            minimum_size
+            + (0 if content is None else len(content))
+            + (0 if properties is None else len(properties))
+        )
+        self._properties: dict[str, object] | None = None
+
+    @property
+    def broker_sequence_id(self) -> int:
+        """The broker-wide number of the message (activemq-broker Q3)."""
+        return self.message_id.broker_sequence_id
+
+    def is_expired(self) -> bool:
+        """Whether its time to live is over."""
+        expiration = self.expiration
+        return expiration > 0 and _clock.time_ms() > expiration
+
+    def dispatch_to(
+        self, consumer_id: ConsumerId | None, redelivery_counter: int
+    ) -> MessageDispatch:
+        """Return a new dispatch of the message. Its first one stamps the broker's times."""
+        message = self.message
+        if not message.broker_out_time:
+            message.broker_out_time = _clock.time_ms()
+            if message.raw is not None:
+                patch_raw(message, is_numbered=self.raw_is_numbered)
+        return MessageDispatch(
+            consumer_id, self.destination.destination, message, redelivery_counter
+        )
+
+    @property
+    def properties(self) -> dict[str, object]:
+        """The application's properties. Do not change them."""
+        properties = self._properties
+        if properties is None:
+            marshalled = self.message.marshalled_properties
+            properties = {} if marshalled is None else dict(decode_map(marshalled))
+            self._properties = properties
+        return properties
+
+    @property
+    def duplicate_id(self) -> str | None:
+        """The id by which its sender wants repeated messages dropped (`_AMQ_DUPL_ID`)."""
+        marshalled = self.message.marshalled_properties
+        if marshalled is None or _DUPLICATE_ID_BYTES not in marshalled:
+            return None
+        value = self.properties.get(DUPLICATE_ID_PROPERTY)
+        return None if value is None else str(value)
+
+    def lookup(self, name: str) -> object:
+        """Return a header or a property as selectors see it, None if there is none.
+
+        Source: JMS 3.8.1.1; openwire-encoding 18.
+        """
+        header = _HEADERS.get(name)
+        if header is not None:
+            value = header(self)
+            if value is not None or name not in _FIELD_OR_PROPERTY:
+                return value
+        return self.properties.get(name)
+
+
+def _text(value: object) -> str | None:
+    return None if value is None else str(value)
+
+
+def _transaction_text(reference: MessageReference) -> str | None:
+    message = reference.message
+    return _text(message.original_transaction_id or message.transaction_id)
+
+
+def _broker_path(reference: MessageReference) -> str | None:
+    path = reference.message.broker_path
+    return None if path is None else ",".join(str(broker) for broker in path)
+
+
+_HEADERS: Final[dict[str, Callable[[MessageReference], object]]] = {
+    "JMSDestination": lambda r: r.destination.destination.qualified_name,
+    "JMSReplyTo": lambda r: _text(r.message.reply_to),
+    "JMSType": lambda r: r.message.type,
+    "JMSDeliveryMode": lambda r: "PERSISTENT" if r.message.persistent else "NON_PERSISTENT",
+    "JMSPriority": lambda r: r.message.priority,
+    "JMSMessageID": lambda r: str(r.message_id),
+    "JMSTimestamp": lambda r: r.message.timestamp,
+    "JMSCorrelationID": lambda r: r.message.correlation_id,
+    "JMSExpiration": lambda r: r.message.expiration,
+    "JMSRedelivered": lambda r: r.redelivery_counter > 0,
+    "JMSXDeliveryCount": lambda r: r.redelivery_counter + 1,
+    "JMSXGroupID": lambda r: r.message.group_id,
+    "JMSXGroupSeq": lambda r: None if r.message.group_id is None else r.message.group_sequence,
+    "JMSXGroupFirstForConsumer": lambda r: r.message.jms_xgroup_first_for_consumer,
+    "JMSXUserID": lambda r: r.message.user_id,
+    "JMSXProducerTXID": _transaction_text,
+    "JMSActiveMQBrokerInTime": lambda r: r.message.broker_in_time,
+    "JMSActiveMQBrokerOutTime": lambda r: r.message.broker_out_time,
+    "JMSActiveMQBrokerPath": _broker_path,
+}
+_FIELD_OR_PROPERTY: Final = frozenset({"JMSXUserID"})
+"""Headers that an application's property of the same name stands in for when unset."""

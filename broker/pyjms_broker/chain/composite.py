@@ -1,0 +1,86 @@
+"""Composite destinations: a send or a producer on `a,b,c` becomes one for each member.
+
+Consumers are not split: one subscription matches several destinations. (activemq-broker B4)
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyjms.errors import InvalidDestinationException
+from pyjms.jms.destination import Destination
+from pyjms.wire.openwire.commands import ActiveMQMessage, ConsumerInfo, ProducerInfo
+from pyjms_broker.api.completion import Completion, all_of
+from pyjms_broker.api.context import ConnectionContext
+from pyjms_broker.api.copying import copy_command, copy_for_destination
+from pyjms_broker.api.exchange import ProducerExchange
+from pyjms_broker.api.filter import BrokerFilter
+
+if TYPE_CHECKING:
+    from pyjms_broker.api.subscription import Subscription
+
+__all__ = ["MAXIMUM_MEMBERS", "CompositeDestinationBroker"]
+
+MAXIMUM_MEMBERS = 1000
+"""Of one composite destination: a few bytes must not make the broker work for minutes."""
+
+
+class CompositeDestinationBroker(BrokerFilter):
+    """Splits what is addressed to several destinations, at most `MAXIMUM_MEMBERS`."""
+
+    def add_consumer(self, context: ConnectionContext, info: ConsumerInfo) -> Subscription:
+        if info.destination is not None:
+            _members(info.destination)
+        return self.next.add_consumer(context, info)
+
+    def add_producer(self, context: ConnectionContext, info: ProducerInfo) -> None:
+        for part in _split(info):
+            self.next.add_producer(context, part)
+
+    def remove_producer(self, context: ConnectionContext, info: ProducerInfo) -> None:
+        for part in _split(info):
+            self.next.remove_producer(context, part)
+
+    def send(self, exchange: ProducerExchange, message: ActiveMQMessage) -> Completion | None:
+        destination = message.destination
+        if destination is None or not destination.is_composite:
+            return self.next.send(exchange, message)
+        first, *others = _members(destination)
+        copies = [copy_for_destination(message, member, destination) for member in others]
+        message.destination = first
+        message.original_destination = destination
+        message.raw = None
+        return all_of([self._send_one(exchange, part) for part in (message, *copies)])
+
+    def _send_one(self, exchange: ProducerExchange, message: ActiveMQMessage) -> Completion | None:
+        part = exchange.for_forwarding()
+        return self.next.send(part, message)
+
+
+def _split(info: ProducerInfo) -> list[ProducerInfo]:
+    destination = info.destination
+    if destination is None or not destination.is_composite:
+        return [info]
+    return [_on(info, member) for member in _members(destination)]
+
+
+def _members(destination: Destination) -> tuple[Destination, ...]:
+    """The members of a composite.
+
+    Raises:
+        InvalidDestinationException: there are none, or too many.
+    """
+    if destination.physical_name.count(",") >= MAXIMUM_MEMBERS:
+        raise InvalidDestinationException(
+            f"A composite destination has more than {MAXIMUM_MEMBERS} members"
+        )
+    members = destination.composite_destinations
+    if not members:
+        raise InvalidDestinationException(f"{destination} names no destination")
+    return members
+
+
+def _on(info: ProducerInfo, destination: Destination) -> ProducerInfo:
+    part = copy_command(info)
+    part.destination = destination
+    return part

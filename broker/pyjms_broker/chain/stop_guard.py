@@ -1,0 +1,65 @@
+"""The outermost filter: after stop every call is refused. (activemq-broker B2)"""
+
+from __future__ import annotations
+
+from typing import Any, NoReturn
+
+from pyjms.errors import IllegalStateException
+from pyjms_broker.api.broker import Broker
+from pyjms_broker.api.filter import BrokerFilter
+
+__all__ = ["ErrorBroker", "StopGuard"]
+
+
+class ErrorBroker(Broker):
+    """Refuses every call, as a stopped broker does. Source: ActiveMQ ErrorBroker."""
+
+    async def start(self) -> None:
+        self._refuse()
+
+    async def stop(self) -> None:
+        """Do nothing: there is nothing to stop."""
+
+    def _refuse(self, *args: Any, **kwargs: Any) -> NoReturn:
+        raise IllegalStateException("Broker has been stopped")
+
+    add_connection = _refuse
+    remove_connection = _refuse
+    add_session = _refuse
+    remove_session = _refuse
+    add_producer = _refuse
+    remove_producer = _refuse
+    add_consumer = _refuse
+    remove_consumer = _refuse
+    remove_subscription = _refuse
+    add_destination_info = _refuse
+    remove_destination_info = _refuse
+    add_destination = _refuse
+    remove_destination = _refuse
+    send = _refuse
+    acknowledge = _refuse
+    message_pull = _refuse
+    process_consumer_control = _refuse
+    begin_transaction = _refuse
+    prepare_transaction = _refuse
+    commit_transaction = _refuse
+    rollback_transaction = _refuse
+    forget_transaction = _refuse
+    set_rollback_only = _refuse
+    prepared_transactions = _refuse
+    message_expired = _refuse
+    send_to_dead_letter_queue = _refuse
+    message_consumed = _refuse
+    message_discarded = _refuse
+    slow_consumer = _refuse
+    destinations = _refuse
+
+
+class StopGuard(BrokerFilter):
+    """Passes everything on until `stop` has run, then nothing."""
+
+    async def stop(self) -> None:
+        try:
+            await self.next.stop()
+        finally:
+            self.next = ErrorBroker()

@@ -1,0 +1,171 @@
+"""`pyjms broker jobs`: what the scheduler of a running broker keeps, ours or ActiveMQ's.
+
+It asks as any client may, by messages to ActiveMQ.Scheduler.Management. (activemq-broker S8)
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Annotated, NamedTuple
+
+import typer
+
+from pyjms.jms.scheduled import (
+    AMQ_SCHEDULED_CRON,
+    AMQ_SCHEDULED_DELAY,
+    AMQ_SCHEDULED_ID,
+    AMQ_SCHEDULED_PERIOD,
+    AMQ_SCHEDULED_REPEAT,
+    AMQ_SCHEDULER_ACTION,
+    AMQ_SCHEDULER_ACTION_BROWSE,
+    AMQ_SCHEDULER_ACTION_REMOVE,
+    AMQ_SCHEDULER_ACTION_REMOVEALL,
+    AMQ_SCHEDULER_MANAGEMENT_DESTINATION,
+    PYJMS_NEXT_TIME,
+)
+
+if TYPE_CHECKING:
+    from pyjms.client.session import ActiveMQSession
+    from pyjms.jms.destination import Destination
+    from pyjms.jms.message import Message
+
+__all__ = ["Job", "app", "list_jobs", "remove_all_jobs", "remove_jobs"]
+
+app = typer.Typer(
+    name="jobs", help="Messages that a broker keeps until their time.", no_args_is_help=True
+)
+Url = Annotated[str, typer.Option(help="The broker, such as tcp://localhost:61616.")]
+
+
+class Job(NamedTuple):
+    """A job as a broker lists it."""
+
+    job_id: str
+    destination: str
+    due: str
+    """UTC; ActiveMQ does not say."""
+    orders: str
+
+
+@app.command("list")
+def list_(url: Url) -> None:
+    """List the jobs of a running broker, the next one first."""
+    import anyio
+
+    from pyjms_broker.cli.terminal import one_sentence, plural, table
+
+    with one_sentence("jobs list"):
+        found = anyio.run(list_jobs, url)
+    table(("job", "destination", "due", "orders"), found)
+    typer.echo(plural(len(found), "job"))
+
+
+@app.command()
+def remove(
+    url: Url,
+    job_ids: Annotated[list[str] | None, typer.Argument(metavar="JOB...")] = None,
+    all_: Annotated[bool, typer.Option("--all", help="All there are.")] = False,
+) -> None:
+    """Remove jobs of a running broker; their messages are gone. Unknown ones are no error."""
+    import anyio
+
+    from pyjms.errors import ConfigurationException
+    from pyjms_broker.cli.terminal import one_sentence
+
+    with one_sentence("jobs remove"):
+        if bool(job_ids) == all_:
+            raise ConfigurationException("Give either ids of jobs or --all")
+        anyio.run(remove_all_jobs, url) if all_ else anyio.run(remove_jobs, url, job_ids or [])
+
+
+async def list_jobs(url: str) -> list[Job]:
+    """Return the jobs of a broker; it has said all when a second passes without another.
+
+    Raises:
+        JMSException: nobody answers there, or the broker refuses.
+    """
+    async with _session(url) as session:
+        replies = await session.create_temporary_queue()
+        consumer = await session.create_consumer(replies)
+        await _ask(session, AMQ_SCHEDULER_ACTION_BROWSE, reply_to=replies)
+        found = []
+        while (message := await consumer.receive(1)) is not None:
+            found.append(_job(message))
+        return found
+
+
+async def remove_jobs(url: str, job_ids: list[str]) -> None:
+    """Have a broker forget jobs.
+
+    Raises:
+        JMSException: nobody answers there, or the broker refuses.
+    """
+    async with _session(url) as session:
+        for job_id in job_ids:
+            await _ask(session, AMQ_SCHEDULER_ACTION_REMOVE, job_id=job_id)
+
+
+async def remove_all_jobs(url: str) -> None:
+    """Have a broker forget all jobs.
+
+    Raises:
+        JMSException: nobody answers there, or the broker refuses.
+    """
+    async with _session(url) as session:
+        await _ask(session, AMQ_SCHEDULER_ACTION_REMOVEALL)
+
+
+@asynccontextmanager
+async def _session(url: str) -> AsyncIterator[ActiveMQSession]:
+    from pyjms.client.factory import ConnectionFactory
+
+    async with await ConnectionFactory(url).create_connection() as connection:
+        await connection.start()
+        yield await connection.create_session()
+
+
+async def _ask(
+    session: ActiveMQSession,
+    action: str,
+    *,
+    reply_to: Destination | None = None,
+    job_id: str | None = None,
+) -> None:
+    from pyjms.jms.destination import Topic
+
+    producer = await session.create_producer(Topic(AMQ_SCHEDULER_MANAGEMENT_DESTINATION))
+    request = session.create_message()
+    request.reply_to = reply_to
+    request.properties[AMQ_SCHEDULER_ACTION] = action
+    if job_id is not None:
+        request.properties[AMQ_SCHEDULED_ID] = job_id
+    await producer.send(request)
+    await producer.close()
+
+
+def _job(message: Message) -> Job:
+    from pyjms.client.messages import command_of
+
+    properties = message.properties
+    due = properties.get(PYJMS_NEXT_TIME)
+    named = {
+        "delay": AMQ_SCHEDULED_DELAY,
+        "period": AMQ_SCHEDULED_PERIOD,
+        "repeat": AMQ_SCHEDULED_REPEAT,
+        "cron": AMQ_SCHEDULED_CRON,
+    }
+    return Job(
+        str(properties.get(AMQ_SCHEDULED_ID)),
+        str(command_of(message).original_destination),
+        "-" if not isinstance(due, int) else _moment(due),
+        ", ".join(
+            f"{word} {properties[name]}" for word, name in named.items() if name in properties
+        ),
+    )
+
+
+def _moment(milliseconds: int) -> str:
+    moment = datetime.fromtimestamp(milliseconds / 1000, UTC)
+    return moment.isoformat(" ", "seconds").removesuffix("+00:00")

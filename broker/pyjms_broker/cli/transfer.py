@@ -1,0 +1,310 @@
+"""`pyjms broker export` and `import`: messages to a file and back.
+
+From and into the folder of a stopped broker everything stays as it is; through a running one
+they are browsed and sent as any client does. The format:
+`pyjms_broker.service.transfer.message_file`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from pyjms.client.factory import ConnectionFactory
+    from pyjms.jms.destination import Destination, Queue
+    from pyjms_broker.service.transfer.into_folder import Imported
+    from pyjms_broker.service.transfer.message_file import MessageFileReader, MessageFileWriter
+
+__all__ = ["export_messages", "import_messages"]
+
+Url = Annotated[
+    str | None, typer.Option(metavar="URL", help="A running broker: tcp://localhost:61616.")
+]
+
+
+def export_messages(
+    output: Annotated[
+        Path, typer.Option("--output", "-o", metavar="FILE", help="What to write; a new file.")
+    ],
+    directory: Annotated[
+        Path | None,
+        typer.Argument(
+            metavar="[DIR]", help="The KahaDB folder of a stopped broker, or the one above it."
+        ),
+    ] = None,
+    url: Url = None,
+    queue: Annotated[
+        list[str] | None,
+        typer.Option(metavar="PATTERN", help="Only these queues: orders.>; may be repeated."),
+    ] = None,
+    topic: Annotated[
+        list[str] | None,
+        typer.Option(metavar="PATTERN", help="Only these topics; may be repeated."),
+    ] = None,
+) -> None:
+    """Write messages to a file, with all headers, properties and bodies: JSON lines.
+
+    From a folder: all queues, and topics with their durable subscriptions; nothing in the
+    folder changes. From a running broker: what it shows of its queues.
+    """
+    from pyjms.errors import ConfigurationException
+    from pyjms_broker.cli.terminal import one_sentence
+    from pyjms_broker.service.transfer.message_file import MessageFileWriter
+
+    with one_sentence("export"):
+        _one_of(directory, url, "DIR")
+        queues, topics = _patterns(queue or [], topic or [])
+        if url is not None and topics:
+            raise ConfigurationException(
+                "--topic with --url: topics cannot be browsed", hint="export from the folder"
+            )
+        problems: list[str]
+        work = _reader_of(directory, url, queues, topics)
+        try:
+            file = output.open("x", encoding="ascii", newline="\n")
+        except FileExistsError as error:
+            raise ConfigurationException(f"{output} exists already") from error
+        except OSError as error:
+            raise ConfigurationException(f"{output} cannot be written: {error}") from error
+        finished = False
+        try:
+            with file:
+                writer = MessageFileWriter(file, url or str(directory))
+                problems = work(writer)
+                writer.finish()
+            finished = True
+        finally:
+            if not finished:
+                output.unlink(missing_ok=True)
+        _say_exported(output, writer, problems)
+
+
+def import_messages(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="What `export` has written.")],
+    data: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR", help="The data or KahaDB folder of a stopped broker; made if need be."
+        ),
+    ] = None,
+    url: Url = None,
+) -> None:
+    """Put the messages of a file into a stopped broker's folder, or send them to a running one.
+
+    Into a folder they go as they are, with ids and timestamps; those that are there already
+    are left out. A running broker gives them new ids and timestamps. A line that cannot be
+    used is named, and the exit code is 1.
+    """
+    from pyjms.errors import ConfigurationException
+    from pyjms_broker.cli.terminal import one_sentence
+    from pyjms_broker.service.transfer.message_file import MessageFileReader
+
+    with one_sentence("import"):
+        _one_of(data, url, "--data")
+        try:
+            opened = file.open("rb")
+        except OSError as error:
+            raise ConfigurationException(f"{file} cannot be read: {error}") from error
+        with opened as lines:
+            reader = MessageFileReader(lines, str(file))
+            if data is not None:
+                found = _into_folder(data, reader)
+            else:
+                assert url is not None, "one of them is given"
+                found = _into_broker(url, reader)
+        _say_imported(file, found, ended=reader.ended)
+
+
+# -- export
+
+
+def _reader_of(
+    directory: Path | None, url: str | None, queues: list[Destination], topics: list[Destination]
+) -> Callable[[MessageFileWriter], list[str]]:
+    """Return what writes the messages and returns what could not be; checks what was asked for."""
+    if url is not None:
+        factory = _factory(url)
+        from pyjms.jms.destination import Queue
+
+        wanted = [each for each in queues if isinstance(each, Queue)] or [Queue(">")]
+        return lambda writer: _from_broker(factory, wanted, writer)
+    from pyjms_broker.store.kahadb.tools.journal_directory import find_journal, refuse_jobs
+
+    assert directory is not None, "one of them is given"
+    folder = find_journal(directory)
+    refuse_jobs(folder)
+    return lambda writer: _from_folder(folder, [*queues, *topics], writer)
+
+
+def _from_folder(folder: Path, patterns: list[Destination], writer: MessageFileWriter) -> list[str]:
+    import tempfile
+
+    from pyjms_broker.cli.terminal import plural, progress
+    from pyjms_broker.policy.wildcard import matches
+    from pyjms_broker.service.transfer.from_folder import export_folder, message_count
+    from pyjms_broker.store.kahadb.tools.journal_directory import (
+        file_sizes,
+        job_folders_beside,
+        lock_journal,
+    )
+    from pyjms_broker.store.kahadb.tools.snapshot import open_snapshot
+
+    def wanted(destination: Destination) -> bool:
+        return not patterns or any(matches(pattern, destination) for pattern in patterns)
+
+    lock = lock_journal(folder, "stop it, or export with --url")
+    try:
+        with tempfile.TemporaryDirectory(prefix="pyjms-export-") as room:
+            with progress("reading", sum(file_sizes(folder).values()), bytes_=True) as advance:
+                snapshot = open_snapshot(folder, Path(room), on_bytes=advance)
+            try:
+                with progress("exporting", message_count(snapshot, wanted)) as advance:
+                    found = export_folder(
+                        folder, snapshot, writer, wanted=wanted, on_messages=advance
+                    )
+            finally:
+                snapshot.close()
+    finally:
+        lock.release()
+    if found.prepared:
+        typer.echo(
+            f"note: {plural(found.prepared, 'prepared transaction')} may still change this:"
+            " what they take is in the file, what they add is not"
+        )
+    for jobs in job_folders_beside(folder):
+        typer.echo(f"note: messages that wait for their time, in {jobs}, are not in the file")
+    return found.problems
+
+
+def _from_broker(
+    factory: ConnectionFactory, queues: list[Queue], writer: MessageFileWriter
+) -> list[str]:
+    import anyio
+
+    from pyjms_broker.cli.remote import export_broker
+    from pyjms_broker.cli.terminal import progress
+
+    with progress("browsing", None) as advance:
+        _, problems = anyio.run(export_broker, factory, queues, writer, advance)
+    return problems
+
+
+def _say_exported(output: Path, writer: MessageFileWriter, problems: list[str]) -> None:
+    from pyjms_broker.cli.terminal import FAILED, plural
+
+    for problem in problems:
+        typer.echo(f"not exported: {problem}", err=True)
+    typer.echo(
+        f"{output}: {plural(writer.messages, 'message')},"
+        f" {plural(writer.subscriptions, 'durable subscription')}"
+    )
+    if problems:
+        raise typer.Exit(FAILED)
+
+
+# -- import
+
+
+def _into_folder(data: Path, reader: MessageFileReader) -> Imported:
+    import anyio
+
+    from pyjms_broker.cli.terminal import progress
+    from pyjms_broker.service.transfer.into_folder import import_into_folder
+    from pyjms_broker.store.kahadb.tools.journal_directory import lock_journal, refuse_jobs
+
+    folder = _folder_for(data)
+    if folder.is_dir():
+        refuse_jobs(folder)
+    lock = lock_journal(folder, "stop it, or import with --url")
+    try:
+        with progress("importing", None) as advance:
+
+            async def work() -> Imported:
+                return await import_into_folder(folder, reader, on_messages=advance)
+
+            return anyio.run(work)
+    finally:
+        lock.release()
+
+
+def _folder_for(data: Path) -> Path:
+    """Return the journal's folder in `data`, or what `pyjms broker start --data` will make there.
+
+    Raises:
+        ConfigurationException: neither `data` nor the folder above it is there.
+    """
+    from pyjms.errors import ConfigurationException
+    from pyjms_broker.store.kahadb.tools.journal_directory import find_journal, journals_in
+
+    if not data.parent.is_dir():
+        raise ConfigurationException(f"There is no folder {data.parent}")
+    if data.is_dir() and journals_in(data):
+        return find_journal(data)
+    return data if data.name.lower() == "kahadb" else data / "kahadb"
+
+
+def _into_broker(url: str, reader: MessageFileReader) -> Imported:
+    import anyio
+
+    from pyjms_broker.cli.remote import import_into_broker
+    from pyjms_broker.cli.terminal import progress
+
+    factory = _factory(url)
+    with progress("sending", None) as advance:
+        return anyio.run(import_into_broker, factory, reader, advance)
+
+
+def _say_imported(file: Path, found: Imported, *, ended: bool) -> None:
+    from pyjms_broker.cli.terminal import FAILED, plural
+
+    for problem in found.problems:
+        typer.echo(f"{file}:{problem.line}: {problem.reason}", err=True)
+    if not ended:
+        typer.echo(f"{file}: its last line is missing: the file was cut off", err=True)
+    left_out = [
+        f"{count} {why}"
+        for count, why in (
+            (found.duplicates, "there already"),
+            (found.unwanted, "of topics without durable subscriptions"),
+            (found.expired, "expired"),
+            (len(found.problems), "bad lines"),
+        )
+        if count
+    ]
+    typer.echo(
+        f"{plural(found.messages, 'message')} imported,"
+        f" {plural(found.subscriptions, 'durable subscription')} made"
+        + (f"; left out: {', '.join(left_out)}" if left_out else "")
+    )
+    if found.problems or not ended:
+        raise typer.Exit(FAILED)
+
+
+# -- both
+
+
+def _one_of(directory: Path | None, url: str | None, name: str) -> None:
+    from pyjms.errors import ConfigurationException
+
+    if (directory is None) == (url is None):
+        raise ConfigurationException(f"Give either {name} or --url")
+
+
+def _factory(url: str) -> ConnectionFactory:
+    from pyjms.client.factory import ConnectionFactory
+
+    return ConnectionFactory(url)
+
+
+def _patterns(queues: list[str], topics: list[str]) -> tuple[list[Destination], list[Destination]]:
+    from pyjms.errors import ConfigurationException, InvalidDestinationException
+    from pyjms.jms.destination import Queue, Topic
+
+    try:
+        return [Queue(name) for name in queues], [Topic(name) for name in topics]
+    except InvalidDestinationException as error:
+        raise ConfigurationException(str(error)) from error

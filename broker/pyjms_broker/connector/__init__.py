@@ -1,0 +1,21 @@
+"""Where clients connect: what all connectors share, and one sub-package per protocol.
+
+A connector for another protocol extends `TcpConnector` (or `TransportConnector`, where it does not
+listen on a TCP port) and is found through the entry point group `broker.connectors`; see
+docs/extending.md.
+"""
+
+from __future__ import annotations
+
+from pyjms_broker.connector.base import BrokerHost, ServedConnection, TransportConnector
+from pyjms_broker.connector.connection_registry import ConnectionRegistry, RegisteredConnection
+from pyjms_broker.connector.tcp import TcpConnector
+
+__all__ = [
+    "BrokerHost",
+    "ConnectionRegistry",
+    "RegisteredConnection",
+    "ServedConnection",
+    "TcpConnector",
+    "TransportConnector",
+]

@@ -1,0 +1,171 @@
+"""What all connectors share, whatever protocol their clients speak.
+
+A connector accepts clients at an address and keeps the connections that it has open. It knows a
+connection by four calls (`ServedConnection`) and the broker by what a `BrokerHost` offers, so a
+connector for another protocol needs nothing of OpenWire's. A connector belongs to the event loop
+that started it. Connections remove themselves from `connections` when they have ended; only
+`start` and `stop` wait. (activemq-edges U8, U9)
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Protocol
+
+from pyjms import _clock
+from pyjms._wakeup import spawn
+from pyjms.transport.uri import TransportURI
+from pyjms.wire.openwire.commands import BrokerId, ProducerId
+from pyjms_broker.api.broker import Broker
+from pyjms_broker.connector.connection_registry import ConnectionRegistry
+
+__all__ = [
+    "MAXIMUM_CONNECTIONS",
+    "MAXIMUM_PER_CONNECTION",
+    "BrokerHost",
+    "ServedConnection",
+    "TransportConnector",
+    "stop_all",
+]
+
+_RESPONSE_TIMEOUT = 2.0
+"""Seconds of a stop that connections have to send the responses they still owe."""
+MAXIMUM_CONNECTIONS = 5000
+"""Connections of one connector. ActiveMQ has no limit; nothing here is unbounded."""
+MAXIMUM_PER_CONNECTION = 10_000
+"""Sessions, producers, consumers, temporary destinations or transactions of one connection.
+
+ActiveMQ has no limit.
+"""
+
+
+class BrokerHost(Protocol):
+    """The part of the broker service that connectors and their connections use."""
+
+    @property
+    def broker_name(self) -> str: ...
+
+    @property
+    def broker_id(self) -> BrokerId: ...
+
+    @property
+    def broker(self) -> Broker:
+        """The outermost filter of the filter chain: every request of a client goes to it."""
+
+    @property
+    def connections(self) -> ConnectionRegistry: ...
+
+    @property
+    def rollback_only_on_async_exception(self) -> bool:
+        """Whether a failed one-way command makes its transaction's commit fail.
+
+        (activemq-broker C5)
+        """
+
+    @property
+    def store_failed(self) -> bool:
+        """Whether the store can no longer promise anything, so that errors get no response.
+
+        (activemq-persistence K24)
+        """
+
+    def last_producer_sequence_id(self, producer_id: ProducerId) -> int:
+        """Return the highest stored sequence number of a producer, -1 if it is unknown.
+
+        (activemq-broker T27)
+        """
+
+    async def stop(self) -> None:
+        """Stop the broker. Called for one that `vm://` created when its last client has left."""
+
+
+class ServedConnection(Protocol):
+    """A client's connection as its connector sees it."""
+
+    def stop_reading(self) -> None:
+        """Accept no further request of the client: the connector is stopping."""
+
+    async def wait_for_responses(self) -> None:
+        """Wait until the client has got the responses it waits for. Cancellable."""
+
+    def stop_soon(self, error: Exception | None = None) -> None:
+        """Close the connection in the background, after what is queued was written."""
+
+    async def wait_stopped(self) -> None:
+        """Wait until the connection is closed and has left its connector's `connections`."""
+
+
+class TransportConnector(ABC):
+    """An address at which clients of one protocol connect to the broker.
+
+    Args:
+        host: the broker that the clients use.
+        uri: what to listen on, with the connector's options.
+        name: what logs call it; the URI by default.
+    """
+
+    def __init__(self, host: BrokerHost, uri: TransportURI, name: str | None = None) -> None:
+        self.host = host
+        self.uri = uri
+        self.name = name or str(uri)
+        self.maximum_connections = MAXIMUM_CONNECTIONS
+        self.maximum_sessions_per_connection = MAXIMUM_PER_CONNECTION
+        self.maximum_producers_per_connection: int | None = MAXIMUM_PER_CONNECTION
+        self.maximum_consumers_per_connection: int | None = MAXIMUM_PER_CONNECTION
+        self.maximum_temporary_destinations_per_connection = MAXIMUM_PER_CONNECTION
+        self.maximum_transactions_per_connection = MAXIMUM_PER_CONNECTION
+        self.allow_link_stealing = False
+        self.connections: set[ServedConnection] = set()
+        self.stopping = False
+
+    @property
+    @abstractmethod
+    def connect_uri(self) -> str:
+        """The URI that clients connect to, with the actual port if the configured one is 0."""
+
+    @abstractmethod
+    async def start(self) -> None:
+        """Accept connections from now on. A second call is ignored.
+
+        Raises:
+            ResourceAllocationException: the address cannot be bound.
+            ConfigurationException: an option is unknown or has a bad value.
+        """
+
+    @abstractmethod
+    async def stop(self) -> None:
+        """Stop accepting, close every connection and wait for their ends. Idempotent."""
+
+    async def stop_connections(self) -> None:
+        """Close all connections, once their clients have got the responses they wait for."""
+        with _clock.timeout(_RESPONSE_TIMEOUT):
+            for connection in self.connections:
+                connection.stop_reading()
+            for connection in list(self.connections):
+                await connection.wait_for_responses()
+        for connection in list(self.connections):
+            connection.stop_soon()
+        for connection in list(self.connections):
+            await connection.wait_stopped()
+
+
+async def stop_all(connectors: Sequence[TransportConnector]) -> None:
+    """Stop all connectors concurrently: clients that do not read must not delay other connectors.
+
+    Raises:
+        Exception: the first error of a connector's `stop`, after all of them have stopped.
+    """
+    failures: list[BaseException] = []
+    stopping = [
+        spawn(connector.stop, name=f"connector {connector.name} stop", on_error=failures.append)
+        for connector in reversed(connectors)
+    ]
+    try:
+        for task in stopping:
+            await task.wait()
+    finally:
+        for task in stopping:
+            task.cancel()
+    if failures:
+        raise failures[0]

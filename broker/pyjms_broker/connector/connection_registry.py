@@ -1,0 +1,89 @@
+"""All connections of one broker by connection id, across its connectors. (activemq-broker C8)
+
+It also remembers what a producer needs to know that fails over and sends again what it got no
+response for (activemq-broker T27): sends that the store is still writing, and sends that never
+reached the store.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Protocol
+
+from pyjms.errors import JMSException
+from pyjms.jms.destination import Destination
+from pyjms.wire.openwire.commands import ConnectionId, ProducerId
+from pyjms_broker.api.completion import Completion, all_of
+from pyjms_broker.api.context import BlockedSend
+from pyjms_broker.connector.unstored_sends import UnstoredSends
+
+__all__ = ["ConnectionRegistry", "RegisteredConnection"]
+
+
+class RegisteredConnection(Protocol):
+    """A connection as other connections of the same broker see it."""
+
+    def give_way(self, error: Exception) -> None:
+        """Remove everything of this client from the broker now, and close the connection soon."""
+
+    def owns_temporary(self, destination: Destination) -> bool:
+        """Whether the client has created this temporary destination."""
+
+
+class ConnectionRegistry:
+    """All live connections of one broker by connection id."""
+
+    def __init__(self) -> None:
+        self.by_id: dict[ConnectionId, RegisteredConnection] = {}
+        self.pending_sends: dict[ProducerId, Completion] = {}
+        """By producer whose connection was lost: done when the store has written its sends."""
+        self.unstored_sends = UnstoredSends()
+        """Sends of such producers that are not stored although later ones are."""
+
+    def claim(self, connection_id: ConnectionId, connection: RegisteredConnection) -> None:
+        """Register `connection`, which replaces (and closes) an older one of the same id."""
+        former = self.by_id.get(connection_id)
+        if former is not None and former is not connection:
+            former.give_way(
+                JMSException("Another connection has the same connection id; this one is closed")
+            )
+        self.by_id[connection_id] = connection
+
+    def release(self, connection_id: ConnectionId, connection: RegisteredConnection) -> None:
+        """Remove `connection`, unless a newer one has its id by now."""
+        if self.by_id.get(connection_id) is connection:
+            del self.by_id[connection_id]
+
+    def owner_of(self, destination: Destination) -> RegisteredConnection | None:
+        """Return the connection that created a temporary destination, None if there is none."""
+        for connection in self.by_id.values():
+            if connection.owns_temporary(destination):
+                return connection
+        return None
+
+    def connection_lost(
+        self,
+        pending: Mapping[ProducerId, Iterable[Completion]],
+        waiting: Iterable[BlockedSend],
+    ) -> None:
+        """Remember the unfinished sends of producers that may come back.
+
+        Args:
+            pending: the sends that the store has not confirmed yet, by producer.
+            waiting: the sends that were still waiting for space: they are not stored.
+        """
+        self.unstored_sends.record(waiting)
+        for producer_id, sends in pending.items():
+            self._record_pending(producer_id, sends)
+
+    def _record_pending(self, producer_id: ProducerId, sends: Iterable[Completion]) -> None:
+        whole = all_of([send for send in sends if not send.done])
+        if whole is None:
+            return
+        self.pending_sends[producer_id] = whole
+
+        def forget(_done: Completion) -> None:
+            if self.pending_sends.get(producer_id) is whole:
+                del self.pending_sends[producer_id]
+
+        whole.then(forget)

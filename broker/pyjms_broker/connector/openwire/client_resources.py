@@ -1,0 +1,397 @@
+"""What one client opens and closes: connections, sessions, producers, consumers, destinations.
+
+Each change is recorded here and passed on to the broker. Adding what is there already is a replay
+after a failover and changes nothing. When the client is lost, everything it has open is removed in
+ActiveMQ's order: per JMS connection the consumers and producers of each session, the session, the
+temporary destinations, the connection. (activemq-broker C1 to C4, C8, C9)
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable
+from typing import Protocol
+
+from pyjms.errors import (
+    IllegalStateException,
+    InvalidClientIDException,
+    JMSException,
+    UnsupportedOperationException,
+)
+from pyjms.jms.destination import Destination
+from pyjms.wire.openwire.commands import (
+    ConnectionId,
+    ConnectionInfo,
+    ConsumerId,
+    ConsumerInfo,
+    DestinationInfo,
+    ProducerId,
+    ProducerInfo,
+    RemoveInfo,
+    RemoveSubscriptionInfo,
+    SessionId,
+    SessionInfo,
+)
+from pyjms_broker.api.completion import Completion
+from pyjms_broker.api.context import ClientConnection, ConnectionContext
+from pyjms_broker.api.exchange import ConsumerExchange, ProducerExchange
+from pyjms_broker.connector.base import BrokerHost, TransportConnector
+from pyjms_broker.connector.connection_registry import RegisteredConnection
+from pyjms_broker.connector.openwire.connection_state import (
+    ConnectionState,
+    SessionState,
+    connection_of,
+    session_of,
+)
+
+__all__ = ["LAST_DELIVERED_UNKNOWN", "MAXIMUM_SHARED", "ClientResources", "ResourceOwner"]
+
+logger = logging.getLogger(__name__)
+
+LAST_DELIVERED_UNKNOWN = -2
+"""The last delivered sequence id of a client that could not say it."""
+MAXIMUM_SHARED = 1000
+"""JMS connections over one transport; the Java client has one."""
+
+
+class ResourceOwner(ClientConnection, RegisteredConnection, Protocol):
+    """The connection whose resources they are."""
+
+    @property
+    def congested(self) -> bool:
+        """Whether the client has more to read than it should."""
+
+    def refused(self, error: Exception) -> None:
+        """Close the connection soon: the broker has refused the client."""
+
+
+class ClientResources:
+    """Everything that one client has open."""
+
+    def __init__(
+        self, owner: ResourceOwner, host: BrokerHost, connector: TransportConnector
+    ) -> None:
+        self._owner = owner
+        self._host = host
+        self._connector = connector
+        self._broker = host.broker
+        self.connections: dict[ConnectionId, ConnectionState] = {}
+        self.producers: dict[ProducerId, ProducerExchange] = {}
+        self.consumers: dict[ConsumerId, ConsumerExchange] = {}
+        self._pending_sends: dict[ProducerId, deque[Completion]] = {}
+        self._lost = False
+
+    def connection(self, connection_id: ConnectionId | None, action: str) -> ConnectionState:
+        """Return a JMS connection; `action` says in the error what was attempted.
+
+        Raises:
+            IllegalStateException: the connection is not registered.
+        """
+        state = None if connection_id is None else self.connections.get(connection_id)
+        if state is None:
+            raise IllegalStateException(
+                f"Cannot {action} a connection that had not been registered: {connection_id}"
+            )
+        return state
+
+    # connections and sessions
+    def add_connection(self, info: ConnectionInfo) -> bool:
+        """Register a JMS connection; return False for one that is there already.
+
+        Raises:
+            InvalidClientIDException: it has no connection id.
+            IllegalStateException: the client has too many.
+            JMSException: the broker refuses the client, which is disconnected soon.
+        """
+        if info.connection_id is None:
+            raise InvalidClientIDException("No connectionID specified for connection request")
+        if info.connection_id in self.connections:
+            return False  # replayed after a failover
+        where = self._owner.remote_address
+        _check_limit(len(self.connections), MAXIMUM_SHARED, "connection", where)
+        self._host.connections.claim(info.connection_id, self._owner)
+        context = self._context(info)
+        try:
+            self._broker.add_connection(context, info)
+        except Exception as error:
+            self._host.connections.release(info.connection_id, self._owner)
+            self._owner.refused(error)
+            raise
+        self.connections[info.connection_id] = ConnectionState(
+            info, context, self._connector.maximum_transactions_per_connection
+        )
+        return True
+
+    def _context(self, info: ConnectionInfo) -> ConnectionContext:
+        info.client_ip = self._owner.remote_address
+        context = ConnectionContext(self._owner)
+        context.info = info
+        context.connection_id = info.connection_id
+        context.client_id = info.client_id
+        context.user_name = info.user_name
+        context.connector_name = self._connector.name
+        context.connector_url = self._connector.connect_uri
+        context.fault_tolerant = info.fault_tolerant
+        context.allow_link_stealing = self._connector.allow_link_stealing
+        context.congested = self._owner.congested
+        return context
+
+    def add_session(self, info: SessionInfo) -> None:
+        """Register a session.
+
+        Raises:
+            IllegalStateException: it has no id, or the connection has too many.
+        """
+        if info.session_id is None:
+            raise IllegalStateException("Cannot add a session without an id")
+        state = self.connections.get(connection_of(info.session_id))
+        if state is None or info.session_id in state.sessions:
+            return  # an unknown connection is not the session's fault (activemq-broker C9)
+        limit = self._connector.maximum_sessions_per_connection
+        _check_limit(len(state.sessions), limit, "session", state.info.connection_id)
+        self._broker.add_session(state.context, info)
+        state.sessions[info.session_id] = SessionState(info)
+
+    # producers and consumers
+    def add_producer(self, info: ProducerInfo) -> None:
+        """Register a producer.
+
+        Raises:
+            IllegalStateException: its connection or session is unknown or has too many.
+        """
+        producer_id = info.producer_id
+        if producer_id is None:
+            raise IllegalStateException("Cannot add a producer without an id")
+        state = self.connection(connection_of(producer_id), "add a producer to")
+        session = state.session(session_of(producer_id), "add a producer to")
+        if producer_id in session.producers:
+            return
+        limit = self._connector.maximum_producers_per_connection
+        count = state.producers.for_destination(info.destination)
+        _check_limit(count, limit, "producer", state.info.connection_id)
+        self._broker.add_producer(state.context, info)
+        session.producers[producer_id] = info
+        state.producers.add(info.destination)
+        self.producers[producer_id] = self._producer_exchange(state, info, producer_id)
+
+    def _producer_exchange(
+        self, state: ConnectionState, info: ProducerInfo, producer_id: ProducerId
+    ) -> ProducerExchange:
+        exchange = ProducerExchange(state.context, info)
+        if state.info.failover_reconnect:
+            last_stored = self._host.last_producer_sequence_id(producer_id)
+            exchange.last_stored_sequence = last_stored
+            self._host.connections.unstored_sends.producer_returned(producer_id, last_stored)
+        if state.info.fault_tolerant:
+            exchange.unanswered = deque()
+        return exchange
+
+    def add_consumer(self, info: ConsumerInfo) -> Completion | None:
+        """Register a consumer; done when a new durable subscription is stored.
+
+        Raises:
+            IllegalStateException: its connection or session is unknown or has too many.
+        """
+        consumer_id = info.consumer_id
+        if consumer_id is None:
+            raise IllegalStateException("Cannot add a consumer without an id")
+        state = self.connection(connection_of(consumer_id), "add a consumer to")
+        session = state.session(session_of(consumer_id), "add a consumer to")
+        if consumer_id in session.consumers:
+            return None
+        limit = self._connector.maximum_consumers_per_connection
+        count = state.consumers.for_destination(info.destination)
+        _check_limit(count, limit, "consumer", state.info.connection_id)
+        subscription = self._broker.add_consumer(state.context, info)
+        session.consumers[consumer_id] = info
+        state.consumers.add(info.destination)
+        self.consumers[consumer_id] = ConsumerExchange(state.context, subscription)
+        return subscription.saved
+
+    # destinations and subscriptions
+    def add_or_remove_destination(self, info: DestinationInfo) -> None:
+        """Create or delete a destination.
+
+        Raises:
+            JMSException: the request makes no sense, or the broker refuses it.
+        """
+        if info.destination is None:
+            raise JMSException("Cannot add or remove a destination without a name")
+        change = _DESTINATION_CHANGES.get(info.operation_type)
+        if change is None:
+            raise JMSException(f"Unknown operation type: {info.operation_type}")
+        change(self, info, info.destination)
+
+    def add_destination(self, info: DestinationInfo, destination: Destination) -> None:
+        """Create a destination for the client."""
+        state = self.connection(info.connection_id, "add a destination on")
+        if destination.is_temporary:
+            limit = self._connector.maximum_temporary_destinations_per_connection
+            kind = "temporary destination"
+            _check_limit(len(state.temporary), limit, kind, state.info.connection_id)
+        self._broker.add_destination_info(state.context, info)
+        if destination.is_temporary:
+            state.temporary[destination] = info
+
+    def remove_destination(self, info: DestinationInfo, destination: Destination) -> None:
+        """Delete a destination, unless another live connection has created it for itself."""
+        state = self.connection(info.connection_id, "remove a destination on")
+        if destination.is_temporary and destination not in state.temporary:
+            owner = self._host.connections.owner_of(destination)
+            if owner is not None:
+                raise JMSException(f"Cannot remove {destination}: it belongs to another connection")
+        self._broker.remove_destination_info(state.context, info)
+        state.temporary.pop(destination, None)
+
+    def owns_temporary(self, destination: Destination) -> bool:
+        """Whether the client has created this temporary destination."""
+        return any(destination in state.temporary for state in self.connections.values())
+
+    def remove_subscription(self, info: RemoveSubscriptionInfo) -> Completion | None:
+        """Delete a durable subscription."""
+        state = self.connection(info.connection_id, "remove a subscription on")
+        return self._broker.remove_subscription(state.context, info)
+
+    # what the client closes
+    def remove(self, info: RemoveInfo) -> None:
+        """Close a connection, session, consumer or producer.
+
+        Raises:
+            IllegalStateException: it is not registered.
+            UnsupportedOperationException: it is something else.
+        """
+        remove = _REMOVALS.get(type(info.object_id))
+        if remove is None:
+            raise UnsupportedOperationException(
+                f"Unknown remove info type '{type(info.object_id).__name__}'"
+            )
+        remove(self, info)
+
+    def remove_connection(self, info: RemoveInfo) -> None:
+        """Close a JMS connection; an unknown one is ignored."""
+        assert isinstance(info.object_id, ConnectionId)
+        state = self.connections.get(info.object_id)
+        if state is not None:
+            self._close_connection(state, info.last_delivered_sequence_id, None)
+
+    def remove_session(self, info: RemoveInfo) -> None:
+        """Close a session."""
+        assert isinstance(info.object_id, SessionId)
+        connection_id = connection_of(info.object_id)
+        state = self.connections.get(connection_id)
+        if state is None:
+            raise IllegalStateException(
+                "Cannot remove session from connection that had not been registered: "
+                f"{connection_id}"
+            )
+        session = state.sessions.get(info.object_id)
+        if session is None:
+            raise IllegalStateException(
+                f"Cannot remove session that had not been registered: {info.object_id}"
+            )
+        self._close_session(state, session, info.last_delivered_sequence_id)
+
+    def remove_consumer(self, info: RemoveInfo) -> None:
+        """Close a consumer."""
+        assert isinstance(info.object_id, ConsumerId)
+        state = self.connection(connection_of(info.object_id), "remove a consumer from")
+        session = state.session(session_of(info.object_id), "remove a consumer from")
+        consumer = session.consumers.pop(info.object_id, None)
+        if consumer is None:
+            raise IllegalStateException(
+                f"Cannot remove a consumer that had not been registered: {info.object_id}"
+            )
+        self.consumers.pop(info.object_id, None)
+        state.consumers.remove(consumer.destination)
+        self._broker.remove_consumer(state.context, consumer, info.last_delivered_sequence_id)
+
+    def remove_producer(self, info: RemoveInfo) -> None:
+        """Close a producer."""
+        assert isinstance(info.object_id, ProducerId)
+        state = self.connection(connection_of(info.object_id), "remove a producer from")
+        session = state.session(session_of(info.object_id), "remove a producer from")
+        producer = session.producers.pop(info.object_id, None)
+        if producer is None:
+            raise IllegalStateException(
+                f"Cannot remove a producer that had not been registered: {info.object_id}"
+            )
+        self.producers.pop(info.object_id, None)
+        state.producers.remove(producer.destination)
+        self._broker.remove_producer(state.context, producer)
+
+    # the end of the client
+    def close(self, error: Exception | None) -> None:
+        """Remove everything of a client whose connection has ended. (activemq-broker C4)"""
+        self._lost = True
+        for state in list(self.connections.values()):
+            self._close_connection(state, LAST_DELIVERED_UNKNOWN, error)
+
+    def _close_connection(
+        self, state: ConnectionState, last_delivered: int, error: Exception | None
+    ) -> None:
+        context = state.context
+        for session in list(state.sessions.values()):
+            self._close_session(state, session, last_delivered)
+        for destination in list(state.temporary):
+            self._try(self._broker.remove_destination, context, destination, 0.0)
+        state.temporary.clear()
+        waiting = tuple(context.blocked_sends) if state.info.fault_tolerant else ()
+        self._try(self._broker.remove_connection, context, state.info, error)
+        if self._lost:
+            self._host.connections.connection_lost(self._pending_sends, waiting)
+            self._pending_sends.clear()
+        if state.info.connection_id is not None:
+            self.connections.pop(state.info.connection_id, None)
+            self._host.connections.release(state.info.connection_id, self._owner)
+
+    def _close_session(
+        self, state: ConnectionState, session: SessionState, last_delivered: int
+    ) -> None:
+        context = state.context
+        for consumer_id, consumer in list(session.consumers.items()):
+            self.consumers.pop(consumer_id, None)
+            state.consumers.remove(consumer.destination)
+            self._try(self._broker.remove_consumer, context, consumer, last_delivered)
+        session.consumers.clear()
+        for producer_id, producer in list(session.producers.items()):
+            exchange = self.producers.pop(producer_id, None)
+            if self._lost and exchange is not None and exchange.unanswered:
+                self._pending_sends[producer_id] = exchange.unanswered
+            state.producers.remove(producer.destination)
+            self._try(self._broker.remove_producer, context, producer)
+        session.producers.clear()
+        if session.info.session_id is not None:
+            state.sessions.pop(session.info.session_id, None)
+        self._try(self._broker.remove_session, context, session.info)
+
+    def _try(self, call: Callable[..., None], *args: object) -> None:
+        """Continue with the rest whatever happens: a closed client must leave nothing behind."""
+        try:
+            call(*args)
+        except Exception:
+            logger.exception("%s: cleaning up failed", self._owner.remote_address)
+
+
+def _check_limit(count: int, limit: int | None, kind: str, where: object) -> None:
+    """Refuse one more.
+
+    Raises:
+        IllegalStateException: there are `limit` already.
+    """
+    if limit is not None and count >= limit:
+        raise IllegalStateException(
+            f"Can't add {kind} on connection {where}: at maximum limit: {limit}"
+        )
+
+
+_DESTINATION_CHANGES: dict[int, Callable[[ClientResources, DestinationInfo, Destination], None]] = {
+    0: ClientResources.add_destination,
+    1: ClientResources.remove_destination,
+}
+_REMOVALS: dict[type, Callable[[ClientResources, RemoveInfo], None]] = {
+    ConnectionId: ClientResources.remove_connection,
+    SessionId: ClientResources.remove_session,
+    ConsumerId: ClientResources.remove_consumer,
+    ProducerId: ClientResources.remove_producer,
+}

@@ -1,0 +1,267 @@
+"""How the broker handles each command: one function per command type, in `HANDLERS`.
+
+A handler returns None (done), a Response (done, with a value) or a Completion (finished later), and
+raises what the client is to get as an error; `connection` says how these are sent. Messages and
+acknowledgements come first: they are nearly all commands.
+(activemq-broker C1 to C9; openwire-encoding 11 to 15)
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+
+from pyjms.errors import JMSException, UnsupportedOperationException
+from pyjms.transport.openwire import OpenWireTransport
+from pyjms.wire.openwire.commands import (
+    ActiveMQBlobMessage,
+    ActiveMQBytesMessage,
+    ActiveMQMapMessage,
+    ActiveMQMessage,
+    ActiveMQObjectMessage,
+    ActiveMQStreamMessage,
+    ActiveMQTextMessage,
+    BrokerInfo,
+    Command,
+    ConnectionControl,
+    ConnectionInfo,
+    ConsumerControl,
+    ConsumerInfo,
+    ControlCommand,
+    DestinationInfo,
+    FlushCommand,
+    KeepAliveInfo,
+    MessageAck,
+    MessagePull,
+    ProducerInfo,
+    RemoveInfo,
+    RemoveSubscriptionInfo,
+    SessionInfo,
+    ShutdownInfo,
+    TransactionInfo,
+)
+from pyjms.wire.openwire.commands import (
+    ConnectionError as ConnectionErrorCommand,
+)
+from pyjms_broker.api.completion import Completion
+from pyjms_broker.api.exchange import ProducerExchange
+from pyjms_broker.connector.base import BrokerHost, TransportConnector
+from pyjms_broker.connector.openwire import transactions
+from pyjms_broker.connector.openwire.connection import (
+    BrokerConnection,
+    CommandHandler,
+    CommandResult,
+)
+
+__all__ = ["HANDLERS", "serve"]
+
+logger = logging.getLogger(__name__)
+
+
+def serve(
+    host: BrokerHost, connector: TransportConnector, transport: OpenWireTransport
+) -> BrokerConnection:
+    """Serve an OpenWire client that `connector` has accepted; negotiates in the background."""
+    connection = BrokerConnection(host, connector, transport, HANDLERS)
+    connection.start_soon()
+    return connection
+
+
+# messages
+def on_message(connection: BrokerConnection, message: ActiveMQMessage) -> CommandResult:
+    exchange = connection.producers.get(message.producer_id)  # type: ignore[arg-type]  # None: absent
+    if exchange is None:
+        raise JMSException(
+            f"Cannot send message to {message.destination} with invalid (null) producer state"
+        )
+    if exchange.last_stored_sequence is not None and is_stored_replay(
+        connection, exchange, message
+    ):
+        return on_stored_replay(connection, exchange, message)
+    result = connection.broker.send(exchange, message)
+    if message.response_required:
+        if result is not None and not result.done and exchange.unanswered is not None:
+            record_pending(exchange.unanswered, result)
+        return result
+    info = exchange.info
+    window = info is not None and info.window_size > 0
+    if result is not None and not result.done:
+        connection.wait_for_space(message, window, result)
+        return None
+    if window and (result is None or result.error is None):
+        connection.send_producer_ack(message)
+    return result
+
+
+def is_stored_replay(
+    connection: BrokerConnection, exchange: ProducerExchange, message: ActiveMQMessage
+) -> bool:
+    """Whether a client that failed over sends again what is stored. (activemq-broker T27)"""
+    last_stored, message_id = exchange.last_stored_sequence, message.message_id
+    if last_stored is None or message_id is None or not message.persistent:
+        return False
+    sequence = message_id.producer_sequence_id
+    if sequence <= last_stored:
+        return not connection.host.connections.unstored_sends.pop(message.producer_id, sequence)
+    exchange.last_stored_sequence = sequence
+    return False
+
+
+def on_stored_replay(
+    connection: BrokerConnection, exchange: ProducerExchange, message: ActiveMQMessage
+) -> CommandResult:
+    """Respond as if the message had come now, once the store has finished with the first one."""
+    logger.debug("Suppressed %s, sent again after a failover", message.message_id)
+    if message.response_required:
+        return connection.host.connections.pending_sends.get(message.producer_id)  # type: ignore[arg-type]  # None: absent
+    if exchange.info is not None and exchange.info.window_size > 0:
+        connection.send_producer_ack(message)
+    return None
+
+
+def record_pending(sends: deque[Completion], stored: Completion) -> None:
+    """Remember a send that the store is writing, and forget those that are written."""
+    while sends and sends[0].done:
+        sends.popleft()
+    sends.append(stored)
+
+
+def on_ack(connection: BrokerConnection, ack: MessageAck) -> CommandResult:
+    exchange = connection.consumers.get(ack.consumer_id)  # type: ignore[arg-type]  # None: absent
+    if exchange is not None:
+        return connection.broker.acknowledge(exchange, ack)
+    level = logging.WARNING if ack.transaction_id is not None else logging.DEBUG
+    logger.log(level, "Ack for non existent subscription %s ignored", ack.consumer_id)
+    return None
+
+
+def on_pull(connection: BrokerConnection, pull: MessagePull) -> CommandResult:
+    exchange = connection.consumers.get(pull.consumer_id)  # type: ignore[arg-type]  # None: absent
+    if exchange is not None:
+        connection.broker.message_pull(exchange.context, pull)
+    return None
+
+
+def on_consumer_control(connection: BrokerConnection, control: ConsumerControl) -> CommandResult:
+    exchange = connection.consumers.get(control.consumer_id)  # type: ignore[arg-type]  # None: absent
+    if exchange is not None:
+        connection.broker.process_consumer_control(exchange, control)
+    return None
+
+
+# what clients open and close
+def on_connection_info(connection: BrokerConnection, info: ConnectionInfo) -> CommandResult:
+    if connection.resources.add_connection(info) and info.manageable:
+        connection.send_command(ConnectionControl(connected_brokers="", reconnect_to=""))
+    return None
+
+
+def on_connection_control(
+    connection: BrokerConnection, control: ConnectionControl
+) -> CommandResult:
+    for state in connection.resources.connections.values():
+        state.context.fault_tolerant = control.fault_tolerant
+    return None
+
+
+def on_session_info(connection: BrokerConnection, info: SessionInfo) -> CommandResult:
+    connection.resources.add_session(info)
+    return None
+
+
+def on_producer_info(connection: BrokerConnection, info: ProducerInfo) -> CommandResult:
+    connection.resources.add_producer(info)
+    return None
+
+
+def on_consumer_info(connection: BrokerConnection, info: ConsumerInfo) -> CommandResult:
+    return connection.resources.add_consumer(info)
+
+
+def on_destination_info(connection: BrokerConnection, info: DestinationInfo) -> CommandResult:
+    connection.resources.add_or_remove_destination(info)
+    return None
+
+
+def on_remove_subscription(
+    connection: BrokerConnection, info: RemoveSubscriptionInfo
+) -> CommandResult:
+    return connection.resources.remove_subscription(info)
+
+
+def on_remove_info(connection: BrokerConnection, info: RemoveInfo) -> CommandResult:
+    connection.resources.remove(info)
+    return None
+
+
+# transactions
+def on_transaction_info(connection: BrokerConnection, info: TransactionInfo) -> CommandResult:
+    state = connection.resources.connection(info.connection_id, "run a transaction on")
+    return transactions.run(connection.broker, state, info)
+
+
+# the connection itself
+def on_shutdown(connection: BrokerConnection, _info: ShutdownInfo) -> CommandResult:
+    connection.stop_soon()
+    return None
+
+
+def on_keep_alive(connection: BrokerConnection, info: KeepAliveInfo) -> CommandResult:
+    if info.response_required:
+        info.response_required = False  # echoed as it came, without a Response
+        connection.send_command(info)
+    return None
+
+
+def on_connection_error(
+    connection: BrokerConnection, command: ConnectionErrorCommand
+) -> CommandResult:
+    logger.warning("%s reports an error: %s", connection.remote_address, command.exception)
+    return None
+
+
+def on_broker_info(connection: BrokerConnection, info: BrokerInfo) -> CommandResult:
+    error = UnsupportedOperationException(
+        f"Broker {info.broker_name} asks for a network connection; this broker has no networks yet"
+    )
+    connection.refused(error)
+    raise error
+
+
+def ignore(_connection: BrokerConnection, _command: Command) -> CommandResult:
+    """Do nothing: the command has no effect on this broker."""
+    return None
+
+
+HANDLERS: dict[int, CommandHandler] = {
+    **dict.fromkeys(
+        (
+            ActiveMQMessage.TYPE,
+            ActiveMQBytesMessage.TYPE,
+            ActiveMQMapMessage.TYPE,
+            ActiveMQObjectMessage.TYPE,
+            ActiveMQStreamMessage.TYPE,
+            ActiveMQTextMessage.TYPE,
+            ActiveMQBlobMessage.TYPE,
+        ),
+        on_message,
+    ),
+    MessageAck.TYPE: on_ack,
+    MessagePull.TYPE: on_pull,
+    ConsumerControl.TYPE: on_consumer_control,
+    ConnectionInfo.TYPE: on_connection_info,
+    ConnectionControl.TYPE: on_connection_control,
+    SessionInfo.TYPE: on_session_info,
+    ProducerInfo.TYPE: on_producer_info,
+    ConsumerInfo.TYPE: on_consumer_info,
+    DestinationInfo.TYPE: on_destination_info,
+    RemoveSubscriptionInfo.TYPE: on_remove_subscription,
+    RemoveInfo.TYPE: on_remove_info,
+    TransactionInfo.TYPE: on_transaction_info,
+    ShutdownInfo.TYPE: on_shutdown,
+    KeepAliveInfo.TYPE: on_keep_alive,
+    ConnectionErrorCommand.TYPE: on_connection_error,
+    FlushCommand.TYPE: ignore,
+    ControlCommand.TYPE: ignore,
+    BrokerInfo.TYPE: on_broker_info,
+}

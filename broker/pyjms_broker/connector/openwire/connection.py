@@ -1,0 +1,365 @@
+"""One OpenWire client as the broker sees it: commands in, responses and dispatches out.
+
+How a command is handled. The transport calls `on_command` for every command, in the order of
+arrival, on the broker's event loop; nothing on the way awaits. Acknowledgements without a response
+may be deferred to the end of the chunk they came in (`deferred_acks`). A handler, found by the
+command's type, returns
+
+- None: done; a Response is sent if the command requires one;
+- a Response: done, with a value;
+- a Completion: the operation finishes later (the store's sync, space for a message). The response
+  is sent from its callback, so commands behind it are handled meanwhile and responses may overtake
+  each other: clients match them by correlation id.
+
+An exception becomes an ExceptionResponse, or an unsolicited ConnectionError if no response is
+required; the latter also makes an open transaction's commit fail. When the store has failed nothing
+is sent at all: nobody knows how the operation ended, and a client that fails over asks the next
+broker. `back_pressure` says when a client is read no further.
+
+The life cycle is: `start_soon` negotiates in the background, and a failure closes the connection;
+`release`, called by whatever ends the connection first, removes the client's resources from the
+broker at once, so that nothing is dispatched to it any more; `stop_soon` then closes the transport
+in the background. Both are idempotent. (activemq-broker C1 to C9, M2, M6)
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from typing import Any, TypeAlias
+
+import anyio
+
+from pyjms import _clock
+from pyjms._wakeup import BackgroundTask, spawn
+from pyjms.errors import (
+    ConnectionFailedException,
+    LocalProtocolError,
+    UnsupportedOperationException,
+)
+from pyjms.jms.destination import Destination
+from pyjms.transport.openwire import OpenWireTransport
+from pyjms.wire.openwire.commands import (
+    ActiveMQMessage,
+    BrokerInfo,
+    Command,
+    ExceptionResponse,
+    LocalTransactionId,
+    MessageDispatch,
+    ProducerAck,
+    Response,
+)
+from pyjms.wire.openwire.commands import (
+    ConnectionError as ConnectionErrorCommand,
+)
+from pyjms_broker.api.completion import Completion
+from pyjms_broker.connector.base import BrokerHost, TransportConnector
+from pyjms_broker.connector.openwire.back_pressure import BackPressure, ReadPause
+from pyjms_broker.connector.openwire.client_resources import ClientResources
+from pyjms_broker.connector.openwire.connection_state import (
+    ConnectionState,
+    DeferredResponse,
+    message_size,
+)
+from pyjms_broker.connector.openwire.deferred_acks import DeferredAcks
+from pyjms_broker.connector.openwire.pending_responses import PendingResponses
+from pyjms_broker.connector.openwire.throwables import log_unexpected, to_throwable
+
+__all__ = ["BrokerConnection", "CommandHandler", "CommandResult"]
+
+logger = logging.getLogger(__name__)
+
+_REFUSED_CONNECTION_DELAY = 2.0
+"""Seconds that a refused client has to read why, before it is disconnected. (activemq-broker C2)"""
+
+CommandResult: TypeAlias = Completion | Response | None
+CommandHandler: TypeAlias = Callable[["BrokerConnection", Any], CommandResult]
+
+
+class BrokerConnection:
+    """The connection of one client that a connector accepted. Belongs to the broker's event loop.
+
+    Args:
+        host: the broker.
+        connector: what accepted it.
+        transport: the client's; not started yet.
+        handlers: how each command is handled, by its type.
+    """
+
+    def __init__(
+        self,
+        host: BrokerHost,
+        connector: TransportConnector,
+        transport: OpenWireTransport,
+        handlers: Mapping[int, CommandHandler],
+    ) -> None:
+        self.host = host
+        self.broker = host.broker
+        self.resources = ClientResources(self, host, connector)
+        # the same two tables, one attribute nearer for the commands that are nearly all
+        self.producers = self.resources.producers
+        self.consumers = self.resources.consumers
+        self._connector = connector
+        self._handler_of = handlers.get
+        self._transport = transport
+        self._outbound = transport
+        self._oneway = transport.oneway
+        self._deferred_acks = DeferredAcks(transport, self._handle)
+        self._pending_responses = PendingResponses()
+        self._back_pressure = BackPressure(transport, self._set_congested, self._resume_dispatch)
+        self._closed = False
+        self._start_task: BackgroundTask | None = None
+        self._stop_task: BackgroundTask | None = None
+        self._delayed_stop: BackgroundTask | None = None
+        self._stopped = anyio.Event()
+        transport.listener = self
+
+    @property
+    def remote_address(self) -> str:
+        return self._transport.remote_address
+
+    @property
+    def congested(self) -> bool:
+        """Whether the client has more to read than it should."""
+        return self._back_pressure.congested
+
+    # life cycle
+    def start_soon(self) -> None:
+        """Negotiate with the client and serve it, in the background."""
+        self._connector.connections.add(self)
+        self._start_task = spawn(
+            self._start, name=f"broker {self.remote_address} start", on_error=self._start_failed
+        )
+
+    async def _start(self) -> None:
+        # queued until the negotiation is over: the first command the client gets
+        # (activemq-broker C6)
+        self._oneway(
+            BrokerInfo(
+                self.host.broker_id,
+                self._connector.connect_uri,
+                broker_name=self.host.broker_name,
+            )
+        )
+        await self._transport.start()
+        self._outbound = self._deferred_acks.transport = self._transport.outbound
+        self._oneway = self._outbound.oneway
+
+    def _start_failed(self, error: BaseException) -> None:
+        logger.info("%s could not connect: %s", self.remote_address, error)
+        self.stop_soon()
+
+    def stop_reading(self) -> None:
+        """Handle no further command: the connector is stopping."""
+        self._back_pressure.pause_reading(ReadPause.STOPPING)
+
+    async def wait_for_responses(self) -> None:
+        """Wait until all requests are answered; call `stop_reading` first. Cancellable."""
+        await self._pending_responses.wait(
+            state.context for state in self.resources.connections.values()
+        )
+
+    def stop_soon(self, error: Exception | None = None) -> None:
+        """Close the connection in the background, after what is queued was written."""
+        if self._stop_task is None:
+            self._stop_task = spawn(self._stop, error, name=f"broker {self.remote_address} stop")
+
+    def refused(self, error: Exception) -> None:
+        """Close the connection soon, but leave the client time to read its response."""
+
+        async def wait_and_stop() -> None:
+            await _clock.sleep(_REFUSED_CONNECTION_DELAY)
+            self.stop_soon(error)
+
+        if self._delayed_stop is None:
+            name = f"broker {self.remote_address} delayed stop"
+            self._delayed_stop = spawn(wait_and_stop, name=name)
+
+    async def wait_stopped(self) -> None:
+        """Wait until the connection is closed and has left its connector."""
+        await self._stopped.wait()
+
+    def give_way(self, error: Exception) -> None:
+        """Make room for a newer connection with the same id. (activemq-broker C1, C8)"""
+        logger.warning("%s is disconnected: %s", self.remote_address, error)
+        self.release(error)
+        self.stop_soon(error)
+
+    def owns_temporary(self, destination: Destination) -> bool:
+        """Whether the client has created this temporary destination."""
+        return self.resources.owns_temporary(destination)
+
+    def release(self, error: Exception | None) -> None:
+        """Remove everything of this client from the broker. Idempotent. (activemq-broker C4)"""
+        if not self._closed:
+            self._closed = True
+            self._back_pressure.close()
+            self.resources.close(error)
+
+    async def _stop(self, error: Exception | None) -> None:
+        try:
+            self.release(error)
+            for task in (self._start_task, self._delayed_stop):
+                if task is not None:
+                    task.cancel()
+                    await task.wait()
+            await self._back_pressure.stop()
+            await self._transport.stop()
+        finally:
+            self._connector.connections.discard(self)
+            self._stopped.set()
+
+    # from the transport
+    def on_command(self, command: Command) -> None:
+        if not self._deferred_acks.defer(command):
+            self._handle(command)
+
+    def _handle(self, command: Command) -> None:
+        if self._closed:
+            return
+        try:
+            result = self._handler_of(command.TYPE, _unsupported)(self, command)
+        except Exception as error:
+            self._send_error(command, error)
+            return
+        if result is None:
+            if command.response_required:
+                self.send_command(Response(command.command_id))
+        elif isinstance(result, Completion):
+            self._respond_when_done(command, result)
+        elif command.response_required:
+            result.correlation_id = command.command_id
+            self.send_command(result)
+
+    def on_exception(self, error: Exception) -> None:
+        if not self._closed:
+            logger.info("%s disconnected: %s", self.remote_address, error)
+        self.release(error)
+        self.stop_soon(error)
+
+    # to the client
+    def dispatch(self, dispatch: MessageDispatch) -> None:
+        if not self._closed and self._write(dispatch) and self._outbound.congested:
+            self._back_pressure.client_is_behind()
+
+    def send_command(self, command: Command) -> None:
+        if self._closed:
+            return
+        if self._write(command) and self._outbound.congested:
+            # further commands would only add to the responses that the client does not read
+            self._back_pressure.pause_reading(ReadPause.RESPONSES)
+            self._back_pressure.client_is_behind()
+
+    def _write(self, command: Command) -> bool:
+        try:
+            self._oneway(command)
+        except ConnectionFailedException as error:
+            logger.debug("%s: nothing can be sent any more: %s", self.remote_address, error)
+            return False
+        except LocalProtocolError as error:
+            name = type(command).__name__
+            logger.warning("%s: %s cannot be sent: %s", self.remote_address, name, error)
+            self.stop_soon(error)
+            return False
+        return True
+
+    def service_exception(self, error: Exception) -> None:
+        identifier = next(iter(self.resources.connections), None)
+        self.send_command(ConnectionErrorCommand(to_throwable(error), identifier))
+
+    def _set_congested(self, congested: bool) -> None:
+        for state in self.resources.connections.values():
+            state.context.congested = congested
+
+    def _resume_dispatch(self) -> None:
+        for exchange in list(self.consumers.values()):
+            if exchange.subscription is not None:
+                exchange.subscription.window_freed()
+
+    # sends that wait for space
+    def wait_for_space(self, message: ActiveMQMessage, window: bool, stored: Completion) -> None:
+        """Let a send wait that requires no response; `window`: its producer has a window.
+
+        Without one the whole connection waits with it. (activemq-broker M2)
+        """
+        size = message_size(message)
+        self._back_pressure.send_waits(size)
+        self._pending_responses.count += 1
+        if not window:
+            self._back_pressure.unwindowed_send_waits()
+
+        def done(completion: Completion) -> None:
+            self._pending_responses.sent()
+            self._back_pressure.send_finished(size)
+            if window:
+                self.send_producer_ack(message)
+            else:
+                self._back_pressure.unwindowed_send_finished()
+            if completion.error is not None:
+                self._send_error(message, completion.error, acked=window)
+
+        stored.then(done)
+
+    def send_producer_ack(self, message: ActiveMQMessage) -> None:
+        """Open the producer's window by the size of `message`. (activemq-broker M6)"""
+        self.send_command(ProducerAck(message.producer_id, message_size(message)))
+
+    # responses
+    def _respond_when_done(self, command: Command, result: Completion) -> None:
+        size = -1
+        if isinstance(command, ActiveMQMessage) and not result.done:
+            size = message_size(command)
+            self._back_pressure.send_waits(size)
+        self._pending_responses.count += 1
+
+        def done(completion: Completion) -> None:
+            self._pending_responses.sent()
+            if size >= 0:
+                self._back_pressure.send_finished(size)
+            if completion.error is not None:
+                self._send_error(command, completion.error)
+            elif command.response_required:
+                response = result.response if isinstance(result, DeferredResponse) else Response()
+                response.correlation_id = command.command_id
+                self.send_command(response)
+
+        result.then(done)
+
+    def _send_error(self, command: Command, error: Exception, *, acked: bool = False) -> None:
+        log_unexpected(error, f"{type(command).__name__} of {self.remote_address}")
+        if self.host.store_failed:
+            return  # nobody knows how it ended; a client that fails over asks the next broker
+        if command.response_required:
+            self.send_command(ExceptionResponse(command.command_id, to_throwable(error)))
+            return
+        if self.host.rollback_only_on_async_exception:
+            self._set_rollback_only(command, error)
+        if isinstance(command, ActiveMQMessage) and not acked and self._has_window(command):
+            self.send_producer_ack(command)  # refused or not, it no longer fills the window
+        self.service_exception(error)
+
+    def _has_window(self, message: ActiveMQMessage) -> bool:
+        exchange = None if message.producer_id is None else self.producers.get(message.producer_id)
+        return exchange is not None and exchange.info is not None and exchange.info.window_size > 0
+
+    def _set_rollback_only(self, command: Command, error: Exception) -> None:
+        xid = getattr(command, "transaction_id", None)
+        if xid is None:
+            return
+        connections = self.resources.connections
+        state: ConnectionState | None = next(iter(connections.values()), None)
+        if isinstance(xid, LocalTransactionId) and xid.connection_id is not None:
+            state = connections.get(xid.connection_id)
+        if state is None:
+            return
+        try:
+            self.broker.set_rollback_only(state.context, xid, error)
+        except Exception:
+            logger.exception("%s: %s cannot be marked rollback-only", self.remote_address, xid)
+
+
+def _unsupported(_connection: BrokerConnection, command: Command) -> CommandResult:
+    """Refuse a command that no client sends."""
+    raise UnsupportedOperationException(
+        f"This broker does not accept the command {type(command).__name__}"
+    )

@@ -1,0 +1,154 @@
+"""What a client has open: JMS connections, sessions, producers and consumers.
+
+Pure bookkeeping; the error texts for what is not registered are ActiveMQ's.
+(activemq-broker C3, C4)
+"""
+
+from __future__ import annotations
+
+from pyjms.errors import IllegalStateException
+from pyjms.jms.destination import Destination
+from pyjms.wire.openwire.commands import (
+    ActiveMQMessage,
+    ConnectionId,
+    ConnectionInfo,
+    ConsumerId,
+    ConsumerInfo,
+    DestinationInfo,
+    ProducerId,
+    ProducerInfo,
+    Response,
+    SessionId,
+    SessionInfo,
+    TransactionId,
+)
+from pyjms_broker.api.completion import Completion
+from pyjms_broker.api.context import ConnectionContext
+
+__all__ = [
+    "ConnectionState",
+    "DeferredResponse",
+    "ResourceCount",
+    "SessionState",
+    "connection_of",
+    "message_size",
+    "session_of",
+]
+
+_FIXED_MESSAGE_SIZE = 1024  # what a message counts beside its body and properties
+IMPLICIT_SESSION = -1
+"""The session that every connection has without a SessionInfo; advisory consumers belong to it."""
+
+
+class DeferredResponse(Completion):
+    """A response with a value that is sent once an operation has finished."""
+
+    __slots__ = ("response",)
+
+    def __init__(self, response: Response) -> None:
+        """Send `response` when the operation finishes without an error."""
+        super().__init__()
+        self.response = response
+
+
+class SessionState:
+    """The producers and consumers of one session."""
+
+    __slots__ = ("consumers", "info", "producers")
+
+    def __init__(self, info: SessionInfo) -> None:
+        self.info = info
+        self.producers: dict[ProducerId, ProducerInfo] = {}
+        self.consumers: dict[ConsumerId, ConsumerInfo] = {}
+
+
+class ResourceCount:
+    """The number of consumers or producers; those on advisory topics are counted separately."""
+
+    __slots__ = ("_advisory", "_plain")
+
+    def __init__(self) -> None:
+        self._plain = 0
+        self._advisory = 0
+
+    def for_destination(self, destination: Destination | None) -> int:
+        """Return the count that one more on `destination` would add to."""
+        return self._advisory if _is_advisory(destination) else self._plain
+
+    def add(self, destination: Destination | None) -> None:
+        """Count one more on `destination`."""
+        if _is_advisory(destination):
+            self._advisory += 1
+        else:
+            self._plain += 1
+
+    def remove(self, destination: Destination | None) -> None:
+        """Count one less on `destination`."""
+        if _is_advisory(destination):
+            self._advisory -= 1
+        else:
+            self._plain -= 1
+
+
+class ConnectionState:
+    """One JMS connection; a client usually has one over its transport."""
+
+    __slots__ = (
+        "consumers",
+        "context",
+        "info",
+        "maximum_transactions",
+        "producers",
+        "sessions",
+        "temporary",
+        "transactions",
+    )
+
+    def __init__(
+        self, info: ConnectionInfo, context: ConnectionContext, maximum_transactions: int = 10_000
+    ) -> None:
+        self.info = info
+        self.maximum_transactions = maximum_transactions
+        self.context = context
+        self.sessions: dict[SessionId, SessionState] = {}
+        self.consumers = ResourceCount()
+        self.producers = ResourceCount()
+        self.temporary: dict[Destination, DestinationInfo] = {}
+        self.transactions: dict[TransactionId, int | None] = {}
+        """Transactions that have begun and not ended; the value is the response to PREPARE."""
+        identifier = info.connection_id.value if info.connection_id is not None else None
+        implicit = SessionId(identifier, IMPLICIT_SESSION)
+        self.sessions[implicit] = SessionState(SessionInfo(implicit))
+
+    def session(self, session_id: SessionId, action: str) -> SessionState:
+        """Return a session; `action` says in the error what was attempted.
+
+        Raises:
+            IllegalStateException: the session is not registered.
+        """
+        session = self.sessions.get(session_id)
+        if session is None:
+            raise IllegalStateException(
+                f"Cannot {action} a session that had not been registered: {session_id}"
+            )
+        return session
+
+
+def session_of(resource: ConsumerId | ProducerId) -> SessionId:
+    """Return the session that a consumer or producer belongs to."""
+    return SessionId(resource.connection_id, resource.session_id)
+
+
+def connection_of(resource: ConsumerId | ProducerId | SessionId) -> ConnectionId:
+    """Return the connection that a session, consumer or producer belongs to."""
+    return ConnectionId(resource.connection_id)
+
+
+def _is_advisory(destination: Destination | None) -> bool:
+    return destination is not None and destination.physical_name.startswith("ActiveMQ.Advisory.")
+
+
+def message_size(message: ActiveMQMessage) -> int:
+    """Return what a message takes of its producer's window, in bytes. (activemq-broker M6)"""
+    properties, content = message.marshalled_properties, message.content
+    return _FIXED_MESSAGE_SIZE + len(properties or b"") + len(content or b"")

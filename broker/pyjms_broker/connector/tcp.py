@@ -1,0 +1,134 @@
+"""Accepts clients on a TCP port, whatever protocol they speak.
+
+It binds 127.0.0.1 unless a host is named, and port 0 takes any free one. One task per listening
+socket accepts; a connection negotiates in a task of its own, so a slow client delays no other. A
+connector for a protocol implements `serve`. (activemq-edges U8, U9, I4)
+"""
+
+from __future__ import annotations
+
+import logging
+import socket
+from abc import abstractmethod
+
+import anyio
+from anyio.abc import SocketAttribute, SocketListener, SocketStream
+
+from pyjms import _clock
+from pyjms._wakeup import BackgroundTask, spawn
+from pyjms.errors import ConfigurationException, ResourceAllocationException
+from pyjms.transport.uri import TransportURI
+from pyjms_broker.connector.base import BrokerHost, TransportConnector
+
+__all__ = ["TcpConnector"]
+
+logger = logging.getLogger(__name__)
+
+_ACCEPT_RETRY_DELAY = 0.5
+"""Seconds after a failed accept; most likely the process has no file descriptor left."""
+_ANY_ADDRESS = {"0.0.0.0", "::"}  # noqa: S104 - only where the configuration asks for it
+_BACKLOG = 5000
+
+
+class TcpConnector(TransportConnector):
+    """Listens on a TCP port and hands each accepted socket to `serve`."""
+
+    backlog = _BACKLOG
+    """How many connections the operating system queues until they are accepted."""
+
+    def __init__(self, host: BrokerHost, uri: TransportURI, name: str | None = None) -> None:
+        """Listen where `uri` says; its options are the subclass's to read.
+
+        Raises:
+            ConfigurationException: the URI has no port.
+        """
+        super().__init__(host, uri, name)
+        self._bind_host = uri.host or "127.0.0.1"
+        port = uri.port
+        if port is None:
+            raise ConfigurationException(
+                f"Connector '{self.name}' names no port: {uri}",
+                hint=f"write {uri.scheme}://host:61616, or port 0 for any free one",
+            )
+        self._bind_port = port
+        self._port: int | None = None
+        self._listeners: list[SocketListener] = []
+        self._accepting: list[BackgroundTask] = []
+
+    @abstractmethod
+    def serve(self, stream: SocketStream) -> None:
+        """Serve a client that has connected, in the background.
+
+        Add its connection to `connections` now, and discard it there when it has ended. Must not
+        block; an exception closes the socket.
+        """
+
+    @property
+    def connect_uri(self) -> str:
+        host = socket.gethostname() if self._bind_host in _ANY_ADDRESS else self._bind_host
+        port = self._bind_port if self._port is None else self._port
+        return f"{self.client_scheme}://{f'[{host}]' if ':' in host else host}:{port}"
+
+    @property
+    def client_scheme(self) -> str:
+        """The scheme of `connect_uri`."""
+        return self.uri.scheme
+
+    async def start(self) -> None:
+        if self._listeners:
+            return
+        self.stopping = False
+        try:
+            multi = await anyio.create_tcp_listener(
+                local_host=self._bind_host, local_port=self._bind_port, backlog=self.backlog
+            )
+        except OSError as error:
+            raise ResourceAllocationException(
+                f"Failed to bind to server socket: {self.uri} due to: "
+                f"{error.strerror or error} (connector '{self.name}', port {self._bind_port})",
+                hint="another program uses the port, or the host is not this machine's; "
+                "change this connector's uri",
+            ) from error
+        self._listeners = [x for x in multi.listeners if isinstance(x, SocketListener)]
+        self._port = int(self._listeners[0].extra(SocketAttribute.local_port))
+        self._accepting = [
+            spawn(self._accept, listener, name=f"connector {self.name} accept")
+            for listener in self._listeners
+        ]
+
+    async def stop(self) -> None:
+        self.stopping = True
+        for task in self._accepting:
+            task.cancel()
+            await task.wait()
+        self._accepting = []
+        listeners, self._listeners = self._listeners, []
+        for listener in listeners:
+            await listener.aclose()
+        await self.stop_connections()
+
+    async def _accept(self, listener: SocketListener) -> None:
+        while True:
+            try:
+                stream = await listener.accept()
+            except (OSError, anyio.BrokenResourceError) as error:
+                logger.warning("Connector %s: accept failed: %s", self.name, error)
+                await _clock.sleep(_ACCEPT_RETRY_DELAY)
+                continue
+            if len(self.connections) >= self.maximum_connections:
+                await self._refuse(stream)
+                continue
+            try:
+                self.serve(stream)
+            except Exception:  # one client's failure must not stop the connector
+                logger.exception("Connector %s: a new connection failed", self.name)
+                await anyio.aclose_forcefully(stream)
+
+    async def _refuse(self, stream: SocketStream) -> None:
+        logger.warning(
+            "Connector %s: exceeded the maximum number of allowed client connections: %d; see "
+            "the option maximumConnections of its URI",
+            self.name,
+            self.maximum_connections,
+        )
+        await anyio.aclose_forcefully(stream)

@@ -1,0 +1,184 @@
+"""The running brokers of this process by name, for `vm://`.
+
+A broker is registered when it starts and unregistered when it stops. `pyjms_broker.service` sets
+the factory that creates a broker for a name that no running broker has. A broker belongs to the
+event loop that started it and cannot be reached through `vm://` from another one.
+(activemq-broker B7, B9, B14)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+
+import anyio
+
+from pyjms import _clock
+from pyjms._wakeup import LoopHandle
+from pyjms.errors import IllegalStateException, ResourceAllocationException
+from pyjms.transport.uri import TransportURI
+from pyjms_broker.connector.base import BrokerHost
+from pyjms_broker.connector.vm.connector import VmConnector
+
+__all__ = [
+    "BrokerFactory",
+    "OptionsCheck",
+    "Registration",
+    "check_options",
+    "create",
+    "find",
+    "register",
+    "set_factory",
+    "unregister",
+    "wait_for",
+]
+
+BrokerFactory = Callable[[str, Mapping[str, str], "str | None"], Awaitable[BrokerHost]]
+"""`create(name, broker_options, broker_config)` creates and starts a broker, which registers it."""
+
+OptionsCheck = Callable[[Mapping[str, str]], object]
+"""`check(broker_options)` raises ConfigurationException for an unknown or bad option."""
+
+
+class Registration:
+    """A running broker, its event loop, and its connector for `vm://`."""
+
+    def __init__(self, host: BrokerHost) -> None:
+        self.host = host
+        self.loop = LoopHandle()
+        self.connector = VmConnector(host, TransportURI("vm", host.broker_name))
+        self.auto_created = False
+
+    @property
+    def alive(self) -> bool:
+        """Whether the broker's event loop still runs; it may have ended without a stop."""
+        try:
+            self.loop.call_soon(_no_operation)
+        except RuntimeError:
+            return False
+        return True
+
+
+_registrations: dict[str, Registration] = {}
+_creating: dict[str, tuple[LoopHandle, anyio.Event]] = {}
+_arrivals: set[tuple[LoopHandle, anyio.Event]] = set()
+_factory: BrokerFactory | None = None
+_check: OptionsCheck | None = None
+
+
+def set_factory(create: BrokerFactory, check: OptionsCheck) -> None:
+    """Set how `vm://` creates a broker that does not run, and how its options are checked."""
+    global _factory, _check
+    _factory, _check = create, check
+
+
+def check_options(options: Mapping[str, str]) -> None:
+    """Check the options of a broker, whether or not one has to be created.
+
+    Raises:
+        ConfigurationException: an option is unknown, or its value cannot be read.
+    """
+    if _check is not None:
+        _check(options)
+
+
+def register(name: str, host: BrokerHost) -> Registration:
+    """Make a started broker reachable as `vm://name`. Call it on the broker's loop.
+
+    Raises:
+        IllegalStateException: another running broker has the name.
+    """
+    present = _registrations.get(name)
+    if present is not None and present.host is not host and present.alive:
+        raise IllegalStateException(
+            f"A broker named '{name}' already runs in this process",
+            hint="give the brokers different names, or stop the other one",
+        )
+    _registrations[name] = registration = Registration(host)
+    for loop, event in list(_arrivals):
+        loop.call_soon(event.set)
+    return registration
+
+
+async def unregister(name: str, host: BrokerHost) -> None:
+    """Remove a broker and close its vm connections. Idempotent."""
+    registration = _registrations.get(name)
+    if registration is None or registration.host is not host:
+        return
+    del _registrations[name]
+    await registration.connector.stop()
+
+
+def find(name: str) -> Registration | None:
+    """Return the running broker of that name, None if there is none.
+
+    Raises:
+        IllegalStateException: it runs on another event loop.
+    """
+    registration = _registrations.get(name)
+    if registration is None or registration.loop.is_current():
+        return registration
+    if not registration.alive:
+        _registrations.pop(name, None)
+        return None
+    raise _elsewhere(name)
+
+
+async def wait_for(name: str, seconds: float) -> Registration | None:
+    """Wait at most `seconds` for a broker of that name to start. (waitForStart)"""
+    arrival = (LoopHandle(), anyio.Event())
+    found = find(name)
+    with _clock.timeout(seconds):
+        while found is None:
+            _arrivals.add(arrival)
+            try:
+                await arrival[1].wait()
+            finally:
+                _arrivals.discard(arrival)
+            arrival = (LoopHandle(), anyio.Event())
+            found = find(name)
+    return found
+
+
+async def create(name: str, options: Mapping[str, str], config: str | None) -> Registration:
+    """Create a broker; concurrent callers get the same one.
+
+    Raises:
+        ResourceAllocationException: no broker can be created in this process.
+        JMSException: the broker cannot start.
+    """
+    while name in _creating:
+        loop, made = _creating[name]
+        if not loop.is_current():
+            raise _elsewhere(name)
+        await made.wait()
+        if (found := find(name)) is not None:
+            return found
+    _creating[name] = (LoopHandle(), anyio.Event())
+    try:
+        if _factory is None:
+            raise ResourceAllocationException(
+                f"Cannot create the broker '{name}' for vm://{name}: no broker factory is set",
+                hint="import pyjms_broker.service, or start a broker of that name first",
+            )
+        await _factory(name, options, config)
+        registration = find(name)
+        if registration is None:
+            raise ResourceAllocationException(
+                f"The broker created for vm://{name} did not register under that name",
+                hint="let brokerConfig name the broker as the vm:// URL does",
+            )
+        registration.auto_created = True
+        return registration
+    finally:
+        _creating.pop(name)[1].set()
+
+
+def _elsewhere(name: str) -> IllegalStateException:
+    return IllegalStateException(
+        f"Broker '{name}' runs on another event loop; vm:// reaches brokers of its own loop only",
+        hint="give the broker a tcp connector, or start it and its clients on one loop",
+    )
+
+
+def _no_operation() -> None:
+    """Run on the loop by `Registration.alive`, to find out whether it still accepts calls."""

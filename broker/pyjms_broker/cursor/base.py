@@ -1,0 +1,56 @@
+"""The interface of a cursor: the pending messages of a destination."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from pyjms_broker.api.message import MessageReference
+
+__all__ = ["PendingCursor"]
+
+
+class PendingCursor(Protocol):
+    """Pending messages in order, each of them once. No method blocks.
+
+    A cursor over stores may represent more messages than memory holds: `len` counts all, the
+    other methods concern those in memory. Source: ActiveMQ PendingMessageCursor and PendingList.
+    """
+
+    @property
+    def must_read(self) -> bool:
+        """Whether `take` would read messages into memory."""
+
+    def __len__(self) -> int: ...
+
+    def __iter__(self) -> Iterator[MessageReference]:
+        """Iterate over the messages in memory in order, without removing them."""
+
+    def __contains__(self, reference: object) -> bool: ...
+
+    def append(self, reference: MessageReference) -> None:
+        """Add the message behind those of its priority."""
+
+    def append_front(self, reference: MessageReference) -> None:
+        """Add the message before those of its priority."""
+
+    def requeue(self, references: list[MessageReference]) -> None:
+        """Add messages that were removed by `take`, in the order of their broker sequence numbers.
+
+        They come behind messages put back earlier with lower numbers, and before all others.
+        """
+
+    def take(self) -> MessageReference:
+        """Remove and return the first message.
+
+        Raises:
+            KeyError: the cursor is empty.
+            JMSException: a store cannot be read.
+        """
+
+    def remove(self, reference: MessageReference) -> bool:
+        """Remove this message; return whether it was there."""
+
+    def clear(self) -> None:
+        """Remove all messages."""

@@ -1,0 +1,152 @@
+"""Pending messages in memory: in order of arrival, or by priority.
+
+All operations are O(1) except `requeue`, which scans the messages put back before.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterator
+from operator import attrgetter
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from pyjms_broker.api.message import MessageReference
+
+__all__ = ["FifoPendingList", "PrioritizedPendingList", "pending_list"]
+
+_LEVELS: Final = 10
+_sequence_id = attrgetter("broker_sequence_id")
+
+
+class FifoPendingList:
+    """Messages in order of arrival. Source: ActiveMQ OrderedPendingList."""
+
+    __slots__ = ("_references",)
+
+    def __init__(self) -> None:
+        self._references: OrderedDict[MessageReference, None] = OrderedDict()
+
+    @property
+    def must_read(self) -> bool:
+        return False
+
+    def __len__(self) -> int:
+        return len(self._references)
+
+    def __iter__(self) -> Iterator[MessageReference]:
+        return iter(self._references)
+
+    def __contains__(self, reference: object) -> bool:
+        return reference in self._references
+
+    def append(self, reference: MessageReference) -> None:
+        self._references[reference] = None
+
+    def append_front(self, reference: MessageReference) -> None:
+        self._references[reference] = None
+        self._references.move_to_end(reference, last=False)
+
+    def requeue(self, references: list[MessageReference]) -> None:
+        front = sorted(references, key=_sequence_id)
+        if not front:
+            return
+        last = front[-1].broker_sequence_id
+        for waiting in self._references:
+            if waiting.broker_sequence_id > last:
+                break
+            front.append(waiting)
+        if len(front) > len(references):
+            front.sort(key=_sequence_id)
+        for reference in reversed(front):
+            self.append_front(reference)
+
+    def take(self) -> MessageReference:
+        return self._references.popitem(last=False)[0]
+
+    def first(self) -> MessageReference | None:
+        """Return the message that `take` would return; None if there is none."""
+        return next(iter(self._references), None)
+
+    def remove(self, reference: MessageReference) -> bool:
+        if reference not in self._references:
+            return False
+        del self._references[reference]
+        return True
+
+    def clear(self) -> None:
+        self._references.clear()
+
+
+class PrioritizedPendingList:
+    """Messages by priority, 9 first, in order of arrival within a priority (activemq-broker Q19).
+
+    Source: ActiveMQ PrioritizedPendingList.
+    """
+
+    __slots__ = ("_levels", "_size")
+
+    def __init__(self) -> None:
+        self._levels = tuple(FifoPendingList() for _ in range(_LEVELS))
+        self._size = 0
+
+    @property
+    def must_read(self) -> bool:
+        return False
+
+    def __len__(self) -> int:
+        return self._size
+
+    def __iter__(self) -> Iterator[MessageReference]:
+        for level in reversed(self._levels):
+            yield from level
+
+    def __contains__(self, reference: object) -> bool:
+        return any(reference in level for level in self._levels)
+
+    def _level(self, reference: MessageReference) -> FifoPendingList:
+        return self._levels[min(max(reference.priority, 0), _LEVELS - 1)]
+
+    def append(self, reference: MessageReference) -> None:
+        self._level(reference).append(reference)
+        self._size += 1
+
+    def append_front(self, reference: MessageReference) -> None:
+        self._level(reference).append_front(reference)
+        self._size += 1
+
+    def requeue(self, references: list[MessageReference]) -> None:
+        for level in self._levels:
+            level.requeue([r for r in references if self._level(r) is level])
+        self._size += len(references)
+
+    def take(self) -> MessageReference:
+        for level in reversed(self._levels):
+            if level:
+                self._size -= 1
+                return level.take()
+        raise KeyError("no message is pending")
+
+    def first(self) -> MessageReference | None:
+        """Return the message that `take` would return; None if there is none."""
+        return next((level.first() for level in reversed(self._levels) if level), None)
+
+    def count_above(self, priority: int) -> int:
+        """Return how many messages have a higher priority."""
+        return sum(map(len, self._levels[priority + 1 :]))
+
+    def remove(self, reference: MessageReference) -> bool:
+        if not self._level(reference).remove(reference):
+            return False
+        self._size -= 1
+        return True
+
+    def clear(self) -> None:
+        for level in self._levels:
+            level.clear()
+        self._size = 0
+
+
+def pending_list(prioritized: bool) -> FifoPendingList | PrioritizedPendingList:
+    """Return an empty list, by priority or in order of arrival."""
+    return PrioritizedPendingList() if prioritized else FifoPendingList()

@@ -1,0 +1,154 @@
+"""Sources: where messages beyond a cursor's memory wait, in a spool or a separate list.
+
+A source counts its messages and reads the next ones back in order. The sources over stores are in
+`pyjms_broker.cursor.store_source`. (activemq-broker M8; FilePendingMessageCursor)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Final, Protocol
+
+from pyjms_broker.cursor.memory import FifoPendingList, PrioritizedPendingList
+
+if TYPE_CHECKING:
+    from pyjms_broker.api.message import MessageReference
+    from pyjms_broker.store.temp import Spool, SpooledMessage, TempStore
+
+__all__ = ["HIGHEST_PRIORITY", "MemorySource", "MessageSource", "SpoolSource", "level_of"]
+
+HIGHEST_PRIORITY: Final = 9
+_SEARCH_PAGE: Final = 16
+
+
+def level_of(priority: int) -> int:
+    """Return a priority as one of 0 to 9."""
+    return min(max(priority, 0), HIGHEST_PRIORITY)
+
+
+class MessageSource(Protocol):
+    """Messages of one kind (persistent, non-persistent) that the cursor does not hold."""
+
+    holds_in_memory: bool
+    """Whether the messages it accepts stay in memory."""
+
+    def __len__(self) -> int: ...
+
+    def begin(self) -> None:
+        """Prepare for `add`: all messages up to now are in the cursor."""
+
+    def add(self, reference: MessageReference) -> bool:
+        """Accept the message, behind the others; return False if the cursor must hold it."""
+
+    def read(self, limit: int) -> list[MessageReference]:
+        """Remove and return at most `limit` messages, in order.
+
+        Raises:
+            JMSException: they cannot be read.
+        """
+
+    def count_above(self, priority: int) -> int:
+        """Return how many messages are known to have a higher priority than `priority`."""
+
+    def remove(self, reference: MessageReference) -> bool:
+        """Drop a message; return whether it was here."""
+
+    def clear(self) -> None:
+        """Drop all messages."""
+
+
+class SpoolSource:
+    """Messages in the temp store: one spool, or one for each priority."""
+
+    holds_in_memory = False
+
+    def __init__(
+        self,
+        temp_store: TempStore,
+        name: str,
+        paged_in: Callable[[SpooledMessage], MessageReference],
+        prioritized: bool,
+    ) -> None:
+        self._prioritized = prioritized
+        self._spools = [
+            temp_store.spool(name) for _ in range(HIGHEST_PRIORITY + 1 if prioritized else 1)
+        ]
+        self._paged_in = paged_in
+
+    def __len__(self) -> int:
+        return sum(map(len, self._spools))
+
+    def begin(self) -> None:
+        """Do nothing: a spool needs no position."""
+
+    def add(self, reference: MessageReference) -> bool:
+        self._spools[level_of(reference.priority) if self._prioritized else 0].append(reference)
+        return True
+
+    def read(self, limit: int) -> list[MessageReference]:
+        return [self._paged_in(spooled) for spooled in self.take(limit)]
+
+    def take(self, limit: int) -> list[SpooledMessage]:
+        """Remove and return at most `limit` messages, of one priority if prioritized.
+
+        Raises:
+            JMSException: they cannot be read.
+        """
+        for spool in reversed(self._spools):
+            if len(spool):
+                return spool.pop(limit)
+        return []
+
+    def count_above(self, priority: int) -> int:
+        return sum(map(len, self._spools[priority + 1 :])) if self._prioritized else 0
+
+    def browse(self, page_size: int) -> Iterator[tuple[Spool, SpooledMessage]]:
+        """Iterate over the messages in order, page by page, each with its spool."""
+        for spool in reversed(self._spools):
+            token: int | None = None
+            while page := spool.browse(token, page_size):
+                for spooled in page:
+                    yield spool, spooled
+                token = page[-1].token
+
+    def remove(self, reference: MessageReference) -> bool:
+        for spool, spooled in self.browse(_SEARCH_PAGE):
+            if spooled.message.message_id == reference.message_id:
+                return spool.remove(spooled)
+        return False
+
+    def clear(self) -> None:
+        for spool in self._spools:
+            spool.clear()
+
+
+class MemorySource:
+    """Messages that no store accepts: they wait in memory, apart from the cursor."""
+
+    holds_in_memory = True
+
+    def __init__(self, prioritized: bool) -> None:
+        self._pending = PrioritizedPendingList() if prioritized else FifoPendingList()
+
+    def __len__(self) -> int:
+        return len(self._pending)
+
+    def begin(self) -> None:
+        """Do nothing: a list needs no position."""
+
+    def add(self, reference: MessageReference) -> bool:
+        self._pending.append(reference)
+        return True
+
+    def read(self, limit: int) -> list[MessageReference]:
+        return [self._pending.take() for _ in range(min(limit, len(self._pending)))]
+
+    def count_above(self, priority: int) -> int:
+        pending = self._pending
+        return pending.count_above(priority) if isinstance(pending, PrioritizedPendingList) else 0
+
+    def remove(self, reference: MessageReference) -> bool:
+        return self._pending.remove(reference)
+
+    def clear(self) -> None:
+        self._pending.clear()

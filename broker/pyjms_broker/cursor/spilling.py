@@ -1,0 +1,247 @@
+"""A cursor with bounded memory: beyond a high-water mark, messages wait in their sources.
+
+Theory of operation. The messages of a queue or durable subscription are in two parts: the *head*,
+a list in memory from which messages are dispatched, and the *sources* (a store, a spool of the
+temp store, or a separate list in memory), each of which keeps its own order.
+
+    state          new messages go to      `take` serves
+    =============  ======================  ==================================================
+    not spilling   the head                the head; the sources hold nothing
+    spilling       their source            the head; when it is empty, a page of each source
+    =============  ======================  ==================================================
+
+    event                                                        transition
+    ===========================================================  =======================
+    `append` while memory is short (`is_short`)                  to spilling
+    `append` of a stored message with `MOST_CACHED` in the head  to spilling
+    `add_source` with messages from before the start             to spilling
+    head and sources empty, or the sources drained by a read     to not spilling
+    `clear`                                                      to not spilling
+    ===========================================================  =======================
+
+Invariants:
+
+- While not spilling, all messages are in the head, in exact order.
+- While spilling, what is in the head came before what is in the sources. That is why a new
+  message never goes to the head, even if memory is free again, as long as a source holds older
+  ones: it would overtake them. The exceptions are messages that a source does not accept (the store
+  already counts them as paged in) or fails to accept: these stay in the head and are never lost.
+- Messages that are put back (rollback, a closed consumer) always go to the head: they are older.
+
+Order between sources. Each source is in order, but nothing records how messages of different
+sources interleave. A read therefore takes a page of each and merges the pages message by
+message, so that neither persistent nor non-persistent messages starve. ActiveMQ's
+StoreQueueCursor alternates between its two cursors likewise.
+
+Failures. A source that cannot be read does not keep the others from being read; the error is
+raised only if the head remains empty. A source begins again where its last good read ended.
+
+Priorities. `PrioritizedSpillingCursor` cannot wait until its head is empty, because a more urgent
+message may be outside: before each `take` it reads the messages that a source reports above the
+priority of the first one in the head.
+
+(activemq-broker M8, M9, M11, Q19)
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from itertools import zip_longest
+from typing import TYPE_CHECKING, Final
+
+from pyjms_broker.cursor.memory import FifoPendingList, PrioritizedPendingList
+from pyjms_broker.cursor.sources import MessageSource, level_of
+
+if TYPE_CHECKING:
+    from pyjms_broker.api.message import MessageReference
+
+__all__ = ["MOST_CACHED", "PrioritizedSpillingCursor", "SpillingCursor"]
+
+logger = logging.getLogger(__name__)
+
+MOST_CACHED: Final = 20_000
+"""Pending messages above which new stored ones are left to the store, even if memory is free."""
+
+
+class SpillingCursor:
+    """Messages of one queue or durable subscription in order of arrival."""
+
+    def __init__(
+        self,
+        name: str,
+        source_of: Callable[[MessageReference], MessageSource],
+        is_short: Callable[[MessageReference], bool],
+        spilled: Callable[[MessageReference], None],
+        page_size: int,
+    ) -> None:
+        """Create an empty cursor.
+
+        Args:
+            name: of the destination or subscription, for the log.
+            source_of: returns the source for a message; one that was added.
+            is_short: whether memory is short for a message, so that it and the following ones go to
+                their sources.
+            spilled: called with each message that is no longer held in memory.
+            page_size: how many messages are read from a source at once.
+
+        """
+        self._name = name
+        self._head = self._make_head()
+        self._sources: list[MessageSource] = []
+        self._source_of = source_of
+        self._is_short = is_short
+        self._spilled = spilled
+        self._page_size = page_size
+        self.is_spilling = False
+        """Whether new messages go to their sources."""
+
+    def _make_head(self) -> FifoPendingList | PrioritizedPendingList:
+        return FifoPendingList()
+
+    def add_source(self, source: MessageSource) -> None:
+        """Add a source to read from. It may hold messages from before the start."""
+        self._sources.append(source)
+        if len(source) and not self.is_spilling:
+            self.is_spilling = True
+            for other in self._sources[:-1]:
+                other.begin()
+        elif self.is_spilling and not len(source):
+            source.begin()
+
+    def remove_source(self, source: MessageSource) -> None:
+        """Remove a source and clear it."""
+        source.clear()
+        self._sources.remove(source)
+        self.settle()
+
+    # pending messages
+    @property
+    def outside_count(self) -> int:
+        """The number of messages in the sources."""
+        return sum(map(len, self._sources)) if self.is_spilling else 0
+
+    @property
+    def must_read(self) -> bool:
+        return self.is_spilling and not self._head and self.outside_count > 0
+
+    def __len__(self) -> int:
+        return len(self._head) + self.outside_count
+
+    def __bool__(self) -> bool:
+        return bool(self._head) or self.outside_count > 0
+
+    def __iter__(self) -> Iterator[MessageReference]:
+        return iter(self._head)
+
+    def __contains__(self, reference: object) -> bool:
+        return reference in self._head
+
+    def append(self, reference: MessageReference) -> None:
+        if not self.is_spilling:
+            head = self._head
+            many = len(head) >= MOST_CACHED and reference.position is not None
+            if not many and not self._is_short(reference):
+                head.append(reference)
+                return
+            self.is_spilling = True
+            for source in self._sources:
+                source.begin()
+        source = self._source_of(reference)
+        try:
+            taken = source.add(reference)
+        except Exception:
+            logger.exception(
+                "A message of %s stays in memory: its source failed to accept it", self._name
+            )
+            taken = False
+        if not taken:
+            self._head.append(reference)
+        elif not source.holds_in_memory:
+            self._spilled(reference)
+
+    def append_front(self, reference: MessageReference) -> None:
+        self._head.append_front(reference)
+
+    def requeue(self, references: list[MessageReference]) -> None:
+        self._head.requeue(references)
+
+    def take(self) -> MessageReference:
+        if not self.is_spilling:
+            return self._head.take()
+        self._refill()
+        reference = self._head.take()
+        self.settle()
+        return reference
+
+    def remove(self, reference: MessageReference) -> bool:
+        removed = self._head.remove(reference)
+        if self.is_spilling:
+            source = self._source_of(reference)
+            removed = removed or (source.holds_in_memory and source.remove(reference))
+            self.settle()
+        return removed
+
+    def take_out(self, reference: MessageReference) -> bool:
+        """Drop a message from its source, not from the store; return whether it was there."""
+        if not self.is_spilling:
+            return False
+        removed = self._source_of(reference).remove(reference)
+        self.settle()
+        return removed
+
+    def clear(self) -> None:
+        self._head.clear()
+        for source in self._sources:
+            source.clear()
+        self.is_spilling = False
+
+    # the sources
+    def settle(self) -> None:
+        """End spilling if neither the head nor a source holds a message."""
+        if self.is_spilling and not self._head and not self.outside_count:
+            self.is_spilling = False
+
+    def _refill(self) -> None:
+        if not self._head:
+            self._read_all()
+
+    def _read_all(self) -> None:
+        """Read a page of each source; a failing source does not keep the others from being read."""
+        failure: Exception | None = None
+        pages: list[list[MessageReference]] = []
+        for source in self._sources:
+            try:
+                pages.append(source.read(self._page_size))
+            except Exception as error:
+                logger.exception("Failed to page in more messages of %s", self._name)
+                failure = error
+        for turn in zip_longest(*pages):
+            for reference in turn:
+                if reference is not None:
+                    self._head.append(reference)
+        if failure is not None and not self._head:
+            raise failure
+        if not self.outside_count:
+            self.is_spilling = False
+
+
+class PrioritizedSpillingCursor(SpillingCursor):
+    """Messages by priority: more urgent ones are read from their sources first.
+
+    (activemq-broker Q19)
+    """
+
+    def _make_head(self) -> FifoPendingList | PrioritizedPendingList:
+        return PrioritizedPendingList()
+
+    def _refill(self) -> None:
+        first = self._head.first()
+        if first is None:
+            self._read_all()
+            first = self._head.first()
+        for source in self._sources:
+            while first is not None and (urgent := source.count_above(level_of(first.priority))):
+                for reference in source.read(min(urgent, self._page_size)):
+                    self._head.append(reference)
+                first = self._head.first()

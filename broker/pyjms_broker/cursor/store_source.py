@@ -1,0 +1,155 @@
+"""Stored messages that are not in memory: they are only counted, and paged in from the store.
+
+Reading again after a failure begins where the last good read ended, so nothing is skipped and
+nothing comes twice. (activemq-broker M8; QueueStorePrefetch, TopicStorePrefetch)
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Container
+from typing import TYPE_CHECKING
+
+from pyjms_broker.api.message import Position, StoredMessage
+from pyjms_broker.cursor.sources import HIGHEST_PRIORITY, level_of
+
+if TYPE_CHECKING:
+    from pyjms_broker.api.message import MessageReference
+
+__all__ = ["NextMessages", "PrioritizedStoreSource", "StoreSource"]
+
+logger = logging.getLogger(__name__)
+
+NextMessages = Callable[[Position | None, int, Container[Position]], list[StoredMessage]]
+"""`next_messages` of a store, or of a durable subscription in it."""
+
+
+class StoreSource:
+    """Stored messages in order of arrival: all up to `paged_to` are or were in memory."""
+
+    holds_in_memory = False
+
+    def __init__(
+        self,
+        next_messages: NextMessages,
+        paged_in: Callable[[StoredMessage], MessageReference],
+        recovered: int = 0,
+        skipped: Container[Position] = (),
+    ) -> None:
+        """Create a source that pages with `next_messages`.
+
+        `paged_in` creates a reference of a stored message. `recovered` messages are in the store
+        already, none of them in memory. Positions in `skipped`, which changes over time, are not
+        read: the store still has these messages, nothing else does.
+        """
+        self.paged_to: Position | None = None
+        self._visible_to: Position | None = None
+        self._next_messages = next_messages
+        self._paged_in = paged_in
+        self._count = recovered
+        self._skipped = skipped
+
+    def __len__(self) -> int:
+        return self._count
+
+    def mark_visible(self, position: Position) -> None:
+        """Record that the message at this position is, or was, in memory."""
+        if self._visible_to is None or position > self._visible_to:
+            self._visible_to = position
+
+    def begin(self) -> None:
+        self.paged_to = self._visible_to
+
+    def is_outside(self, position: Position) -> bool:
+        """Whether the message at this position was never in memory."""
+        behind = self.paged_to is None or position > self.paged_to
+        return behind and position not in self._skipped
+
+    def add(self, reference: MessageReference) -> bool:
+        position = reference.position
+        if position is None or not self.is_outside(position):
+            return False  # later ones were made visible or paged in already
+        self._count += 1
+        return True
+
+    def read(self, limit: int) -> list[MessageReference]:
+        if not self._count:
+            return []
+        page = self.first_outside(limit)
+        if not page:
+            logger.warning("%d messages are no longer in the store", self._count)
+            self._count = 0
+            return []
+        self._count = max(0, self._count - len(page))
+        self._passed(page)
+        return [self._paged_in(stored) for stored in page]
+
+    def first_outside(self, limit: int) -> list[StoredMessage]:
+        """Return the first `limit` messages that are not in memory, without removing them."""
+        return self._next_messages(self.first_after, limit, self._skipped) if self._count else []
+
+    @property
+    def first_after(self) -> Position | None:
+        """The position behind which all messages that are not in memory lie."""
+        return self.paged_to
+
+    def count_above(self, priority: int) -> int:
+        """Return 0: the priority does not matter here."""
+        return 0
+
+    def remove(self, reference: MessageReference) -> bool:
+        position = reference.position
+        if not self._count or position is None or not self.is_outside(position):
+            return False
+        self._count -= 1
+        return True
+
+    def clear(self) -> None:
+        self._count = 0
+
+    def _passed(self, page: list[StoredMessage]) -> None:
+        self.paged_to = page[-1].position
+        self.mark_visible(self.paged_to)
+
+
+class PrioritizedStoreSource(StoreSource):
+    """Stored messages by priority: pages are read from the start, without those in memory."""
+
+    def __init__(
+        self,
+        next_messages: NextMessages,
+        paged_in: Callable[[StoredMessage], MessageReference],
+        held: Container[Position],
+        recovered: int = 0,
+    ) -> None:
+        """Create a source; `held` are the positions of all messages in memory."""
+        super().__init__(next_messages, paged_in, recovered, held)
+        self._by_priority = [0] * (HIGHEST_PRIORITY + 1)  # of the added messages
+
+    @property
+    def first_after(self) -> Position | None:
+        return None
+
+    def begin(self) -> None:
+        """Do nothing: `held` knows what is in memory."""
+
+    def is_outside(self, position: Position) -> bool:
+        return position not in self._skipped
+
+    def add(self, reference: MessageReference) -> bool:
+        if reference.position is None:
+            return False
+        self._count += 1
+        self._by_priority[level_of(reference.priority)] += 1
+        return True
+
+    def count_above(self, priority: int) -> int:
+        return min(self._count, sum(self._by_priority[priority + 1 :]))
+
+    def _passed(self, page: list[StoredMessage]) -> None:
+        counts = self._by_priority
+        for stored in page:
+            level = level_of(stored.message.priority)
+            counts[level] = max(0, counts[level] - 1)
+        for level in range(level_of(page[-1].message.priority) + 1, len(counts)):
+            counts[level] = 0  # all above the last one's priority have been read

@@ -1,0 +1,207 @@
+"""Dead letter strategies: which undeliverable messages are kept, and where.
+
+(activemq-broker L1 to L7)
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import TYPE_CHECKING
+
+from pyjms.jms.destination import DEFAULT_DEAD_LETTER_QUEUE, Destination, Queue, Topic
+from pyjms_broker.api.dead_letter import DeadLetterStrategy
+from pyjms_broker.policy.audit import MessageAudit
+
+if TYPE_CHECKING:
+    from pyjms_broker.api.message import MessageReference
+    from pyjms_broker.api.subscription import Subscription
+
+__all__ = [
+    "AbstractDeadLetterStrategy",
+    "DiscardingDeadLetterStrategy",
+    "IndividualDeadLetterStrategy",
+    "SharedDeadLetterStrategy",
+]
+
+
+class AbstractDeadLetterStrategy(DeadLetterStrategy):
+    """Common base of the strategies.
+
+    `expiration` is the time to live of dead letters in seconds, 0 for ever.
+    Source: ActiveMQ AbstractDeadLetterStrategy.
+    """
+
+    def __init__(
+        self,
+        *,
+        process_expired: bool = True,
+        process_non_persistent: bool = False,
+        expiration: float = 0,
+        enable_audit: bool = True,
+        max_producers_to_audit: int = 64,
+        max_audit_depth: int = 2048,
+    ) -> None:
+        self.process_expired = process_expired
+        self.process_non_persistent = process_non_persistent
+        self.expiration = expiration
+        self.enable_audit = enable_audit
+        self.max_producers_to_audit = max_producers_to_audit
+        self.max_audit_depth = max_audit_depth
+
+    def is_send_to_dead_letter_queue(self, reference: MessageReference) -> bool:
+        """Whether the message is kept (activemq-broker L1).
+
+        Records the message: a second call returns False.
+        """
+        if self.enable_audit and self._audit(reference).is_duplicate(reference.message_id):
+            return False
+        if not reference.persistent and not self.process_non_persistent:
+            return False
+        return self.process_expired or not reference.is_expired()
+
+    def rollback(self, reference: MessageReference) -> None:
+        """Forget the message, so that it can be dead-lettered again."""
+        self._audit(reference).rollback(reference.message_id)
+
+    def _audit(self, reference: MessageReference) -> MessageAudit:
+        raise NotImplementedError
+
+    def _new_audit(self) -> MessageAudit:
+        return MessageAudit(self.max_audit_depth, self.max_producers_to_audit)
+
+
+class SharedDeadLetterStrategy(AbstractDeadLetterStrategy):
+    """One dead letter queue for all destinations (activemq-broker L2)."""
+
+    def __init__(
+        self,
+        *,
+        dead_letter_queue: Destination | None = None,
+        process_expired: bool = True,
+        process_non_persistent: bool = False,
+        expiration: float = 0,
+        enable_audit: bool = True,
+        max_producers_to_audit: int = 64,
+        max_audit_depth: int = 2048,
+    ) -> None:
+        super().__init__(
+            process_expired=process_expired,
+            process_non_persistent=process_non_persistent,
+            expiration=expiration,
+            enable_audit=enable_audit,
+            max_producers_to_audit=max_producers_to_audit,
+            max_audit_depth=max_audit_depth,
+        )
+        self.dead_letter_queue = dead_letter_queue or Queue(DEFAULT_DEAD_LETTER_QUEUE)
+        self._shared_audit = self._new_audit()
+
+    def dead_letter_destination(
+        self, reference: MessageReference, subscription: Subscription | None
+    ) -> Destination | None:
+        return self.dead_letter_queue
+
+    def is_dead_letter_destination(self, destination: Destination) -> bool:
+        return destination == self.dead_letter_queue
+
+    def _audit(self, reference: MessageReference) -> MessageAudit:
+        return self._shared_audit
+
+
+class IndividualDeadLetterStrategy(AbstractDeadLetterStrategy):
+    """A dead-letter destination for each destination, named by prefix and suffix.
+
+    (activemq-broker L3)
+    """
+
+    def __init__(
+        self,
+        *,
+        queue_prefix: str = f"{DEFAULT_DEAD_LETTER_QUEUE}.Queue.",
+        topic_prefix: str = f"{DEFAULT_DEAD_LETTER_QUEUE}.Topic.",
+        queue_suffix: str | None = None,
+        topic_suffix: str | None = None,
+        use_queue_for_queue_messages: bool = True,
+        use_queue_for_topic_messages: bool = True,
+        destination_per_durable_subscriber: bool = False,
+        max_destinations_to_audit: int = 10_000,
+        process_expired: bool = True,
+        process_non_persistent: bool = False,
+        expiration: float = 0,
+        enable_audit: bool = True,
+        max_producers_to_audit: int = 64,
+        max_audit_depth: int = 2048,
+    ) -> None:
+        super().__init__(
+            process_expired=process_expired,
+            process_non_persistent=process_non_persistent,
+            expiration=expiration,
+            enable_audit=enable_audit,
+            max_producers_to_audit=max_producers_to_audit,
+            max_audit_depth=max_audit_depth,
+        )
+        self.queue_prefix = queue_prefix
+        self.topic_prefix = topic_prefix
+        self.queue_suffix = queue_suffix
+        self.topic_suffix = topic_suffix
+        self.use_queue_for_queue_messages = use_queue_for_queue_messages
+        self.use_queue_for_topic_messages = use_queue_for_topic_messages
+        self.destination_per_durable_subscriber = destination_per_durable_subscriber
+        self.max_destinations_to_audit = max_destinations_to_audit
+        self._audits: OrderedDict[Destination, MessageAudit] = OrderedDict()
+
+    def dead_letter_destination(
+        self, reference: MessageReference, subscription: Subscription | None
+    ) -> Destination | None:
+        source = reference.destination.destination
+        if source.is_queue:
+            prefix, suffix = self.queue_prefix, self.queue_suffix
+            queue = self.use_queue_for_queue_messages
+        else:
+            prefix, suffix = self.topic_prefix, self.topic_suffix
+            queue = self.use_queue_for_topic_messages
+        name = prefix + source.physical_name
+        if self.destination_per_durable_subscriber and subscription is not None:
+            info = subscription.info
+            if source.is_topic and info.subscription_name is not None:
+                name += f".{info.client_id}:{info.subscription_name}"
+        name += suffix or ""
+        return Queue(name) if queue else Topic(name)
+
+    def is_dead_letter_destination(self, destination: Destination) -> bool:
+        name = destination.physical_name
+        return any(
+            prefix and name.startswith(prefix) and name.endswith(suffix or "")
+            for prefix, suffix in (
+                (self.queue_prefix, self.queue_suffix),
+                (self.topic_prefix, self.topic_suffix),
+            )
+        )
+
+    def _audit(self, reference: MessageReference) -> MessageAudit:
+        source = reference.destination.destination
+        audit = self._audits.get(source)
+        if audit is None:
+            audit = self._audits[source] = self._new_audit()
+            if len(self._audits) > self.max_destinations_to_audit:
+                self._audits.popitem(last=False)
+        else:
+            self._audits.move_to_end(source)
+        return audit
+
+
+class DiscardingDeadLetterStrategy(AbstractDeadLetterStrategy):
+    """Keeps no dead letters (activemq-broker L4)."""
+
+    def is_send_to_dead_letter_queue(self, reference: MessageReference) -> bool:
+        return False
+
+    def rollback(self, reference: MessageReference) -> None:
+        """Do nothing: no message was recorded."""
+
+    def dead_letter_destination(
+        self, reference: MessageReference, subscription: Subscription | None
+    ) -> Destination | None:
+        return None
+
+    def is_dead_letter_destination(self, destination: Destination) -> bool:
+        return False

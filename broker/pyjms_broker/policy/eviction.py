@@ -1,0 +1,79 @@
+"""Message eviction strategies: which message of a slow topic consumer is discarded.
+
+(activemq-broker T9)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from pyjms_broker.api.message import MessageReference
+
+__all__ = [
+    "MessageEvictionStrategy",
+    "OldestMessageEvictionStrategy",
+    "OldestMessageWithLowestPriorityEvictionStrategy",
+    "UniquePropertyMessageEvictionStrategy",
+]
+
+
+class MessageEvictionStrategy(Protocol):
+    """Selects messages to discard; expired ones first above the high watermark."""
+
+    @property
+    def evict_expired_messages_high_watermark(self) -> int: ...
+
+    def evict(self, messages: Iterable[MessageReference]) -> list[MessageReference]:
+        """Return the messages to discard, at least one of `messages` (not empty, oldest first)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class OldestMessageEvictionStrategy:
+    """Discards the oldest message."""
+
+    evict_expired_messages_high_watermark: int = 1000
+
+    def evict(self, messages: Iterable[MessageReference]) -> list[MessageReference]:
+        return [next(iter(messages))]
+
+
+@dataclass(frozen=True, kw_only=True)
+class OldestMessageWithLowestPriorityEvictionStrategy:
+    """Discards the oldest message of the lowest priority."""
+
+    evict_expired_messages_high_watermark: int = 1000
+
+    def evict(self, messages: Iterable[MessageReference]) -> list[MessageReference]:
+        return [min(messages, key=lambda reference: reference.priority)]
+
+
+@dataclass(frozen=True, kw_only=True)
+class UniquePropertyMessageEvictionStrategy:
+    """Discards all but the newest message of each value of `property_name`; else the oldest."""
+
+    property_name: str
+    evict_expired_messages_high_watermark: int = 1000
+
+    def evict(self, messages: Iterable[MessageReference]) -> list[MessageReference]:
+        newest: dict[object, MessageReference] = {}
+        evicted: list[MessageReference] = []
+        oldest: MessageReference | None = None
+        for reference in messages:
+            oldest = oldest or reference
+            value = reference.properties.get(self.property_name)
+            if value is None:
+                continue
+            rival = newest.get(value)
+            if rival is None:
+                newest[value] = reference
+            elif rival.message.timestamp <= reference.message.timestamp:
+                newest[value] = reference
+                evicted.append(rival)
+            else:
+                evicted.append(reference)
+        if not evicted and oldest is not None:
+            evicted.append(oldest)
+        return evicted

@@ -1,0 +1,112 @@
+"""Makes dead letters: the copy that goes to a dead-letter queue. (activemq-broker L1 to L7, R9)"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Final
+
+from pyjms import _clock
+from pyjms.errors import JMSException
+from pyjms.jms.destination import Destination
+from pyjms.jms.types import Long
+from pyjms.wire.openwire.commands import ActiveMQMessage, MessageId, Throwable
+from pyjms.wire.openwire.primitives import encode_map
+from pyjms_broker.api.completion import Completion, all_of
+from pyjms_broker.api.copying import copy_command
+from pyjms_broker.api.exchange import ProducerExchange
+from pyjms_broker.api.message import MessageReference
+from pyjms_broker.api.subscription import Subscription
+
+if TYPE_CHECKING:
+    from pyjms_broker.api.dead_letter import DeadLetterStrategy
+    from pyjms_broker.region.services import RegionServices
+
+__all__ = ["FAILURE_CAUSE", "dead_letter", "send_to_dead_letter_queue", "throwable_text"]
+
+logger = logging.getLogger(__name__)
+
+FAILURE_CAUSE: Final = "dlqDeliveryFailureCause"
+ORIGINAL_EXPIRATION: Final = "originalExpiration"
+ORIGINAL_DELIVERY_MODE: Final = "originalDeliveryMode"
+
+
+def send_to_dead_letter_queue(
+    broker: RegionServices,
+    reference: MessageReference,
+    subscription: Subscription | None,
+    cause: Throwable | None,
+) -> bool:
+    """Send the dead letter if the destination's strategy wants one; return whether it did.
+
+    One that could not be sent or stored is forgotten by the strategy: it may be tried again.
+    """
+    if reference.dead_letter is not None and reference.dead_letter.done:
+        reference.dead_letter = None
+    strategy = reference.destination.dead_letter_strategy
+    if not strategy.is_send_to_dead_letter_queue(reference):
+        return False
+    target = strategy.dead_letter_destination(reference, subscription)
+    if target is None or target == reference.destination.destination:
+        return False
+    try:
+        copy = dead_letter(reference, target, cause, strategy.expiration)
+        copy.response_required = broker.store_capabilities.has_several_journals
+        stored = broker.root.send(ProducerExchange(broker.context), copy)
+    except Exception:
+        strategy.rollback(reference)
+        raise
+    broker.mark_dead_letter_queue(target)
+    if stored is not None:
+        stored.then(lambda done: _forget_if_lost(strategy, reference, done))
+        reference.dead_letter = all_of([reference.dead_letter, stored])
+    return True
+
+
+def _forget_if_lost(
+    strategy: DeadLetterStrategy, reference: MessageReference, done: Completion
+) -> None:
+    if done.error is not None:
+        logger.warning("The dead letter of %s is lost: %s", reference.message_id, done.error)
+        strategy.rollback(reference)
+
+
+def dead_letter(
+    reference: MessageReference, target: Destination, cause: Throwable | None, expiration: float
+) -> ActiveMQMessage:
+    """Return the copy for `target`; it lives `expiration` seconds, with 0 for ever.
+
+    (activemq-broker L5)
+    """
+    message = reference.message
+    message_id = reference.message_id
+    try:
+        properties = dict(reference.properties)
+    except JMSException:
+        logger.warning("The properties of %s cannot be read: its dead letter has none", message_id)
+        properties = {}
+    properties.setdefault(ORIGINAL_EXPIRATION, Long(message.expiration))
+    if not message.persistent:
+        properties[ORIGINAL_DELIVERY_MODE] = "NON_PERSISTENT"
+    if cause is not None:
+        properties[FAILURE_CAUSE] = throwable_text(cause)
+    copy = copy_command(message)
+    copy.message_id = MessageId(
+        message_id.text_view, message_id.producer_id, message_id.producer_sequence_id
+    )
+    copy.original_destination = message.destination
+    copy.original_transaction_id = message.transaction_id or message.original_transaction_id
+    copy.transaction_id = None
+    copy.destination = target
+    copy.redelivery_counter = 0
+    copy.persistent = True
+    copy.expiration = _clock.time_ms() + int(expiration * 1000) if expiration > 0 else 0
+    copy.jms_xgroup_first_for_consumer = False
+    copy.marshalled_properties = encode_map(properties)
+    copy.response_required = False
+    return copy
+
+
+def throwable_text(cause: Throwable) -> str:
+    """Return the text of a Throwable as Java prints it: class and message."""
+    name = cause.class_name or "java.lang.Throwable"
+    return name if cause.message is None else f"{name}: {cause.message}"

@@ -1,0 +1,55 @@
+"""Makes destinations, each with its store where it has one."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import TYPE_CHECKING
+
+from pyjms.errors import IllegalStateException, InvalidDestinationException
+from pyjms.jms.destination import Destination
+from pyjms_broker.api.text import can_be_written
+from pyjms_broker.policy.map import PolicyMap
+from pyjms_broker.policy.wildcard import matches
+from pyjms_broker.region.base_destination import ADVISORY_PREFIX, BaseDestination
+from pyjms_broker.region.queue.queue import Queue
+from pyjms_broker.region.topic.topic import Topic
+
+if TYPE_CHECKING:
+    from pyjms_broker.region.services import RegionServices
+
+__all__ = ["make_destination"]
+
+
+def make_destination(
+    broker: RegionServices,
+    policy_map: PolicyMap,
+    existing_destinations: Collection[Destination],
+    destination: Destination,
+) -> BaseDestination:
+    """Make a queue or a topic with what its store has from before.
+
+    Raises:
+        IllegalStateException: the policy's maximum is reached (activemq-broker D12).
+        InvalidDestinationException: no store could keep the name.
+    """
+    if not can_be_written(destination.physical_name):
+        raise InvalidDestinationException(f"{destination!r} cannot be written as UTF-8")
+    policy = policy_map.entry_for(destination)
+    is_advisory = destination.physical_name.startswith(ADVISORY_PREFIX)
+    target = policy.target
+    if policy.max_destinations >= 0 and not is_advisory:
+        existing = sum(target is None or matches(target, d) for d in existing_destinations)
+        if existing >= policy.max_destinations:
+            raise IllegalStateException(
+                "The maxmimum number of destinations allowed "
+                f"({policy.max_destinations}) for the policy "
+                f"{target or destination} has already been reached."
+            )
+    lasting = not destination.is_temporary and not is_advisory
+    prioritized = policy.prioritized_messages
+    store = broker.store
+    if destination.is_queue:
+        queue_store = store.queue_message_store(destination, prioritized) if lasting else None
+        return Queue(broker, destination, policy, queue_store)
+    topic_store = store.topic_message_store(destination, prioritized) if lasting else None
+    return Topic(broker, destination, policy, topic_store)

@@ -1,0 +1,84 @@
+"""The periodic search for expired messages: a background task for each period.
+
+(activemq-broker Q32, T24)
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from pyjms import _clock, _wakeup
+
+if TYPE_CHECKING:
+    from pyjms_broker.region.base_destination import BaseDestination
+
+__all__ = ["ExpiryScanner"]
+
+logger = logging.getLogger(__name__)
+
+
+class ExpiryScanner:
+    """Calls `expire_messages` of each destination every `expire_messages_period` of its policy.
+
+    Not while the store is not `ready()`: dead letters would pile up before a full disk.
+    """
+
+    def __init__(self, ready: Callable[[], bool]) -> None:
+        self._ready = ready
+        self._by_period: dict[float, dict[BaseDestination, None]] = {}
+        self._tasks: dict[float, _wakeup.BackgroundTask] = {}
+        self._is_running = False
+
+    def add(self, destination: BaseDestination) -> None:
+        """Have a destination looked after."""
+        period = destination.policy.expire_messages_period
+        if period <= 0 or destination.is_advisory:
+            return
+        self._by_period.setdefault(period, {})[destination] = None
+        if self._is_running:
+            self._start_task(period)
+
+    def remove(self, destination: BaseDestination) -> None:
+        """Forget a destination. The task of its period ends when it is the last."""
+        period = destination.policy.expire_messages_period
+        others = self._by_period.get(period, {})
+        others.pop(destination, None)
+        if not others:
+            self._by_period.pop(period, None)
+            task = self._tasks.pop(period, None)
+            if task is not None:
+                task.cancel()
+
+    def start(self) -> None:
+        """Begin; on the broker's loop."""
+        self._is_running = True
+        for period in self._by_period:
+            self._start_task(period)
+
+    async def stop(self) -> None:
+        """End all tasks and wait for them."""
+        self._is_running = False
+        tasks, self._tasks = self._tasks, {}
+        for task in tasks.values():
+            task.cancel()
+        for task in tasks.values():
+            await task.wait()
+
+    def _start_task(self, period: float) -> None:
+        if period not in self._tasks:
+            self._tasks[period] = _wakeup.spawn(
+                self._scan_for_ever, period, name=f"expiry scan every {period} s"
+            )
+
+    async def _scan_for_ever(self, period: float) -> None:
+        while True:
+            await _clock.sleep(period)
+            for destination in tuple(self._by_period.get(period, ())):
+                if not self._ready():
+                    break
+                try:
+                    destination.expire_messages()
+                except Exception:
+                    logger.exception("The expiry scan of %s failed", destination)

@@ -1,0 +1,174 @@
+"""Which consumer owns which message group (JMSXGroupID). (activemq-broker Q23 to Q28)"""
+
+from __future__ import annotations
+
+import zlib
+from collections import OrderedDict
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from pyjms_broker.api.subscription import Subscription
+
+__all__ = [
+    "BucketMessageGroupMap",
+    "CachedMessageGroupMap",
+    "MessageGroupMap",
+    "SimpleMessageGroupMap",
+    "message_group_map",
+]
+
+
+class MessageGroupMap(Protocol):
+    """Owners by group."""
+
+    def get(self, group_id: str) -> Subscription | None:
+        """Return the owner, None if there is none."""
+
+    def put(self, group_id: str, owner: Subscription) -> Subscription | None:
+        """Set the owner; return one who loses a group by that, if any."""
+
+    def remove(self, group_id: str) -> Subscription | None:
+        """Free the group; return who owned it."""
+
+    def remove_owner(self, owner: Subscription) -> int:
+        """Free all of an owner's groups; return how many they were."""
+
+    def owners(self) -> dict[str, Subscription]:
+        """Return the owners by group, as far as groups are known by name."""
+
+
+class SimpleMessageGroupMap:
+    """Every group, without bound."""
+
+    def __init__(self) -> None:
+        self._owners: dict[str, Subscription] = {}
+
+    def get(self, group_id: str) -> Subscription | None:
+        return self._owners.get(group_id)
+
+    def put(self, group_id: str, owner: Subscription) -> Subscription | None:
+        previous = self._owners.get(group_id)
+        self._owners[group_id] = owner
+        return previous
+
+    def remove(self, group_id: str) -> Subscription | None:
+        return self._owners.pop(group_id, None)
+
+    def remove_owner(self, owner: Subscription) -> int:
+        freed = [group for group, other in self._owners.items() if other is owner]
+        for group in freed:
+            del self._owners[group]
+        return len(freed)
+
+    def owners(self) -> dict[str, Subscription]:
+        return dict(self._owners)
+
+
+class CachedMessageGroupMap:
+    """The `cache_size` most recently used groups; the eldest loses its owner."""
+
+    def __init__(self, cache_size: int = 1024) -> None:
+        self.cache_size = cache_size
+        self._owners: OrderedDict[str, Subscription] = OrderedDict()
+
+    def get(self, group_id: str) -> Subscription | None:
+        owner = self._owners.get(group_id)
+        if owner is not None:
+            self._owners.move_to_end(group_id)
+        return owner
+
+    def put(self, group_id: str, owner: Subscription) -> Subscription | None:
+        previous = self._owners.get(group_id)
+        self._owners[group_id] = owner
+        self._owners.move_to_end(group_id)
+        if len(self._owners) > self.cache_size:
+            return self._owners.popitem(last=False)[1]
+        return previous
+
+    def remove(self, group_id: str) -> Subscription | None:
+        return self._owners.pop(group_id, None)
+
+    def remove_owner(self, owner: Subscription) -> int:
+        freed = [group for group, other in self._owners.items() if other is owner]
+        for group in freed:
+            del self._owners[group]
+        return len(freed)
+
+    def owners(self) -> dict[str, Subscription]:
+        return dict(self._owners)
+
+
+class BucketMessageGroupMap:
+    """Groups share `bucket_count` buckets by hash; what happens to one happens to its bucket.
+
+    The names of the `cache_size` latest groups are remembered, to be shown.
+    """
+
+    def __init__(self, bucket_count: int = 1024, cache_size: int = 64) -> None:
+        self.bucket_count = bucket_count
+        self.cache_size = cache_size
+        self._owners: dict[int, Subscription] = {}
+        self._names: OrderedDict[str, None] = OrderedDict()
+
+    def _bucket(self, group_id: str) -> int:
+        return zlib.crc32(group_id.encode()) % self.bucket_count
+
+    def get(self, group_id: str) -> Subscription | None:
+        return self._owners.get(self._bucket(group_id))
+
+    def put(self, group_id: str, owner: Subscription) -> Subscription | None:
+        bucket = self._bucket(group_id)
+        previous = self._owners.get(bucket)
+        self._owners[bucket] = owner
+        self._names[group_id] = None
+        self._names.move_to_end(group_id)
+        if len(self._names) > self.cache_size:
+            self._names.popitem(last=False)
+        return previous
+
+    def remove(self, group_id: str) -> Subscription | None:
+        return self._owners.pop(self._bucket(group_id), None)
+
+    def remove_owner(self, owner: Subscription) -> int:
+        freed = [bucket for bucket, other in self._owners.items() if other is owner]
+        for bucket in freed:
+            del self._owners[bucket]
+        return len(freed)
+
+    def owners(self) -> dict[str, Subscription]:
+        known = ((name, self.get(name)) for name in self._names)
+        return {name: owner for name, owner in known if owner is not None}
+
+
+_OPTIONS = {
+    "cached": {"cacheSize": 1024},
+    "bucket": {"bucketCount": 1024, "cacheSize": 64},
+    "simple": {},
+}
+
+
+def message_group_map(factory_type: str) -> MessageGroupMap:
+    """Return the map that a text such as `cached?cacheSize=1024` describes.
+
+    Raises:
+        ValueError: there is no such map or option.
+    """
+    name, _, query = factory_type.partition("?")
+    if name not in _OPTIONS:
+        raise ValueError(
+            f"unknown message group map {name!r}: known are {', '.join(sorted(_OPTIONS))}"
+        )
+    options = dict(_OPTIONS[name])
+    for part in filter(None, query.split("&")):
+        key, _, value = part.partition("=")
+        if key not in options or not value.isdecimal() or int(value) < 1:
+            raise ValueError(
+                f"wrong option {part!r} of message group map {name!r}: "
+                f"known are {', '.join(options) or 'none'}, with a number from 1"
+            )
+        options[key] = int(value)
+    if name == "cached":
+        return CachedMessageGroupMap(options["cacheSize"])
+    if name == "bucket":
+        return BucketMessageGroupMap(options["bucketCount"], options["cacheSize"])
+    return SimpleMessageGroupMap()

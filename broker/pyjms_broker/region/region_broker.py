@@ -1,0 +1,400 @@
+"""The inner end of the filter chain: destinations, subscriptions, and the messages between them.
+
+Destinations come by `root`, the outer end of the chain, so that filters see them come;
+so do dead letters and events. Subscriptions and acknowledgements meet here by consumer id.
+(ActiveMQ RegionBroker, AbstractRegion)
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from pyjms import _clock
+from pyjms.errors import (
+    DestinationDoesNotExistException,
+    IllegalStateException,
+    InvalidDestinationException,
+    JMSException,
+)
+from pyjms.jms.destination import Destination
+from pyjms.wire.openwire.commands import (
+    ActiveMQMessage,
+    ConnectionInfo,
+    ConsumerControl,
+    ConsumerInfo,
+    DestinationInfo,
+    MessageAck,
+    MessageId,
+    MessagePull,
+    ProducerInfo,
+    RemoveSubscriptionInfo,
+    SessionInfo,
+    Throwable,
+    XATransactionId,
+)
+from pyjms_broker.api.broker import Broker
+from pyjms_broker.api.completion import Completion
+from pyjms_broker.api.context import ConnectionContext
+from pyjms_broker.api.destination import BrokerDestination, RegionDestination
+from pyjms_broker.api.exchange import ConsumerExchange, ProducerExchange
+from pyjms_broker.api.message import MessageReference
+from pyjms_broker.api.subscription import Subscription
+from pyjms_broker.policy.map import PolicyMap
+from pyjms_broker.region.client_ids import ClientIds
+from pyjms_broker.region.dead_letter.dead_letters import send_to_dead_letter_queue
+from pyjms_broker.region.destination_factory import make_destination
+from pyjms_broker.region.destination_table import DestinationTable
+from pyjms_broker.region.expiry_scanner import ExpiryScanner
+from pyjms_broker.region.flow.flow_control import abort_blocked_sends
+from pyjms_broker.region.flow.system_usage import MAXIMUM_DESTINATIONS, SystemUsage
+from pyjms_broker.region.store_capabilities import StoreCapabilities
+from pyjms_broker.region.subscription.base import LAST_DELIVERED_UNKNOWN
+from pyjms_broker.region.subscription_registry import SubscriptionRegistry
+from pyjms_broker.store.api import PersistenceAdapter, StoreState
+
+if TYPE_CHECKING:
+    from pyjms_broker.store.temp import TempStore
+
+__all__ = ["RegionBroker"]
+
+logger = logging.getLogger(__name__)
+
+_ADD, _REMOVE = 0, 1
+
+
+class RegionBroker(Broker):
+    """Queues and topics. Start the store before this."""
+
+    def __init__(
+        self,
+        store: PersistenceAdapter,
+        policy_map: PolicyMap | None = None,
+        broker_name: str = "localhost",
+        *,
+        system_usage: SystemUsage | None = None,
+        temp_store: TempStore | None = None,
+        allow_temp_auto_creation_on_send: bool = False,
+        maximum_destinations: int = MAXIMUM_DESTINATIONS,
+    ) -> None:
+        """Make it over a store; non-persistent messages go to `temp_store` when memory is short.
+
+        What either says of its state is heard, and whoever was told of it before is told still.
+        """
+        self.store = store
+        self.store_capabilities = StoreCapabilities.of(store)
+        self.temp_store = temp_store
+        self.policy_map = policy_map or PolicyMap()
+        self.broker_name = broker_name
+        self.system_usage = system_usage or SystemUsage()
+        self.system_usage.watch(store, temp_store)
+        self.allow_temp_auto_creation_on_send = allow_temp_auto_creation_on_send
+        self.root: Broker = self
+        """The outer end of the chain; whoever builds the chain sets it."""
+        self.destination_interceptor: Callable[[BrokerDestination], BrokerDestination] | None = None
+        """Puts filters around each new destination (ActiveMQ DestinationInterceptor)."""
+        self.context = ConnectionContext()
+        """The broker's own context: its messages never wait for space."""
+        self.context.is_broker = True
+        self.context.producer_flow_control = False
+        self._table = DestinationTable(maximum_destinations)
+        self.subscriptions = SubscriptionRegistry(self, self.policy_map, self._table)
+        self._clients = ClientIds(broker_name)
+        self._expiry = ExpiryScanner(lambda: store.state is StoreState.RUNNING)
+        self._sequence = 0
+
+    # life
+    async def start(self) -> None:
+        """Restore the store's destinations and subscriptions, then start (activemq-broker T23)."""
+        self._sequence = self.store.last_broker_sequence_id
+        for destination in self.store.destinations():
+            self.root.add_destination(self.context, destination)
+        for destination in self._table.all():
+            if destination.is_topic and not destination.is_temporary:
+                for stored in self.store.topic_message_store(destination).subscriptions():
+                    self.subscriptions.recover(stored)
+        self._expiry.start()
+
+    async def stop(self) -> None:
+        """Stop dispatching and all background tasks. Idempotent."""
+        await self._expiry.stop()
+        for destination in self._table.all().values():
+            destination.stop()
+        self.subscriptions.close()
+        await self.system_usage.close()
+
+    # connections, sessions, producers
+    def add_connection(self, context: ConnectionContext, info: ConnectionInfo) -> None:
+        """Note the client's id.
+
+        Raises:
+            InvalidClientIDException: it has none, or another connection has it and this one
+                may not take it away (activemq-broker C1).
+        """
+        self._clients.claim(info.client_id, context)
+
+    def remove_connection(
+        self, context: ConnectionContext, info: ConnectionInfo, error: Exception | None
+    ) -> None:
+        abort_blocked_sends(context)
+        self._clients.release(info.client_id, context)
+
+    def add_session(self, context: ConnectionContext, info: SessionInfo) -> None:
+        """Nothing to do: sessions are the connector's."""
+
+    def remove_session(self, context: ConnectionContext, info: SessionInfo) -> None:
+        """Nothing to do."""
+
+    def add_producer(self, context: ConnectionContext, info: ProducerInfo) -> None:
+        destination = info.destination
+        if destination is None or destination.is_composite:
+            return
+        self._entrance(context, destination).statistics.producers += 1
+
+    def remove_producer(self, context: ConnectionContext, info: ProducerInfo) -> None:
+        destination = None if info.destination is None else self._table.get(info.destination)
+        if destination is not None:
+            destination.statistics.producers -= 1
+
+    # destinations
+    def destinations(self) -> dict[Destination, BrokerDestination]:
+        return dict(self._table.all())
+
+    def destinations_matching(self, wanted: Destination) -> tuple[BrokerDestination, ...]:
+        """Return the existing destinations that a name, pattern or composite means."""
+        return self._table.matching(wanted)
+
+    def queues_matching(self, pattern: Destination) -> tuple[BrokerDestination, ...]:
+        """Return the existing queues that match; remembered, so fit to ask for each message."""
+        return self._table.matching(pattern)
+
+    def region_destination(self, destination: Destination) -> RegionDestination:
+        """Return the destination itself, inside all filters; create it if it does not exist."""
+        return self.root.add_destination(self.context, destination).base
+
+    def add_destination_info(self, context: ConnectionContext, info: DestinationInfo) -> None:
+        if info.destination is None:
+            raise InvalidDestinationException("A DestinationInfo must have a destination")
+        self.root.add_destination(context, info.destination, True)
+
+    def remove_destination_info(self, context: ConnectionContext, info: DestinationInfo) -> None:
+        if info.destination is None:
+            raise InvalidDestinationException("A DestinationInfo must have a destination")
+        self.root.remove_destination(context, info.destination, info.timeout / 1000)
+
+    def add_destination(
+        self, context: ConnectionContext, destination: Destination, create_temporary: bool = False
+    ) -> BrokerDestination:
+        """Return the destination, made now if it is not there yet (activemq-broker D3, D4, D12).
+
+        Raises:
+            DestinationDoesNotExistException: it is a temporary one that was not created.
+            IllegalStateException: the policy's maximum is reached.
+            ResourceAllocationException: the broker's is; its own destinations still come in.
+            InvalidDestinationException: its name is longer than any store could keep.
+        """
+        entrance = self._table.entrance(destination)
+        if entrance is not None:
+            return entrance
+        if (
+            destination.is_temporary
+            and not create_temporary
+            and not self.allow_temp_auto_creation_on_send
+        ):
+            raise DestinationDoesNotExistException(
+                destination.qualified_name, hint=f"The destination {destination} does not exist."
+            )
+        if not context.is_broker:
+            self._table.check(destination)
+        return self._create(context, destination)
+
+    def _create(self, context: ConnectionContext, destination: Destination) -> BrokerDestination:
+        made = make_destination(self, self.policy_map, self._table.all(), destination)
+        entrance: BrokerDestination = made
+        if self.destination_interceptor is not None:
+            entrance = self.destination_interceptor(made)
+        self._table.add(made, entrance)
+        self._expiry.add(made)
+        for subscription in self.subscriptions.wanting(destination):
+            try:
+                entrance.add_subscription(context, subscription)
+            except JMSException as error:  # the others, and the destination, can do without it
+                logger.warning("%s has no part in %s: %s", subscription, destination, error)
+        return entrance
+
+    def remove_destination(
+        self, context: ConnectionContext, destination: Destination, timeout: float
+    ) -> None:
+        """Remove a destination and its messages. One that is not there is no error.
+
+        With `timeout` 0 a lasting one must have no subscription; else they are detached. It
+        stays, unless `timeout` is negative, while a transaction with messages for it is prepared
+        or being committed; to what is open otherwise it is made again.
+
+        Raises:
+            JMSException: it still has a subscription (activemq-broker D9), or such messages.
+        """
+        found = self._table.get(destination)
+        if found is None:
+            return
+        consumers = found.consumers
+        if consumers and timeout == 0 and not destination.is_temporary:
+            raise JMSException(
+                f"Destination: {destination} still has an active subscription: {consumers[0]}"
+            )
+        if found.decided_sends and timeout >= 0 and not destination.is_temporary:
+            raise JMSException(
+                f"Destination: {destination} still has messages of transactions that are "
+                "prepared or being committed",
+                hint="end the prepared ones, or try again",
+            )
+        entrance = self._table.entrance(destination) or found
+        found.disposed = True
+        for subscription in consumers:
+            entrance.remove_subscription(context, subscription, LAST_DELIVERED_UNKNOWN)
+        self._expiry.remove(found)
+        entrance.dispose(context)
+        self._table.remove(destination)
+        self.store.remove_message_store(destination)
+
+    def _entrance(self, context: ConnectionContext, destination: Destination) -> BrokerDestination:
+        entrance = self._table.entrance(destination)
+        if entrance is None:
+            self.root.add_destination(context, destination, self.allow_temp_auto_creation_on_send)
+            entrance = self._table.entrance(destination)
+            if entrance is None:
+                raise InvalidDestinationException(f"{destination} was not created")
+        return entrance
+
+    # consumers
+    def add_consumer(self, context: ConnectionContext, info: ConsumerInfo) -> Subscription:
+        destination = info.destination
+        if destination is None:
+            raise InvalidDestinationException("A consumer must have a destination")
+        if not destination.is_pattern and not destination.is_composite:
+            self._entrance(context, destination)
+        return self.subscriptions.add(context, info)
+
+    def remove_consumer(
+        self, context: ConnectionContext, info: ConsumerInfo, last_delivered_sequence_id: int
+    ) -> None:
+        self.subscriptions.remove(context, info, last_delivered_sequence_id)
+
+    def remove_subscription(
+        self, context: ConnectionContext, info: RemoveSubscriptionInfo
+    ) -> Completion | None:
+        return self.subscriptions.unsubscribe(context, info)
+
+    # messages
+    def send(self, exchange: ProducerExchange, message: ActiveMQMessage) -> Completion | None:
+        destination = message.destination
+        message_id = message.message_id
+        if destination is None or message_id is None:
+            raise InvalidDestinationException("A message must have a destination and an id")
+        if message_id.broker_sequence_id:
+            message.message_id = MessageId(  # its number was given elsewhere
+                message_id.text_view, message_id.producer_id, message_id.producer_sequence_id
+            )
+        message.broker_in_time = _clock.time_ms()
+        message.broker_out_time = 0
+        entrance = exchange.region_destination
+        if entrance is None or exchange.destination is not destination or entrance.disposed:
+            entrance = self._entrance(exchange.context, destination)
+            exchange.destination = destination
+            exchange.region_destination = entrance
+        return entrance.send(exchange, message)
+
+    def next_sequence_id(self) -> int:
+        """Return the next number for a message: they grow broker-wide (activemq-broker Q3)."""
+        self._sequence += 1
+        return self._sequence
+
+    def acknowledge(self, exchange: ConsumerExchange, ack: MessageAck) -> Completion | None:
+        subscription = exchange.subscription
+        if subscription is None:
+            subscription = self.subscriptions.get(ack.consumer_id)
+            if subscription is None:
+                if exchange.transaction is not None:
+                    logger.warning(
+                        "Ack of an unknown consumer in a transaction is ignored: %s", ack
+                    )
+                return None
+        return subscription.acknowledge(exchange, ack)
+
+    def message_pull(self, context: ConnectionContext, pull: MessagePull) -> None:
+        subscription = self.subscriptions.get(pull.consumer_id)
+        if subscription is not None:
+            subscription.pull(pull)
+
+    def process_consumer_control(
+        self, exchange: ConsumerExchange, control: ConsumerControl
+    ) -> None:
+        subscription = exchange.subscription or self.subscriptions.get(control.consumer_id)
+        if subscription is not None and not control.close:
+            subscription.set_prefetch(control.prefetch)
+
+    # transactions: the transaction filter keeps them
+    def _refuse_transaction(self, *args: Any, **kwargs: Any) -> NoReturn:
+        raise IllegalStateException(
+            "A transaction call reached the region broker", hint="put a TransactionBroker around it"
+        )
+
+    begin_transaction = _refuse_transaction
+    prepare_transaction = _refuse_transaction
+    commit_transaction = _refuse_transaction
+    rollback_transaction = _refuse_transaction
+    forget_transaction = _refuse_transaction
+    set_rollback_only = _refuse_transaction
+
+    def prepared_transactions(self, context: ConnectionContext) -> list[XATransactionId]:
+        return []
+
+    # events
+    def message_expired(
+        self,
+        context: ConnectionContext,
+        reference: MessageReference,
+        subscription: Subscription | None,
+    ) -> None:
+        cause = Throwable(
+            "java.lang.Throwable", f"Message Expired. Expiration:{reference.expiration}"
+        )
+        try:
+            self.root.send_to_dead_letter_queue(context, reference, subscription, cause)
+        except JMSException as error:  # its time is over whatever becomes of the dead letter
+            logger.warning("No dead letter of the expired %s: %s", reference.message_id, error)
+
+    def send_to_dead_letter_queue(
+        self,
+        context: ConnectionContext,
+        reference: MessageReference,
+        subscription: Subscription | None,
+        cause: Throwable | None,
+    ) -> bool:
+        return send_to_dead_letter_queue(self, reference, subscription, cause)
+
+    def mark_dead_letter_queue(self, destination: Destination) -> None:
+        """Note that dead letters go to this destination (activemq-broker L6)."""
+        found = self._table.get(destination)
+        if found is not None:
+            found.is_dead_letter_queue = True
+
+    def message_consumed(self, context: ConnectionContext, reference: MessageReference) -> None:
+        """Nothing to do: filters listen."""
+
+    def message_discarded(
+        self,
+        context: ConnectionContext,
+        reference: MessageReference,
+        subscription: Subscription | None,
+    ) -> None:
+        """Nothing to do: filters listen."""
+
+    def slow_consumer(
+        self,
+        context: ConnectionContext,
+        destination: BrokerDestination,
+        subscription: Subscription,
+    ) -> None:
+        """Nothing to do: filters listen."""

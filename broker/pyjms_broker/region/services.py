@@ -1,0 +1,40 @@
+"""What destinations and subscriptions need of the region broker that they belong to."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+from pyjms.jms.destination import Destination
+from pyjms_broker.api.broker import Broker
+from pyjms_broker.api.context import ConnectionContext
+from pyjms_broker.api.destination import RegionDestination
+from pyjms_broker.region.flow.system_usage import SystemUsage
+from pyjms_broker.region.store_capabilities import StoreCapabilities
+from pyjms_broker.store.api import PersistenceAdapter
+
+if TYPE_CHECKING:
+    from pyjms_broker.store.temp import TempStore
+
+__all__ = ["RegionServices"]
+
+
+class RegionServices(Protocol):
+    """The part of the region broker that its destinations and subscriptions use."""
+
+    root: Broker
+    """The outer end of the filter chain: dead letters and events enter there."""
+    context: ConnectionContext
+    """The broker's own context."""
+    store: PersistenceAdapter
+    store_capabilities: StoreCapabilities
+    temp_store: TempStore | None
+    system_usage: SystemUsage
+
+    def next_sequence_id(self) -> int:
+        """Return the next broker-wide message number."""
+
+    def mark_dead_letter_queue(self, destination: Destination) -> None:
+        """Record that dead letters go to this destination. (activemq-broker L6)"""
+
+    def region_destination(self, destination: Destination) -> RegionDestination:
+        """Return the destination itself, inside all filters; create it if it does not exist."""

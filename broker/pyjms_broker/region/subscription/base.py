@@ -1,0 +1,198 @@
+"""What all subscriptions are: a consumer's wish, where it applies, and what it gets.
+
+Destinations ask `matches` and hand messages over; the client's acknowledgements and
+pulls come in by the broker. (ActiveMQ Subscription, AbstractSubscription)
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Final
+
+from pyjms import _clock, _wakeup
+from pyjms.errors import InvalidDestinationException
+from pyjms.jms.destination import Destination
+from pyjms.selector import Selector, compile_selector
+from pyjms.wire.openwire.commands import (
+    ConsumerId,
+    ConsumerInfo,
+    MessageDispatch,
+    MessagePull,
+)
+from pyjms_broker.api.completion import Completion
+from pyjms_broker.api.context import ConnectionContext
+from pyjms_broker.api.destination import BrokerDestination
+from pyjms_broker.api.message import MessageReference
+from pyjms_broker.api.subscription import Subscription
+from pyjms_broker.policy.entry import PolicyEntry
+from pyjms_broker.region.subscription.redelivery_marking import PendingRedeliveryMarks
+
+if TYPE_CHECKING:
+    from pyjms_broker.region.services import RegionServices
+
+__all__ = ["LAST_DELIVERED_UNKNOWN", "LAST_DELIVERED_UNSET", "AbstractSubscription"]
+
+logger = logging.getLogger(__name__)
+
+LAST_DELIVERED_UNKNOWN: Final = -2
+LAST_DELIVERED_UNSET: Final = -1
+
+
+class AbstractSubscription(Subscription):
+    """Common base of all subscriptions."""
+
+    def __init__(
+        self,
+        broker: RegionServices,
+        context: ConnectionContext,
+        info: ConsumerInfo,
+        policy: PolicyEntry,
+        prefetch_size: int,
+    ) -> None:
+        """Take the consumer's wishes.
+
+        Raises:
+            InvalidSelectorException: its selector is wrong.
+            InvalidDestinationException: it has no destination.
+        """
+        if info.destination is None:
+            raise InvalidDestinationException("A consumer must have a destination")
+        self.broker = broker
+        self.context = context
+        self.policy = policy
+        self.requested: Destination = info.destination
+        self.prefetch_size = prefetch_size
+        self.destinations: list[BrokerDestination] = []
+        self.saved: Completion | None = None
+        """Done when the stores have the subscription, or have forgotten it. None: at once."""
+        self.enqueue_count = 0
+        self.dequeue_count = 0
+        self.dispatched_count = 0
+        self.prefetch_extension = 0
+        self.use_prefetch_extension = policy.use_prefetch_extension
+        self.set_info(info)
+        self.redelivery_marking: PendingRedeliveryMarks | None = None
+        """Where messages wait for their stores before they are sent; None: they do not wait."""
+        self._pulls = 0
+        self._pull_timer: _wakeup.BackgroundTask | None = None
+
+    def set_info(self, info: ConsumerInfo) -> None:
+        """Take the wishes of `info`, which may come from another connection than before."""
+        self.info = info
+        self.consumer_id: ConsumerId | None = info.consumer_id
+        self.selector: Selector | None = (
+            compile_selector(info.selector) if info.selector and info.selector.strip() else None
+        )
+        self._connection_id = (
+            info.consumer_id.connection_id if info.no_local and info.consumer_id else None
+        )
+        self._takes_all = self.selector is None and self._connection_id is None
+
+    @property
+    def is_browser(self) -> bool:
+        """Whether it only looks."""
+        return self.info.browser
+
+    def matches(self, reference: MessageReference) -> bool:
+        """Whether the message is for this consumer: target, noLocal, selector.
+
+        A selector that fails on a message does not match it (activemq-broker Q11).
+        """
+        message = reference.message
+        if message.target_consumer_id is not None:
+            if message.target_consumer_id != self.consumer_id:
+                return False
+        elif self._takes_all:
+            return True
+        if (
+            self._connection_id is not None
+            and message.producer_id is not None
+            and message.producer_id.connection_id == self._connection_id
+        ):
+            return False
+        if self.selector is None:
+            return True
+        try:
+            return self.selector.matches(reference.lookup)
+        except Exception:
+            logger.warning(
+                "Selector %r failed on message %s: treated as no match",
+                self.info.selector,
+                reference.message_id,
+                exc_info=True,
+            )
+            return False
+
+    def destination_removed(self, destination: BrokerDestination) -> None:
+        """Forget a destination that is gone."""
+        if destination in self.destinations:
+            self.destinations.remove(destination)
+
+    def set_prefetch(self, prefetch_size: int) -> None:
+        """Change the window at once (activemq-broker Q15)."""
+        self.prefetch_size = prefetch_size
+        self.window_freed()
+
+    def close(self) -> None:
+        """Stop what runs for this subscription."""
+        self._stop_pull_timer()
+        if self.redelivery_marking is not None:
+            self.redelivery_marking.close()
+
+    # pulling (activemq-broker Q14)
+    def pull(self, pull: MessagePull) -> None:
+        """Let one message go to a consumer without prefetch; see activemq-broker Q14 for
+        `timeout`.
+        """
+        if self.prefetch_size != 0:
+            return
+        self._stop_pull_timer()
+        self._pulls = 1
+        before = self.dispatched_count
+        self.window_freed()
+        if self.dispatched_count != before or self._pulls == 0:
+            return
+        if pull.timeout < 0:
+            self._end_pull()
+        elif pull.timeout > 0:
+            self._pull_timer = _wakeup.spawn(
+                self._pull_timeout, pull.timeout / 1000, name=f"pull of {self.consumer_id}"
+            )
+
+    async def _pull_timeout(self, seconds: float) -> None:
+        await _clock.sleep(seconds)
+        self._pull_timer = None
+        if self._pulls:
+            self._end_pull()
+
+    def _end_pull(self) -> None:
+        self._pulls = 0
+        self.dispatch_nothing()
+
+    def _stop_pull_timer(self) -> None:
+        if self._pull_timer is not None:
+            self._pull_timer.cancel()
+            self._pull_timer = None
+
+    # the way to the client
+    def transmit(self, reference: MessageReference, redelivery_counter: int) -> None:
+        """Send a message to the client."""
+        self.dispatched_count += 1
+        if self.prefetch_size == 0:
+            self._pulls = 0
+            self._stop_pull_timer()
+        if self.redelivery_marking is not None:
+            self.redelivery_marking.put(reference, redelivery_counter)
+            return
+        connection = self.context.connection
+        if connection is not None:
+            connection.dispatch(reference.dispatch_to(self.consumer_id, redelivery_counter))
+
+    def dispatch_nothing(self) -> None:
+        """Tell the client that a pull or a browse has come to its end."""
+        connection = self.context.connection
+        if connection is not None:
+            connection.dispatch(MessageDispatch(self.consumer_id, None, None, 0))
+
+    def __str__(self) -> str:
+        return f"{type(self).__name__} {self.consumer_id} on {self.requested}"

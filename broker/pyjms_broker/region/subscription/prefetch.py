@@ -1,0 +1,398 @@
+"""A window of dispatched messages that wait for their acknowledgements: queues and durable topics.
+
+Messages stay in `dispatched`, in dispatch order, until they are done. Work in a
+transaction takes effect at its end.
+(ActiveMQ PrefetchSubscription; activemq-broker 7.1, A1, A2, Q13, Q18)
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections import OrderedDict
+from typing import TYPE_CHECKING, Final
+
+from pyjms.errors import JMSException
+from pyjms.wire.openwire.commands import (
+    AckType,
+    ConsumerInfo,
+    MessageAck,
+    MessageId,
+    XATransactionId,
+)
+from pyjms_broker.api.completion import Completion, all_of
+from pyjms_broker.api.context import ConnectionContext
+from pyjms_broker.api.exchange import ConsumerExchange
+from pyjms_broker.api.message import NO_TRANSACTION, SYNCED, MessageReference, OperationContext
+from pyjms_broker.api.transaction import Synchronization, Transaction
+from pyjms_broker.policy.entry import PolicyEntry
+from pyjms_broker.region.subscription.base import (
+    LAST_DELIVERED_UNKNOWN,
+    LAST_DELIVERED_UNSET,
+    AbstractSubscription,
+)
+
+if TYPE_CHECKING:
+    from pyjms_broker.region.services import RegionServices
+
+__all__ = ["PrefetchSubscription"]
+
+_DELIVERED: Final = int(AckType.DELIVERED)
+_POISON: Final = int(AckType.POISON)
+_STANDARD: Final = int(AckType.STANDARD)
+_REDELIVERED: Final = int(AckType.REDELIVERED)
+_INDIVIDUAL: Final = int(AckType.INDIVIDUAL)
+_EXPIRED: Final = int(AckType.EXPIRED)
+
+
+class PrefetchSubscription(AbstractSubscription):
+    """A subscription whose messages stay in their destination until acknowledged."""
+
+    def __init__(
+        self,
+        broker: RegionServices,
+        context: ConnectionContext,
+        info: ConsumerInfo,
+        policy: PolicyEntry,
+        prefetch_size: int,
+    ) -> None:
+        super().__init__(broker, context, info, policy, prefetch_size)
+        self.dispatched: OrderedDict[object, MessageReference] = OrderedDict()
+        self._by_id = not (self.requested.is_composite or self.requested.is_pattern)
+        self._held: set[MessageReference] = set()  # open transactions have acknowledged them
+        self._unsettled = 0  # acknowledgements in open local transactions
+
+    # what the kinds do
+    @abstractmethod
+    def store_acknowledgement(
+        self,
+        context: OperationContext,
+        reference: MessageReference,
+        dead_letter: Completion | None = None,
+    ) -> Completion | None:
+        """Have the store forget the message, with the context's transaction if it has one.
+
+        Whoever gives the message up for a dead letter that is being stored waits for that.
+        """
+
+    @abstractmethod
+    def settle(self, reference: MessageReference) -> None:
+        """Forget the message: it is consumed for good."""
+
+    @abstractmethod
+    def unsettle(self, reference: MessageReference) -> None:
+        """Have a settled message again: the store could not forget it. It is redelivered."""
+
+    @abstractmethod
+    def return_unacknowledged(self, rolled_back: list[MessageReference]) -> None:
+        """Return what gone consumers left behind and an ended transaction held no longer holds.
+
+        `rolled_back` are the messages whose acknowledgements it has undone.
+        """
+
+    # what transactions hold
+    def hold(self, references: list[MessageReference]) -> None:
+        """Note that an open transaction has acknowledged the messages."""
+        self._held.update(references)
+
+    def unhold(self, references: list[MessageReference]) -> None:
+        """Note that their transaction has ended."""
+        self._held.difference_update(references)
+
+    # the window
+    def is_full(self) -> bool:
+        if self.context.congested:
+            return True
+        if self.prefetch_size == 0:
+            return self._pulls == 0
+        return len(self.dispatched) - self.prefetch_extension >= self.prefetch_size
+
+    @property
+    def room(self) -> int:
+        """How many messages the window takes now."""
+        if self.context.congested:
+            return 0
+        if self.prefetch_size == 0:
+            return self._pulls
+        return max(0, self.prefetch_size - len(self.dispatched) + self.prefetch_extension)
+
+    @property
+    def in_flight(self) -> int:
+        return len(self.dispatched)
+
+    def dispatch(self, reference: MessageReference, redelivery_counter: int) -> None:
+        """Send the message and wait for its acknowledgement."""
+        by_id = self._by_id and reference.message_id not in self.dispatched  # ids may repeat
+        self.dispatched[reference.message_id if by_id else reference] = reference
+        self.enqueue_count += 1
+        self.transmit(reference, redelivery_counter)
+
+    def undispatch(self, reference: MessageReference) -> bool:
+        """Take a message out of the window; return whether it was there."""
+        if self.dispatched.get(reference.message_id) is reference:
+            del self.dispatched[reference.message_id]
+            return True
+        return self.dispatched.pop(reference, None) is not None
+
+    def is_dispatched(self, reference: MessageReference) -> bool:
+        """Whether the message is in the window."""
+        dispatched = self.dispatched
+        return dispatched.get(reference.message_id) is reference or reference in dispatched
+
+    def release(self, destination: object) -> list[MessageReference]:
+        """Take the destination's messages out of the window, except those a transaction holds."""
+        released = [
+            reference
+            for reference in self.dispatched.values()
+            if reference.destination is destination and reference not in self._held
+        ]
+        for reference in released:
+            self.undispatch(reference)
+        return released
+
+    def delivered(self, destination: object, last_sequence_id: int) -> list[MessageReference]:
+        """Return the destination's messages in the window that the application saw
+
+        (activemq-broker Q29).
+
+        It saw what it has acknowledged in a transaction, whatever it says was the last.
+        """
+        mine = [r for r in self.dispatched.values() if r.destination is destination]
+        if last_sequence_id == LAST_DELIVERED_UNKNOWN:
+            return mine
+        count = 0
+        if last_sequence_id != LAST_DELIVERED_UNSET:
+            for index, reference in enumerate(mine):
+                if reference.broker_sequence_id == last_sequence_id:
+                    count = index + 1
+                    break
+        return [r for index, r in enumerate(mine) if index < count or r in self._held]
+
+    # acknowledgements
+    def acknowledge(self, exchange: ConsumerExchange, ack: MessageAck) -> Completion | None:
+        if self.dispatched_count == 0:
+            # dispatched by the broker that this client failed over from (activemq-broker A2)
+            return None
+        kind = ack.ack_type
+        if kind == _STANDARD:
+            return self._standard(exchange, ack)
+        if kind == _DELIVERED:
+            self._delivered(ack)
+            return None
+        if kind == _POISON:
+            return self._poison(exchange, ack)
+        if kind == _INDIVIDUAL:
+            return self._individual(exchange, ack)
+        if kind == _EXPIRED:
+            return self._expired(exchange, ack)
+        if kind == _REDELIVERED:
+            self._find(ack)
+            return None
+        raise JMSException(f"Invalid acknowledgment: {ack}")
+
+    def _standard(self, exchange: ConsumerExchange, ack: MessageAck) -> Completion | None:
+        transaction = exchange.transaction
+        last = ack.last_message_id
+        if (
+            transaction is None
+            and not self._held
+            and self._by_id
+            and ack.message_count == 1
+            and last is not None
+            and last == ack.first_message_id
+        ):
+            reference = self.dispatched.pop(last, None)
+            if reference is not None:
+                return self._complete_one(_context_of(ack), reference)
+        references = self._range(ack)
+        if transaction is not None:
+            return self._complete_later(transaction, ack, references)
+        if len(references) != ack.message_count:
+            raise _unmatched(
+                ack,
+                f"Expected message count ({ack.message_count}) differs from count in "
+                f"dispatched-list ({len(references)})",
+            )
+        return self._complete(_context_of(ack), references)
+
+    def _individual(self, exchange: ConsumerExchange, ack: MessageAck) -> Completion | None:
+        reference = self._find(ack)
+        if reference in self._held:
+            raise _unmatched(ack, "it was acknowledged before in an open transaction")
+        if exchange.transaction is None:
+            return self._complete(_context_of(ack), [reference])
+        self._extend(1)
+        stored = self._complete_later(exchange.transaction, ack, [reference])
+        self.window_freed()
+        return stored
+
+    def _delivered(self, ack: MessageAck) -> None:
+        self._find(ack)
+        self._extend(ack.message_count)
+        self.window_freed()
+
+    def _poison(self, exchange: ConsumerExchange, ack: MessageAck) -> Completion | None:
+        if exchange.transaction is not None:
+            raise JMSException(f"Poison ack cannot be transacted: {ack}")
+        references = self._range(ack)
+        for reference in references:
+            self.broker.root.send_to_dead_letter_queue(
+                exchange.context, reference, self, ack.poison_cause
+            )
+            reference.destination.forget_duplicate(reference)
+        return self._complete(_context_of(ack), references, after_dead_letters=True)
+
+    def _expired(self, exchange: ConsumerExchange, ack: MessageAck) -> Completion | None:
+        references = self._range(ack)
+        for reference in references:
+            reference.destination.expired(exchange.context, reference, self)
+        return self._complete(_context_of(ack), references, after_dead_letters=True)
+
+    # finding
+    def _find(self, ack: MessageAck) -> MessageReference:
+        last = ack.last_message_id
+        found = self.dispatched.get(last) if self._by_id else None
+        if found is None:
+            found = next((r for r in self.dispatched.values() if _is_last(r, ack)), None)
+        if found is None:
+            raise JMSException(f"Could not correlate acknowledgment with dispatched message: {ack}")
+        return found
+
+    def _range(self, ack: MessageAck) -> list[MessageReference]:
+        first: MessageId | None = ack.first_message_id
+        found: list[MessageReference] = []
+        inside = first is None
+        for reference in self.dispatched.values():
+            if not inside:
+                if reference.message_id != first:
+                    continue
+                inside = True
+            if reference not in self._held:
+                found.append(reference)
+            if _is_last(reference, ack):
+                return found
+        missing, end = (ack.last_message_id, "end") if inside else (first, "start")
+        raise _unmatched(
+            ack, f"Could not find Message-ID {missing} in dispatched-list ({end} of ack)"
+        )
+
+    # completing
+    def _complete_one(
+        self, context: OperationContext, reference: MessageReference
+    ) -> Completion | None:
+        try:
+            stored = self.store_acknowledgement(context, reference)
+        except Exception:
+            self.dispatched[reference.message_id] = reference
+            self.dispatched.move_to_end(reference.message_id, last=False)
+            raise
+        self.dequeue_count += 1
+        self.settle(reference)
+        if stored is not None:
+            stored.then(lambda done: self._unsettle_if_failed(done, reference))
+        if self.prefetch_extension:
+            self.prefetch_extension -= 1
+        self.window_freed()
+        return stored
+
+    def _unsettle_if_failed(self, done: Completion, reference: MessageReference) -> None:
+        if done.error is not None:
+            self.unsettle(reference)
+
+    def _complete(
+        self,
+        context: OperationContext,
+        references: list[MessageReference],
+        after_dead_letters: bool = False,
+    ) -> Completion | None:
+        stored = [
+            self._complete_in_range(
+                context, reference, reference.dead_letter if after_dead_letters else None
+            )
+            for reference in references
+        ]
+        self._shrink(len(references))
+        self.window_freed()
+        return all_of(stored)
+
+    def _complete_in_range(
+        self, context: OperationContext, reference: MessageReference, dead_letter: Completion | None
+    ) -> Completion | None:
+        stored = self.store_acknowledgement(context, reference, dead_letter)
+        self.undispatch(reference)
+        self.dequeue_count += 1
+        self.settle(reference)
+        if stored is not None:
+            stored.then(lambda done: self._unsettle_if_failed(done, reference))
+        return stored
+
+    def _complete_later(
+        self, transaction: Transaction, ack: MessageAck, references: list[MessageReference]
+    ) -> Completion | None:
+        if not references:
+            return None
+        context = OperationContext(transaction.xid, ack.response_required)
+        stored = [self.store_acknowledgement(context, reference) for reference in references]
+        self.hold(references)
+        local = not isinstance(transaction.xid, XATransactionId)
+        self._unsettled += local
+        transaction.add(_Acknowledgement(self, references, local))
+        return all_of(stored)
+
+    def transaction_ended(
+        self, references: list[MessageReference], local: bool, committed: bool
+    ) -> None:
+        """Let a transaction's acknowledgements take effect, or undo them.
+
+        (activemq-broker X2, X3)
+        """
+        self.unhold(references)
+        in_window = 0  # the others were of a consumer that is gone
+        for reference in references:
+            if committed:
+                in_window += self.undispatch(reference)
+                self.dequeue_count += 1
+                self.settle(reference)
+            else:
+                in_window += self.is_dispatched(reference)
+        self._shrink(in_window)
+        self._unsettled -= local
+        self.return_unacknowledged([] if committed else references)
+        self.window_freed()
+
+    def _extend(self, count: int) -> None:
+        if self.use_prefetch_extension and self.prefetch_size:
+            self.prefetch_extension += count
+
+    def _shrink(self, count: int) -> None:
+        self.prefetch_extension = max(0, self.prefetch_extension - count)
+
+
+class _Acknowledgement(Synchronization):
+    __slots__ = ("_local", "_references", "_subscription")
+
+    def __init__(
+        self, subscription: PrefetchSubscription, references: list[MessageReference], local: bool
+    ) -> None:
+        self._subscription = subscription
+        self._references = references
+        self._local = local
+
+    def after_commit(self) -> None:
+        self._subscription.transaction_ended(self._references, self._local, committed=True)
+
+    def after_rollback(self) -> None:
+        self._subscription.transaction_ended(self._references, self._local, committed=False)
+
+
+def _context_of(ack: MessageAck) -> OperationContext:
+    return SYNCED if ack.response_required else NO_TRANSACTION
+
+
+def _is_last(reference: MessageReference, ack: MessageAck) -> bool:
+    return reference.message_id == ack.last_message_id and (
+        ack.destination is None or ack.destination == reference.destination.destination
+    )
+
+
+def _unmatched(ack: MessageAck, reason: str) -> JMSException:
+    return JMSException(f"Unmatched acknowledge: {ack}; {reason}")

@@ -1,0 +1,249 @@
+"""The broker's subscriptions: made from a consumer's wishes, found by its id, kept when durable.
+
+(ActiveMQ AbstractRegion, TopicRegion; activemq-broker T16 to T21, C3)
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from pyjms.errors import InvalidDestinationException, JMSException
+from pyjms.jms.destination import Destination
+from pyjms.wire.openwire.commands import ConsumerId, ConsumerInfo, RemoveSubscriptionInfo
+from pyjms_broker.api.completion import Completion
+from pyjms_broker.api.context import ConnectionContext
+from pyjms_broker.api.message import SubscriptionKey
+from pyjms_broker.api.subscription import Subscription
+from pyjms_broker.api.text import can_be_written
+from pyjms_broker.policy.entry import PolicyEntry
+from pyjms_broker.policy.map import PolicyMap
+from pyjms_broker.region.base_destination import ADVISORY_PREFIX
+from pyjms_broker.region.destination_table import DestinationTable, SubscriptionIndex
+from pyjms_broker.region.queue.browser import QueueBrowserSubscription
+from pyjms_broker.region.queue.subscription import QueueSubscription
+from pyjms_broker.region.subscription.base import LAST_DELIVERED_UNKNOWN, LAST_DELIVERED_UNSET
+from pyjms_broker.region.topic.durable_subscription import DurableTopicSubscription
+from pyjms_broker.region.topic.subscription import TopicSubscription
+from pyjms_broker.store.api import StoredSubscription
+
+if TYPE_CHECKING:
+    from pyjms_broker.region.services import RegionServices
+
+__all__ = ["SubscriptionRegistry"]
+
+logger = logging.getLogger(__name__)
+
+
+class SubscriptionRegistry:
+    """All subscriptions of a broker."""
+
+    def __init__(
+        self, broker: RegionServices, policy_map: PolicyMap, destinations: DestinationTable
+    ) -> None:
+        self._broker = broker
+        self._policy_map = policy_map
+        self._table = destinations
+        self._by_consumer: dict[ConsumerId | None, Subscription] = {}
+        self._durables: dict[SubscriptionKey, DurableTopicSubscription] = {}
+        self._index = SubscriptionIndex()
+
+    def get(self, consumer_id: ConsumerId | None) -> Subscription | None:
+        """Return the subscription of a live consumer."""
+        return self._by_consumer.get(consumer_id)
+
+    def wanting(self, destination: Destination) -> list[Subscription]:
+        """Return who wants the messages of a new destination, offline durable ones included."""
+        return self._index.wanting(destination)
+
+    def add(self, context: ConnectionContext, info: ConsumerInfo) -> Subscription:
+        """Make a consumer's subscription, or bring its durable one back.
+
+        A consumer that is known already keeps the one it has (activemq-broker C3).
+
+        Raises:
+            InvalidSelectorException: the selector is wrong.
+            JMSException: the durable subscription is in use, or is not possible here.
+        """
+        existing = self._by_consumer.get(info.consumer_id)
+        if existing is not None:
+            return existing
+        destination = info.destination
+        if destination is None:
+            raise InvalidDestinationException("A consumer must have a destination")
+        if destination.is_topic and info.subscription_name is not None:
+            return self._add_durable(context, info, destination)
+        if any(m.is_topic != destination.is_topic for m in destination.composite_destinations):
+            logger.warning(
+                "Consumer %s gets nothing from the members of %s that are no %s",
+                info.consumer_id,
+                destination,
+                "topics" if destination.is_topic else "queues",
+            )
+        subscription = self._make(context, info, destination)
+        self._by_consumer[info.consumer_id] = subscription
+        self._index.add(subscription)
+        try:
+            matching = [
+                entrance
+                for entrance in self._table.matching(destination)
+                if entrance.destination.is_topic == destination.is_topic
+            ]
+            for entrance in matching:
+                entrance.add_subscription(context, subscription)
+            if isinstance(subscription, QueueBrowserSubscription):
+                subscription.begin(matching)
+        except Exception:
+            self.remove(context, info, LAST_DELIVERED_UNSET)
+            raise
+        return subscription
+
+    def _make(
+        self, context: ConnectionContext, info: ConsumerInfo, destination: Destination
+    ) -> Subscription:
+        policy = self._policy_map.entry_for(destination)
+        asked = info.prefetch_size
+        if destination.is_topic:
+            prefetch = policy.topic_prefetch_for(asked)
+            return TopicSubscription(self._broker, context, info, policy, prefetch)
+        if info.browser:
+            prefetch = policy.browser_prefetch_for(asked)
+            return QueueBrowserSubscription(self._broker, context, info, policy, prefetch)
+        prefetch = policy.queue_prefetch_for(asked)
+        return QueueSubscription(self._broker, context, info, policy, prefetch)
+
+    def remove(
+        self, context: ConnectionContext, info: ConsumerInfo, last_delivered_sequence_id: int
+    ) -> None:
+        """Take a consumer's subscription away; a durable one goes offline."""
+        subscription = self._by_consumer.pop(info.consumer_id, None)
+        if subscription is None:
+            return
+        if isinstance(subscription, DurableTopicSubscription):
+            subscription.deactivate(last_delivered_sequence_id)
+            return
+        self._index.remove(subscription)
+        self._detach(context, subscription, last_delivered_sequence_id)
+
+    def _detach(
+        self, context: ConnectionContext, subscription: Subscription, last_delivered: int
+    ) -> None:
+        for destination in tuple(subscription.destinations):
+            for entrance in self._table.matching(destination.destination):
+                entrance.remove_subscription(context, subscription, last_delivered)
+        subscription.close()
+
+    # durable ones
+    def _add_durable(
+        self, context: ConnectionContext, info: ConsumerInfo, destination: Destination
+    ) -> Subscription:
+        key = self._key(context, info.client_id, info.subscription_name)
+        if destination.is_temporary or destination.physical_name.startswith(ADVISORY_PREFIX):
+            raise JMSException(
+                f"Cannot create a durable subscription for {destination}: "
+                "temporary and advisory topics have none"
+            )
+        policy = self._policy_map.entry_for(destination)
+        prefetch = policy.durable_prefetch_for(info.prefetch_size)
+        subscription = self._durables.get(key)
+        if (
+            subscription is not None
+            and not subscription.is_active
+            and subscription.is_changed_by(info)
+        ):
+            self._forget_durable(context, subscription)
+            subscription = None
+        if subscription is None:
+            subscription = self._make_durable(context, info, policy, prefetch, key)
+        subscription.activate(context, info, prefetch)
+        self._by_consumer[info.consumer_id] = subscription
+        return subscription
+
+    def _make_durable(
+        self,
+        context: ConnectionContext,
+        info: ConsumerInfo,
+        policy: PolicyEntry,
+        prefetch: int,
+        key: SubscriptionKey,
+    ) -> DurableTopicSubscription:
+        subscription = DurableTopicSubscription(self._broker, context, info, policy, prefetch, key)
+        self._durables[key] = subscription
+        self._index.add(subscription)
+        try:
+            for entrance in self._table.matching(subscription.requested):
+                entrance.add_subscription(context, subscription)
+        except Exception:
+            self._forget_durable(context, subscription)
+            raise
+        return subscription
+
+    def recover(self, stored: StoredSubscription) -> None:
+        """Have a durable subscription again that a store knows, without a consumer.
+
+        (activemq-broker T23)
+        """
+        if stored.key in self._durables:
+            return  # to a pattern: another topic's store knows it, too
+        info = ConsumerInfo(
+            destination=stored.destination,
+            selector=stored.selector,
+            no_local=stored.no_local,
+            client_id=stored.key.client_id,
+            subscription_name=stored.key.subscription_name,
+        )
+        policy = self._policy_map.entry_for(stored.destination)
+        prefetch = policy.durable_prefetch_for(info.prefetch_size)
+        self._make_durable(self._broker.context, info, policy, prefetch, stored.key)
+
+    def _key(
+        self, context: ConnectionContext, client_id: str | None, name: str | None
+    ) -> SubscriptionKey:
+        client_id = client_id or context.client_id
+        if not client_id or name is None:
+            raise JMSException(
+                "A durable subscription needs a client id and a name",
+                hint="set the connection's client id before anything else",
+            )
+        if not can_be_written(client_id + name):
+            raise JMSException(f"{client_id!r} and {name!r} cannot name a durable subscription")
+        return SubscriptionKey(client_id, name)
+
+    def _forget_durable(
+        self, context: ConnectionContext, subscription: DurableTopicSubscription
+    ) -> None:
+        del self._durables[subscription.key]
+        self._index.remove(subscription)
+        self._detach(context, subscription, LAST_DELIVERED_UNKNOWN)
+
+    def unsubscribe(
+        self, context: ConnectionContext, info: RemoveSubscriptionInfo
+    ) -> Completion | None:
+        """End a durable subscription and drop what it has not delivered.
+
+        The answer is done when the stores have forgotten it.
+
+        Raises:
+            InvalidDestinationException: there is none of that name.
+            JMSException: a consumer has it (activemq-broker T21).
+        """
+        key = self._key(context, info.client_id, info.subscription_name)
+        subscription = self._durables.get(key)
+        if subscription is None:
+            raise InvalidDestinationException(
+                f"No durable subscription exists for clientID: {key.client_id} "
+                f"and subscriptionName: {key.subscription_name}"
+            )
+        if subscription.is_active:
+            raise JMSException("Durable consumer is in use")
+        self._forget_durable(context, subscription)
+        return subscription.saved
+
+    def durable_subscriptions(self) -> list[DurableTopicSubscription]:
+        """Return all durable subscriptions, active or not."""
+        return list(self._durables.values())
+
+    def close(self) -> None:
+        """Stop what runs for any of them."""
+        for subscription in (*self._by_consumer.values(), *self._durables.values()):
+            subscription.close()

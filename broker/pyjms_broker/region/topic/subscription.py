@@ -1,0 +1,222 @@
+"""A consumer of topics that is not durable: a window, and a bounded list behind it.
+
+Messages already sent are only counted; nothing comes back.
+(ActiveMQ TopicSubscription; activemq-broker T1, T7 to T10)
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Final
+
+from pyjms.errors import JMSException
+from pyjms.wire.openwire.commands import AckType, ConsumerInfo, MessageAck, Throwable
+from pyjms_broker.api.completion import Completion
+from pyjms_broker.api.context import ConnectionContext
+from pyjms_broker.api.exchange import ConsumerExchange
+from pyjms_broker.api.message import MessageReference
+from pyjms_broker.api.transaction import Synchronization, Transaction
+from pyjms_broker.cursor.memory import FifoPendingList
+from pyjms_broker.policy.audit import MessageAudit
+from pyjms_broker.policy.entry import PolicyEntry
+from pyjms_broker.region.subscription.base import AbstractSubscription
+
+if TYPE_CHECKING:
+    from pyjms_broker.region.services import RegionServices
+
+__all__ = ["TopicSubscription"]
+
+logger = logging.getLogger(__name__)
+
+_FREES: Final = (AckType.STANDARD, AckType.POISON, AckType.INDIVIDUAL)
+
+
+class TopicSubscription(AbstractSubscription):
+    """Gets every matching message, or the latest where a limit says so."""
+
+    def __init__(
+        self,
+        broker: RegionServices,
+        context: ConnectionContext,
+        info: ConsumerInfo,
+        policy: PolicyEntry,
+        prefetch_size: int,
+    ) -> None:
+        super().__init__(broker, context, info, policy, prefetch_size)
+        self.discarded_count = 0
+        self._is_slow = False
+        self.expired_count = 0
+        self.maximum_pending_message_limit = self._limit()
+        self._pending = FifoPendingList()
+        self._unsettled = 0  # messages that open transactions have acknowledged
+        self._audit = (
+            MessageAudit(policy.max_audit_depth, policy.max_producers_to_audit)
+            if policy.audits_topic_subscriptions
+            else None
+        )
+
+    def _limit(self) -> int:
+        """Return the policy's limit, which the consumer's own may lower (activemq-broker T8); -1
+        is none.
+        """
+        strategy = self.policy.pending_message_limit_strategy
+        limit = (
+            -1 if strategy is None else strategy.maximum_pending_message_limit(self.prefetch_size)
+        )
+        own = self.info.maximum_pending_message_limit
+        if own > 0:
+            return own if limit < 0 else min(limit, own)
+        return limit
+
+    # the window
+    @property
+    def is_slow(self) -> bool:
+        return self._is_slow
+
+    def is_full(self) -> bool:
+        if self.context.congested:
+            return True
+        if self.prefetch_size == 0:
+            return self._pulls == 0
+        return self.in_flight - self.prefetch_extension >= self.prefetch_size
+
+    @property
+    def in_flight(self) -> int:
+        return self.dispatched_count - self.dequeue_count
+
+    @property
+    def pending_count(self) -> int:
+        return len(self._pending)
+
+    # in
+    def add(self, reference: MessageReference) -> None:
+        """Take a message that matches: send it, or keep it until there is room."""
+        if self._audit is not None and self._audit.is_duplicate(reference.message_id):
+            return
+        self.enqueue_count += 1
+        pending = self._pending
+        if not pending and not self.is_full():
+            self._dispatch(reference)
+            return
+        reference.destination.hold(reference)
+        pending.append(reference)
+        self._note_slow()
+        if 0 <= self.maximum_pending_message_limit < len(pending):
+            self._evict()
+
+    def _note_slow(self) -> None:
+        if self._is_slow or self.prefetch_size <= 1 or len(self._pending) < self.prefetch_size:
+            return
+        self._is_slow = True
+        logger.warning("%s: has twice its prefetch limit pending", self)
+        if self.policy.advisory_for_slow_consumers:
+            for destination in tuple(self.destinations):
+                self.broker.root.slow_consumer(self.context, destination, self)
+
+    def _evict(self) -> None:
+        strategy = self.policy.message_eviction_strategy
+        limit = self.maximum_pending_message_limit
+        pending = self._pending
+        if len(pending) > min(limit, strategy.evict_expired_messages_high_watermark):
+            for reference in [r for r in pending if r.expiration and r.is_expired()]:
+                pending.remove(reference)
+                self._expire(reference)
+        while len(pending) > limit:
+            for reference in strategy.evict(pending):
+                if pending.remove(reference):
+                    self._discard(reference)
+
+    def _discard(self, reference: MessageReference) -> None:
+        self.discarded_count += 1
+        if reference.persistent:
+            cause = Throwable("java.lang.Throwable", f"TopicSubDiscard. ID:{self.consumer_id}")
+            self.broker.root.send_to_dead_letter_queue(self.context, reference, self, cause)
+        if self.policy.advisory_for_discarding_messages:
+            self.broker.root.message_discarded(self.context, reference, self)
+        reference.destination.drop(reference)
+
+    def _expire(self, reference: MessageReference) -> None:
+        self.expired_count += 1
+        reference.destination.expired(self.context, reference, self)
+        reference.destination.drop(reference)
+
+    # out
+    def _dispatch(self, reference: MessageReference) -> None:
+        statistics = reference.destination.statistics
+        statistics.dispatched += 1
+        self.transmit(reference, reference.redelivery_counter)
+
+    def window_freed(self) -> None:
+        pending = self._pending
+        while pending and not self.is_full():
+            reference = pending.take()
+            if reference.expiration and reference.is_expired():
+                self._expire(reference)
+                continue
+            self._dispatch(reference)
+            reference.destination.drop(reference)
+        if len(pending) < self.prefetch_size:
+            self._is_slow = False
+
+    def acknowledge(self, exchange: ConsumerExchange, ack: MessageAck) -> Completion | None:
+        kind = ack.ack_type
+        if kind in _FREES:
+            transaction = exchange.transaction
+            if transaction is None:
+                self.acknowledged(ack)
+            else:
+                self._acknowledge_later(transaction, ack)
+        elif kind == AckType.DELIVERED:
+            if self.use_prefetch_extension and self.prefetch_size:
+                self.prefetch_extension += ack.message_count
+                self.window_freed()
+        elif kind == AckType.EXPIRED:
+            self.expired_count += ack.message_count
+            self.acknowledged(ack)
+        elif kind != AckType.REDELIVERED:
+            raise JMSException(f"Invalid acknowledgment: {ack}")
+        return None
+
+    def _acknowledge_later(self, transaction: Transaction, ack: MessageAck) -> None:
+        count = min(ack.message_count, self.in_flight - self._unsettled)
+        if count > 0:  # else it names nothing that was sent, and a transaction keeps no such work
+            self._unsettled += count
+            transaction.add(_Acknowledgement(self, ack, count))
+
+    def settled(self, count: int) -> None:
+        """Note that the transaction in which `count` messages were acknowledged has ended."""
+        self._unsettled -= count
+
+    def acknowledged(self, ack: MessageAck) -> None:
+        """Count messages as done and use the room."""
+        count = max(0, min(ack.message_count, self.in_flight))
+        self.dequeue_count += count
+        self.prefetch_extension = max(0, self.prefetch_extension - ack.message_count)
+        for destination in self.destinations:
+            if ack.destination is None or destination.destination == ack.destination:
+                destination.statistics.dequeues += count
+                break
+        self.window_freed()
+
+    def close(self) -> None:
+        super().close()
+        pending = self._pending
+        while pending:
+            reference = pending.take()
+            reference.destination.drop(reference)
+
+
+class _Acknowledgement(Synchronization):
+    __slots__ = ("_ack", "_count", "_subscription")
+
+    def __init__(self, subscription: TopicSubscription, ack: MessageAck, count: int) -> None:
+        self._subscription = subscription
+        self._ack = ack
+        self._count = count
+
+    def after_commit(self) -> None:
+        self._subscription.settled(self._count)
+        self._subscription.acknowledged(self._ack)
+
+    def after_rollback(self) -> None:
+        self._subscription.settled(self._count)

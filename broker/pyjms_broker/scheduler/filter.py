@@ -1,0 +1,95 @@
+"""The filter that keeps messages back until their time.
+
+(ActiveMQ SchedulerBroker; activemq-broker B1, S1 to S9)
+"""
+
+from __future__ import annotations
+
+from pyjms import _wakeup
+from pyjms.errors import IllegalStateException
+from pyjms.jms.destination import Destination
+from pyjms.wire.openwire.commands import ActiveMQMessage, ConnectionInfo
+from pyjms_broker.api.broker import Broker
+from pyjms_broker.api.completion import Completion
+from pyjms_broker.api.context import ConnectionContext
+from pyjms_broker.api.copying import copy_for_destination
+from pyjms_broker.api.exchange import ProducerExchange
+from pyjms_broker.api.filter import BrokerFilter
+from pyjms_broker.region.flow.disk_usage import DiskUsage
+from pyjms_broker.region.region_broker import RegionBroker
+from pyjms_broker.scheduler.addresses import SCHEDULED, check_source, check_target
+from pyjms_broker.scheduler.deferred_fields import defer_fields
+from pyjms_broker.scheduler.deliveries import Deliveries
+from pyjms_broker.scheduler.destination_throttle import DestinationThrottle
+from pyjms_broker.scheduler.job_dispatcher import JobDispatcher
+from pyjms_broker.scheduler.management import Management, is_management
+from pyjms_broker.scheduler.schedule_properties import read_schedule
+from pyjms_broker.scheduler.schedule_requests import ScheduleRequests
+from pyjms_broker.store.jobs.api import JobSchedulerStore
+
+__all__ = ["SchedulerBroker"]
+
+
+class SchedulerBroker(BrokerFilter):
+    """Has a job store, which is open while this runs."""
+
+    def __init__(
+        self,
+        next_broker: Broker,
+        region: RegionBroker,
+        store: JobSchedulerStore,
+        usage: DiskUsage,
+        max_repeat_allowed: int,
+    ) -> None:
+        super().__init__(next_broker)
+        self._max_repeat_allowed = max_repeat_allowed
+        jobs, deliveries = store.scheduler(), Deliveries()
+        throttle = DestinationThrottle(next_broker, region)
+        arriving: set[str] = set()
+        self._dispatcher = JobDispatcher(store, deliveries, throttle, usage, arriving)
+        self._requests = ScheduleRequests(
+            region, next_broker, jobs, usage, arriving, self._dispatcher.wake
+        )
+        self._management = Management(jobs, deliveries, next_broker)
+        self._clock: _wakeup.BackgroundTask | None = None
+
+    async def start(self) -> None:
+        await self.next.start()
+        self._requests.attach()
+        self._clock = _wakeup.spawn(self._dispatcher.run, name="message scheduler")
+
+    async def stop(self) -> None:
+        if self._clock is not None:
+            self._clock.cancel()
+            await self._clock.wait()
+        await self._management.close()
+        await self._dispatcher.close()
+        await self.next.stop()
+
+    def remove_connection(
+        self, context: ConnectionContext, info: ConnectionInfo, error: Exception | None
+    ) -> None:
+        self._management.forget(context)
+        self.next.remove_connection(context, info, error)
+
+    def remove_destination(
+        self, context: ConnectionContext, destination: Destination, timeout: float
+    ) -> None:
+        if destination == SCHEDULED:
+            raise IllegalStateException(f"{destination} is what the scheduler takes in")
+        self.next.remove_destination(context, destination, timeout)
+
+    def send(self, exchange: ProducerExchange, message: ActiveMQMessage) -> Completion | None:
+        to, context = message.destination, exchange.context
+        if to is None or context.is_broker:  # dead letters and advisories are never put off
+            return self.next.send(exchange, message)
+        if is_management(to):
+            return self._management.serve(context, message)
+        check_source(to)
+        if read_schedule(message, self._max_repeat_allowed) is None:
+            return self.next.send(exchange, message)
+        check_target(to)
+        part = exchange.for_forwarding()
+        copy = copy_for_destination(message, SCHEDULED, to)
+        defer_fields(copy, to)
+        return self.next.send(part, copy)

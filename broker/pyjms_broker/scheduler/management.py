@@ -1,0 +1,152 @@
+"""Requests to the topic ActiveMQ.Scheduler.Management: jobs are listed and removed.
+
+(activemq-broker S8; activemq-persistence E4)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from pyjms import _clock, _wakeup
+from pyjms.errors import JMSException, MessageFormatException
+from pyjms.jms.destination import Destination
+from pyjms.jms.scheduled import (
+    AMQ_SCHEDULED_ID,
+    AMQ_SCHEDULER_ACTION,
+    AMQ_SCHEDULER_ACTION_BROWSE,
+    AMQ_SCHEDULER_ACTION_END_TIME,
+    AMQ_SCHEDULER_ACTION_REMOVE,
+    AMQ_SCHEDULER_ACTION_REMOVEALL,
+    AMQ_SCHEDULER_ACTION_START_TIME,
+    AMQ_SCHEDULER_MANAGEMENT_DESTINATION,
+)
+from pyjms.wire.openwire.commands import ActiveMQMessage
+from pyjms_broker.api.broker import Broker
+from pyjms_broker.api.completion import Completion, wait_for
+from pyjms_broker.api.context import ConnectionContext
+from pyjms_broker.api.exchange import ProducerExchange
+from pyjms_broker.region.flow.flow_control import abort_blocked_sends
+from pyjms_broker.scheduler.addresses import check_target
+from pyjms_broker.scheduler.deliveries import Deliveries
+from pyjms_broker.scheduler.schedule_properties import number_of, properties_of
+from pyjms_broker.store.jobs.api import EARLIEST, LATEST, JobScheduler
+
+__all__ = ["Management", "is_management"]
+
+_TOPIC: Final = AMQ_SCHEDULER_MANAGEMENT_DESTINATION.lower()
+_MOST_BROWSING: Final = 100
+
+
+def is_management(destination: Destination | None) -> bool:
+    """Whether a destination is the topic, in whatever case it is written."""
+    return (
+        destination is not None
+        and destination.is_topic
+        and destination.physical_name.lower() == _TOPIC
+    )
+
+
+class Management:
+    """Serves the requests. Lists are sent in the background, a message at a time."""
+
+    def __init__(self, jobs: JobScheduler, deliveries: Deliveries, chain: Broker) -> None:
+        self._jobs = jobs
+        self._deliveries = deliveries
+        self._chain = chain
+        self._tasks: dict[_wakeup.BackgroundTask, ConnectionContext] = {}
+
+    def serve(self, context: ConnectionContext, request: ActiveMQMessage) -> Completion | None:
+        """Do what a request asks for; done when what it changes is safe.
+
+        Raises:
+            MessageFormatException: it asks for nothing that is known, or lacks what that needs.
+            JMSException: it asks for too much at a time, or for an answer to nobody.
+        """
+        properties = properties_of(request)
+        action = properties.get(AMQ_SCHEDULER_ACTION)
+        do = _ACTIONS.get(action) if isinstance(action, str) else None
+        if do is None:
+            raise MessageFormatException(
+                f"Property {AMQ_SCHEDULER_ACTION} is none of {', '.join(_ACTIONS)}"
+            )
+        return do(self, context, request, properties)
+
+    def forget(self, context: ConnectionContext) -> None:
+        """Send no more lists to a client that is gone."""
+        for task, asked in self._tasks.items():
+            if asked is context:
+                task.cancel()
+
+    async def close(self) -> None:
+        """Stop sending lists."""
+        for task in self._tasks:
+            task.cancel()
+        for task in tuple(self._tasks):
+            await task.wait()
+
+    def browse(
+        self,
+        context: ConnectionContext,
+        request: ActiveMQMessage,
+        properties: Mapping[str, object],
+    ) -> Completion | None:
+        if request.reply_to is None:
+            raise MessageFormatException("A request to BROWSE needs a reply destination")
+        check_target(request.reply_to)
+        start, end = _times(properties)
+        self._tasks = {task: asked for task, asked in self._tasks.items() if not task.done}
+        if sum(asked is context for asked in self._tasks.values()) >= _MOST_BROWSING:
+            raise JMSException(f"More than {_MOST_BROWSING} requests to BROWSE at a time")
+        task = _wakeup.spawn(self._send, request.reply_to, start, end, name="list of jobs")
+        self._tasks[task] = context
+        return None
+
+    async def _send(self, to: Destination, start: int, end: int) -> None:
+        context = ConnectionContext()
+        exchange = ProducerExchange(context)
+        try:
+            for job in self._jobs.jobs(start, end):
+                message = self._jobs.message(job.job_id)
+                if message is not None:
+                    listed = self._deliveries.listed(job, message, to)
+                    await wait_for(self._chain.send(exchange, listed))
+                await _clock.sleep(0)  # others have their turn, however long the list is
+        finally:
+            abort_blocked_sends(context)
+
+    def remove(
+        self,
+        context: ConnectionContext,
+        request: ActiveMQMessage,
+        properties: Mapping[str, object],
+    ) -> Completion | None:
+        job_id = properties.get(AMQ_SCHEDULED_ID)
+        if not isinstance(job_id, str):
+            raise MessageFormatException(f"A request to REMOVE needs a property {AMQ_SCHEDULED_ID}")
+        return self._jobs.remove(job_id, sync=True)
+
+    def remove_all(
+        self,
+        context: ConnectionContext,
+        request: ActiveMQMessage,
+        properties: Mapping[str, object],
+    ) -> Completion | None:
+        return self._jobs.remove_range(*_times(properties))
+
+
+_Action = Callable[
+    [Management, ConnectionContext, ActiveMQMessage, Mapping[str, object]], Completion | None
+]
+_ACTIONS: Final[dict[str, _Action]] = {
+    AMQ_SCHEDULER_ACTION_BROWSE: Management.browse,
+    AMQ_SCHEDULER_ACTION_REMOVE: Management.remove,
+    AMQ_SCHEDULER_ACTION_REMOVEALL: Management.remove_all,
+}
+
+
+def _times(properties: Mapping[str, object]) -> tuple[int, int]:
+    """Return from when to when, both included; all, where one of them is not said."""
+    start = number_of(properties, AMQ_SCHEDULER_ACTION_START_TIME)
+    end = number_of(properties, AMQ_SCHEDULER_ACTION_END_TIME)
+    return (EARLIEST, LATEST) if start is None or end is None else (start, end)

@@ -1,0 +1,28 @@
+"""The broker as a service: its attributes, its filter chain, start and stop.
+
+Importing this package makes `vm://` known to clients of the process, with a factory that creates
+the brokers that do not run yet.
+"""
+
+from __future__ import annotations
+
+from pyjms.transport import registry as transports
+from pyjms_broker.api.filter import BrokerPlugin
+from pyjms_broker.connector.vm import registry, vm_transport
+from pyjms_broker.service.embedded import create_for_vm
+from pyjms_broker.service.persistence import PersistenceFactory
+from pyjms_broker.service.service import BrokerService
+from pyjms_broker.service.store_failures import IOExceptionHandler
+from pyjms_broker.service.uri import check_options
+
+__all__ = [
+    "BrokerPlugin",
+    "BrokerService",
+    "IOExceptionHandler",
+    "PersistenceFactory",
+    "vm_transport",
+]
+
+registry.set_factory(create_for_vm, check_options)
+# spares vm:// the scan of installed packages, and works where pyjms is not installed
+transports.register("vm", vm_transport)

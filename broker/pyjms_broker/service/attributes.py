@@ -1,0 +1,282 @@
+"""The broker's attributes: each is declared once, here.
+
+The two tables below are base classes of `BrokerService`, which gets its signature from them, and of
+the settings models (`pyjms_broker.settings.model`), from which config/broker.yaml and
+docs/broker.schema.json are generated; broker URIs read them through `uri_attributes`. To add an
+attribute, add a field, use it, and regenerate the two files (`make docs`).
+
+Names and defaults are ActiveMQ's, in snake_case. (activemq-broker 1.2)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, fields
+from enum import Enum, auto
+from pathlib import Path
+from types import NoneType
+from typing import Annotated, Any, Final, get_args, get_type_hints
+
+from pyjms_broker.region.flow import system_usage as usage
+
+__all__ = [
+    "DEFAULT_DATA_DIRECTORY",
+    "Attribute",
+    "BrokerAttributes",
+    "SystemUsageAttributes",
+    "Unit",
+    "attributes_of",
+    "uri_attributes",
+]
+
+DEFAULT_DATA_DIRECTORY: Final = Path("activemq-data")
+
+
+class Unit(Enum):
+    """How configuration files write a value."""
+
+    NONE = auto()
+    BYTES = auto()
+    """`64mb`; a number of bytes."""
+    SECONDS = auto()
+    """`30s`; seconds, but milliseconds in URIs."""
+    PATH = auto()
+
+
+@dataclass(frozen=True)
+class Attribute:
+    """The documentation of one attribute.
+
+    Args:
+        description: one line, as in config/broker.yaml and the JSON Schema.
+        uri_name: ActiveMQ's name in broker URIs; None: it cannot be set there.
+        unit: how configuration files write it.
+        minimum: the lowest value that configuration files may give.
+    """
+
+    description: str
+    uri_name: str | None = None
+    unit: Unit = Unit.NONE
+    minimum: int | None = None
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> Any:
+        """Let the settings models, whose base classes the tables are, validate the values."""
+        return handler.generate_schema(self._validated_type(source))
+
+    def _validated_type(self, kind: Any) -> Any:
+        # imported here: a broker without a configuration file starts without pydantic
+        from pydantic import Field  # noqa: PLC0415
+
+        from pyjms._yaml import Duration  # noqa: PLC0415
+        from pyjms_broker.service.byte_sizes import Bytes  # noqa: PLC0415
+
+        if self.unit is Unit.BYTES:
+            kind = Bytes
+        elif self.unit is Unit.SECONDS:
+            kind = Duration
+        elif self.unit is Unit.PATH:
+            kind = Path | None if NoneType in get_args(kind) else Path
+        return kind if self.minimum is None else Annotated[kind, Field(ge=self.minimum)]
+
+    def __get_pydantic_json_schema__(self, core_schema: Any, handler: Any) -> dict[str, Any]:
+        """Describe the attribute in the JSON Schema."""
+        return {**handler(core_schema), "description": self.description}
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class BrokerAttributes:
+    """What a broker is and does."""
+
+    broker_name: Annotated[
+        str,
+        Attribute(
+            "Unique in the process; characters outside [a-zA-Z0-9._:-] become _.", "brokerName"
+        ),
+    ] = field(default="localhost", kw_only=False)
+    persistent: Annotated[
+        bool, Attribute("Whether messages outlive the process; false: memory only.", "persistent")
+    ] = True
+    data_directory: Annotated[
+        Path | str,
+        Attribute(
+            "Directory with a subdirectory for each broker, such as localhost/KahaDB.",
+            "dataDirectory",
+            Unit.PATH,
+        ),
+    ] = DEFAULT_DATA_DIRECTORY
+    delete_all_messages_on_startup: Annotated[
+        bool,
+        Attribute("Whether the broker starts with an empty store.", "deleteAllMessagesOnStartup"),
+    ] = False
+    advisory_support: Annotated[
+        bool,
+        Attribute(
+            "Whether advisories are sent; Java clients need them for temporary destinations.",
+            "advisorySupport",
+        ),
+    ] = True
+    anonymous_producer_advisory_support: Annotated[
+        bool,
+        Attribute(
+            "Whether producers without a destination have advisories, too.",
+            "anonymousProducerAdvisorySupport",
+        ),
+    ] = False
+    use_virtual_topics: Annotated[
+        bool,
+        Attribute(
+            "Whether VirtualTopic.> feeds the queues Consumer.*.VirtualTopic.>.",
+            "useVirtualTopics",
+        ),
+    ] = True
+    use_mirrored_queues: Annotated[
+        bool,
+        Attribute(
+            "Whether messages to queue x are copied to VirtualTopic.Mirror.x.", "useMirroredQueues"
+        ),
+    ] = False
+    use_temp_mirrored_queues: Annotated[
+        bool, Attribute("Whether temporary queues are mirrored, too.", "useTempMirroredQueues")
+    ] = True
+    populate_jmsx_user_id: Annotated[
+        bool,
+        Attribute(
+            "Whether messages get their sender's login name as JMSXUserID.", "populateJMSXUserID"
+        ),
+    ] = False
+    allow_temp_auto_creation_on_send: Annotated[
+        bool,
+        Attribute(
+            "Whether sending to an unknown temporary destination creates it.",
+            "allowTempAutoCreationOnSend",
+        ),
+    ] = False
+    maximum_destinations: Annotated[
+        int,
+        Attribute(
+            "Maximum number of destinations of all kinds; ActiveMQ has no limit.",
+            "maximumDestinations",
+            minimum=1,
+        ),
+    ] = usage.MAXIMUM_DESTINATIONS
+    rollback_only_on_async_exception: Annotated[
+        bool,
+        Attribute(
+            "Whether a failed command that required no response makes the commit fail.",
+            "rollbackOnlyOnAsyncException",
+        ),
+    ] = True
+    restart_allowed: Annotated[
+        bool, Attribute("Whether the broker may start again after a stop.", "restartAllowed")
+    ] = True
+    scheduler_support: Annotated[
+        bool,
+        Attribute(
+            "Whether messages with AMQ_SCHEDULED_DELAY, _PERIOD or _CRON are scheduled.",
+            "schedulerSupport",
+        ),
+    ] = False
+    max_scheduler_repeat_allowed: Annotated[
+        int, Attribute("Highest AMQ_SCHEDULED_REPEAT.", "maxSchedulerRepeatAllowed", minimum=0)
+    ] = 1000
+    scheduler_directory: Annotated[
+        Path | str | None,
+        Attribute(
+            "Where scheduled messages are kept, the same for master and slave; null: in the "
+            "broker's subdirectory scheduler.",
+            "schedulerDirectory",
+            Unit.PATH,
+        ),
+    ] = None
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class SystemUsageAttributes:
+    """How much memory and disk space the broker may use."""
+
+    memory_limit: Annotated[
+        int,
+        Attribute(
+            "Memory for messages; senders wait when it is full.",
+            "systemUsage.memoryUsage.limit",
+            Unit.BYTES,
+        ),
+    ] = usage.MAIN_MEMORY_LIMIT
+    store_limit: Annotated[
+        int,
+        Attribute(
+            "Disk space for persistent messages; senders wait when it is full, 0: unlimited.",
+            "systemUsage.storeUsage.limit",
+            Unit.BYTES,
+        ),
+    ] = usage.STORE_LIMIT
+    temp_limit: Annotated[
+        int,
+        Attribute(
+            "Disk space for non-persistent messages that do not fit in memory; the same.",
+            "systemUsage.tempUsage.limit",
+            Unit.BYTES,
+        ),
+    ] = usage.TEMP_LIMIT
+    job_scheduler_limit: Annotated[
+        int,
+        Attribute(
+            "Disk space for scheduled messages; the same.",
+            "systemUsage.jobSchedulerUsage.limit",
+            Unit.BYTES,
+        ),
+    ] = usage.JOB_SCHEDULER_LIMIT
+    send_fail_if_no_space: Annotated[
+        bool,
+        Attribute(
+            "Whether sends fail instead of waiting for space.", "systemUsage.sendFailIfNoSpace"
+        ),
+    ] = False
+    send_fail_if_no_space_after_timeout: Annotated[
+        float,
+        Attribute(
+            "How long they wait before they fail; 0: they wait for ever.",
+            "systemUsage.sendFailIfNoSpaceAfterTimeout",
+            Unit.SECONDS,
+        ),
+    ] = 0.0
+
+
+def attributes_of(table: type[Any]) -> dict[str, tuple[Any, Attribute]]:
+    """Return the attributes of a table, in its order: name to type and documentation."""
+    hints = get_type_hints(table, include_extras=True)
+    found: dict[str, tuple[Any, Attribute]] = {}
+    for name in (each.name for each in fields(table)):
+        for extra in getattr(hints[name], "__metadata__", ()):
+            if isinstance(extra, Attribute):
+                found[name] = (hints[name].__origin__, extra)
+    return found
+
+
+def uri_attributes() -> dict[str, tuple[str, Callable[[str], object]]]:
+    """Return the attributes that URIs can set: ActiveMQ's name to ours and how it is read."""
+    return {
+        attribute.uri_name: (name, _reader_of(kind, attribute))
+        for table in (BrokerAttributes, SystemUsageAttributes)
+        for name, (kind, attribute) in attributes_of(table).items()
+        if attribute.uri_name is not None
+    }
+
+
+def _reader_of(kind: Any, attribute: Attribute) -> Callable[[str], object]:
+    if kind is bool:
+        return _read_boolean
+    if kind is int:
+        return int
+    return _read_milliseconds if attribute.unit is Unit.SECONDS else str
+
+
+def _read_boolean(text: str) -> bool:
+    word = text.strip().lower()
+    if word not in ("true", "false"):
+        raise ValueError("it is neither true nor false")
+    return word == "true"
+
+
+def _read_milliseconds(text: str) -> float:
+    return int(text) / 1000

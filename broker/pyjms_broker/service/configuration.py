@@ -1,0 +1,65 @@
+"""Everything a broker is configured with: its attributes, and the objects that it is made of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from pyjms.jms.destination import Destination
+from pyjms_broker.api.broker import Broker
+from pyjms_broker.api.filter import BrokerPlugin
+from pyjms_broker.policy.map import PolicyMap
+from pyjms_broker.service.attributes import BrokerAttributes, SystemUsageAttributes
+from pyjms_broker.service.persistence import PersistenceFactory
+from pyjms_broker.service.store_failures import IOExceptionHandler
+from pyjms_broker.store.api import PersistenceAdapter
+from pyjms_broker.virtual.interceptor import VirtualDestination
+
+__all__ = [
+    "BrokerConfiguration",
+    "ConnectorConfiguration",
+    "ServiceConfiguration",
+]
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class BrokerConfiguration(SystemUsageAttributes, BrokerAttributes):
+    """The broker attributes, and the objects that only code can pass.
+
+    See `pyjms_broker.service.attributes`.
+    """
+
+    store_directory: Path | str | None = None
+    persistence: PersistenceFactory | None = None
+    persistence_adapter: PersistenceAdapter | None = None
+    io_exception_handler: IOExceptionHandler | None = None
+    virtual_destinations: Sequence[VirtualDestination] | None = None
+    policies: PolicyMap | None = None
+    plugins: Sequence[BrokerPlugin | Callable[[Broker], Broker]] = ()
+    destinations: Sequence[Destination] = ()
+
+
+class ConnectorConfiguration(Protocol):
+    """A connector as broker.yaml describes it."""
+
+    @property
+    def name(self) -> str | None: ...
+
+    @property
+    def uri(self) -> str: ...
+
+    @property
+    def allow_link_stealing(self) -> bool: ...
+
+
+class ServiceConfiguration(Protocol):
+    """A whole broker as broker.yaml describes it."""
+
+    @property
+    def connectors(self) -> Sequence[ConnectorConfiguration]:
+        """The connectors, in their order."""
+
+    def keywords(self) -> dict[str, Any]:
+        """Return the rest as keyword arguments of BrokerService, policies as a PolicyMap."""

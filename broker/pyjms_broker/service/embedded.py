@@ -1,0 +1,37 @@
+"""The broker that `vm://name` creates when none of that name runs. (activemq-broker B14)"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from pyjms.transport.uri import TransportURI
+from pyjms_broker.service.service import BrokerService
+from pyjms_broker.service.uri import keywords_from, read_broker_uri
+
+__all__ = ["create_for_vm"]
+
+
+async def create_for_vm(
+    name: str, options: Mapping[str, str], broker_config: str | None
+) -> BrokerService:
+    """Create and start the broker `name`; `broker_config` is a broker URI that describes it.
+
+    `options` are the URL's `broker.<attribute>`; they override the broker URI's.
+
+    Raises:
+        ConfigurationException: an option or the URI is wrong.
+        JMSException: the broker cannot start.
+    """
+    keywords: dict[str, Any] = {"broker_name": name}
+    connectors: tuple[TransportURI, ...] = ()
+    if broker_config is not None:
+        described = read_broker_uri(broker_config)
+        keywords.update(described.keywords)
+        connectors = described.connectors
+    keywords.update(keywords_from(options))
+    service = BrokerService(**keywords)
+    for connector in connectors:
+        service.add_connector(connector)
+    await service.start()
+    return service

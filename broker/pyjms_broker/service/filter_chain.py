@@ -1,0 +1,100 @@
+"""Assembles the filters around a broker's region, in their order. (activemq-broker B1)"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from pyjms_broker.advisory.filter import AdvisoryBroker
+from pyjms_broker.advisory.messages import AdvisoryProducer
+from pyjms_broker.api.broker import Broker
+from pyjms_broker.api.filter import BrokerPlugin
+from pyjms_broker.chain.composite import CompositeDestinationBroker
+from pyjms_broker.chain.stop_guard import StopGuard
+from pyjms_broker.chain.user_id import UserIDBroker
+from pyjms_broker.ranges.filter import RangesBroker
+from pyjms_broker.region.recovered_transactions import recovered_work
+from pyjms_broker.region.region_broker import RegionBroker
+from pyjms_broker.service.configuration import BrokerConfiguration
+from pyjms_broker.service.stores import BrokerStores
+from pyjms_broker.transaction.filter import TransactionBroker
+from pyjms_broker.virtual.interceptor import VirtualDestination
+from pyjms_broker.virtual.mirrored import MirroredQueue
+from pyjms_broker.virtual.topic import VirtualTopic
+
+__all__ = ["build_filter_chain", "virtual_destinations_of"]
+
+
+def build_filter_chain(
+    region: RegionBroker,
+    config: BrokerConfiguration,
+    stores: BrokerStores,
+    advisories: AdvisoryProducer,
+) -> Broker:
+    """Put the filters around the region; the last one in the list below sees every call first.
+
+    Plug-ins are outside everything that a message may be changed by, and inside the guard that
+    refuses calls once the broker stops. (activemq-broker B1)
+    """
+    filters: list[tuple[bool, Callable[[Broker], Broker]]] = [
+        (
+            config.advisory_support,
+            lambda inner: AdvisoryBroker(
+                inner,
+                advisories,
+                region,
+                anonymous_producers=config.anonymous_producer_advisory_support,
+            ),
+        ),
+        (True, lambda inner: RangesBroker(inner, region)),
+        (True, CompositeDestinationBroker),
+        # outside that: a message scheduled for several destinations is one job
+        (config.scheduler_support, lambda inner: _scheduler(inner, region, config, stores)),
+        (
+            True,
+            lambda inner: TransactionBroker(
+                inner,
+                stores.store.transaction_store(),
+                lambda transaction: recovered_work(region, transaction),
+            ),
+        ),
+        (config.populate_jmsx_user_id, UserIDBroker),
+        *((True, _installer_of(plugin)) for plugin in config.plugins),
+        (True, StopGuard),
+    ]
+    broker: Broker = region
+    for enabled, install in filters:
+        if enabled:
+            broker = install(broker)
+    return broker
+
+
+def _installer_of(
+    plugin: BrokerPlugin | Callable[[Broker], Broker],
+) -> Callable[[Broker], Broker]:
+    if callable(plugin):  # a filter class, or a function that returns a filter
+        return plugin
+    return plugin.install_plugin
+
+
+def _scheduler(
+    inner: Broker, region: RegionBroker, config: BrokerConfiguration, stores: BrokerStores
+) -> Broker:
+    from pyjms_broker.scheduler.filter import SchedulerBroker  # noqa: PLC0415 - few brokers have one
+
+    store = stores.job_store
+    assert store is not None, "it is opened with the other stores"
+    usage = region.system_usage.job_scheduler
+    return SchedulerBroker(inner, region, store, usage, config.max_scheduler_repeat_allowed)
+
+
+def virtual_destinations_of(config: BrokerConfiguration) -> list[VirtualDestination]:
+    """Return the virtual destinations that the broker's attributes ask for."""
+    virtual = config.virtual_destinations
+    if virtual is None:
+        virtual = (VirtualTopic(),) if config.use_virtual_topics else ()
+    mirrored = (
+        (MirroredQueue(temporary=config.use_temp_mirrored_queues),)
+        if config.use_mirrored_queues
+        else ()
+    )
+    return [*mirrored, *virtual]

@@ -1,0 +1,345 @@
+"""BrokerService: one broker, embedded or as a server.
+
+Create it, add connectors, `async with` it. It belongs to the event loop that started it. Attributes
+are ActiveMQ's with ActiveMQ's defaults, in snake_case. (activemq-broker 1.1 to 1.3)
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import anyio
+
+from pyjms import _clock
+from pyjms._ids import IdGenerator
+from pyjms._wakeup import BackgroundTask, spawn
+from pyjms.errors import IllegalStateException
+from pyjms.transport.uri import TransportURI
+from pyjms.wire.openwire.commands import BrokerId, ProducerId
+from pyjms_broker.advisory.messages import AdvisoryProducer
+from pyjms_broker.api.broker import Broker
+from pyjms_broker.api.context import ConnectionContext
+from pyjms_broker.connector.base import TransportConnector, stop_all
+from pyjms_broker.connector.connection_registry import ConnectionRegistry
+from pyjms_broker.connector.registry import create_connector
+from pyjms_broker.connector.vm import registry as vm_registry
+from pyjms_broker.policy.map import PolicyMap
+from pyjms_broker.region.flow.system_usage import SystemUsage
+from pyjms_broker.region.region_broker import RegionBroker
+from pyjms_broker.service.configuration import BrokerConfiguration, ServiceConfiguration
+from pyjms_broker.service.filter_chain import build_filter_chain, virtual_destinations_of
+from pyjms_broker.service.persistence import KahaDBPersistenceFactory
+from pyjms_broker.service.store_failures import IOExceptionHandler, StoreMonitor
+from pyjms_broker.service.stores import BrokerStores
+from pyjms_broker.service.uri import read_broker_uri
+from pyjms_broker.virtual.interceptor import VirtualDestinationInterceptor
+
+__all__ = ["BrokerService"]
+
+logger = logging.getLogger(__name__)
+
+_FORBIDDEN_IN_NAMES = re.compile(r"[^a-zA-Z0-9._:-]")
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class BrokerService(BrokerConfiguration):
+    """A broker with its connectors, started and stopped as one.
+
+    Args:
+        broker_name: see `pyjms_broker.service.attributes` for this one and all attributes that
+            config/broker.yaml has, too.
+        store_directory: directory of this broker's store; by default in its subdirectory of
+            `data_directory`, such as `activemq-data/localhost/KahaDB`.
+        persistence: creates the store; KahaDB with its defaults by default.
+        persistence_adapter: a store of your own instead; `persistent` does not matter then.
+        io_exception_handler: what happens when the store fails.
+        virtual_destinations: instead of the virtual topics `VirtualTopic.>`, which are gone then.
+            (activemq-broker V8)
+        policies: how destinations behave, by name.
+        plugins: objects with `install_plugin(broker)`, or filter classes, whose filters are put
+            around the chain; the last one is the outermost. (activemq-broker B1)
+        destinations: created at start.
+    """
+
+    def __post_init__(self) -> None:
+        self.data_directory = Path(self.data_directory)
+        if self.store_directory is not None:
+            self.store_directory = Path(self.store_directory)
+        if self.scheduler_directory is not None:
+            self.scheduler_directory = Path(self.scheduler_directory)
+        self.persistence = self.persistence or KahaDBPersistenceFactory()
+        self.io_exception_handler = self.io_exception_handler or IOExceptionHandler()
+        self.policies = self.policies or PolicyMap()
+        self.plugins = tuple(self.plugins)
+        self.destinations = tuple(self.destinations)
+        self.restart_requested = False
+        """Whether the caller should start the broker again: it lost its store's lock.
+
+        (activemq-persistence H2)
+        """
+        self.system_usage = SystemUsage(
+            self.memory_limit,
+            self.send_fail_if_no_space,
+            self.send_fail_if_no_space_after_timeout,
+            store_limit=self.store_limit,
+            temp_limit=self.temp_limit,
+            job_scheduler_limit=self.job_scheduler_limit,
+        )
+        self.broker_id = BrokerId(IdGenerator().generate())
+        self.connections = ConnectionRegistry()
+        self.connectors: list[TransportConnector] = []
+        self.stores = BrokerStores(self, self.system_usage)
+        self._broker: Broker | None = None
+        self._region: RegionBroker | None = None
+        self._monitor: StoreMonitor | None = None
+        self._stop_without_lock: BackgroundTask | None = None
+        self._started_before = False
+        self._opening: anyio.CancelScope | None = None
+        self._stopped: anyio.Event | None = None
+        self._stopping = False
+
+    @classmethod
+    def from_uri(cls, uri: str) -> BrokerService:
+        """Create the broker that `broker:(tcp://h:p,...)/name?persistent=false` describes.
+
+        Raises:
+            ConfigurationException: the URI cannot be read, or asks for what is not supported.
+        """
+        described = read_broker_uri(uri)
+        keywords: dict[str, Any] = dict(described.keywords)
+        service = cls(**keywords)
+        for connector in described.connectors:
+            service.add_connector(connector)
+        return service
+
+    @classmethod
+    def from_settings(cls, settings: ServiceConfiguration) -> BrokerService:
+        """Create the broker that a configuration file describes (`pyjms_broker.settings`).
+
+        Raises:
+            ConfigurationException: no connector is known for a URI's scheme.
+        """
+        service = cls(**settings.keywords())
+        for connector in settings.connectors:
+            made = service.add_connector(connector.uri, name=connector.name)
+            made.allow_link_stealing = connector.allow_link_stealing
+        return service
+
+    @property  # type: ignore[misc]  # dataclasses allow a property for a field, mypy does not
+    def broker_name(self) -> str:
+        """The name, with `_` for characters that names may not have. Set it before the start."""
+        return self._broker_name
+
+    @broker_name.setter
+    def broker_name(self, name: str) -> None:
+        self._broker_name = _FORBIDDEN_IN_NAMES.sub("_", name)
+
+    @property
+    def broker(self) -> Broker:
+        """The outermost filter of the filter chain.
+
+        Raises:
+            IllegalStateException: the broker has not been started.
+        """
+        if self._broker is None:
+            raise IllegalStateException("Broker has not been started", hint="await broker.start()")
+        return self._broker
+
+    @property
+    def region_broker(self) -> RegionBroker:
+        """The inner end of the filter chain, for statistics and for tests.
+
+        Raises:
+            IllegalStateException: the broker has not been started.
+        """
+        if self._region is None:
+            raise IllegalStateException("Broker has not been started", hint="await broker.start()")
+        return self._region
+
+    @property
+    def store_failed(self) -> bool:
+        """Whether the store can no longer promise anything. (activemq-persistence K24)"""
+        return self.stores.failed
+
+    def last_producer_sequence_id(self, producer_id: ProducerId) -> int:
+        """Return the highest stored sequence number of a producer, -1 if it is unknown.
+
+        (activemq-broker T27)
+        """
+        return self.stores.store.last_producer_sequence_id(producer_id)
+
+    @property
+    def slave(self) -> bool:
+        """Whether the broker waits for another one's lock. (activemq-persistence H3, H4)"""
+        return self.stores.is_slave
+
+    @property
+    def started(self) -> bool:
+        """Whether the broker accepts connections."""
+        return self._stopped is not None and not self._stopped.is_set() and self._opening is None
+
+    @property
+    def vm_uri(self) -> str:
+        """The URI that clients in this process connect to."""
+        return f"vm://{self.broker_name}"
+
+    @property
+    def connect_uri(self) -> str:
+        """The URI that clients connect to: the first connector's, or `vm://` without one."""
+        return self.connectors[0].connect_uri if self.connectors else self.vm_uri
+
+    def add_connector(
+        self, uri: str | TransportURI, *, name: str | None = None
+    ) -> TransportConnector:
+        """Add a connector, such as `tcp://127.0.0.1:61616`; port 0 is any free one.
+
+        It is started with the broker. On a running broker, `await connector.start()`.
+
+        Raises:
+            ConfigurationException: the URI cannot be read, or no connector is known for
+                its scheme.
+        """
+        parsed = TransportURI.parse(uri) if isinstance(uri, str) else uri
+        connector = create_connector(self, parsed, name)
+        self.connectors.append(connector)
+        return connector
+
+    async def start(self) -> None:
+        """Open the store, the regions, the destinations, then the connectors.
+
+        Waits while another broker has the store's lock; no connector is open meanwhile, and `stop`
+        ends the wait. A second call is ignored. A failure stops everything and is raised.
+        (activemq-broker B7; activemq-persistence H3, H4)
+
+        Raises:
+            ConfigurationException: an option of the store or of a connector is wrong.
+            IllegalStateException: a broker of that name runs in this process already, or this
+                one was stopped meanwhile, or was stopped before and may not be restarted.
+            ResourceAllocationException: an address cannot be bound.
+            JMSException: the store cannot be opened.
+        """
+        if self._stopped is not None and not self._stopped.is_set():
+            return
+        if self._started_before and not self.restart_allowed:
+            raise IllegalStateException(f"Restart of broker '{self.broker_name}' is not allowed")
+        self._started_before = True
+        self.restart_requested = False
+        self._stopped = anyio.Event()
+        self._region = None
+        self._opening = opening = anyio.CancelScope()
+        try:
+            with opening:
+                await self._open()
+            if opening.cancel_called:
+                raise IllegalStateException(
+                    f"Broker '{self.broker_name}' was stopped while it was starting"
+                )
+            self._opening = None
+        except BaseException:
+            self._opening = None
+            await self.stop()
+            raise
+
+    async def stop(self, timeout: float | None = 10) -> None:
+        """Close the connectors, then the regions and the stores. Idempotent; not cancellable.
+
+        Connections have `timeout` seconds in total to read what is queued for them, None for no
+        limit. A start that is still in progress is cancelled. (activemq-broker B9)
+        """
+        stopped = self._stopped
+        if stopped is None or stopped.is_set():
+            return
+        if self._opening is not None:
+            self._opening.cancel()
+        if self._stopping or self._opening is not None:
+            await stopped.wait()
+            return
+        self._stopping = True
+        try:
+            with anyio.CancelScope(shield=True):
+                await self._close(timeout)
+        finally:
+            self._stopping = False
+            stopped.set()
+        logger.info("Broker %s stopped", self.broker_name)
+
+    async def wait_until_stopped(self) -> None:
+        """Wait until the broker has stopped, for whatever reason; at once if it is not running."""
+        if self._stopped is not None:
+            await self._stopped.wait()
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.stop()
+
+    async def _open(self) -> None:
+        self._monitor = StoreMonitor(self, self.io_exception_handler or IOExceptionHandler())
+        store = await self.stores.open(self._monitor.on_state, self._lock_lost)
+        self._region = region = RegionBroker(
+            store,
+            self.policies or PolicyMap(),
+            self.broker_name,
+            system_usage=self.system_usage,
+            allow_temp_auto_creation_on_send=self.allow_temp_auto_creation_on_send,
+            maximum_destinations=self.maximum_destinations,
+            temp_store=self.stores.temp_store,
+        )
+        virtual = virtual_destinations_of(self)
+        if virtual:
+            region.destination_interceptor = VirtualDestinationInterceptor(region, virtual)
+        advisories = AdvisoryProducer(self.broker_name, self.broker_id, lambda: self.connect_uri)
+        self._broker = broker = build_filter_chain(region, self, self.stores, advisories)
+        region.root = broker
+        await broker.start()
+        self.stores.log_contents(region)
+        context = ConnectionContext()
+        context.is_broker = True
+        for destination in self.destinations:
+            broker.add_destination(context, destination)
+        vm_registry.register(self.broker_name, self)
+        for connector in self.connectors:
+            await connector.start()
+            logger.info("Connector %s started: %s", connector.name, connector.connect_uri)
+        logger.info("Broker %s started, at %s", self.broker_name, self.connect_uri)
+
+    def _lock_lost(self) -> None:
+        name = self.broker_name
+        logger.error("Broker %s stops: another broker has taken over its store", name)
+        if self._stop_without_lock is None or self._stop_without_lock.done:
+            self.restart_requested = self.restart_allowed
+            self._stop_without_lock = spawn(self.stop, name=f"broker {name} stop without its lock")
+
+    async def _close(self, timeout: float | None) -> None:
+        try:
+            with _clock.timeout(timeout) as scope:
+                if self._monitor is not None:
+                    await self._monitor.close()
+                await stop_all(self.connectors)
+                await vm_registry.unregister(self.broker_name, self)
+            if scope.cancelled_caught:
+                logger.warning(
+                    "Broker %s: connections did not close within %s s", self.broker_name, timeout
+                )
+        finally:
+            await self._close_broker()
+
+    async def _close_broker(self) -> None:
+        await vm_registry.unregister(self.broker_name, self)
+        try:
+            if self._broker is not None:
+                await self._broker.stop()
+        finally:
+            await self.stores.close()

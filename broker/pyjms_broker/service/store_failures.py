@@ -1,0 +1,139 @@
+"""How the broker reacts to failures of its store. (activemq-persistence K24)
+
+    RUNNING  --space or database missing-->  SUSPENDED  --available again-->  RUNNING
+    any      --any other error----------->   FAILED (final)
+
+While the store is SUSPENDED senders wait; with `stop_start_connectors` the connectors are closed,
+so that clients fail over to another broker. When it has FAILED the broker stops, unless
+`ignore_all_errors` is set. Which errors mean which state is decided by the store.
+"""
+
+from __future__ import annotations
+
+import logging
+import signal
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated, Final, Protocol
+
+from pyjms import _clock
+from pyjms._wakeup import BackgroundTask, spawn
+from pyjms_broker.connector.base import TransportConnector
+from pyjms_broker.service.attributes import Attribute
+from pyjms_broker.store.api import StoreState
+
+__all__ = ["IOExceptionHandler", "StoreMonitor"]
+
+logger = logging.getLogger(__name__)
+
+_RETRY_DELAY: Final = 1.0
+"""Seconds until connectors that could not be opened or closed are tried again."""
+
+
+@dataclass(frozen=True)
+class IOExceptionHandler:
+    """What the broker does when its store fails. Source: ActiveMQ DefaultIOExceptionHandler."""
+
+    ignore_all_errors: Annotated[
+        bool, Attribute("Whether the broker keeps running without its store.")
+    ] = False
+    stop_start_connectors: Annotated[
+        bool, Attribute("Whether connectors are closed while the disk is full.")
+    ] = False
+    system_exit_on_shutdown: Annotated[
+        bool, Attribute("Whether the process ends, by SIGTERM, when the broker had to stop.")
+    ] = False
+
+
+class MonitoredBroker(Protocol):
+    """The broker whose store is monitored."""
+
+    @property
+    def broker_name(self) -> str: ...
+
+    @property
+    def connectors(self) -> Sequence[TransportConnector]: ...
+
+    async def stop(self) -> None: ...
+
+
+class StoreMonitor:
+    """Is notified of a store's state and acts. Belongs to the broker's event loop."""
+
+    def __init__(self, broker: MonitoredBroker, handler: IOExceptionHandler) -> None:
+        self._broker = broker
+        self._handler = handler
+        self._state = StoreState.RUNNING
+        self._open = True
+        self._connectors: BackgroundTask | None = None
+        self._stop: BackgroundTask | None = None
+
+    def on_state(self, state: StoreState, error: Exception | None) -> None:
+        """React to a change of the store's state."""
+        former, self._state = self._state, state
+        name = self._broker.broker_name
+        if state is StoreState.FAILED:
+            self._failed(name, error)
+        elif state is StoreState.SUSPENDED:
+            logger.error(
+                "Broker %s: the store is suspended: %s. Senders wait, and it is retried until it "
+                "works again",
+                name,
+                error,
+            )
+            self._open_or_close()
+        elif former is StoreState.SUSPENDED:
+            logger.warning("Broker %s: the store works again", name)
+            self._open_or_close()
+
+    async def close(self) -> None:
+        """Neither open nor close connectors from now on: they are being stopped."""
+        task = self._connectors
+        if task is not None:
+            task.cancel()
+            await task.wait()
+
+    def _failed(self, name: str, error: Exception | None) -> None:
+        if self._handler.ignore_all_errors:
+            logger.error(
+                "Broker %s: the store failed, the broker keeps running without it: %s", name, error
+            )
+            return
+        logger.error("Broker %s stops because its store failed: %s", name, error, exc_info=error)
+        if self._stop is None:
+            self._stop = spawn(self._stop_broker, name=f"broker {name} stop on a failed store")
+
+    async def _stop_broker(self) -> None:
+        try:
+            await self._broker.stop()
+        finally:  # with a broken store the stop may fail, too
+            if self._handler.system_exit_on_shutdown:
+                signal.raise_signal(signal.SIGTERM)
+
+    def _open_or_close(self) -> None:
+        if self._handler.stop_start_connectors and (
+            self._connectors is None or self._connectors.done
+        ):
+            self._connectors = spawn(
+                self._follow_state,
+                name=f"broker {self._broker.broker_name} connectors of its store",
+            )
+
+    async def _follow_state(self) -> None:
+        """Open or close the connectors as the store's state says, however often it changes."""
+        failed = False
+        while failed or self._open is (self._state is StoreState.SUSPENDED):
+            self._open = self._state is not StoreState.SUSPENDED
+            name, done = self._broker.broker_name, "opened" if self._open else "closed"
+            try:
+                for connector in self._broker.connectors:
+                    await (connector.start() if self._open else connector.stop())
+            except Exception as error:  # another program may have the port for a moment
+                failed = True
+                logger.error(
+                    "Broker %s: connectors could not be %s, retrying: %s", name, done, error
+                )
+                await _clock.sleep(_RETRY_DELAY)
+            else:
+                failed = False
+                logger.warning("Broker %s: connectors %s", name, done)

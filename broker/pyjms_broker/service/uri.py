@@ -1,0 +1,109 @@
+"""Broker URIs, `broker:(tcp://h:p,...)/name?attribute=value`, and attributes in them.
+
+`vm://name?broker.persistent=false` sets the same attributes.
+(activemq-broker 1.2, B12, B14, B16)
+"""
+
+from __future__ import annotations
+
+import functools
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from pyjms.errors import ConfigurationException
+from pyjms.transport.uri import TransportURI, did_you_mean, parse_broker_uri
+from pyjms_broker.service.attributes import uri_attributes
+
+__all__ = [
+    "WITHOUT_EFFECT",
+    "BrokerURI",
+    "check_options",
+    "keywords_from",
+    "known_options",
+    "read_broker_uri",
+]
+
+logger = logging.getLogger(__name__)
+
+WITHOUT_EFFECT = frozenset({"useJmx", "useShutdownHook", "dedicatedTaskRunner", "startAsync"})
+"""Attributes of ActiveMQ's broker that have no effect here; accepted, and logged."""
+
+_NOT_SUPPORTED = {
+    "network": "networks of brokers",
+    "proxy": "proxy connectors",
+}
+
+known_options: Callable[[], dict[str, tuple[str, Callable[[str], object]]]]
+known_options = functools.cache(uri_attributes)
+"""Return the known options: ActiveMQ's name to our keyword and how the text is read."""
+
+
+@dataclass(frozen=True)
+class BrokerURI:
+    """What a broker URI describes."""
+
+    keywords: Mapping[str, object]
+    """Keyword arguments of BrokerService."""
+    connectors: tuple[TransportURI, ...]
+
+
+def read_broker_uri(text: str) -> BrokerURI:
+    """Read a broker URI.
+
+    Raises:
+        ConfigurationException: it is not a `broker:` URI, has an unknown attribute, or a
+            component that this broker has no connector for.
+    """
+    uri = parse_broker_uri(text)
+    keywords = keywords_from(uri.options)
+    name = uri.path.strip("/")
+    if name:
+        keywords["broker_name"] = name
+    for component in uri.components:
+        if component.scheme in _NOT_SUPPORTED:
+            raise ConfigurationException(
+                f"This broker has no {_NOT_SUPPORTED[component.scheme]} yet: {component}",
+                hint="leave it out of the broker URI",
+            )
+    return BrokerURI(keywords, uri.components)
+
+
+def keywords_from(options: Mapping[str, str]) -> dict[str, object]:
+    """Convert URI options into keyword arguments of BrokerService.
+
+    Raises:
+        ConfigurationException: an option is unknown, or its value cannot be read.
+    """
+    keywords = check_options(options)
+    for name in options.keys() & WITHOUT_EFFECT:
+        logger.info("Broker option %s has no effect here and is ignored", name)
+    return keywords
+
+
+def check_options(options: Mapping[str, str]) -> dict[str, object]:
+    """Do as `keywords_from` does, without logging.
+
+    Raises:
+        ConfigurationException: an option is unknown, or its value cannot be read.
+    """
+    known = known_options()
+    unknown = {k: v for k, v in options.items() if k not in known and k not in WITHOUT_EFFECT}
+    if unknown:
+        listed = ", ".join(f"{name}={value}" for name, value in unknown.items())
+        raise ConfigurationException(
+            f"There are {len(unknown)} Broker options that couldn't be set on the BrokerService. "
+            f"Check the options are spelled correctly. Unknown parameters=[{{{listed}}}]. "
+            "This BrokerService cannot be started.",
+            hint=did_you_mean(next(iter(unknown)), known),
+        )
+    return {known[name][0]: _read(name, text) for name, text in options.items() if name in known}
+
+
+def _read(name: str, text: str) -> object:
+    try:
+        return known_options()[name][1](text)
+    except ValueError as error:
+        raise ConfigurationException(
+            f"Broker option {name}={text} cannot be read: {error}"
+        ) from error

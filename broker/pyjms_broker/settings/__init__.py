@@ -1,0 +1,19 @@
+"""The broker's settings: broker.yaml, its profiles, the environment. (decisions D10)"""
+
+from __future__ import annotations
+
+from pyjms_broker.settings.extensions import PluginSettings, StoreSettings
+from pyjms_broker.settings.model import BrokerSettings, ConnectorSettings, SystemUsageSettings
+from pyjms_broker.settings.policies import PolicySettings
+from pyjms_broker.settings.sources import broker_schema, load_broker_settings
+
+__all__ = [
+    "BrokerSettings",
+    "ConnectorSettings",
+    "PluginSettings",
+    "PolicySettings",
+    "StoreSettings",
+    "SystemUsageSettings",
+    "broker_schema",
+    "load_broker_settings",
+]

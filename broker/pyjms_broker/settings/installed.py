@@ -1,0 +1,117 @@
+"""The settings model with the plug-ins and stores that a document uses.
+
+BrokerSettings knows the built-in stores only. For a document that uses others, a subclass is made
+whose `plugins` and `persistence` accept exactly the types that are used: so their settings get the
+same checks, with file and line, as the built-in ones.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Sequence
+from functools import reduce
+from operator import or_
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import BaseModel, Field, create_model
+
+from pyjms._yaml import Document
+from pyjms.errors import ConfigurationException
+from pyjms.transport.uri import TransportURI, did_you_mean
+from pyjms_broker import entry_points
+from pyjms_broker.connector.registry import known_schemes
+from pyjms_broker.settings.model import BrokerSettings
+from pyjms_broker.settings.persistence import BUILT_IN_TYPES
+
+__all__ = ["model_for"]
+
+_PLUGIN: Final = "a pydantic model with a method install_plugin(broker)"
+_STORE: Final = "a pydantic model with a method create(directory, broker_name)"
+
+
+def model_for(document: Document) -> type[BrokerSettings]:
+    """Return the settings model for a document.
+
+    Raises:
+        ConfigurationException: a plug-in, store or connector is not installed or cannot be loaded;
+            with file and line.
+    """
+    _check_connectors(document)
+    fields: dict[str, Any] = {}
+    plugins = _plugin_types(document)
+    if plugins:
+        models = [_load(document, *each, entry_points.PLUGINS) for each in plugins.items()]
+        item: Any = _union(models)
+        fields["plugins"] = (tuple[item, ...], ())
+    persistence = document.values.get("persistence")
+    kind = persistence.get("type") if isinstance(persistence, dict) else None
+    stores = entry_points.installed(entry_points.STORES)
+    if isinstance(kind, str) and kind in stores and kind not in BUILT_IN_TYPES:
+        path = ("persistence", "type")
+        fields["persistence"] = (_load(document, kind, path, entry_points.STORES), ...)
+    if not fields:
+        return BrokerSettings
+    return create_model("BrokerSettings", __base__=BrokerSettings, **fields)
+
+
+def _plugin_types(document: Document) -> dict[str, tuple[str | int, ...]]:
+    """Return the plug-ins that a document uses, and where."""
+    plugins = document.values.get("plugins")
+    found: dict[str, tuple[str | int, ...]] = {}
+    for index, plugin in enumerate(plugins if isinstance(plugins, list) else ()):
+        kind = plugin.get("type") if isinstance(plugin, dict) else None
+        if not isinstance(kind, str):
+            known = ", ".join(entry_points.installed(entry_points.PLUGINS)) or "none"
+            raise document.problem(
+                ("plugins", index),
+                "a plug-in is a mapping with a type and its settings",
+                hint=f"write - type: NAME; installed are: {known}",
+            )
+        found.setdefault(kind, ("plugins", index, "type"))
+    return found
+
+
+def _load(
+    document: Document, name: str, path: tuple[str | int, ...], group: str
+) -> type[BaseModel]:
+    method, expected = (
+        ("install_plugin", _PLUGIN) if group == entry_points.PLUGINS else ("create", _STORE)
+    )
+    try:
+        loaded = entry_points.load(group, name)
+        ok = (
+            isinstance(loaded, type)
+            and issubclass(loaded, BaseModel)
+            and callable(getattr(loaded, method, None))
+            and not inspect.isabstract(loaded)
+        )
+        entry_points.check_loaded(group, name, ok, expected)
+    except ConfigurationException as error:
+        near = did_you_mean(name, entry_points.installed(group))
+        raise document.problem(path, error.reason, hint=near or error.hint) from error
+    assert isinstance(loaded, type)
+    kind: Any = Literal[name]
+    return create_model(loaded.__name__, __base__=loaded, type=(kind, name))
+
+
+def _union(models: Sequence[type[BaseModel]]) -> Any:
+    if len(models) == 1:
+        return models[0]
+    union: Any = reduce(or_, models)
+    return Annotated[union, Field(discriminator="type")]
+
+
+def _check_connectors(document: Document) -> None:
+    connectors = document.values.get("connectors")
+    known = known_schemes()
+    for index, connector in enumerate(connectors if isinstance(connectors, list) else ()):
+        uri = connector.get("uri") if isinstance(connector, dict) else None
+        if not isinstance(uri, str):
+            continue  # the model reports it
+        scheme = TransportURI.parse(uri).scheme
+        if scheme not in known:
+            raise document.problem(
+                ("connectors", index, "uri"),
+                f"there is no connector for {scheme}://",
+                hint=f"known are: {', '.join(known)}; such as tcp://0.0.0.0:61616",
+            )

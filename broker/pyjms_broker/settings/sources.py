@@ -1,0 +1,71 @@
+"""broker.yaml with its profiles, `${...}`, and `PYJMS_BROKER__` variables over it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from pyjms._yaml import (
+    Document,
+    chosen_profiles,
+    expand,
+    overlay_environment,
+    read_layers,
+    refuse_misspelt_variables,
+    validate,
+)
+from pyjms_broker.settings.installed import model_for
+from pyjms_broker.settings.kahadb_attributes import place_of
+from pyjms_broker.settings.model import BrokerSettings
+from pyjms_broker.settings.persistence import BUILT_IN_TYPES
+
+__all__ = ["ENVIRONMENT_PREFIX", "broker_schema", "load_broker_settings"]
+
+ENVIRONMENT_PREFIX: Final = "PYJMS_BROKER__"
+"""`PYJMS_BROKER__SYSTEM_USAGE__MEMORY_LIMIT` is `system_usage.memory_limit`."""
+
+
+def load_broker_settings(
+    path: Path | str | None = None,
+    profiles: Iterable[str] | None = None,
+    environ: Mapping[str, str] | None = None,
+) -> BrokerSettings:
+    """Read the broker's settings; blocking, once at start.
+
+    Without `path` the environment alone counts. `profiles`, else PYJMS_PROFILES, name
+    files beside it: broker-PROFILE.yaml; a profile need not have one. `environ` is the
+    environment, `os.environ` by default.
+
+    Raises:
+        ConfigurationException: a file is missing or malformed, a key is unknown or has a
+            wrong value, a placeholder cannot be resolved; with file and line.
+
+    """
+    environment = os.environ if environ is None else environ
+    document = Document()
+    if path is not None:
+        names = chosen_profiles(profiles, environment)
+        document = read_layers(Path(path), names, all_profiles=profiles is not None)
+    refuse_misspelt_variables(
+        environment, ENVIRONMENT_PREFIX.removesuffix("_"), BrokerSettings, document
+    )
+    document = overlay_environment(document, environment, ENVIRONMENT_PREFIX)
+    document = expand(document, environment)
+    return validate(model_for(document), document, _translate)
+
+
+def broker_schema() -> dict[str, Any]:
+    """Return the JSON Schema (draft 2020-12) of broker.yaml."""
+    schema = BrokerSettings.model_json_schema()
+    # stores of other distributions have settings of their own
+    persistence = schema["properties"]["persistence"]
+    others = {"type": {"not": {"enum": list(BUILT_IN_TYPES)}}}
+    persistence["anyOf"].append({"type": "object", "properties": others, "required": ["type"]})
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
+
+
+def _translate(path: tuple[str | int, ...]) -> str | None:
+    location = place_of(str(path[-1])) if path[0] == "persistence" else None
+    return None if location is None else f"there is no such setting; write {location}"

@@ -1,0 +1,70 @@
+"""Destinations in broker.yaml, and the base class of all its sections."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import fields
+from typing import Annotated, Any, TypeAlias
+
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    PlainSerializer,
+    WithJsonSchema,
+)
+
+from pyjms.errors import ConfigurationException, InvalidDestinationException
+from pyjms.jms.destination import Destination, named_kind, parse_destination
+from pyjms_broker.service.byte_sizes import Bytes
+
+__all__ = ["Bytes", "DestinationName", "Section", "arguments_of", "check_by"]
+
+
+class Section(BaseModel):
+    """A group of settings; read-only, unknown keys are errors."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        frozen=True,
+        use_attribute_docstrings=True,
+        arbitrary_types_allowed=True,
+    )
+
+
+def _read_destination(value: object) -> Destination:
+    if isinstance(value, Destination):
+        return value
+    text = str(value)
+    try:
+        named_kind(text)  # refuses a misspelt prefix, which would make a queue of that name
+        return parse_destination(text)
+    except InvalidDestinationException as error:
+        raise ValueError(str(error)) from None
+
+
+DestinationName: TypeAlias = Annotated[
+    Destination,
+    BeforeValidator(_read_destination),
+    PlainSerializer(str, return_type=str),
+    WithJsonSchema({"type": "string"}),
+]
+"""A name or pattern: `orders.>` or `queue://orders.>` is queues, `topic://news.*` topics."""
+
+
+def arguments_of(settings: type[Any], section: Section) -> dict[str, Any]:
+    """Return the values in `section` of the fields of the dataclass `settings`."""
+    names = {field.name for field in fields(settings)}
+    return {name: getattr(section, name) for name in names & set(type(section).model_fields)}
+
+
+def check_by(build: Callable[[], object]) -> None:
+    """Let the object that is built check its arguments, so that the error names the line.
+
+    Raises:
+        ValueError: it refused them.
+    """
+    try:
+        build()
+    except ConfigurationException as error:
+        raise ValueError(str(error)) from None

@@ -1,0 +1,439 @@
+"""The contract of stores: messages by destination, durable subscriptions, transactions.
+
+Everything that wants to keep a broker's messages implements `PersistenceAdapter` and what it
+returns: a `MessageStore` for each queue, a `TopicMessageStore` for each topic, and one
+`TransactionStore`. The names are ActiveMQ's in snake_case. A store is installed under the
+entry-point group `broker.stores`; `pyjms.testing.contract.store` has the tests that every store
+must pass. (activemq-persistence S1 to S6; ActiveMQ PersistenceAdapter, MessageStore,
+TopicMessageStore, TransactionStore)
+
+Life cycle
+----------
+
+`delete_all_messages` (only if the operator asks for it), `start`, any number of other calls,
+`stop`. Between `start` and `stop` an adapter returns the same object each time it is asked for
+the store of a destination, until that destination is removed. After `stop` an adapter is not
+started again; a restart makes a new one.
+
+Threads
+-------
+
+All calls come from the event loop that awaited `start`, one at a time, and all callbacks
+(`Completion`, `on_state`) have to run on that loop. Calls that are not `async` must not wait for
+the disk or the network: they start the work and return a `Completion`. The exceptions are the
+methods that return messages (`get_message`, `next_messages`, `next_subscription_messages`),
+which may block on reads.
+
+Completions
+-----------
+
+A call that changes something returns a `Completion`, or None if the change is already as
+durable as was asked for; a store in memory always returns None. The completion is completed on
+the loop: without an error when the change is durable, with one when it never will be. The
+broker sends the client's response only then. How durable is asked for by the caller
+(activemq-persistence K13):
+
+    add_message             `message.response_required`: survives a power failure; else written
+    remove_message,         `context.response_required`: survives a power failure; else written
+    acknowledge             some time soon, and None may be returned
+    rollback                of a prepared transaction: survives a power failure
+    all others              survives a power failure
+
+Effects are visible at once: the next call sees them, before their completion is completed.
+
+Order
+-----
+
+Each message gets a `Position` in its destination when the store numbers it: within
+`add_message`, or within the commit of its transaction, in the order of the transaction's calls.
+Arrival numbers rise by the order of numbering, are never used twice and are the same after a
+restart. Changes of one destination become durable in the order of the calls: a message is never
+durable without an earlier one that was not removed.
+
+Visibility
+----------
+
+A message that was added is not returned by `next_messages` until the broker calls
+`mark_visible`. So each message is either dispatched from the sender's reference or read back
+later, never both. After a restart all messages are visible, except those that a prepared
+transaction has acknowledged, which are hidden until its end.
+
+Duplicates
+----------
+
+A store drops a message whose id it has, or whose duplicate id (`reference.duplicate_id`, from
+the property `_AMQ_DUPL_ID`) is among the last 20,000 of the destination. It shows that by
+`reference.position`, which stays None after `add_message` (in a transaction: after the commit).
+The completion is that of the first message: the sender is told that all is well once it is.
+
+Transactions
+------------
+
+With `context.xid` set, `add_message`, `remove_message` and `acknowledge` belong to that
+transaction: they return None, and nothing of them is visible before `TransactionStore.commit`.
+Destinations of one transaction commit together or not at all, also after a crash.
+
+States
+------
+
+    RUNNING     too much waits to be written      -> CONGESTED
+    CONGESTED   enough of it is written           -> RUNNING
+    RUNNING,    the disk is full, or the database
+    CONGESTED   is unreachable for the moment     -> SUSPENDED; the store keeps retrying
+    SUSPENDED   a retry succeeds                  -> RUNNING
+    any         an error that does not pass       -> FAILED, for good
+
+`on_state` is called after each transition. In CONGESTED and SUSPENDED the broker holds senders
+back; calls are still accepted, and what they store waits in memory. In FAILED all waiting
+completions are completed with an error, calls raise JMSException, and the broker stops.
+
+Errors
+------
+
+Operations raise `JMSException` (usually `ResourceAllocationException`) if the store has failed
+or a message cannot be read or stored, and `IllegalStateException` if the adapter is not started.
+A message or subscription that does not exist is no error. Stores keep marshalled bytes, never
+references.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container
+from enum import Enum
+from typing import NamedTuple, Protocol
+
+from pyjms.jms.destination import Destination
+from pyjms.wire.openwire.commands import (
+    ActiveMQMessage,
+    MessageId,
+    ProducerId,
+    TransactionId,
+    XATransactionId,
+)
+from pyjms_broker.api.completion import Completion
+from pyjms_broker.api.message import (
+    MessageReference,
+    OperationContext,
+    Position,
+    StoredMessage,
+    SubscriptionKey,
+)
+
+__all__ = [
+    "MessageStore",
+    "OperationContext",
+    "PersistenceAdapter",
+    "Position",
+    "RecoveredTransaction",
+    "StorePartition",
+    "StoreState",
+    "StoredMessage",
+    "StoredSubscription",
+    "SubscriptionKey",
+    "TopicMessageStore",
+    "TransactionStore",
+]
+
+
+class StoredSubscription(NamedTuple):
+    """A durable subscription as the store keeps it."""
+
+    key: SubscriptionKey
+    destination: Destination
+    """What it subscribed to: the topic, or a pattern."""
+    selector: str | None = None
+    no_local: bool = False
+
+
+class RecoveredTransaction(NamedTuple):
+    """A transaction that was prepared before the store was opened."""
+
+    xid: XATransactionId
+    added: list[tuple[Destination, ActiveMQMessage]]
+    removed: list[tuple[Destination, SubscriptionKey | None, StoredMessage]]
+    """Messages acknowledged in it, by a durable subscription or (None) a queue's consumer.
+    They are hidden until the transaction ends."""
+
+
+class StoreState(Enum):
+    """The condition of a store; see the module's table of transitions."""
+
+    RUNNING = "running"
+    CONGESTED = "congested"
+    """More waits to be written than should; senders are held back."""
+    SUSPENDED = "suspended"
+    """Nothing can be written at the moment; what was sent waits and is retried."""
+    FAILED = "failed"
+    """A permanent error. Nothing more is promised; the broker stops (activemq-persistence K24)."""
+
+
+class MessageStore(Protocol):
+    """The messages of one destination. Get it from a `PersistenceAdapter`."""
+
+    destination: Destination
+
+    def add_message(
+        self, context: OperationContext, reference: MessageReference
+    ) -> Completion | None:
+        """Store a message behind all others, invisible, and set `reference.position`.
+
+        The message is to be marshalled before the call returns: the broker may change it
+        afterwards. `position` stays None for a duplicate, and in a transaction until its commit.
+
+        Raises:
+            JMSException: the message cannot be stored, or the store has failed.
+        """
+
+    def mark_visible(self, reference: MessageReference) -> None:
+        """Have `next_messages` return a message from now on. Idempotent.
+
+        The broker calls it once for each message with a position, when its queue counts it.
+        """
+
+    def remove_message(
+        self, context: OperationContext, reference: MessageReference
+    ) -> Completion | None:
+        """Remove a message; one that does not exist is no error."""
+
+    def update_message(self, reference: MessageReference) -> Completion | None:
+        """Replace the stored form of the message with this id; its position stays.
+
+        A message that does not exist is no error.
+        """
+
+    def get_message(self, message_id: MessageId) -> StoredMessage | None:
+        """Return a message, visible or not; None if there is none. May block on a read."""
+
+    def next_messages(
+        self, after: Position | None, limit: int, skip: Container[Position] = ()
+    ) -> list[StoredMessage]:
+        """Return at most `limit` visible messages behind a position, in order. May block.
+
+        `after` None starts at the first message. Messages in `skip` are left out, and so are
+        those that a prepared transaction has acknowledged. Fewer than `limit` messages mean that
+        there are no more.
+
+        Raises:
+            JMSException: a message cannot be read.
+        """
+
+    def remove_all_messages(self, context: OperationContext) -> Completion | None:
+        """Remove all messages, visible or not. Arrival numbers go on; subscriptions stay."""
+
+    @property
+    def message_count(self) -> int:
+        """How many messages there are, visible or not."""
+
+    @property
+    def message_size(self) -> int:
+        """The size of all messages in memory (`MessageReference.size`), in bytes."""
+
+    @property
+    def last_arrival(self) -> int:
+        """The highest arrival number ever given; 0 if there was none."""
+
+    @property
+    def epoch(self) -> int:
+        """Identifies the numbering: an arrival number has a meaning only within its epoch.
+
+        It changes only if arrival numbers had to start again, because the store was used by a
+        program that does not keep them.
+        """
+
+
+class TopicMessageStore(MessageStore, Protocol):
+    """The messages of one topic, each kept until all its subscriptions have acknowledged it.
+
+    A message that is added while there are no durable subscriptions is accepted and not kept.
+    """
+
+    def add_subscription(
+        self, subscription: StoredSubscription, retroactive: bool
+    ) -> Completion | None:
+        """Store a durable subscription; it gets all messages added from now on.
+
+        With `retroactive` it also gets those that are still there. A subscription with the same
+        key is replaced, and its pending messages with it.
+        """
+
+    def delete_subscription(self, key: SubscriptionKey) -> Completion | None:
+        """Remove a subscription, and the messages that only it had not acknowledged."""
+
+    def lookup_subscription(self, key: SubscriptionKey) -> StoredSubscription | None:
+        """Return a subscription, or None."""
+
+    def subscriptions(self) -> list[StoredSubscription]:
+        """Return all subscriptions of the topic."""
+
+    def acknowledge(
+        self, context: OperationContext, key: SubscriptionKey, reference: MessageReference
+    ) -> Completion | None:
+        """Record a subscription's acknowledgement; the last one removes the message.
+
+        A repeated acknowledgement is no error.
+        """
+
+    def next_subscription_messages(
+        self,
+        key: SubscriptionKey,
+        after: Position | None,
+        limit: int,
+        skip: Container[Position] = (),
+    ) -> list[StoredMessage]:
+        """Return what `next_messages` would, without what the subscription acknowledged.
+
+        An unknown subscription has no messages. May block on reads.
+        """
+
+    def subscription_message_count(self, key: SubscriptionKey) -> int:
+        """Return how many messages a subscription has not acknowledged; 0 if it is unknown."""
+
+
+class TransactionStore(Protocol):
+    """The open transactions of a store, local and XA ones.
+
+    A transaction begins with the first call whose `context.xid` has its id. One that
+    was never used, or has ended, is unknown; all methods ignore unknown transactions.
+    """
+
+    def prepare(self, xid: TransactionId) -> Completion | None:
+        """Make the transaction durable, so that it can be committed whatever happens.
+
+        From now on the messages that it acknowledged are hidden.
+        """
+
+    def commit(self, xid: TransactionId, prepared: bool) -> Completion | None:
+        """Carry out everything in the transaction, or nothing. Sets the messages' positions.
+
+        The messages it added are to be marked visible by the broker, one by one.
+        """
+
+    def rollback(self, xid: TransactionId) -> Completion | None:
+        """Discard everything in the transaction; what it had acknowledged is visible again."""
+
+    def recovered(self) -> list[RecoveredTransaction]:
+        """Return the transactions that were prepared before `start` and have not ended.
+
+        They are committed and rolled back like all others. Their messages have no reference:
+        the broker asks `position_of` after the commit.
+        """
+
+    def position_of(self, destination: Destination, message_id: MessageId) -> Position | None:
+        """Return the position of a message of a committed, recovered transaction.
+
+        None: it was a duplicate and was dropped. Each message can be asked for once.
+        """
+
+
+class StorePartition(Protocol):
+    """A part of a store with a limit of its own; see `PersistenceAdapter`."""
+
+    @property
+    def limit(self) -> int:
+        """The bytes that it may use; 0: no limit of its own."""
+
+    @property
+    def size(self) -> int:
+        """The bytes that it uses on the disk."""
+
+    @property
+    def state(self) -> StoreState: ...
+
+
+class PersistenceAdapter(Protocol):
+    """A store. The module's docstring states the rules for all its methods.
+
+    An adapter may also have these attributes; the broker assumes the default without them:
+
+    - `is_volatile: bool = False`: it keeps messages in memory itself, so cursors need not release
+      theirs, and nothing survives a restart.
+    - `concurrent_store_and_dispatch_queues: bool = False` and
+      `concurrent_store_and_dispatch_topics: bool = False`: messages are dispatched while they
+      are being stored; only the sender's response waits for the completion.
+    - `has_several_journals: bool = False`: destinations become durable independently, so a
+      message may be durable without an earlier one of another destination.
+    - `partition_of(destination) -> StorePartition | None`: the part of the store that a
+      destination's messages count against.
+    - `is_slave: bool` and `on_lock_lost: Callable[[], None] | None`, both or none: whether
+      `start` is waiting for another broker's lock, and what to call when the lock is lost.
+    - `on_progress: Callable[[int, object], None] | None`: called during a long `start` with the
+      number of records recovered so far and the current location.
+    - `directory: Path`: where its files are.
+    """
+
+    on_state: Callable[[StoreState, Exception | None], None] | None
+    """Called on the broker's loop after each change of `state`, with the error that caused it."""
+
+    async def start(self) -> None:
+        """Open the store; waits for its lock while another broker holds it. Cancellable.
+
+        If it raises or is cancelled, the store is closed again and holds no lock.
+
+        Raises:
+            JMSException: it cannot be opened.
+        """
+
+    async def stop(self) -> None:
+        """Write everything and close the store. Idempotent; also after a failed `start`.
+
+        Raises:
+            JMSException: something could not be written; the store is closed all the same.
+        """
+
+    @property
+    def state(self) -> StoreState: ...
+
+    def destinations(self) -> set[Destination]:
+        """Return the destinations that have messages or subscriptions, or once had some."""
+
+    def queue_message_store(
+        self, destination: Destination, prioritized: bool = False
+    ) -> MessageStore:
+        """Return the queue's store, creating it if needed.
+
+        With `prioritized` messages with a higher priority come first. It takes effect at the
+        first call for the destination, and is turned off only while there are no messages.
+        """
+
+    def topic_message_store(
+        self, destination: Destination, prioritized: bool = False
+    ) -> TopicMessageStore:
+        """Return the topic's store, creating it if needed; `prioritized` as for queues."""
+
+    def remove_message_store(self, destination: Destination) -> None:
+        """Remove a destination with its messages, subscriptions and open transactional work.
+
+        Open transactions commit without it: the messages that they added to it get no position.
+        The `MessageStore` object ignores all further calls; the adapter returns a new one.
+        """
+
+    def transaction_store(self) -> TransactionStore:
+        """Return the one transaction store."""
+
+    async def checkpoint(self) -> None:
+        """Bring indexes up to date and release disk space that is no longer needed.
+
+        Raises:
+            JMSException, OSError: it failed; the store goes on unless `state` says otherwise.
+        """
+
+    async def delete_all_messages(self) -> None:
+        """Have `start` begin with an empty store; only before `start`.
+
+        ActiveMQ: deleteAllMessagesOnStartup.
+        """
+
+    @property
+    def size(self) -> int:
+        """The bytes used on the disk; 0 if none are, or they are elsewhere (activemq-broker M3)."""
+
+    @property
+    def last_broker_sequence_id(self) -> int:
+        """The highest broker sequence number ever stored; 0 if none (activemq-broker Q3)."""
+
+    def last_producer_sequence_id(self, producer_id: ProducerId) -> int:
+        """Return the highest sequence number stored from a producer; -1 if unknown.
+
+        A producer that reconnects asks for it, so as not to send again what is stored
+        (activemq-broker T27). A store may remember the latest producers only.
+        """

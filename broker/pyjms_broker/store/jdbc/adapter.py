@@ -1,0 +1,399 @@
+"""The store in a database. (ActiveMQ: JDBCPersistenceAdapter)"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from pathlib import Path
+
+import anyio
+import anyio.to_thread
+
+from pyjms import _clock
+from pyjms._wakeup import BackgroundTask, spawn
+from pyjms.errors import JMSException, ResourceAllocationException
+from pyjms.jms.destination import Destination, parse_destination
+from pyjms.wire.kahadb.frames import decode_message
+from pyjms.wire.openwire.commands import ActiveMQMessage, ProducerId, XATransactionId
+from pyjms_broker.api.message import StoredMessage, SubscriptionKey
+from pyjms_broker.store.api import RecoveredTransaction, StoreState
+from pyjms_broker.store.jdbc.execution.database import Database, file_size
+from pyjms_broker.store.jdbc.execution.loading import Contents, PreparedRow, load
+from pyjms_broker.store.jdbc.execution.operations import (
+    AddContainer,
+    CleanUp,
+    Outcome,
+    RemoveContainer,
+    TrimDuplicates,
+    TrimProducers,
+)
+from pyjms_broker.store.jdbc.execution.writer import Writer
+from pyjms_broker.store.jdbc.locker import DatabaseLock, acquire, make_locker
+from pyjms_broker.store.jdbc.schema.numbering import base_of, destination_number
+from pyjms_broker.store.jdbc.schema.xids import decode_xid
+from pyjms_broker.store.jdbc.settings import JDBCSettings
+from pyjms_broker.store.jdbc.stores.context import StoreContext
+from pyjms_broker.store.jdbc.stores.message_store import JDBCMessageStore
+from pyjms_broker.store.jdbc.stores.topic_store import JDBCTopicMessageStore
+from pyjms_broker.store.jdbc.stores.transactions import JDBCTransactionStore
+from pyjms_broker.store.jdbc.stores.work import Acknowledgement, Addition, Removal, Work
+
+__all__ = ["JDBCPersistenceAdapter"]
+
+logger = logging.getLogger(__name__)
+
+_OVERHEAD = 1024
+_MOST_CLEANED = 5000
+
+
+class JDBCPersistenceAdapter:
+    """A store in a database, which `start` opens or creates. (activemq-persistence J1 to J8)"""
+
+    concurrent_store_and_dispatch_queues = False
+    concurrent_store_and_dispatch_topics = False
+    has_several_journals = True
+    """A unit that the database refuses fails alone. So a message may be removed only after its
+    dead letter is stored."""
+
+    def __init__(
+        self,
+        directory: Path,
+        settings: JDBCSettings | None = None,
+        broker_name: str = "localhost",
+    ) -> None:
+        """Make a store; nothing is opened yet.
+
+        Args:
+            directory: where the SQLite file is, if `settings` name no data source.
+            settings: the settings; None: ActiveMQ's defaults.
+            broker_name: what the lock table says about who holds the lock.
+
+        Raises:
+            ConfigurationException: the data source is not a usable URL.
+
+        """
+        self.directory = directory
+        self.settings = settings or JDBCSettings()
+        self.on_state: Callable[[StoreState, Exception | None], None] | None = None
+        self.on_lock_lost: Callable[[], None] | None = None
+        """Called when another broker may have the database: the broker must stop.
+
+        (activemq-persistence J7)
+        """
+        self.is_slave = False
+        """Whether it waits for a lock that another broker holds. (activemq-persistence H4)"""
+        self.database = Database(directory, self.settings)
+        self.writer: Writer
+        self._context = StoreContext(self.database, self.settings)
+        self._locker: DatabaseLock = make_locker(self.database, broker_name)
+        self._transactions = JDBCTransactionStore()
+        self._queues: dict[Destination, JDBCMessageStore] = {}
+        self._topics: dict[Destination, JDBCTopicMessageStore] = {}
+        self._by_container: dict[str, JDBCMessageStore] = {}
+        self._tasks: list[BackgroundTask] = []
+        self._started = False
+        self._empty_first = False
+
+    # -- start and stop
+
+    async def start(self) -> None:
+        """Open the database, wait for its lock, and read what the stores keep in memory.
+
+        Cancellable while it waits for the lock.
+
+        Raises:
+            JMSException: the database cannot be opened, or is locked and `fail_if_locked` is set.
+        """
+        self.writer = self._make_writer()
+        self._context.writer = self.writer
+        try:
+            await anyio.to_thread.run_sync(self._open)
+            if self.settings.use_lock:
+                await acquire(self._locker, self.settings, self._set_slave)
+            contents = await self._read_contents()
+            self.writer.start()
+            self._begin(contents)
+        except BaseException as error:
+            with anyio.CancelScope(shield=True):
+                await self._end()
+            if isinstance(error, JMSException) or not isinstance(error, Exception):
+                raise
+            raise ResourceAllocationException(
+                f"The database {self.database.name} cannot be opened: {type(error).__name__}",
+                hint="check data_source, the server and the account's rights",
+            ) from error
+        self._started = True
+        logger.info("JDBC store: %s", self.database.name)
+        self._start_tasks()
+
+    async def stop(self) -> None:
+        if not self._started:
+            return
+        self._started = False
+        for task in self._tasks:
+            task.cancel()
+            await task.wait()
+        self._tasks.clear()
+        try:
+            await self._end()
+        finally:
+            self._queues.clear()
+            self._topics.clear()
+            self._by_container.clear()
+
+    async def _end(self) -> None:
+        """Write what is queued, and close the database even if that fails."""
+        try:
+            await self.writer.stop()
+        finally:
+            await anyio.to_thread.run_sync(self._close)
+
+    def _set_slave(self, is_slave: bool) -> None:
+        self.is_slave = is_slave
+
+    def _make_writer(self) -> Writer:
+        return Writer(self.database, self.settings, self._on_outcome, self._on_state)
+
+    def _open(self) -> None:
+        if self.database.file is not None:
+            self.database.file.parent.mkdir(parents=True, exist_ok=True)
+        if self.settings.create_tables_on_startup:
+            self.database.create_tables()
+
+    async def _read_contents(self) -> Contents:
+        return await anyio.to_thread.run_sync(self._load)
+
+    def _load(self) -> Contents:
+        self.database.claim()
+        if self._empty_first:
+            self._empty_first = False
+            self.database.empty()
+        return load(self.database)
+
+    def _close(self) -> None:
+        if self.settings.use_lock:
+            self._locker.release()
+        self.database.close()
+
+    def _start_tasks(self) -> None:
+        settings = self.settings
+        if settings.cleanup_period > 0:
+            self._spawn(self._clean_up_periodically, "jdbc store clean-up")
+        if settings.use_lock and settings.lock_keep_alive_period > 0:
+            self._spawn(self._keep_lock, "jdbc store lock")
+
+    def _spawn(self, function: Callable[[], object], name: str) -> None:
+        self._tasks.append(spawn(function, name=name, on_error=self.writer.fail_with))  # type: ignore[arg-type]
+
+    def _begin(self, contents: Contents) -> None:
+        context = self._context
+        context.last_broker_sequence_id = contents.last_broker_sequence_id
+        context.last_destination = contents.last_destination
+        context.last_prepared_id = contents.last_prepared_id
+        self._transactions.open(context)
+        prioritized = {s.container: s.prioritized for s in contents.subscriptions}
+        for container, row in contents.destinations.items():
+            base = base_of(destination_number(row.last_id))
+            by_priority = prioritized.get(container, False)
+            store = self._make_store(parse_destination(container), by_priority, base, row.epoch)
+            store.load(row.messages, row.size, row.last_id)
+        for container, subscription, count, _ in contents.subscriptions:
+            topic = self._by_container[container]
+            assert isinstance(topic, JDBCTopicMessageStore)
+            topic.load_subscription(subscription, count)
+        self._recover(contents.prepared)
+        self._fill_audit()
+
+    def _fill_audit(self) -> None:
+        audit, statements = self._context.audit, self._context.statements
+        if audit is not None:
+            limit = self.settings.audit_recovery_depth
+            for container, producer, sequence in self.database.read(
+                statements.last_message_ids, limit=limit
+            ):
+                audit.seen(container, producer or "", sequence or 0)
+
+    # -- destinations
+
+    @property
+    def state(self) -> StoreState:
+        return self.writer.state if self._started else StoreState.RUNNING
+
+    def destinations(self) -> set[Destination]:
+        return {*self._queues, *self._topics}
+
+    def queue_message_store(
+        self, destination: Destination, prioritized: bool = False
+    ) -> JDBCMessageStore:
+        store = self._queues.get(destination)
+        if store is None:
+            store = self._new_store(destination, prioritized)
+        store.prioritized = prioritized
+        return store
+
+    def topic_message_store(
+        self, destination: Destination, prioritized: bool = False
+    ) -> JDBCTopicMessageStore:
+        store = self._topics.get(destination)
+        if store is None:
+            self._new_store(destination, prioritized)
+            return self._topics[destination]
+        if store.prioritized != prioritized:
+            store.set_prioritized(prioritized)
+        return store
+
+    def remove_message_store(self, destination: Destination) -> None:
+        store = self._queues.pop(destination, None) or self._topics.pop(destination, None)
+        if store is not None:
+            store.is_removed = True
+            del self._by_container[store.container]
+            self._context.submit((RemoveContainer(store.container),), lambda _: None)
+
+    def transaction_store(self) -> JDBCTransactionStore:
+        return self._transactions
+
+    def _new_store(self, destination: Destination, prioritized: bool) -> JDBCMessageStore:
+        base, epoch = self._context.next_base(), _clock.time_ms()
+        store = self._make_store(destination, prioritized, base, epoch)
+        self._context.submit((AddContainer(store.container, base, epoch),), lambda _: None)
+        return store
+
+    def _make_store(
+        self, destination: Destination, prioritized: bool, base: int, epoch: int
+    ) -> JDBCMessageStore:
+        store: JDBCMessageStore
+        if destination.is_topic:
+            topic = JDBCTopicMessageStore(
+                self._context, self._transactions, destination, prioritized, base, epoch
+            )
+            store = self._topics[destination] = topic
+        else:
+            store = JDBCMessageStore(
+                self._context, self._transactions, destination, prioritized, base, epoch
+            )
+            self._queues[destination] = store
+        self._by_container[store.container] = store
+        return store
+
+    # -- the whole store
+
+    async def checkpoint(self) -> None:
+        """Write what is queued, and delete rows that are no longer needed."""
+        self._clean_up()
+        await self.writer.drain()
+
+    async def delete_all_messages(self) -> None:
+        """Have the next `start` empty all tables, once it has the lock."""
+        self._empty_first = True
+
+    @property
+    def size(self) -> int:
+        """Bytes of SQLite's file; 0 for a server, as in ActiveMQ."""
+        file = self.database.file
+        parts = () if file is None else (file, file.with_name(file.name + "-wal"))
+        return sum(map(file_size, parts))
+
+    @property
+    def last_broker_sequence_id(self) -> int:
+        return self._context.last_broker_sequence_id
+
+    def last_producer_sequence_id(self, producer_id: ProducerId) -> int:
+        return self._context.last_sequence(str(producer_id))
+
+    # -- in the background
+
+    async def _clean_up_periodically(self) -> None:
+        while True:
+            await _clock.sleep(self.settings.cleanup_period)
+            self._clean_up()
+
+    def _clean_up(self) -> None:
+        for topic in self._topics.values():
+            self._clean_topic(topic)
+        for store in self._by_container.values():
+            first = store.first_duplicate_id()
+            if first is not None:
+                self._context.submit((TrimDuplicates(store.container, first - 1),), lambda _: None)
+        keep = self.settings.max_producers_to_audit
+        self._context.submit((TrimProducers(keep),), lambda _: None)
+
+    def _clean_topic(self, topic: JDBCTopicMessageStore) -> None:
+        limit = min(_MOST_CLEANED, self.settings.max_rows)
+        operation = CleanUp(topic.container, topic.prioritized, limit)
+        self._context.submit((operation,), lambda _: None)
+
+    async def _keep_lock(self) -> None:
+        """Renew the lock; stop everything if another broker may hold it."""
+        while True:
+            await _clock.sleep(self.settings.lock_keep_alive_period)
+            if not await anyio.to_thread.run_sync(self._locker.keep_alive):
+                if self.on_lock_lost is not None:
+                    self.on_lock_lost()
+                raise JMSException(
+                    f"The lock on the database {self.database.name} is lost; the store has stopped"
+                )
+
+    def _on_outcome(self, outcome: Outcome) -> None:
+        stores = self._by_container
+        for container, size in outcome.freed:
+            if container in stores:
+                stores[container].adjust_counts(-1, -size)
+        for container, count, size in outcome.not_removed:
+            if container in stores:
+                stores[container].adjust_counts(count, size)
+        for key, count in (
+            *outcome.not_acknowledged,
+            *outcome.subscribed,
+        ):
+            store = stores.get(key.container)
+            if isinstance(store, JDBCTopicMessageStore):
+                store.correct_subscription(
+                    SubscriptionKey(key.client_id, key.subscription_name), count
+                )
+        for container, count in outcome.dropped:
+            if container in stores:
+                stores[container].drop_messages(count)
+        for container, count in outcome.cleaned:
+            store = stores.get(container)
+            if isinstance(store, JDBCTopicMessageStore) and count >= _MOST_CLEANED:
+                self._clean_topic(store)
+
+    def _on_state(self, state: StoreState, error: Exception | None) -> None:
+        if self.on_state is not None:
+            self.on_state(state, error)
+
+    # -- prepared transactions
+
+    def _recover(self, rows: list[PreparedRow]) -> None:
+        found: dict[XATransactionId, RecoveredTransaction] = {}
+        works: dict[XATransactionId, list[Work]] = {}
+        for row in rows:
+            xid, added = decode_xid(row.xid)
+            transaction = found.setdefault(xid, RecoveredTransaction(xid, [], []))
+            works.setdefault(xid, []).append(self._recover_row(row, transaction, added))
+        for xid, transaction in found.items():
+            self._transactions.recover(transaction, works[xid])
+
+    def _recover_row(
+        self, row: PreparedRow, transaction: RecoveredTransaction, added: bool
+    ) -> Work:
+        message = decode_message(row.frame)
+        store = self._by_container.get(row.container)
+        if store is None:
+            store = self._new_store(parse_destination(row.container), prioritized=False)
+        size = _size(message)
+        if added:
+            transaction.added.append((store.destination, message))
+            message_id = message.message_id
+            assert message_id is not None
+            return Addition(store, message, message_id, size, lambda _: None, row.id)
+        stored = StoredMessage(store.position_at(row.id, row.priority), message)
+        transaction.removed.append((store.destination, row.key, stored))
+        if row.key is None:
+            return Removal(store, row.id, size)
+        assert isinstance(store, JDBCTopicMessageStore)
+        return Acknowledgement(store, row.key, row.id, row.priority, size, prepared=True)
+
+
+def _size(message: ActiveMQMessage) -> int:
+    return _OVERHEAD + len(message.content or b"") + len(message.marshalled_properties or b"")

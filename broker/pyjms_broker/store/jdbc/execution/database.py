@@ -1,0 +1,275 @@
+"""The database: connections, tables, one transaction per batch, and its errors.
+
+Each batch moves a number in the state table from the value that this broker left there. So a batch
+whose commit got no response is not carried out twice, and no other broker's work is overwritten.
+"""
+
+from __future__ import annotations
+
+import logging
+import secrets
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+from sqlalchemy import Connection, Engine, Table, create_engine, event, make_url
+from sqlalchemy import exc as sql_errors
+from sqlalchemy.engine import URL
+from sqlalchemy.schema import CreateIndex, CreateTable
+
+from pyjms._distribution import install_command
+from pyjms.errors import ConfigurationException, JMSException, ResourceAllocationException
+from pyjms_broker.store.jdbc.execution.executor import execute
+from pyjms_broker.store.jdbc.execution.operations import Outcome, Unit
+from pyjms_broker.store.jdbc.schema.statements import Statements
+from pyjms_broker.store.jdbc.schema.tables import Tables
+from pyjms_broker.store.jdbc.settings import JDBCSettings
+
+__all__ = ["Database", "DatabaseTakenException", "DatabaseUnavailableException", "file_size"]
+
+logger = logging.getLogger(__name__)
+
+WRITER: Final = "writer"
+FILE_NAME: Final = "activemq.db"
+
+_UNAVAILABLE: Final = (
+    sql_errors.OperationalError,
+    sql_errors.InterfaceError,
+    sql_errors.InternalError,
+    sql_errors.TimeoutError,
+)
+
+T = TypeVar("T")
+
+
+class DatabaseUnavailableException(ResourceAllocationException):
+    """The database does not respond, or its disk is full; the batch is retried."""
+
+    retryable = True
+
+
+class DatabaseTakenException(JMSException):
+    """Another broker has written to the tables, so this one must stop."""
+
+
+class Database:
+    """A database. Its methods block; `transact` runs in the writer's thread, `read` in any."""
+
+    def __init__(self, directory: Path, settings: JDBCSettings) -> None:
+        """Prepare the engine, without connecting.
+
+        Raises:
+            ConfigurationException: the URL is unusable, or its driver is not installed.
+        """
+        self.settings = settings
+        self.tables = Tables(settings.statements)
+        self.statements = Statements(self.tables)
+        self.file = None if settings.data_source is not None else directory / FILE_NAME
+        self.engine = _make_engine(self.file, settings)
+        self._reader: Connection | None = None
+        self._token = 0
+        self._unconfirmed: Outcome | None = None
+
+    @property
+    def name(self) -> str:
+        """The database's URL without its password."""
+        return self.engine.url.render_as_string(hide_password=True)
+
+    @property
+    def is_sqlite(self) -> bool:
+        return self.engine.dialect.name == "sqlite"
+
+    def create_tables(self) -> None:
+        """Create missing tables; errors of existing ones are ignored. (activemq-persistence J1)"""
+        tables = self.tables.metadata.sorted_tables
+        if self.is_sqlite:
+            with self.engine.begin() as connection:  # in one transaction: one sync
+                for statement in _create_statements(tables, indexes_if_missing=True):
+                    connection.execute(statement)
+            return
+        has_if_not_exists = self.engine.dialect.name != "mysql"
+        with self.engine.connect() as connection:
+            connection.execution_options(isolation_level="AUTOCOMMIT")
+            for statement in _create_statements(tables, indexes_if_missing=has_if_not_exists):
+                try:
+                    connection.execute(statement)
+                except sql_errors.DBAPIError as error:
+                    if error.connection_invalidated:
+                        raise
+                    logger.debug("Not created: %s", error)
+
+    def empty(self) -> None:
+        """Delete all rows, except the lock and the number of the writing broker."""
+        state = self.tables.state
+        with self.engine.begin() as connection:
+            for table in self.tables.metadata.sorted_tables:
+                if table is not self.tables.lock and table is not state:
+                    connection.execute(table.delete())
+            connection.execute(state.delete().where(state.c.name != WRITER))
+
+    def claim(self) -> None:
+        """Make this broker the writing one; later batches of any other broker fail."""
+        with self.engine.begin() as connection:
+            s = self.statements
+            self._token = secrets.randbits(61)
+            if not connection.execute(s.set_state, {"state": WRITER, "new": self._token}).rowcount:
+                connection.execute(s.insert_state, {"name": WRITER, "value": self._token})
+
+    def set_state(self, name: str, value: int) -> None:
+        """Set a number of the state table, outside of a batch."""
+        with self.engine.begin() as connection:
+            connection.execute(self.statements.set_state, {"state": name, "new": value})
+
+    def transact(self, units: Sequence[Unit]) -> Outcome:
+        """Carry out all units in one transaction of the database.
+
+        Raises:
+            DatabaseUnavailableException: it may succeed later; nothing was done, or everything.
+            DatabaseTakenException: another broker has taken over the tables.
+            SQLAlchemyError: the database refuses, and always will.
+        """
+        return _translated(lambda: self._transact(units))
+
+    def _transact(self, units: Sequence[Unit]) -> Outcome:
+        with self.engine.begin() as connection:
+            if self._fence(connection):
+                self._unconfirmed = execute(
+                    connection, self.statements, units, self.settings.max_rows
+                )
+        self._token += 1
+        outcome, self._unconfirmed = self._unconfirmed, None
+        assert outcome is not None
+        return outcome
+
+    def _fence(self, connection: Connection) -> bool:
+        """Move the number; False: the last attempt moved it already, and so did its work."""
+        new = self._token + 1
+        swap = {"state": WRITER, "old": self._token, "new": new}
+        if connection.execute(self.statements.swap_state, swap).rowcount == 1:
+            return True
+        found = connection.execute(self.statements.get_state, {"state": WRITER}).scalar()
+        if found == new and self._unconfirmed is not None:
+            return False
+        raise DatabaseTakenException(
+            f"Another broker has taken over the database {self.name}",
+            hint="give each broker a database of its own, or set use_lock: true for all of them",
+        )
+
+    def read(self, statement: Any, **parameters: object) -> Sequence[Any]:
+        """Return all rows of a query, as of the last commit.
+
+        Raises:
+            DatabaseUnavailableException: the database does not respond.
+        """
+
+        def query() -> Sequence[Any]:
+            if self._reader is None:
+                self._reader = self.engine.connect().execution_options(isolation_level="AUTOCOMMIT")
+            return self._reader.execute(statement, parameters).all()
+
+        try:
+            return _translated(query)
+        except DatabaseUnavailableException:
+            self._drop_reader()
+            return _translated(query)
+
+    def close(self) -> None:
+        """Close all connections; idempotent."""
+        self._drop_reader()
+        self.engine.dispose()
+
+    def _drop_reader(self) -> None:
+        reader, self._reader = self._reader, None
+        if reader is not None:
+            reader.invalidate()
+            reader.close()
+
+
+def _create_statements(
+    tables: Sequence[Table], *, indexes_if_missing: bool
+) -> Iterator[CreateTable | CreateIndex]:
+    for table in tables:
+        yield CreateTable(table, if_not_exists=True)
+        for index in sorted(table.indexes, key=lambda index: str(index.name)):
+            yield CreateIndex(index, if_not_exists=indexes_if_missing)
+
+
+def _translated(work: Callable[[], T]) -> T:
+    try:
+        return work()
+    except _UNAVAILABLE as error:
+        raise DatabaseUnavailableException(
+            f"The database is unavailable: {_reason(error)}"
+        ) from error
+    except sql_errors.DBAPIError as error:
+        if error.connection_invalidated:
+            raise DatabaseUnavailableException(
+                f"The connection to the database is lost: {_reason(error)}"
+            ) from error
+        raise
+
+
+def _reason(error: sql_errors.SQLAlchemyError) -> str:
+    """Return the driver's text; SQLAlchemy's would include the statement and its parameters."""
+    return str(getattr(error, "orig", None) or error).strip().splitlines()[0]
+
+
+def _make_engine(file: Path | None, settings: JDBCSettings) -> Engine:
+    options: dict[str, Any] = {"hide_parameters": True, "pool_size": 3}
+    if settings.transaction_isolation is not None:
+        options["isolation_level"] = settings.transaction_isolation
+    try:
+        source = settings.data_source
+        url = make_url(source) if source else URL.create("sqlite", database=str(file))
+        engine = create_engine(url, connect_args=_connect_args(url, settings), **options)
+    except (sql_errors.ArgumentError, ImportError) as error:
+        raise ConfigurationException(
+            f"The data source cannot be used: {error}",
+            hint="set a URL such as postgresql+psycopg://user:password@host/db, and install its "
+            f"driver, for example: {install_command('postgresql')}",
+        ) from error
+    if engine.dialect.name == "sqlite":
+        if not url.database or url.database == ":memory:":
+            raise ConfigurationException(
+                "An in-memory SQLite database cannot be a store",
+                hint="name a file, or use the memory store",
+            )
+        event.listen(engine, "connect", _prepare_sqlite)
+    return engine
+
+
+def _connect_args(url: URL, settings: JDBCSettings) -> dict[str, Any]:
+    """Return the timeouts as arguments of the driver."""
+    arguments: dict[str, Any] = {}
+    query, network = settings.query_timeout, settings.network_timeout
+    backend, driver = url.get_backend_name(), url.get_driver_name()
+    if backend == "postgresql" and driver == "psycopg":
+        if query is not None:
+            arguments["options"] = f"-c statement_timeout={int(query * 1000)}"
+        if network is not None:
+            arguments["connect_timeout"] = max(2, int(network))
+            arguments["tcp_user_timeout"] = int(network * 1000)
+    elif backend in {"mysql", "mariadb"}:
+        if query is not None:
+            arguments["init_command"] = f"SET SESSION max_execution_time={int(query * 1000)}"
+        if network is not None:
+            arguments["connect_timeout"] = max(1, int(network))
+    elif backend == "sqlite":
+        arguments["timeout"] = 5.0 if network is None else network
+    return arguments
+
+
+def _prepare_sqlite(connection: Any, _: object) -> None:
+    """Let readers see the last commit while the next one is written, and sync each commit."""
+    cursor = connection.cursor()
+    cursor.execute("PRAGMA journal_mode=WAL")
+    cursor.execute("PRAGMA synchronous=FULL")
+    cursor.close()
+
+
+def file_size(file: Path) -> int:
+    """Return the bytes of one of SQLite's files; the write-ahead log exists only at times."""
+    try:
+        return file.stat().st_size
+    except FileNotFoundError:
+        return 0

@@ -1,0 +1,368 @@
+"""The SQL statements, built once so that SQLAlchemy caches their compiled form.
+
+Parameters of conditions are never named like columns, as an update would set those.
+
+A message is *pending* for a subscription until the subscription has acknowledged it, and *live* in
+its topic as long as it is pending for any subscription.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from sqlalchemy import (
+    ColumnElement,
+    Delete,
+    Update,
+    and_,
+    bindparam,
+    case,
+    delete,
+    exists,
+    func,
+    insert,
+    or_,
+    select,
+    update,
+)
+
+from pyjms_broker.store.jdbc.schema.numbering import LAST_OF_NO_DESTINATION
+from pyjms_broker.store.jdbc.schema.tables import Tables
+from pyjms_broker.store.jdbc.schema.xids import REMOVAL
+
+__all__ = ["Statements"]
+
+CONTAINER: Final[Any] = bindparam("at")
+CLIENT_ID: Final[Any] = bindparam("client")
+SUB_NAME: Final[Any] = bindparam("subscription")
+IDS: Final[Any] = bindparam("ids", expanding=True)
+LEVEL: Final[Any] = bindparam("level")
+AFTER: Final[Any] = bindparam("after")
+SKIP: Final[Any] = bindparam("skip")
+LIMIT: Final[Any] = bindparam("limit")
+
+
+class Statements:
+    """All statements on a set of tables."""
+
+    def __init__(self, tables: Tables) -> None:
+        self.tables = tables
+        self._build_messages()
+        self._build_pages()
+        self._build_subscriptions()
+        self._build_prepared()
+        self._build_state()
+
+    def live(self, prioritized: bool) -> ColumnElement[bool]:
+        """Return the condition that a message is pending for any subscription of its topic."""
+        messages, acks = self.tables.messages, self.tables.acks.alias("a")
+        m, a, k = messages.c, acks.c, self.tables.acked.alias("k").c
+        acknowledged = (
+            exists()
+            .where(
+                k.container == a.container,
+                k.client_id == a.client_id,
+                k.sub_name == a.sub_name,
+                k.id == m.id,
+                k.xid.is_(None),
+            )
+            .correlate(messages, acks)  # SQLAlchemy correlates with the next enclosing query only
+        )
+        conditions = [a.container == m.container, a.last_acked_id < m.id, ~acknowledged]
+        if prioritized:
+            conditions.append(a.priority == m.priority)
+        return exists().where(*conditions).correlate(messages)
+
+    def pending(self, prioritized: bool) -> ColumnElement[bool]:
+        """Return the condition that a message is pending for the subscription.
+
+        A prepared acknowledgement counts as an acknowledgement.
+        """
+        m, a, k = (
+            self.tables.messages.c,
+            self.tables.acks.alias("a").c,
+            self.tables.acked.alias("k").c,
+        )
+        here = [a.container == CONTAINER, a.client_id == CLIENT_ID, a.sub_name == SUB_NAME]
+        here.append(a.last_acked_id < m.id)
+        if prioritized:
+            here.append(a.priority == m.priority)
+        acknowledged = exists().where(
+            k.container == CONTAINER,
+            k.client_id == CLIENT_ID,
+            k.sub_name == SUB_NAME,
+            k.id == m.id,
+        )
+        return and_(exists().where(*here), ~acknowledged)
+
+    def _not_acknowledged(self) -> ColumnElement[bool]:
+        """Return the condition that PYJMS_ACKED has no committed acknowledgement."""
+        m, k = self.tables.messages.c, self.tables.acked.alias("k").c
+        return ~exists().where(
+            k.container == CONTAINER,
+            k.client_id == CLIENT_ID,
+            k.sub_name == SUB_NAME,
+            k.id == m.id,
+            k.xid.is_(None),
+        )
+
+    def _build_messages(self) -> None:
+        m, d = self.tables.messages, self.tables.duplicates
+        self.insert_message = insert(m)
+        self.delete_messages = delete(m).where(m.c.id.in_(IDS), m.c.container == CONTAINER)
+        self.update_message = update(m).where(m.c.id == bindparam("row_id"))
+        self.delete_all = delete(m).where(
+            m.c.container == CONTAINER, m.c.xid.is_(None), m.c.id <= AFTER
+        )
+        self.delete_container = delete(m).where(m.c.container == CONTAINER)
+        self.load_messages = select(m.c.id, m.c.msg).where(m.c.id.in_(IDS))
+        found = (
+            select(m.c.id, m.c.priority)
+            .where(
+                m.c.msgid_prod == bindparam("producer"),
+                m.c.msgid_seq == bindparam("sequence"),
+                m.c.container == CONTAINER,
+                m.c.xid.is_(None),
+            )
+            .order_by(m.c.id)
+        )
+        self.find_message = found
+        self.find_live_message = {p: found.where(self.live(p)) for p in (False, True)}
+        last = select(func.max(m.c.msgid_seq)).where(m.c.msgid_prod == bindparam("producer"))
+        p = self.tables.producers
+        used = p.c.msgid_prod == bindparam("of_producer")
+        sequence: Any = bindparam("new_sequence")
+        self.insert_producer = insert(p)
+        self.raise_producer = (
+            update(p)
+            .where(used)
+            .values(
+                msgid_seq=case((p.c.msgid_seq > sequence, p.c.msgid_seq), else_=sequence),
+                last_used=bindparam("now"),
+            )
+        )
+        self.producer_sequence = select(p.c.msgid_seq).where(used)
+        self.producer_use = (
+            select(p.c.last_used).order_by(p.c.last_used.desc()).limit(1).offset(SKIP)
+        )
+        self.forget_producers = delete(p).where(p.c.last_used <= bindparam("until"))
+        self.last_sequence = last
+        self.last_sequence_in_container = last.where(m.c.container == CONTAINER)
+        self.last_message_ids = (
+            select(m.c.container, m.c.msgid_prod, m.c.msgid_seq)
+            .order_by(m.c.id.desc())
+            .limit(LIMIT)
+        )
+        self.insert_duplicate = insert(d)
+        self.trim_duplicates = delete(d).where(d.c.container == CONTAINER, d.c.id <= AFTER)
+        self.duplicates = (
+            select(d.c.id, d.c.duplicate_id)
+            .where(d.c.container == CONTAINER)
+            .order_by(d.c.id.desc())
+            .limit(LIMIT)
+        )
+
+    def _build_pages(self) -> None:
+        m = self.tables.messages.c
+        base = (
+            select(m.id, m.priority)
+            .where(m.container == CONTAINER, m.xid.is_(None), m.id > AFTER)
+            .order_by(m.id)
+            .limit(LIMIT)
+        )
+        by_level = base.where(m.priority == LEVEL)
+        self.queue_page = {False: base, True: by_level}
+        self.topic_page = {
+            False: base.where(self.live(False)),
+            True: by_level.where(self.live(True)),
+        }
+        self.subscription_page = {
+            False: base.where(self.pending(False)),
+            True: by_level.where(self.pending(True)),
+        }
+
+    def _build_subscriptions(self) -> None:
+        m, a, k, n = (
+            self.tables.messages,
+            self.tables.acks,
+            self.tables.acked,
+            self.tables.no_local,
+        )
+        rows = [self._mine(table) for table in (a, k, n)]
+        self.insert_acks, self.insert_acked = insert(a), insert(k)
+        self.insert_no_local = insert(n)
+        self.delete_subscription = tuple(
+            delete(table).where(mine) for table, mine in zip((a, k, n), rows, strict=True)
+        )
+        self.forget_container = tuple(
+            delete(table).where(table.c.container == CONTAINER)
+            for table in (a, k, n, self.tables.duplicates, self.tables.destinations)
+        )
+        self.marks = select(a.c.priority, a.c.last_acked_id).where(rows[0])
+        self.move_mark: dict[bool, Update] = {}
+        self.forget_acked: dict[bool, Delete] = {}
+        self.last_acked: dict[bool, Any] = {}
+        self.next_pending: dict[bool, Any] = {}
+        self.live_of: dict[bool, Any] = {}
+        self.pending_of: dict[bool, Any] = {}
+        self.delete_dead: dict[bool, Delete] = {}
+        self.pending_count: dict[bool, Any] = {}
+        self.live_count: dict[bool, Any] = {}
+        unhidden = and_(m.c.container == CONTAINER, m.c.xid.is_(None))
+        for p in (False, True):
+            move = update(a).where(rows[0]).values(last_acked_id=bindparam("mark"))
+            forget = delete(k).where(rows[1], k.c.id <= AFTER, k.c.xid.is_(None))
+            following = select(m.c.id).where(
+                unhidden, m.c.id > AFTER, self._not_acknowledged(), m.c.id.not_in(IDS)
+            )
+            ahead = select(func.max(k.c.id)).where(rows[1], k.c.xid.is_(None))
+            if p:
+                ahead = ahead.where(k.c.priority == LEVEL)
+                move = move.where(a.c.priority == LEVEL)
+                forget = forget.where(k.c.priority == LEVEL)
+                following = following.where(m.c.priority == LEVEL)
+            self.move_mark[p], self.forget_acked[p] = move, forget
+            self.last_acked[p] = ahead
+            self.next_pending[p] = following.order_by(m.c.id).limit(1)
+            self.live_of[p] = select(m.c.id).where(m.c.id.in_(IDS), self.live(p))
+            self.pending_of[p] = select(m.c.id, m.c.priority).where(
+                m.c.id.in_(IDS), unhidden, self._beyond_mark(p), self._not_acknowledged()
+            )
+            self.delete_dead[p] = delete(m).where(unhidden, ~self.live(p))
+            self.pending_count[p] = select(func.count()).where(unhidden, self.pending(p))
+            self.live_count[p] = select(func.count()).where(unhidden, self.live(p))
+        self.row_count = select(func.count()).where(unhidden)
+        self.rows_behind = select(func.count()).where(unhidden, m.c.id > AFTER)
+        self.delete_acked_up_to = delete(k).where(
+            k.c.container == CONTAINER, k.c.id <= AFTER, k.c.xid.is_(None)
+        )
+        self.delete_acked_message = delete(k).where(
+            k.c.container == CONTAINER, k.c.id == bindparam("row_id")
+        )
+        self.keys_of_container = select(a.c.client_id, a.c.sub_name, a.c.priority).where(
+            a.c.container == CONTAINER
+        )
+        self.lowest_marks = (
+            select(a.c.priority, func.min(a.c.last_acked_id))
+            .where(a.c.container == CONTAINER)
+            .group_by(a.c.priority)
+        )
+        past = select(m.c.id).where(unhidden, m.c.id <= AFTER).order_by(m.c.id).limit(LIMIT)
+        self.past = {False: past, True: past.where(m.c.priority == LEVEL)}
+        self.acks_rows = select(a.c.sub_dest, a.c.selector, a.c.last_acked_id, a.c.priority).where(
+            rows[0]
+        )
+        self.past_single_mark = select(m.c.id, m.c.priority).where(
+            unhidden, m.c.id > AFTER, m.c.id <= bindparam("mark"), m.c.priority == LEVEL
+        )
+
+    def _build_prepared(self) -> None:
+        m, k = self.tables.messages, self.tables.acked
+        row = m.c.id == bindparam("row_id")
+        self.set_xid = update(m).where(row).values(xid=bindparam("new_xid"))
+        self.commit_add = update(m).where(row).values(id=bindparam("new_id"), xid=None)
+        self.rollback_add = delete(m).where(row)
+        self.forget_prepared = delete(k).where(
+            self._mine(k), k.c.id == bindparam("row_id"), k.c.xid.is_not(None)
+        )
+        self.prepared_messages = (
+            select(m.c.xid, m.c.container, m.c.id, m.c.priority, m.c.msg)
+            .where(m.c.xid.is_not(None))
+            .order_by(m.c.id)
+        )
+        self.prepared_acknowledgements = (
+            select(
+                *(k.c.xid, k.c.container, k.c.client_id, k.c.sub_name),
+                *(m.c.id, m.c.priority, m.c.msg),
+            )
+            .join_from(k, m, k.c.id == m.c.id)
+            .where(k.c.xid.is_not(None))
+            .order_by(m.c.id)
+        )
+
+    def _build_state(self) -> None:
+        m, a, s, d = (
+            self.tables.messages,
+            self.tables.acks,
+            self.tables.state,
+            self.tables.destinations,
+        )
+        self.state = select(s.c.name, s.c.value)
+        self.insert_state = insert(s)
+        named = s.c.name == bindparam("state")
+        self.set_state = update(s).where(named).values(value=bindparam("new"))
+        self.raise_state = self.set_state.where(s.c.value < bindparam("new"))
+        self.swap_state = self.set_state.where(s.c.value == bindparam("old"))
+        self.get_state = select(s.c.value).where(named)
+        self.destination_rows = select(
+            d.c.container, d.c.epoch, d.c.last_id, d.c.msg_count, d.c.msg_size
+        )
+        self.destination_row = select(d.c.msg_count, d.c.msg_size).where(d.c.container == CONTAINER)
+        self.insert_destination = insert(d)
+        mine = d.c.container == bindparam("where_container")
+        self.count_destination = (
+            update(d)
+            .where(mine)
+            .values(
+                last_id=func.coalesce(bindparam("new_last"), d.c.last_id),
+                msg_count=d.c.msg_count + bindparam("count"),
+                msg_size=d.c.msg_size + bindparam("bytes"),
+            )
+        )
+        self.set_destination = (
+            update(d).where(mine).values(msg_count=bindparam("count"), msg_size=bindparam("bytes"))
+        )
+        self.highest_without_destination = select(func.max(m.c.id)).where(
+            m.c.id <= LAST_OF_NO_DESTINATION
+        )
+        mine_or_hidden = or_(m.c.xid.is_(None), m.c.xid.like(REMOVAL))
+        begin: Any = bindparam("begin")
+        end: Any = bindparam("end")
+        self.foreign_rows = (
+            select(m.c.id)
+            .where(
+                m.c.container == CONTAINER,
+                mine_or_hidden,
+                or_(m.c.id <= begin, m.c.id > end),
+            )
+            .order_by(m.c.id)
+        )
+        self.highest_in_range = select(func.max(m.c.id)).where(m.c.id > begin, m.c.id <= end)
+        self.renumber = (
+            update(m).where(m.c.id == bindparam("row_id")).values(id=bindparam("new_id"))
+        )
+        self.foreign_marks = (
+            select(a.c.last_acked_id)
+            .where(
+                a.c.container == CONTAINER, or_(a.c.last_acked_id < begin, a.c.last_acked_id > end)
+            )
+            .distinct()
+        )
+        self.renumber_mark = (
+            update(a)
+            .where(a.c.container == CONTAINER, a.c.last_acked_id == bindparam("old_mark"))
+            .values(last_acked_id=bindparam("new_mark"))
+        )
+        self.message_counts = (
+            select(m.c.container, func.count().label("messages"), func.max(m.c.id).label("last"))
+            .where(mine_or_hidden)
+            .group_by(m.c.container)
+        )
+        self.frame_size = select(func.sum(func.length(m.c.msg))).where(m.c.container == CONTAINER)
+        self.subscriptions = select(
+            *(a.c.container, a.c.client_id, a.c.sub_name),
+            *(a.c.sub_dest, a.c.selector, a.c.priority),
+        ).order_by(a.c.container, a.c.client_id, a.c.sub_name)
+        self.no_local = select(self.tables.no_local)
+
+    def _mine(self, table: object) -> ColumnElement[bool]:
+        c = table.c  # type: ignore[attr-defined]
+        return and_(c.container == CONTAINER, c.client_id == CLIENT_ID, c.sub_name == SUB_NAME)
+
+    def _beyond_mark(self, prioritized: bool) -> ColumnElement[bool]:
+        m, a = self.tables.messages.c, self.tables.acks.alias("a").c
+        conditions = [a.container == CONTAINER, a.client_id == CLIENT_ID, a.sub_name == SUB_NAME]
+        conditions.append(a.last_acked_id < m.id)
+        if prioritized:
+            conditions.append(a.priority == m.priority)
+        return exists().where(*conditions)

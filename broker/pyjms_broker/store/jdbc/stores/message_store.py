@@ -1,0 +1,381 @@
+"""The store of one queue, and the part of it that the store of a topic shares."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Container
+from typing import TYPE_CHECKING, Any, Final
+
+from pyjms.jms.destination import Destination
+from pyjms.wire.kahadb.frames import decode_message, encode_message
+from pyjms.wire.openwire.commands import MessageId
+from pyjms_broker.api.completion import Completion
+from pyjms_broker.api.message import OperationContext, Position, StoredMessage
+from pyjms_broker.store.jdbc.execution.operations import AddMessage, RemoveAll, UpdateMessage
+from pyjms_broker.store.jdbc.stores.context import StoreContext, split_id
+from pyjms_broker.store.jdbc.stores.overlay import Overlay
+from pyjms_broker.store.jdbc.stores.work import Addition, Removal, Work, WorkQueue
+
+if TYPE_CHECKING:
+    from pyjms_broker.api.message import MessageReference
+
+__all__ = ["JDBCMessageStore"]
+
+_SMALLEST_PAGE: Final = 100
+_HIGHEST_PRIORITY: Final = 9
+
+
+class JDBCMessageStore:
+    """The messages of one destination. (ActiveMQ: JDBCMessageStore)"""
+
+    def __init__(
+        self,
+        context: StoreContext,
+        transactions: WorkQueue,
+        destination: Destination,
+        prioritized: bool,
+        base: int,
+        epoch: int,
+    ) -> None:
+        """Make the store; `base` is the ID before that of its first message."""
+        self.context = context
+        self.base = base
+        self._epoch = epoch
+        self.destination = destination
+        self.container = destination.qualified_name
+        self.prioritized = prioritized
+        self.overlay = Overlay()
+        self._transactions = transactions
+        self._count = 0
+        self._size = 0
+        self._last_id = base
+        self._sequences: OrderedDict[str, int] = OrderedDict()
+        self._duplicates: OrderedDict[str, int] | None = None
+        self.is_removed = False
+        """Whether the destination was removed: this store takes no more messages."""
+
+    def load(self, count: int, size: int, last_id: int) -> None:
+        """Set the counts that were read from the tables."""
+        self._count, self._size, self._last_id = count, size, last_id
+
+    # -- the interface of the broker
+
+    def add_message(
+        self, context: OperationContext, reference: MessageReference
+    ) -> Completion | None:
+        def on_position(position: Position) -> None:
+            reference.position = position
+
+        reference.position = None
+        work = Addition(self, reference.message, reference.message_id, reference.size, on_position)
+        answer = self._do(context, work)
+        if answer is None and context.xid is None and reference.position is None:
+            # a duplicate: done when the stored message is durable
+            return self.context.submit((), lambda _: None)
+        return answer
+
+    def mark_visible(self, reference: MessageReference) -> None:
+        if reference.position is not None:
+            self.overlay.unshown.discard(self.id_at(reference.position))
+
+    def remove_message(
+        self, context: OperationContext, reference: MessageReference
+    ) -> Completion | None:
+        position = reference.position or self._find(reference.message_id)
+        if position is None:
+            return None
+        return self._do(context, Removal(self, self.id_at(position), reference.size))
+
+    def update_message(self, reference: MessageReference) -> Completion | None:
+        position = self._find(reference.message_id)
+        if position is None:
+            return None
+        frame = encode_message(reference.message)
+        number = self.id_at(position)
+        frames = self.overlay.frames
+        frames[number] = frame
+
+        def completed(_: Exception | None) -> None:
+            if frames.get(number) is frame:
+                del frames[number]
+
+        operation = UpdateMessage(self.container, number, reference.message.expiration, frame)
+        return self.context.submit((operation,), completed, len(frame))
+
+    def get_message(self, message_id: MessageId) -> StoredMessage | None:
+        position = self._find(message_id)
+        return None if position is None else next(iter(self._load([position])), None)
+
+    def next_messages(
+        self, after: Position | None, limit: int, skip: Container[Position] = ()
+    ) -> list[StoredMessage]:
+        self._settle()
+        page = self._page_statement
+        return self._page(page, {}, after, limit, skip, self.overlay.is_visible)
+
+    def remove_all_messages(self, context: OperationContext) -> Completion | None:
+        before = self._count, self._size
+        self._count = self._size = 0
+        self.overlay.clear()
+
+        def completed(error: Exception | None) -> None:
+            if error is not None:
+                self.adjust_counts(*before)
+
+        return self.context.submit((RemoveAll(self.container, self._last_id),), completed)
+
+    @property
+    def message_count(self) -> int:
+        return self._count
+
+    @property
+    def message_size(self) -> int:
+        return self._size
+
+    @property
+    def last_arrival(self) -> int:
+        return self._last_id - self.base
+
+    @property
+    def epoch(self) -> int:
+        return self._epoch
+
+    # -- the interface of works
+
+    @property
+    def subscribers(self) -> int:
+        """The number of durable subscriptions that get a message added now."""
+        return 0
+
+    def position(self, message: AddMessage) -> Position:
+        """Return the position of a message in the order of delivery."""
+        return self.position_at(message.id, message.priority)
+
+    def contains(self, message_id: MessageId, duplicate_id: str | None) -> bool:
+        """Return whether a message is stored already, by its id or its duplicate id.
+
+        (activemq-persistence S6)
+        """
+        producer, sequence = split_id(message_id)
+        if self._has_id(message_id, producer, sequence):
+            return True
+        audit = self.context.audit
+        if audit is not None and audit.seen(self.container, producer, sequence):
+            return True
+        return duplicate_id is not None and duplicate_id in self._duplicate_ids()
+
+    @property
+    def keeps_messages(self) -> bool:
+        """Whether a message added now will ever be read."""
+        return True
+
+    def next_id(self) -> int:
+        """Return the ID of the next message."""
+        self._last_id += 1
+        return self._last_id
+
+    def add_skipped(self, message: AddMessage) -> None:
+        """Note the sequence numbers of a message that is not kept."""
+        self.context.note(message.producer, message.sequence, message.broker_sequence)
+
+    def add(self, message: AddMessage) -> None:
+        """Add a message that has its ID, for readers of this process."""
+        self.context.note(message.producer, message.sequence, message.broker_sequence)
+        self._count += 1
+        self._size += message.size
+        self.overlay.add(message)
+        if message.duplicate_id is not None:
+            duplicates = self._duplicate_ids()
+            duplicates[message.duplicate_id] = message.id
+            if len(duplicates) > self.context.settings.duplicate_id_window:
+                duplicates.popitem(last=False)
+
+    def add_completed(self, message: AddMessage, error: Exception | None) -> None:
+        """Report that the message is in the table, or could not be stored."""
+        if error is None:
+            self.overlay.forget_added(message.id)
+            return
+        self.adjust_counts(-1, -message.size)
+        self.overlay.forget_added(message.id)
+        self.overlay.unshown.discard(message.id)
+        if message.duplicate_id is not None:
+            self._duplicate_ids().pop(message.duplicate_id, None)
+        if self.context.audit is not None:
+            self.context.audit.forget(self.container, message.producer, message.sequence)
+
+    def remove(self, message_id: int, size: int) -> bool:
+        """Hide a message from readers; False: it was removed already."""
+        if message_id in self.overlay.removed:
+            return False
+        self.overlay.remove(message_id)
+        self._count -= 1
+        self._size -= size
+        return True
+
+    def remove_completed(self, message_id: int, size: int, error: Exception | None) -> None:
+        """Report that the message is no longer in the table, or still is."""
+        self.overlay.removed.discard(message_id)
+        self.overlay.hidden.discard(message_id)
+        if error is not None:
+            self.adjust_counts(1, size)
+
+    def adjust_counts(self, count: int, size: int) -> None:
+        """Correct the counts by what the database reported."""
+        self._count = max(0, self._count + count)
+        self._size = max(0, self._size + size) if self._count else 0
+
+    def drop_messages(self, count: int) -> None:
+        """Subtract a number of messages, and their share of the size."""
+        self.adjust_counts(-count, -(self._size * count // self._count if self._count else 0))
+
+    # -- internals
+
+    def _do(self, context: OperationContext, work: Work) -> Completion | None:
+        if context.xid is not None:
+            self._transactions.add(context.xid, work)
+            return None
+        operations = work.commit()
+        if not operations:
+            return None
+        return self.context.submit(operations, work.completed, work.size)
+
+    def position_at(self, message_id: int, priority: int) -> Position:
+        """Return the position of the message with an ID."""
+        level = _HIGHEST_PRIORITY - priority if self.prioritized else 0
+        return Position(level, message_id - self.base)
+
+    def id_at(self, position: Position) -> int:
+        """Return the ID of the message at a position."""
+        return self.base + position.arrival
+
+    def _has_id(self, message_id: MessageId, producer: str, sequence: int) -> bool:
+        """Look the id up in the table only if the producer's sequence numbers do not rise."""
+        known = self._sequences.pop(producer, None)
+        if known is None:
+            self._settle()
+            statement = self.context.statements.last_sequence_in_container
+            stored = self.context.read(statement, producer=producer, at=self.container)[0][0]
+            known = -1 if stored is None else stored
+        self._sequences[producer] = max(known, sequence)
+        if len(self._sequences) > self.context.settings.max_producers_to_audit:
+            self._sequences.popitem(last=False)
+        if self.overlay.find(producer, sequence) is not None:
+            return True
+        return sequence <= known and self._find(message_id) is not None
+
+    def _duplicate_ids(self) -> OrderedDict[str, int]:
+        """Return the window of duplicate ids, read when it is first needed."""
+        duplicates = self._duplicates
+        if duplicates is None:
+            context = self.context
+            limit = context.settings.duplicate_id_window
+            rows = context.read(context.statements.duplicates, at=self.container, limit=limit)
+            duplicates = OrderedDict((text, number) for number, text in reversed(rows))
+            self._duplicates = duplicates
+        return duplicates
+
+    def first_duplicate_id(self) -> int | None:
+        """Return the ID of the first message in the window of duplicate ids; None: it is empty."""
+        if not self._duplicates:
+            return None
+        return next(iter(self._duplicates.values()))
+
+    def _find(self, message_id: MessageId) -> Position | None:
+        """Return the position of a message that was not removed, visible or not; None: none."""
+        producer, sequence = split_id(message_id)
+        unwritten = self.overlay.find(producer, sequence)
+        if unwritten is not None:
+            return self.position(unwritten)
+        self._settle()
+        rows = self.context.read(
+            self._find_statement, producer=producer, sequence=sequence, at=self.container
+        )
+        invisible = self.overlay.removed | self.overlay.hidden
+        for number, priority in rows:
+            if number not in invisible:
+                return self.position_at(number, priority)
+        return None
+
+    def _settle(self) -> None:
+        """Make the tables readable."""
+        self.context.settle(self.container)
+
+    @property
+    def _page_statement(self) -> Any:
+        return self.context.statements.queue_page[self.prioritized]
+
+    @property
+    def _find_statement(self) -> Any:
+        return self.context.statements.find_message
+
+    def _page(
+        self,
+        statement: Any,
+        parameters: dict[str, object],
+        after: Position | None,
+        limit: int,
+        skip: Container[Position],
+        visible: Callable[[int], bool],
+    ) -> list[StoredMessage]:
+        parameters = {**parameters, "at": self.container}
+        found: list[Position] = []
+        start = after or Position(0, 0)
+        for level in range(start.level, _HIGHEST_PRIORITY + 1 if self.prioritized else 1):
+            first = Position(level, start.arrival if level == start.level else 0)
+            wanted = limit - len(found)
+            if wanted <= 0:
+                break
+            found += self._page_of_level(statement, parameters, first, wanted, skip, visible)
+        return self._load(found)
+
+    def _page_of_level(
+        self,
+        statement: Any,
+        parameters: dict[str, object],
+        after: Position,
+        wanted: int,
+        skip: Container[Position],
+        visible: Callable[[int], bool],
+    ) -> list[Position]:
+        level = after.level
+        if self.prioritized:
+            parameters = {**parameters, "level": _HIGHEST_PRIORITY - level}
+        unwritten = self.overlay.added
+        size = min(max(wanted, _SMALLEST_PAGE), self.context.settings.max_rows)
+        found: list[Position] = []
+        last = self.id_at(after)
+        while len(found) < wanted:
+            rows = self.context.read(statement, after=last, limit=size, **parameters)
+            for number, _ in rows:
+                position = Position(level, number - self.base)
+                if number not in unwritten and visible(number) and position not in skip:
+                    found.append(position)
+            if len(rows) < size:
+                break
+            last = rows[-1][0]
+        left = wanted
+        for message in self.overlay.after(self.id_at(after)):
+            position = self.position(message)
+            if position.level == level and visible(message.id) and position not in skip:
+                found.append(position)
+                left -= 1
+                if left == 0:
+                    break
+        return sorted(found)[:wanted]
+
+    def _load(self, positions: list[Position]) -> list[StoredMessage]:
+        ids = [self.id_at(position) for position in positions]
+        added, updated = self.overlay.added, self.overlay.frames
+        frames = {i: added[i].frame for i in ids if i in added}
+        frames.update({i: updated[i] for i in ids if i in updated})
+        missing = [i for i in ids if i not in frames]
+        step = min(self.context.settings.max_rows, 1000)
+        for start in range(0, len(missing), step):
+            chunk = missing[start : start + step]
+            rows = self.context.read(self.context.statements.load_messages, ids=chunk)
+            frames.update(tuple(row) for row in rows)
+        return [
+            StoredMessage(position, decode_message(bytes(frames[i])))
+            for position, i in zip(positions, ids, strict=True)
+            if i in frames
+        ]

@@ -1,0 +1,282 @@
+"""The job store in a KahaDB journal, which either broker, ActiveMQ or ours, can open.
+
+The journal is the only authority; an index that does not match it is rebuilt. ActiveMQ's own index
+in the directory shows that ActiveMQ wrote last: it is moved to `activemq-index`, so that ActiveMQ
+will rebuild its index, too. `scheduler` has the theory of operation, `cleanup` the rules for
+removing segments. (activemq-persistence K2, K7, K30, E3)
+"""
+
+from __future__ import annotations
+
+import logging
+import sqlite3
+import zlib
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Final
+
+import anyio
+from anyio import to_thread
+
+from pyjms import _clock, _wakeup
+from pyjms.errors import IllegalStateException, JMSException, ResourceAllocationException
+from pyjms.wire.kahadb.codec import decode_command, encode_command
+from pyjms.wire.kahadb.commands import KahaAddScheduledJobCommand, KahaDestroySchedulerCommand
+from pyjms.wire.kahadb.journal import RECORD_HEAD, Location
+from pyjms.wire.kahadb.structures import KahaCommand
+from pyjms_broker.api.completion import Completion, wait_for
+from pyjms_broker.store.api import StoreState
+from pyjms_broker.store.file_lock import SharedFileLock
+from pyjms_broker.store.jobs.api import DEFAULT_SCHEDULER, JobScheduler
+from pyjms_broker.store.jobs.cleanup import clean_up
+from pyjms_broker.store.jobs.index import Coverage, JobIndex
+from pyjms_broker.store.jobs.recovery import delete_job_files, recover
+from pyjms_broker.store.jobs.scheduler import JournaledJobScheduler, apply, rewrite_commands
+from pyjms_broker.store.journal.disk import OS_DISK, Disk
+from pyjms_broker.store.journal.journal import Journal
+from pyjms_broker.store.journal.settings import JournalSettings
+
+__all__ = ["KahaDBJobSchedulerStore"]
+
+logger = logging.getLogger(__name__)
+
+_LOCK: Final = "lock"
+
+
+class KahaDBJobSchedulerStore:
+    """A job store in a directory.
+
+    Source: ActiveMQ JobSchedulerStoreImpl.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        journal: JournalSettings | None = None,
+        *,
+        disk: Disk = OS_DISK,
+        checkpoint_interval: float = 5.0,
+        cleanup_interval: float = 30.0,
+        ignore_missing_journalfiles: bool = False,
+        use_lock: bool = True,
+        fail_if_locked: bool = False,
+        lock_acquire_sleep_interval: float = 10.0,
+    ) -> None:
+        """Describe the store; `start` opens it. Intervals are seconds; 0: only at the stop.
+
+        With `ignore_missing_journalfiles` jobs whose records are missing or damaged are dropped
+        and their number is logged; otherwise `start` fails.
+        """
+        self.directory = directory
+        self.on_state: Callable[[StoreState, Exception | None], None] | None = None
+        self.journal = Journal(directory, journal, disk, self._journal_state)
+        self._index: JobIndex | None = None
+        self._last: tuple[Location, bytes] | None = None
+        self._checkpoint_interval = checkpoint_interval
+        self._cleanup_interval = cleanup_interval
+        self._ignore_missing = ignore_missing_journalfiles
+        self._lock = (
+            SharedFileLock(
+                directory / _LOCK,
+                fail_if_locked=fail_if_locked,
+                lock_acquire_sleep_interval=lock_acquire_sleep_interval,
+            )
+            if use_lock
+            else None
+        )
+        self._delete_all = False
+        self._failed = False
+        self._tasks: list[_wakeup.BackgroundTask] = []
+        self._maintenance_lock = anyio.Lock()
+
+    # -- JobSchedulerStore
+
+    async def start(self) -> None:
+        """Open the store; waits for its lock while another broker holds it. Cancellable.
+
+        Raises:
+            JMSException: the store cannot be opened.
+        """
+        try:
+            await to_thread.run_sync(_make_directory, self.directory)
+            if self._lock is not None:
+                await self._lock.acquire()
+            if self._delete_all:
+                await to_thread.run_sync(delete_job_files, self.directory)
+            await self.journal.open()
+            self._index, self._last = await to_thread.run_sync(
+                recover, self.directory, self.journal, self._ignore_missing
+            )
+        except (OSError, sqlite3.Error) as e:
+            await self._close()
+            raise ResourceAllocationException(
+                f"The job store in {self.directory} cannot be opened: {e}"
+            ) from e
+        except BaseException:
+            await self._close()
+            raise
+        self._delete_all = False
+        for interval, work in (
+            (self._checkpoint_interval, self.checkpoint),
+            (self._cleanup_interval, self.cleanup),
+        ):
+            if interval:
+                self._tasks.append(
+                    _wakeup.spawn(
+                        _repeat, interval, work, name="job store", on_error=self._task_failed
+                    )
+                )
+
+    async def stop(self) -> None:
+        """Write everything and close the store. Idempotent."""
+        tasks, self._tasks = self._tasks, []
+        for task in tasks:
+            task.cancel()
+            await task.wait()
+        self.journal.fail_fast()  # a full disk must not keep the store from closing
+        if self._index is not None and self.state is not StoreState.FAILED:
+            try:
+                await self.cleanup()
+            except JMSException as e:
+                logger.error(
+                    "The job store in %s is closed without a last checkpoint: %s", self.directory, e
+                )
+        await self._close()
+
+    async def _close(self) -> None:
+        with anyio.CancelScope(shield=True):
+            index, self._index = self._index, None
+            if index is not None:
+                index.close()
+            try:
+                await self.journal.close()
+            finally:
+                if self._lock is not None:
+                    self._lock.release()
+
+    @property
+    def state(self) -> StoreState:
+        return StoreState.FAILED if self._failed else self.journal.state
+
+    @property
+    def size(self) -> int:
+        """Bytes of the journal's segments."""
+        return self.journal.size
+
+    def scheduler(self, name: str = DEFAULT_SCHEDULER) -> JobScheduler:
+        return JournaledJobScheduler(name, self)
+
+    def schedulers(self) -> list[str]:
+        return self.index.schedulers()
+
+    def remove_scheduler(self, name: str) -> Completion | None:
+        return self.record(KahaDestroySchedulerCommand(name), sync=True)
+
+    async def checkpoint(self) -> None:
+        """Sync the journal and commit the index up to its end.
+
+        Raises:
+            JMSException: the journal has failed.
+        """
+        async with self._maintenance_lock:
+            await self._checkpoint()
+
+    async def cleanup(self) -> None:
+        """Write a checkpoint and remove the segments that no job needs.
+
+        Raises:
+            JMSException: the journal has failed.
+        """
+        async with self._maintenance_lock:
+            await clean_up(self.journal, self.index, self.rewrite, self._checkpoint)
+
+    async def delete_all_jobs(self) -> None:
+        """Have the next `start` delete all jobs once it holds the lock; only before `start`."""
+        self._delete_all = True
+
+    # -- JobLog
+
+    @property
+    def index(self) -> JobIndex:
+        """The index.
+
+        Raises:
+            IllegalStateException: the store is not open.
+        """
+        if self._index is None:
+            raise IllegalStateException(f"The job store in {self.directory} is not open")
+        return self._index
+
+    def record(self, command: KahaCommand, *, sync: bool) -> Completion | None:
+        """Append the command and apply it to the index; complete when written, or synced."""
+        payload = encode_command(command)
+        waiter = Completion()
+        self._apply(command, self.journal.append(payload, waiter, sync=sync), payload)
+        return waiter
+
+    def rewrite(self, scheduler: str, job_id: str) -> None:
+        """Append a job's records again, with its present state, and index their locations.
+
+        They are in one batch, so no crash can leave the job out. The first one removes the job,
+        because ActiveMQ, which may replay the old records as well, would have it twice.
+        """
+        entry = self.index.get(scheduler, job_id)
+        if entry is None:
+            return
+        commands = rewrite_commands(entry, self.frame(entry.location))
+        payloads = [encode_command(command) for command in commands]
+        locations = self.journal.append_together(payloads)
+        for command, payload, location in zip(commands, payloads, locations, strict=True):
+            self._apply(command, location, payload)
+
+    def frame(self, location: Location) -> bytes:
+        """Return the marshalled message of the job whose add record is at `location`."""
+        command = decode_command(self.journal.read(location))
+        assert isinstance(command, KahaAddScheduledJobCommand), "only add records are indexed"
+        return command.payload
+
+    def _apply(self, command: KahaCommand, location: Location, payload: bytes) -> None:
+        try:
+            apply(self.index, command, location, RECORD_HEAD.size + len(payload))
+        except sqlite3.Error as e:
+            raise self._fail(e) from e
+        self._last = (location, payload)
+
+    async def _checkpoint(self) -> None:
+        await wait_for(self.journal.barrier(sync=True))
+        if self._last is None:
+            return
+        location, payload = self._last
+        try:
+            self.index.commit(Coverage(self.journal.end, location, zlib.crc32(payload)))
+        except sqlite3.Error as e:
+            if not self.index.in_transaction:
+                raise self._fail(e) from e
+            logger.warning(
+                "The job index in %s cannot be written and will be retried: %s", self.directory, e
+            )
+
+    def _journal_state(self, state: StoreState, error: Exception | None) -> None:
+        if self.on_state is not None:
+            self.on_state(state, error)
+
+    def _fail(self, error: BaseException) -> JMSException:
+        failure = ResourceAllocationException(f"The job store in {self.directory}: {error}")
+        if self.state is not StoreState.FAILED:
+            logger.error("%s", failure, exc_info=error)
+            self._failed = True
+            self._journal_state(StoreState.FAILED, failure)
+        return failure
+
+    def _task_failed(self, error: BaseException) -> None:
+        self._fail(error)
+
+
+async def _repeat(interval: float, work: Callable[[], Awaitable[None]]) -> None:
+    while True:
+        await _clock.sleep(interval)
+        await work()
+
+
+def _make_directory(directory: Path) -> None:
+    directory.mkdir(parents=True, exist_ok=True)

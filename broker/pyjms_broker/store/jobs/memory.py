@@ -1,0 +1,94 @@
+"""The job store of a broker without persistence, whose jobs are lost when it stops.
+
+(activemq-persistence E1)
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from typing import Final
+
+from pyjms.wire.kahadb.commands import (
+    KahaAddScheduledJobCommand,
+    KahaDestroySchedulerCommand,
+    KahaRemoveScheduledJobCommand,
+    KahaRemoveScheduledJobsCommand,
+)
+from pyjms.wire.kahadb.journal import Location
+from pyjms.wire.kahadb.structures import KahaCommand
+from pyjms_broker.api.completion import Completion
+from pyjms_broker.store.api import StoreState
+from pyjms_broker.store.jobs.api import DEFAULT_SCHEDULER, JobScheduler
+from pyjms_broker.store.jobs.index import JobIndex
+from pyjms_broker.store.jobs.scheduler import JournaledJobScheduler, apply
+
+__all__ = ["MemoryJobSchedulerStore"]
+
+_OF_ONE_JOB: Final = (KahaAddScheduledJobCommand, KahaRemoveScheduledJobCommand)
+_OF_MANY_JOBS: Final = (KahaRemoveScheduledJobsCommand, KahaDestroySchedulerCommand)
+
+
+class MemoryJobSchedulerStore:
+    """A job store in memory.
+
+    Source: ActiveMQ InMemoryJobSchedulerStore.
+    """
+
+    def __init__(self) -> None:
+        self.on_state: Callable[[StoreState, Exception | None], None] | None = None
+        self.state = StoreState.RUNNING
+        self.size = 0
+        """Bytes of the jobs' messages."""
+        self.index = JobIndex(None)
+        self._frames: dict[Location, bytes] = {}
+        self._numbers = itertools.count(1)
+
+    async def start(self) -> None:
+        """Do nothing: there is nothing to open."""
+
+    async def stop(self) -> None:
+        await self.delete_all_jobs()
+
+    def scheduler(self, name: str = DEFAULT_SCHEDULER) -> JobScheduler:
+        return JournaledJobScheduler(name, self)
+
+    def schedulers(self) -> list[str]:
+        return self.index.schedulers()
+
+    def remove_scheduler(self, name: str) -> Completion | None:
+        return self.record(KahaDestroySchedulerCommand(name), sync=False)
+
+    async def checkpoint(self) -> None:
+        """Do nothing: memory gets no more durable."""
+
+    async def delete_all_jobs(self) -> None:
+        self.index.clear()
+        self._frames.clear()
+        self.size = 0
+
+    # -- JobLog
+
+    def record(self, command: KahaCommand, *, sync: bool) -> Completion | None:
+        """Apply the command to the index; None, since memory gets no more durable."""
+        location = Location(0, next(self._numbers))
+        if isinstance(command, _OF_ONE_JOB):
+            entry = self.index.get(command.scheduler, command.job_id)
+            if entry is not None:
+                self._discard_frame(entry.location)
+        if isinstance(command, KahaAddScheduledJobCommand):
+            self._frames[location] = command.payload
+            self.size += len(command.payload)
+        apply(self.index, command, location, 1)
+        if isinstance(command, _OF_MANY_JOBS):
+            kept = {entry.location for entry in self.index.in_segments_up_to(0, len(self._frames))}
+            for removed in self._frames.keys() - kept:
+                self._discard_frame(removed)
+        return None
+
+    def frame(self, location: Location) -> bytes:
+        """Return the marshalled message of the job that `record` stored at `location`."""
+        return self._frames[location]
+
+    def _discard_frame(self, location: Location) -> None:
+        self.size -= len(self._frames.pop(location))

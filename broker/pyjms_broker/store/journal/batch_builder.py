@@ -1,0 +1,257 @@
+"""Lays records out in batches and segments before anything is written.
+
+Only the loop appends, and a batch's offset is fixed when the batch begins. So the location of a
+record is known as soon as it is appended, long before it is on the disk, and the index can be
+updated at once. (activemq-persistence K4, K6, K27)
+
+`append` is the hot path: about half a microsecond a record. That is why the builder and its
+batch share their lists, and why the cases that are rare (a new batch, a new segment) are all
+behind one comparison, `end > self._batch_limit`.
+
+Three limits say where the next record goes:
+
+    _batch_limit    beyond it the record needs a new batch: the batch is as large as it may be,
+                    or the segment is full. -1 when no batch is open.
+    _lazy_limit     beyond it even a lazy record requests a write.
+    _segment_limit  where the segment ends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final, NamedTuple
+
+from pyjms._wakeup import Turn
+from pyjms.errors import LocalProtocolError
+from pyjms.wire.kahadb.journal import BATCH_CONTROL_SIZE, RECORD_HEAD, USER_TYPE, Location
+from pyjms_broker.api.completion import Completion
+from pyjms_broker.store.journal.batch import OpenBatch, WriteJob
+from pyjms_broker.store.journal.settings import DiskSyncStrategy, JournalSettings
+
+__all__ = ["BatchBuilder", "BatchEvents"]
+
+_HEAD: Final = RECORD_HEAD.size
+_LARGEST: Final = 0x7FFFFFFF
+_LAZY_BYTES: Final = 1 << 20
+_MIN_HEADERS: Final = 2
+"""A segment is at least this many times as long as its header."""
+_head = RECORD_HEAD.pack
+_location = tuple.__new__  # half the price of Location(...)
+
+
+def _no_loop(_function: Callable[[], object]) -> None:
+    """Ignore a turn's end: there is no loop yet."""
+
+
+def _no_header() -> Sequence[bytes]:
+    return ()
+
+
+class BatchEvents(NamedTuple):
+    """What a batch builder calls in its journal."""
+
+    check_writable: Callable[[], None]
+    """Raises if nothing can be appended."""
+    request_write: Callable[[], None]
+    """Has everything that was appended written; called once for each job."""
+    request_write_soon: Callable[[], None]
+    """Calls `timer_expired` after some milliseconds."""
+    congested: Callable[[], None]
+    """Notes that too much waits to be written."""
+    batch_started: Callable[[Location], None]
+    """Notes that a batch begins, its first record at this location."""
+
+
+class BatchBuilder:
+    """Fills batches with records; `next_job` hands over what is to be written.
+
+    `header` gives the payloads that each new segment begins with. It is called inside `append`,
+    before the record that needs the segment gets its location, and must not append itself.
+    `records` counts. Belongs to the loop.
+    """
+
+    def __init__(self, settings: JournalSettings, events: BatchEvents) -> None:
+        self.header: Callable[[], Sequence[bytes]] = _no_header
+        self.records = 0
+        self.requested = False
+        """Whether a write was requested since the last job."""
+        self._events = events
+        self._settings = settings
+        self._always = settings.disk_sync_strategy is DiskSyncStrategy.ALWAYS
+        self._most_waiters = settings.max_async_jobs
+        # the open batch, and where its next record goes
+        self._batch: OpenBatch | None = None
+        self._parts: list[bytes] = []
+        self._offsets: list[int] = []
+        self._file_id = 1
+        self._offset = 0
+        self._batch_limit = -1
+        self._lazy_limit = 0
+        self._segment_limit = settings.max_file_length
+        # what waits for the next job
+        self._closed: list[OpenBatch] = []
+        self._closed_bytes = 0
+        self._waiters: list[Completion] = []
+        self._sync = False
+        self._timer_set = False  # `request_write_soon` was called and has not expired
+        # distinct senders among the waiters: those of one chunk of input count once
+        self._senders = 0
+        self._last_turn = 0
+        self._turn = Turn(_no_loop)
+
+    def start(self, end: Location, turn: Turn) -> None:
+        """Continue at `end`; `turn` identifies the chunk of input that the loop is handling."""
+        self._file_id, self._offset = end
+        self._turn = turn
+
+    def append(
+        self,
+        payload: bytes,
+        waiter: Completion | None = None,
+        *,
+        sync: bool = False,
+        lazy: bool = False,
+        soon: bool = False,
+    ) -> Location:
+        """Append a record and return its location. Never blocks.
+
+        The record is written at the end of this turn of the loop at the latest, or as soon as
+        the running job is done. A `lazy` record may wait for the next one that is not, or for a
+        `barrier`; a `soon` record waits like that, but for a few milliseconds only. `waiter` is
+        completed when the record is written, and also synced if `sync` is set and the strategy
+        is ALWAYS.
+
+        Raises:
+            IllegalStateException: the journal is not open.
+            ResourceAllocationException: the journal has failed.
+            LocalProtocolError: the payload is empty or larger than 2 GiB.
+        """
+        size = len(payload) + _HEAD
+        offset = self._offset
+        end = offset + size
+        if end > self._batch_limit or size == _HEAD:
+            offset = self._start_batch(size)
+            end = offset + size
+        self._parts += (_head(size, USER_TYPE), payload)
+        self._offsets.append(offset)
+        self._offset = end
+        if waiter is not None:
+            self._waiters.append(waiter)
+            turn = self._turn.number
+            if not turn or turn != self._last_turn:
+                self._senders += 1
+                self._last_turn = turn
+            if len(self._waiters) > self._most_waiters:
+                self._events.congested()
+        if sync:
+            self._sync |= self._always
+        if not self.requested:
+            if not (lazy or soon) or end > self._lazy_limit:
+                self.requested = True
+                self._events.request_write()
+            elif soon and not self._timer_set:
+                self._timer_set = True
+                self._events.request_write_soon()
+        return _location(Location, (self._file_id, offset))
+
+    def append_together(self, payloads: Sequence[bytes]) -> list[Location]:
+        """Append lazy records in one batch: after a crash all of them are there, or none.
+
+        Raises as `append`.
+        """
+        size = sum(map(len, payloads)) + _HEAD * len(payloads)
+        if self._offset + size > self._batch_limit:
+            self._start_batch(size)
+            self._batch_limit = max(self._batch_limit, self._offset + size)
+        return [self.append(payload, lazy=True) for payload in payloads]
+
+    def add_waiter(self, waiter: Completion, *, sync: bool) -> None:
+        """Complete `waiter` with the next job, after a sync if `sync` is set; requests nothing."""
+        self._waiters.append(waiter)
+        self._senders += 1
+        self._sync |= sync
+
+    def timer_expired(self) -> bool:
+        """Note that the time of `request_write_soon` is over; return whether to write now."""
+        self._timer_set = False
+        return not self.requested and self.has_records
+
+    @property
+    def end(self) -> Location:
+        """Where the next batch begins or continues; all later records lie behind it."""
+        return Location(self._file_id, self._offset)
+
+    @property
+    def has_records(self) -> bool:
+        """Whether records wait for the next job."""
+        return self._batch is not None or bool(self._closed)
+
+    @property
+    def is_congested(self) -> bool:
+        """Whether more than half of what makes the journal CONGESTED waits."""
+        settings = self._settings
+        return (
+            self._closed_bytes > settings.max_waiting_bytes // 2
+            or len(self._waiters) > settings.max_async_jobs // 2
+        )
+
+    def batches(self) -> list[OpenBatch]:
+        """Return the batches that wait for the next job, the open one last."""
+        return [*self._closed, self._batch] if self._batch is not None else self._closed
+
+    def close_batch(self) -> None:
+        """Close the open batch, if there is one: the next record begins another."""
+        batch = self._batch
+        if batch is not None:
+            self._batch = None
+            self._batch_limit = -1
+            batch.end = self._offset
+            self._closed.append(batch)
+            self._closed_bytes += batch.end - batch.offset
+            self.records += len(batch.offsets)
+
+    def next_job(self) -> WriteJob:
+        """Close the open batch and return everything that waits as one job."""
+        self.close_batch()
+        job = WriteJob(self._closed, self._waiters, sync=self._sync, senders=self._senders)
+        self._closed, self._closed_bytes, self._waiters = [], 0, []
+        self._senders = self._last_turn = 0
+        self._sync = self.requested = False
+        return job
+
+    def discard(self) -> list[Completion]:
+        """Drop everything that waits: the journal has failed. Returns the waiters."""
+        self.close_batch()
+        waiters, self._waiters = self._waiters, []
+        self._closed, self._closed_bytes = [], 0
+        return waiters
+
+    def _start_batch(self, size: int) -> int:
+        """Begin a batch for a record of `size` bytes; returns the record's offset."""
+        self._events.check_writable()
+        settings = self._settings
+        if size <= _HEAD or size > _LARGEST - settings.max_file_length:
+            raise LocalProtocolError("A journal record is empty, or larger than 2 GiB")
+        self.close_batch()
+        needed = BATCH_CONTROL_SIZE + size
+        if self._offset and self._offset + needed > self._segment_limit:
+            self._file_id += 1
+            self._offset = 0
+        batch = OpenBatch(self._file_id, self._offset)
+        first = self._offset + BATCH_CONTROL_SIZE
+        self._parts, self._offsets = batch.parts, batch.offsets
+        if not self._offset:
+            for payload in self.header():
+                self._parts += (_head(len(payload) + _HEAD, USER_TYPE), payload)
+                self._offsets.append(first)
+                first += _HEAD + len(payload)
+            # a header of very many destinations may be as long as a segment and leave no space
+            self._segment_limit = max(settings.max_file_length, _MIN_HEADERS * first)
+        self._batch = batch
+        self._offset = first
+        self._batch_limit = min(self._segment_limit, batch.offset + settings.max_write_batch_size)
+        self._lazy_limit = batch.offset + _LAZY_BYTES
+        if self._closed_bytes > settings.max_waiting_bytes:
+            self._events.congested()
+        self._events.batch_started(Location(self._file_id, first))
+        return first

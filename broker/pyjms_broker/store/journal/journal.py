@@ -1,0 +1,464 @@
+"""The journal: an append-only sequence of segments with group commit.
+
+Theory of operation
+-------------------
+
+    append -> BatchBuilder -> GroupCommit -> SegmentWriter -> Disk
+                                  |
+              waiters <- _job_done on the loop, in the order of the journal
+
+Everything above the disk belongs to one event loop. `append` never blocks: the builder lays
+records out on the loop, so their locations are known before they are written, and the index is
+updated at once. `GroupCommit` moves one job at a time to the disk, on the loop or in its
+thread; see there. (activemq-persistence K3 to K6, K13, K27)
+
+Three positions only ever advance:
+
+    synced <= written <= end
+
+`end` is where the next record goes, `written` is what the operating system has, `synced` is
+what survives a power failure. A record is read from the open batches while it lies behind
+`written`, and from its segment afterwards.
+
+States, as `state` and `on_state` report them; see `StoreState`:
+
+    RUNNING    too much waits        -> CONGESTED
+    CONGESTED  half of it is written -> RUNNING
+    RUNNING, CONGESTED  disk full    -> SUSPENDED
+    SUSPENDED  a retry succeeds      -> RUNNING
+    any        another error         -> FAILED, for good
+
+After a failure nothing is retried: whether the failed write reached the disk is unknown, and
+a later record must never be durable without an earlier one. All waiters get the error, and
+`append` raises. The next start reads what is there.
+
+A transaction's records, or those of several senders, may share a batch, and a batch counts as
+a whole or not at all: its checksum covers all its records. So a torn end never leaves half a
+record, and `append_together` is atomic.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Self
+
+import anyio
+import anyio.to_thread
+
+from pyjms import _clock
+from pyjms._wakeup import BackgroundTask, LoopHandle, spawn
+from pyjms.errors import IllegalStateException, ResourceAllocationException
+from pyjms.wire.kahadb.journal import Location
+from pyjms.wire.kahadb.reader import JournalRecord, SegmentReader, Skipped
+from pyjms_broker.api.completion import Completion
+from pyjms_broker.store.api import StoreState
+from pyjms_broker.store.journal.batch import WriteJob
+from pyjms_broker.store.journal.batch_builder import BatchBuilder, BatchEvents
+from pyjms_broker.store.journal.disk import OS_DISK, Disk
+from pyjms_broker.store.journal.group_commit import GroupCommit
+from pyjms_broker.store.journal.recovery import recover
+from pyjms_broker.store.journal.segment_files import SegmentFiles, contiguous_runs
+from pyjms_broker.store.journal.segment_writer import SegmentWriter
+from pyjms_broker.store.journal.settings import (
+    DiskSyncStrategy,
+    JournalSettings,
+    PreallocationScope,
+)
+
+__all__ = ["Journal", "StateListener"]
+
+logger = logging.getLogger(__name__)
+
+_SOON = 0.005
+"""Seconds that a record nobody waits for may stay unwritten: acknowledgements come from many
+consumers, and a write for each costs more than everything else about them."""
+
+StateListener = Callable[[StoreState, Exception | None], None]
+
+
+class Journal:
+    """A directory of segments that grows at its end.
+
+    Create it, then `open` it (or use it as an async context manager). `append`,
+    `append_together`, `barrier` and `read` are called on the loop that opened it; methods that
+    block say so.
+
+    `corrupt` lists the damage that `open` found. `syncs`, `batches` and `records` count.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        settings: JournalSettings | None = None,
+        disk: Disk = OS_DISK,
+        on_state: StateListener | None = None,
+        *,
+        inline: bool | None = None,
+    ) -> None:
+        """Create a closed journal. `inline` forces where it writes (None: adapt)."""
+        self.directory = directory
+        self.settings = settings or JournalSettings()
+        self.on_state = on_state
+        self.state = StoreState.RUNNING
+        self.error: Exception | None = None
+        self.corrupt: tuple[Skipped, ...] = ()
+        self._disk = disk
+        self._inline = inline
+        self._files = SegmentFiles(directory, self.settings, disk)
+        self._builder = BatchBuilder(
+            self.settings,
+            BatchEvents(
+                self._check_writable,
+                self._request_write,
+                self._request_write_soon,
+                self._congest,
+                self._preallocate_next,
+            ),
+        )
+        # bound here, since one more call for each record would show in measurements
+        self.append = self._builder.append
+        """Append a record; see `BatchBuilder.append`."""
+        self.append_together = self._builder.append_together
+        """Append records in one batch; see `BatchBuilder.append_together`."""
+        self._loop: LoopHandle | None = None
+        self._writer: SegmentWriter | None = None
+        self._commit: GroupCommit | None = None
+        self._tasks: list[BackgroundTask] = []
+        self._preallocated_after = 0
+
+    # -- opening and closing
+
+    async def open(self) -> None:
+        """Find the end of the journal, truncate a torn write there, and get ready to append.
+
+        Raises:
+            ResourceAllocationException: the files cannot be read or written.
+        """
+        try:
+            await anyio.to_thread.run_sync(self._open)
+        except OSError as error:
+            raise self._open_failed(error) from error
+        self._start()
+
+    def open_blocking(self) -> None:
+        """Open it on the loop, blocking it: for a small or new journal. Raises as `open`."""
+        try:
+            self._open()
+        except OSError as error:
+            raise self._open_failed(error) from error
+        self._start()
+
+    def _open_failed(self, error: OSError) -> ResourceAllocationException:
+        self._close_files()
+        return ResourceAllocationException(f"Cannot open the journal in {self.directory}: {error}")
+
+    def _start(self) -> None:
+        assert self._writer is not None
+        self.state, self.error = StoreState.RUNNING, None
+        self._loop = LoopHandle()
+        self._builder.start(self._writer.written, self._loop.turn)
+        self._commit = GroupCommit(
+            self._writer,
+            self.settings,
+            self._builder.next_job,
+            self._job_done,
+            self._set_state,
+            self._inline,
+        )
+        if self.settings.disk_sync_strategy is DiskSyncStrategy.PERIODIC:
+            self._tasks.append(spawn(self._sync_periodically, name="pyjms journal sync"))
+
+    def _open(self) -> None:
+        found = recover(self._files, self.settings, self._disk)
+        self.corrupt = found.corrupt
+        self._writer = SegmentWriter(self._files, self.settings, self._disk, found.end)
+        self._writer.open()
+
+    def fail_fast(self) -> None:
+        """From now on do not wait for space on the disk: the journal is about to be closed."""
+        if self._commit is not None:
+            self._commit.fail_fast()
+
+    async def close(self) -> None:
+        """Write and sync everything that was appended and close the files. Idempotent.
+
+        Raises:
+            ResourceAllocationException: it could not be written.
+        """
+        commit, self._commit = self._commit, None
+        if commit is None:
+            return
+        with anyio.CancelScope(shield=True):
+            self._builder.close_batch()
+            commit.fail_fast()
+            error = await self._write_all(commit)
+            for task in self._tasks:
+                task.cancel()
+                await task.wait()
+            self._tasks.clear()
+            await anyio.to_thread.run_sync(commit.stop)
+            await anyio.to_thread.run_sync(self._close_files)
+        if error is not None:
+            raise ResourceAllocationException(
+                f"Cannot write the end of the journal in {self.directory}: {error}"
+            ) from error
+
+    async def _write_all(self, commit: GroupCommit) -> Exception | None:
+        if self.state is StoreState.FAILED:
+            return None  # everybody has been told
+        written = Completion()
+        ended = anyio.Event()
+        written.then(lambda _: ended.set())
+        self._builder.add_waiter(written, sync=True)
+        self._builder.requested = True
+        commit.request()
+        await ended.wait()
+        return written.error
+
+    def _close_files(self) -> None:
+        if self._writer is not None:
+            self._writer.close()
+        self._files.close()
+
+    async def __aenter__(self) -> Self:
+        await self.open()
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        await self.close()
+
+    # -- writing
+
+    def barrier(self, sync: bool = True) -> Completion | None:
+        """Return a completion for everything appended so far: written, and synced if `sync`.
+
+        None: it is already. With the strategy NEVER nothing is synced.
+        """
+        commit = self._require_writable()
+        writer = self._opened_writer()
+        builder = self._builder
+        pending = builder.has_records or commit.job is not None
+        if not pending and (not sync or writer.synced >= writer.written):
+            return None
+        waiter = Completion()
+        builder.add_waiter(waiter, sync=sync)
+        if not builder.requested:
+            builder.requested = True
+            commit.request()
+        return waiter
+
+    def set_segment_header(self, header: Callable[[], Sequence[bytes]]) -> None:
+        """Begin each new segment with the payloads that `header` returns; it must not append."""
+        self._builder.header = header
+
+    def _request_write(self) -> None:
+        self._require_writable().request()
+
+    def _request_write_soon(self) -> None:
+        assert self._loop is not None
+        self._loop.call_later(_SOON, self._timer_expired)
+
+    def _timer_expired(self) -> None:
+        due = self._builder.timer_expired()
+        if due and self._commit is not None and self.state is not StoreState.FAILED:
+            self._builder.requested = True
+            self._request_write()
+
+    def _job_done(self, job: WriteJob, error: Exception | None) -> Exception | None:
+        """Handle the end of a job; returns the error that its waiters are completed with."""
+        if error is None:
+            if self.state is StoreState.CONGESTED and not self._builder.is_congested:
+                self._set_state(StoreState.RUNNING, None)
+            return None
+        logger.error("The journal in %s has failed", self.directory, exc_info=error)
+        failure = ResourceAllocationException(f"Cannot write the journal: {error}")
+        failure.__cause__ = error
+        job.waiters += self._builder.discard()
+        self._set_state(StoreState.FAILED, failure)
+        return failure
+
+    def _congest(self) -> None:
+        if self.state is StoreState.RUNNING:
+            self._set_state(StoreState.CONGESTED, None)
+
+    def _set_state(self, state: StoreState, error: Exception | None) -> None:
+        self.state = state
+        self.error = error
+        if self.on_state is not None:
+            self.on_state(state, error)
+
+    async def _sync_periodically(self) -> None:
+        while True:
+            await _clock.sleep(self.settings.disk_sync_interval)
+            if self._commit is None or self.state is StoreState.FAILED:
+                return
+            if self.state is not StoreState.SUSPENDED:
+                self.barrier(sync=True)
+
+    def _preallocate_next(self, location: Location) -> None:
+        """Have the next segment preallocated when this one is half full."""
+        settings = self.settings
+        if (
+            settings.preallocation_scope is not PreallocationScope.NONE
+            and self._preallocated_after != location.file_id
+            and location.offset > settings.max_file_length // 2
+        ):
+            self._preallocated_after = location.file_id
+            self._tasks = [task for task in self._tasks if not task.done]
+            run = anyio.to_thread.run_sync
+            self._tasks.append(spawn(run, self._files.prepare, name="pyjms journal segment"))
+
+    def _check_writable(self) -> None:
+        self._require_writable()
+
+    def _require_writable(self) -> GroupCommit:
+        commit = self._require_open()
+        if self.state is StoreState.FAILED:
+            raise ResourceAllocationException(f"The journal has failed: {self.error}")
+        return commit
+
+    def _require_open(self) -> GroupCommit:
+        if self._commit is None:
+            raise IllegalStateException(f"The journal in {self.directory} is not open")
+        return self._commit
+
+    def _opened_writer(self) -> SegmentWriter:
+        if self._writer is None:
+            raise IllegalStateException(f"The journal in {self.directory} was never open")
+        return self._writer
+
+    # -- reading
+
+    def read(self, location: Location) -> bytes:
+        """Return the payload of the record at `location`. Blocks on the disk if it was written.
+
+        Raises:
+            KahaDBFormatError: no record begins there.
+            ResourceAllocationException: it cannot be read.
+        """
+        self._require_open()
+        if location >= self.written:
+            payload = self._unwritten(location)
+            if payload is not None:
+                return payload
+        try:
+            return self._files.read(location)
+        except OSError as error:
+            raise _unreadable(location, error) from error
+
+    def read_run(self, locations: Sequence[Location]) -> list[bytes]:
+        """Return the payloads of several records, reading neighbours together. Blocks.
+
+        Raises:
+            KahaDBFormatError: no record begins at one of them.
+            ResourceAllocationException: one cannot be read.
+        """
+        self._require_open()
+        payloads: list[bytes] = []
+        written = self.written
+        for run in contiguous_runs(locations):
+            if len(run) == 1 or run[-1] >= written:
+                payloads += [self.read(location) for location in run]
+                continue
+            try:
+                payloads += self._files.read_run(run)
+            except OSError as error:
+                raise _unreadable(run[0], error) from error
+        return payloads
+
+    def _unwritten(self, location: Location) -> bytes | None:
+        job = self._commit.job if self._commit is not None else None
+        batches = self._builder.batches()
+        for batch in [*job.batches, *batches] if job is not None else batches:
+            payload = batch.payload(location)
+            if payload is not None:
+                return payload
+        return None
+
+    def records_from(
+        self, start: Location | None = None, skipped: list[Skipped] | None = None
+    ) -> Iterator[JournalRecord]:
+        """Yield all written records of complete batches from `start` on. Blocks: for a thread.
+
+        Damaged parts are skipped and added to `skipped`.
+
+        Raises:
+            OSError: a segment cannot be read.
+        """
+        end = self.written
+        first = start or Location(0, 0)
+        for file_id in self.segments():
+            if not first.file_id <= file_id <= end.file_id:
+                continue
+            data = memoryview(self._files.read_segment(file_id))
+            if file_id == end.file_id:
+                data = data[: end.offset]
+            offset = first.offset if file_id == first.file_id else 0
+            reader = SegmentReader(data, file_id, start=offset)
+            yield from reader.records()
+            if skipped is not None:
+                skipped += reader.skipped
+
+    # -- segments and statistics
+
+    def segments(self) -> list[int]:
+        """Return the numbers of the segments on the disk, ascending."""
+        return sorted(self._files.lengths)
+
+    async def delete(self, file_id: int) -> None:
+        """Remove a segment, or move it to the archive; durable when it returns.
+
+        Raises:
+            ValueError: it does not exist, or is still being written.
+            ResourceAllocationException: the file cannot be removed.
+        """
+        if file_id not in self._files.lengths or file_id >= self.written.file_id:
+            raise ValueError(f"Segment {file_id} cannot be removed")
+        self._files.close_reader(file_id)
+        try:
+            await anyio.to_thread.run_sync(self._files.delete, file_id)
+        except OSError as error:
+            raise ResourceAllocationException(
+                f"Cannot remove segment {file_id}: {error}"
+            ) from error
+
+    @property
+    def end(self) -> Location:
+        """Where the next record goes; everything appended so far lies before it."""
+        return self._builder.end
+
+    @property
+    def records(self) -> int:
+        """How many records are in closed batches, written or not."""
+        return self._builder.records
+
+    @property
+    def written(self) -> Location:
+        """The end of what is written."""
+        return self._opened_writer().written
+
+    @property
+    def synced(self) -> Location:
+        """The end of what is durable; with the strategy NEVER, of what is written."""
+        return self._opened_writer().synced
+
+    @property
+    def size(self) -> int:
+        """Bytes of all segments on the disk."""
+        return self._files.lengths.total
+
+    @property
+    def syncs(self) -> int:
+        """How often written data was synced."""
+        return self._opened_writer().syncs
+
+    @property
+    def batches(self) -> int:
+        """How many batches were written."""
+        return self._opened_writer().batches
+
+
+def _unreadable(location: Location, error: OSError) -> ResourceAllocationException:
+    return ResourceAllocationException(f"Cannot read the journal at {location}: {error}")

@@ -1,0 +1,278 @@
+"""The directory of segments: listing, creating, preallocating, reading and deleting them.
+
+All calls block. `create` and `prepare` may run in other threads; reading, `delete` and `close`
+belong to the loop. (activemq-persistence K1, K5, K19)
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+from pyjms.wire.kahadb.errors import KahaDBFormatError
+from pyjms.wire.kahadb.journal import (
+    END_MARKER,
+    RECORD_HEAD,
+    USER_TYPE,
+    Location,
+    preallocation,
+    segment_name,
+    segment_number,
+)
+from pyjms_broker.store.journal.disk import Disk
+from pyjms_broker.store.journal.settings import (
+    JournalSettings,
+    PreallocationScope,
+    PreallocationStrategy,
+)
+
+__all__ = ["SegmentFiles", "contiguous_runs"]
+
+logger = logging.getLogger(__name__)
+
+# not a segment's name, so that readers of the journal ignore it (activemq-persistence K27)
+_NEXT_SEGMENT: Final = "next-segment.tmp"
+_OPEN_FILES: Final = 16
+_READ_SIZE: Final = 4096  # most records are not larger: one read for header and payload
+_MAX_GAP: Final = 16384  # a gap between two records up to which both are read at once
+_MAX_RUN: Final = 1 << 20
+# larger writes make larger pages in the kernel's cache, and each append dirties a whole page
+_FILL_SIZE: Final = 1 << 16
+
+
+class _Lengths(dict[int, int]):
+    """Lengths of the segments by number, in bytes; `total` is their sum."""
+
+    def __init__(self, lengths: Mapping[int, int] | None = None) -> None:
+        super().__init__(lengths or {})
+        self.total = sum(self.values())
+
+    def __setitem__(self, file_id: int, length: int) -> None:
+        if self.get(file_id) != length:
+            super().__setitem__(file_id, length)
+            self.total = sum(self.copy().values())
+
+    def __delitem__(self, file_id: int) -> None:
+        super().__delitem__(file_id)
+        self.total = sum(self.copy().values())
+
+
+class SegmentFiles:
+    """The segments in a directory; `lengths` has their sizes in bytes by number."""
+
+    def __init__(self, directory: Path, settings: JournalSettings, disk: Disk) -> None:
+        self.directory = directory
+        self.lengths = _Lengths()
+        self._settings = settings
+        self._disk = disk
+        self._readers: OrderedDict[int, int] = OrderedDict()  # number -> descriptor
+        self._creating = threading.Lock()
+        self._has_next = False
+
+    def load(self) -> None:
+        """List the segments and delete a leftover preallocated file.
+
+        Empty files and files with other names are ignored (activemq-persistence K27).
+        """
+        self._disk.make_directory(self.directory)
+        names = self._disk.names(self.directory)
+        self.lengths = _Lengths(
+            {
+                number: size
+                for name, size in names.items()
+                if (number := segment_number(name)) is not None
+                and name == segment_name(number)
+                and size
+            }
+        )
+        if _NEXT_SEGMENT in names:
+            self._disk.remove(self.directory / _NEXT_SEGMENT)
+
+    def path(self, file_id: int) -> Path:
+        """Return the path of segment `file_id`."""
+        return self.directory / segment_name(file_id)
+
+    # -- creating
+
+    def prepare(self) -> None:
+        """Preallocate the next segment under a temporary name. For a thread."""
+        with self._creating:
+            if not self._has_next:
+                path = self.directory / _NEXT_SEGMENT
+                try:
+                    fd = self._disk.open(path, create=True)
+                    try:
+                        self.preallocate(fd)
+                    finally:
+                        self._disk.close(fd)
+                except OSError as error:
+                    logger.warning("Cannot preallocate the next journal segment: %s", error)
+                    with suppress(OSError):
+                        self._disk.remove(path)
+                else:
+                    self._has_next = True
+
+    def create(self, file_id: int) -> int:
+        """Create segment `file_id` and return its descriptor for writing.
+
+        Raises:
+            OSError: it cannot be created; it may be tried again.
+        """
+        path = self.path(file_id)
+        with self._creating:
+            if self._has_next:
+                self._disk.rename(self.directory / _NEXT_SEGMENT, path)
+                self._has_next = False
+            fd = self._disk.open(path, create=True)
+            try:
+                if (
+                    self._settings.preallocation_scope is PreallocationScope.ENTIRE_JOURNAL
+                    and self._disk.size(fd) < self._settings.max_file_length
+                ):
+                    self.preallocate(fd)
+                self._disk.sync_directory(self.directory)
+                self.lengths[file_id] = self._disk.size(fd)
+            except OSError:
+                self._disk.close(fd)
+                raise
+        return fd
+
+    def open(self, file_id: int) -> int:
+        """Return a descriptor of an existing segment, for writing."""
+        return self._disk.open(self.path(file_id))
+
+    def preallocate(self, fd: int, start: int = 0) -> None:
+        """Set a segment's length and end markers from `start` on, durably."""
+        length = max(self._settings.max_file_length, start + len(END_MARKER))
+        strategy = self._settings.preallocation_strategy
+        if strategy is PreallocationStrategy.SPARSE_FILE:
+            self._disk.truncate(fd, length)
+            with suppress(OSError):  # then it stays sparse; the writer handles a full disk
+                self._fill(fd, start, length, _FILL_SIZE)
+        elif strategy is PreallocationStrategy.OS_KERNEL_COPY:
+            self._disk.allocate(fd, length)
+        elif strategy is PreallocationStrategy.ZEROS:
+            self._fill(fd, start, length, length)
+        else:
+            self._fill(fd, start, length, _FILL_SIZE)
+        for offset, marker in preallocation(length):
+            self._disk.write(fd, marker, max(offset, start))
+        self._disk.sync(fd)
+
+    def _fill(self, fd: int, start: int, end: int, piece: int) -> None:
+        zeros = bytes(min(piece, end - start))
+        for offset in range(start, end, piece):
+            self._disk.write(fd, zeros[: end - offset], offset)
+
+    # -- reading
+
+    def read_segment(self, file_id: int) -> bytes:
+        """Return all bytes of a segment."""
+        fd = self._disk.open(self.path(file_id))
+        try:
+            return self._disk.read(fd, self._disk.size(fd), 0)
+        finally:
+            self._disk.close(fd)
+
+    def read(self, location: Location) -> bytes:
+        """Return the payload of the record at `location`.
+
+        Raises:
+            KahaDBFormatError: no user record begins there, or it is truncated.
+            OSError: it cannot be read.
+        """
+        data = self._disk.read(self._reader(location.file_id), _READ_SIZE, location.offset)
+        return self._payload(data, 0, location)
+
+    def read_run(self, run: Sequence[Location]) -> list[bytes]:
+        """Return the payloads of nearby records of one segment with one read."""
+        first = run[0]
+        size = run[-1].offset - first.offset + _READ_SIZE
+        data = self._disk.read(self._reader(first.file_id), size, first.offset)
+        return [self._payload(data, location.offset - first.offset, location) for location in run]
+
+    def _payload(self, data: bytes, at: int, location: Location) -> bytes:
+        """Return the payload of the record at `at` in `data`; reads the part beyond `data`."""
+        if at + RECORD_HEAD.size > len(data):
+            raise KahaDBFormatError(f"No record at {location}", position=location.offset)
+        size, kind = RECORD_HEAD.unpack_from(data, at)
+        start = at + RECORD_HEAD.size
+        payload = data[start : at + size]
+        missing = size - RECORD_HEAD.size - len(payload)
+        if kind == USER_TYPE and missing > 0 and location.offset + size <= self._end(location):
+            offset = location.offset + RECORD_HEAD.size + len(payload)
+            payload += self._disk.read(self._reader(location.file_id), missing, offset)
+            missing = size - RECORD_HEAD.size - len(payload)
+        if kind != USER_TYPE or missing or not payload:
+            raise KahaDBFormatError(f"No user record at {location}", position=location.offset)
+        return payload
+
+    def _end(self, location: Location) -> int:
+        return self._disk.size(self._reader(location.file_id))
+
+    def _reader(self, file_id: int) -> int:
+        readers = self._readers
+        fd = readers.get(file_id)
+        if fd is None:
+            fd = readers[file_id] = self._disk.open(self.path(file_id))
+            if len(readers) > _OPEN_FILES:
+                self._disk.close(readers.popitem(last=False)[1])
+        else:
+            readers.move_to_end(file_id)
+        return fd
+
+    # -- removing
+
+    def close_reader(self, file_id: int) -> None:
+        """Close the segment's descriptor for reading; to be called before `delete`."""
+        fd = self._readers.pop(file_id, None)
+        if fd is not None:
+            self._disk.close(fd)
+
+    def delete(self, file_id: int) -> None:
+        """Remove a segment, or move it to the archive, durably (activemq-persistence K19)."""
+        path = self.path(file_id)
+        if self._settings.archive_data_logs:
+            archive = self._settings.directory_archive or self.directory / "data-archive"
+            self._disk.make_directory(archive)
+            with suppress(FileNotFoundError):  # the sync failed in an earlier attempt
+                self._disk.rename(path, archive / path.name)
+            self._disk.sync_directory(archive)
+        else:
+            with suppress(FileNotFoundError):  # the sync failed in an earlier attempt
+                self._disk.remove(path)
+        self._disk.sync_directory(self.directory)
+        del self.lengths[file_id]
+
+    def close(self) -> None:
+        """Close all descriptors and remove the preallocated file. Idempotent."""
+        while self._readers:
+            self._disk.close(self._readers.popitem()[1])
+        with self._creating:
+            if self._has_next:
+                self._has_next = False
+                with suppress(OSError):  # the next start removes it
+                    self._disk.remove(self.directory / _NEXT_SEGMENT)
+
+
+def contiguous_runs(locations: Sequence[Location]) -> list[Sequence[Location]]:
+    """Split locations, in their order, into runs that one read each covers best."""
+    found: list[Sequence[Location]] = []
+    start = 0
+    for i in range(1, len(locations) + 1):
+        if i < len(locations):
+            before, here, first = locations[i - 1], locations[i], locations[start]
+            if (
+                here.file_id == before.file_id
+                and 0 < here.offset - before.offset <= _MAX_GAP
+                and here.offset - first.offset <= _MAX_RUN
+            ):
+                continue
+        found.append(locations[start:i])
+        start = i
+    return found

@@ -1,0 +1,327 @@
+"""The index of a store: a sqlite3 database, and the changes since its last checkpoint.
+
+Theory of operation
+-------------------
+
+The journal is the source of truth; the index says which of its records matter, and can be
+rebuilt from it. All changes are made in memory, on the loop: a change of the database for each
+message would cost more than the journal. From time to time a checkpoint moves them into the
+database (see `MessageTable` for how lookups see both):
+
+    begin_checkpoint     on the loop: collects all changes, and the journal location they cover
+    (the journal is synced up to there)
+    write_checkpoint     in a worker thread: writes them in one transaction
+    complete_checkpoint  on the loop: from now on the database is known to have them
+
+So at any time the database is exactly the index of a prefix of the journal, and says which one:
+`covered`. A crash loses the changes in memory; a recovery replays the records behind `covered`.
+A checkpoint that fails is written again, unchanged, before the next one begins.
+
+Destinations that are cleared or removed cost no time however many messages they have: their rows
+have a key, `contents`, which is exchanged, and the obsolete rows are deleted piece by piece by
+later checkpoints.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+from pyjms.errors import IllegalStateException
+from pyjms.wire.kahadb.journal import Location
+from pyjms.wire.kahadb.structures import KahaDestination
+from pyjms_broker.api.message import Position
+from pyjms_broker.store.kahadb.index.checkpoint import IndexCheckpoint
+from pyjms_broker.store.kahadb.index.context import CheckpointTable, IndexContext
+from pyjms_broker.store.kahadb.index.database.checks import problems
+from pyjms_broker.store.kahadb.index.database.connections import Database, IndexCorrupt, translated
+from pyjms_broker.store.kahadb.index.database.writer import delete_unused_producers, write_changes
+from pyjms_broker.store.kahadb.index.destination import DestinationIndex
+from pyjms_broker.store.kahadb.index.memtable import Memtable
+from pyjms_broker.store.kahadb.index.segment_references import ProducerSequences, SegmentReferences
+from pyjms_broker.store.kahadb.index.sequence_set import SequenceSet
+from pyjms_broker.store.kahadb.index.topic import TopicIndex
+
+__all__ = ["StoreIndex"]
+
+_DESTINATIONS = """
+SELECT number, contents, type, name, prioritized, epoch, last_arrival, count, size,
+    reclaim_level, reclaim_arrival
+FROM destinations ORDER BY number
+"""
+_SUBSCRIPTIONS = """
+SELECT destination, floor, number, key, info, file_id, offset FROM subscriptions ORDER BY number
+"""
+
+
+class StoreIndex:
+    """Open it before use. Belongs to the loop; only `write_checkpoint` runs in a worker thread.
+
+    `open`, `check`, `close` and `delete` block, too, and exclude all other calls.
+    """
+
+    def __init__(self, path: Path, duplicates_limit: int = 20_000) -> None:
+        self._database = Database(path)
+        self._duplicates_limit = duplicates_limit
+        self.segments = SegmentReferences(self._files)
+        self.producers = ProducerSequences()
+        self._reset()
+
+    def _reset(self) -> None:
+        self._context = IndexContext(self._database)
+        self._destinations: dict[str, DestinationIndex] = {}
+        self._removed: list[int] = []
+        self._scanned = (0, 0)  # how far the scan for unused producers has come
+        self._checkpoint: IndexCheckpoint | None = None
+        self._tables: list[tuple[CheckpointTable, Memtable]] = []  # of the running checkpoint
+        self._written_tables: list[CheckpointTable] = []  # of the last one
+        self._covered: tuple[Location, int] | None = None
+        self.last_broker_sequence_id = 0
+        self.open_transactions: Location | None = None
+        """The oldest record of a transaction that a replay must read; None: there is none."""
+
+    @property
+    def path(self) -> Path:
+        """The path of the database."""
+        return self._database.path
+
+    @property
+    def damage(self) -> IndexCorrupt | None:
+        """Damage found in the database since `open`: it must be rebuilt."""
+        return self._database.damage
+
+    @property
+    def dirty(self) -> int:
+        """The number of changes in memory since the last checkpoint began; write one at 20,000."""
+        return self._context.changes
+
+    def open(self) -> None:
+        """Open or create the database.
+
+        Raises:
+            IndexCorrupt: it belongs to another program, has another version, or is damaged.
+            OSError: the system refused.
+        """
+        self._reset()
+        self._database.open()
+        try:
+            self._load()
+        except (IndexCorrupt, OSError):
+            self._database.close()
+            raise
+        except (TypeError, ValueError, KeyError, AttributeError) as error:  # invalid rows
+            self._database.close()
+            raise IndexCorrupt(f"The index {self.path} has invalid content: {error!r}.") from error
+
+    def close(self) -> None:
+        """Close it. Unwritten changes are dropped: the journal has them. Idempotent."""
+        self._database.close()
+
+    def delete(self) -> None:
+        """Close it and delete its files; `open` creates a new one."""
+        self._database.delete()
+
+    def check(self) -> list[str]:
+        """Check the whole database and return a sentence for each problem. Slow."""
+        return problems(self._database)
+
+    def covered(self) -> tuple[Location, int] | None:
+        """Return how far it covers the journal, and the digest; None: it is new."""
+        return self._covered
+
+    def destination(
+        self, destination: KahaDestination, prioritized: bool | None = None
+    ) -> DestinationIndex:
+        """Return a destination's index (a TopicIndex for topics), creating it if needed.
+
+        `prioritized` None leaves it unchanged; it is switched off only without messages.
+        """
+        found = self._destinations.get(destination.key)
+        if found is None:
+            found = self._make(destination)
+        if prioritized is not None:
+            found.prioritize(prioritized)
+        return found
+
+    def topic(self, destination: KahaDestination, prioritized: bool | None = None) -> TopicIndex:
+        """Return a topic's index, creating it if needed.
+
+        Raises:
+            TypeError: it is a queue.
+        """
+        found = self.destination(destination, prioritized)
+        if not isinstance(found, TopicIndex):
+            raise TypeError(f"{destination} is not a topic.")
+        return found
+
+    def lookup(self, destination: KahaDestination) -> DestinationIndex | None:
+        """Return a destination's index, or None."""
+        return self._destinations.get(destination.key)
+
+    def destinations(self) -> list[DestinationIndex]:
+        """Return all destinations that were used and not removed."""
+        return list(self._destinations.values())
+
+    def remove_destination(self, destination: KahaDestination) -> bool:
+        """Remove a destination with everything in it; False if there is none."""
+        found = self._destinations.pop(destination.key, None)
+        if found is None:
+            return False
+        found.clear()
+        self._context.dirty.pop(found, None)
+        self._removed.append(found.number)
+        return True
+
+    def begin_checkpoint(self, covered: Location, digest: int) -> IndexCheckpoint:
+        """Collect all changes for `write_checkpoint`. On the loop.
+
+        `covered` is the location of the last record the index has; `digest` (a signed 64-bit
+        number, see `record_digest`) identifies it. `covered()` returns both after a restart.
+
+        Raises:
+            IllegalStateException: the checkpoint begun before is not complete.
+        """
+        if self._checkpoint is not None:
+            raise IllegalStateException("The previous index checkpoint is not complete.")
+        context = self._context
+        dirty, context.dirty = context.dirty, {}
+        obsolete, context.obsolete_contents = context.obsolete_contents, []
+        removed, self._removed = self._removed, []
+        context.changes = 0
+        tables = [destination.table for destination in dirty]
+        changes = [destination.collect_changes() for destination in dirty]
+        self._tables = [(t, c.memtable) for t, c in zip(tables, changes, strict=True)]
+        state = (
+            1,
+            *covered,
+            digest,
+            *(self.open_transactions or (None, None)),
+            self.last_broker_sequence_id,
+            context.last_number,
+        )
+        self._checkpoint = IndexCheckpoint(
+            Location(*covered),
+            digest,
+            state,
+            changes,
+            removed,
+            obsolete,
+            self.segments.pop_changes(),
+            self.producers.pop_changes(),
+        )
+        return self._checkpoint
+
+    def write_checkpoint(self, checkpoint: IndexCheckpoint, *, sync: bool = False) -> None:
+        """Write a checkpoint in one transaction. Blocks: for a worker thread. May be retried.
+
+        With `sync` it survives a power failure, not only the end of the process: needed before
+        a segment is deleted that only earlier states of the index need.
+
+        Raises:
+            OSError: the system refused; nothing was written.
+            IndexCorrupt: the database is damaged.
+        """
+        try:
+            self._write(checkpoint, sync=sync)
+        except IndexCorrupt as error:
+            raise self._database.note_damage(error) from error.__cause__
+
+    def _write(self, checkpoint: IndexCheckpoint, *, sync: bool) -> None:
+        writer = self._database.writer
+        with translated(self.path):
+            writer.execute(f"PRAGMA synchronous = {'FULL' if sync else 'NORMAL'}")
+            writer.execute("BEGIN IMMEDIATE")
+            try:
+                write_changes(writer, checkpoint)
+                scanned = delete_unused_producers(writer, self._scanned, checkpoint)
+                writer.execute("COMMIT")
+            except BaseException:
+                if writer.in_transaction:
+                    writer.execute("ROLLBACK")
+                raise
+        self._scanned = scanned
+
+    def complete_checkpoint(self, checkpoint: IndexCheckpoint) -> None:
+        """Note that a checkpoint was written. On the loop, after `write_checkpoint`."""
+        self._checkpoint = None
+        self._covered = (checkpoint.covered, checkpoint.digest)
+        for table in self._written_tables:
+            table.drop_written_memtable()
+        self._written_tables = [table for table, _ in self._tables]
+        for table, memtable in self._tables:
+            table.memtable_written(memtable)
+        self._tables = []
+
+    def _make(self, destination: KahaDestination) -> DestinationIndex:
+        made = self._part(
+            destination, False, self._context.next_number(), self._context.next_number()
+        )
+        made.begin(0, 0)
+        return made
+
+    def _part(
+        self, destination: KahaDestination, prioritized: bool, number: int, contents: int
+    ) -> DestinationIndex:
+        kind = TopicIndex if destination.type % 2 else DestinationIndex
+        part = kind(
+            self._context, destination, prioritized, self._duplicates_limit, number, contents
+        )
+        self._destinations[part.key] = part
+        return part
+
+    def _files(self) -> Iterable[dict[int, int]]:
+        return (destination.files for destination in self._destinations.values())
+
+    def _load(self) -> None:
+        database = self._database
+        for row in database.rows("SELECT * FROM state"):
+            _, file_id, offset, digest, open_file, open_offset, last_sequence, last_number = row
+            self._covered = (Location(file_id, offset), digest)
+            if open_file is not None:
+                self.open_transactions = Location(open_file, open_offset)
+            self.last_broker_sequence_id = last_sequence
+            self._context.last_number = last_number
+        _load_destinations(database, self._part)
+        self.segments.load(database.rows("SELECT file_id, target FROM refers"))
+        self.producers.load(database.rows("SELECT producer, sequence FROM sequences ORDER BY age"))
+
+
+_MakePart = Callable[[KahaDestination, bool, int, int], DestinationIndex]
+
+
+def _load_destinations(database: Database, make_part: _MakePart) -> None:
+    """Create the destinations and load everything but their messages."""
+    files: dict[int, dict[int, int]] = defaultdict(dict)
+    for contents, file_id, messages in database.rows("SELECT * FROM files"):
+        files[contents][file_id] = messages
+    duplicates = _by_first(
+        database, "SELECT destination, number, id, file_id FROM duplicates ORDER BY 1, 2"
+    )
+    subscriptions = _by_first(database, _SUBSCRIPTIONS)
+    blocks = _by_first(database, "SELECT subscription, block, bits FROM acked")
+    for number, contents, kind, name, prioritized, *row, level, arrival in database.rows(
+        _DESTINATIONS
+    ):
+        part = make_part(KahaDestination(kind, name), bool(prioritized), number, contents)
+        epoch, last_arrival, count, size = row
+        part.load((epoch, last_arrival, count, size), files.get(contents, {}))
+        part.duplicates.load(duplicates.get(number, ()))
+        if isinstance(part, TopicIndex):
+            reclaim = None if level is None else Position(level, arrival)
+            part.load_subscriptions(
+                (
+                    (one, SequenceSet(floor, blocks.get(one[0], ())))
+                    for floor, *one in subscriptions.get(number, ())
+                ),
+                reclaim,
+            )
+
+
+def _by_first(database: Database, query: str) -> dict[int, list[Any]]:
+    """Return a query's rows, grouped by their first column and without it."""
+    result: dict[int, list[Any]] = defaultdict(list)
+    for first, *rest in database.rows(query):
+        result[first].append(rest)
+    return result

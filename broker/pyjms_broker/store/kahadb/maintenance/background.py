@@ -1,0 +1,143 @@
+"""The background tasks of an open store: checkpoints, cleanups, and watching its lock.
+
+    checkpoint   every `checkpoint_interval`, and as soon as 20,000 changes are in memory
+    cleanup      every `cleanup_interval`, and with the last checkpoint (`cleanup_on_stop`)
+    lock         every `lock_keep_alive_period`
+
+A failed checkpoint is logged and tried again. While more than 20,000 changes wait for one that
+fails, the store is SUSPENDED; a damaged index fails it. (activemq-persistence K16, H2)
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+
+import anyio
+
+from pyjms import _clock
+from pyjms._wakeup import BackgroundTask, spawn
+from pyjms_broker.store.api import StoreState
+from pyjms_broker.store.file_lock import SharedFileLock
+from pyjms_broker.store.kahadb.maintenance.checkpoint import Checkpoint
+from pyjms_broker.store.kahadb.maintenance.cleanup import Cleanup, SegmentReport
+from pyjms_broker.store.kahadb.message_database import DIRTY_LIMIT, MessageDatabase
+from pyjms_broker.store.kahadb.settings import KahaDBSettings
+from pyjms_broker.store.kahadb.transactions.transaction_store import KahaDBTransactionStore
+from pyjms_broker.store.periodic import run_logged
+
+__all__ = ["Maintenance"]
+
+logger = logging.getLogger(__name__)
+
+
+class Maintenance:
+    """The tasks of an open store."""
+
+    def __init__(
+        self,
+        db: MessageDatabase,
+        transactions: KahaDBTransactionStore,
+        settings: KahaDBSettings,
+        lock: SharedFileLock,
+        on_lock_lost: Callable[[], None],
+        on_index_error: Callable[[Exception | None], None],
+    ) -> None:
+        """Prepare the tasks.
+
+        `on_index_error` is called with the error that prevents checkpoints, and with None when
+        they succeed again.
+        """
+        self._db = db
+        self._settings = settings
+        self._store_lock = lock
+        self._on_lock_lost = on_lock_lost
+        self._on_index_error = on_index_error
+        self._checkpoint = Checkpoint(db)
+        self._cleanup = Cleanup(db, transactions, self._checkpoint, settings)
+        self._cleaning = anyio.Lock()
+        self._tasks: list[BackgroundTask] = []
+        self._dirty = anyio.Event()
+
+    def start(self) -> None:
+        """Start the tasks. On the loop."""
+        settings = self._settings
+        self._db.on_dirty = self._request_checkpoint
+        self._spawn(self._checkpoint_when_dirty, "dirty")
+        if settings.checkpoint_interval:
+            self._spawn(self._checkpoint_periodically, "checkpoint")
+        if settings.cleanup_interval:
+            self._spawn(self._clean_up_periodically, "cleanup")
+        if settings.use_lock and settings.lock_keep_alive_period:
+            self._spawn(self._keep_alive, "lock")
+
+    async def stop(self) -> None:
+        """Stop the tasks and write the last checkpoint, with a cleanup if so configured."""
+        self._db.on_dirty = None
+        for task in self._tasks:
+            task.cancel()
+        for task in self._tasks:
+            await task.wait()
+        journal = self._db.journal
+        journal.fail_fast()  # a full disk must not keep the store from stopping
+        if journal.state is not StoreState.FAILED:
+            with anyio.CancelScope(shield=True):
+                await self._attempt(
+                    self.clean_up if self._settings.cleanup_on_stop else self._checkpoint.write
+                )
+
+    async def clean_up(self) -> None:
+        """Write a checkpoint and delete segments that are no longer needed.
+
+        Raises:
+            OSError: the index cannot be written.
+            ResourceAllocationException: the journal has failed.
+        """
+        async with self._cleaning:
+            await self._cleanup.run()
+
+    def report(self) -> list[SegmentReport]:
+        """Return what keeps each segment."""
+        return self._cleanup.report()
+
+    def _spawn(self, function: Callable[[], Awaitable[None]], name: str) -> None:
+        self._tasks.append(spawn(function, name=f"pyjms kahadb {name}"))
+
+    def _request_checkpoint(self) -> None:
+        self._dirty.set()
+
+    async def _checkpoint_when_dirty(self) -> None:
+        while True:
+            await self._dirty.wait()
+            self._dirty = anyio.Event()
+            if not await self._attempt(self._checkpoint.write):
+                await _clock.sleep(self._settings.journal.resume_check_sleep_period)
+                self._dirty.set()
+
+    async def _checkpoint_periodically(self) -> None:
+        while True:
+            await _clock.sleep(self._settings.checkpoint_interval)
+            await self._attempt(self._checkpoint.write)
+
+    async def _clean_up_periodically(self) -> None:
+        while True:
+            await _clock.sleep(self._settings.cleanup_interval)
+            await self._attempt(self.clean_up)
+
+    async def _keep_alive(self) -> None:
+        while self._store_lock.keep_alive():
+            await _clock.sleep(self._settings.lock_keep_alive_period)
+        logger.error("Lost the lock %s: another broker has taken it", self._store_lock.path)
+        self._on_lock_lost()
+
+    async def _attempt(self, work: Callable[[], Awaitable[None]]) -> bool:
+        """Run it; a failure is logged and returned as False."""
+        if self._db.journal.state is StoreState.FAILED:
+            return True
+        error = await run_logged(work, f"A checkpoint of {self._db.journal.directory}")
+        index = self._db.index
+        if index.damage is not None:
+            self._on_index_error(index.damage)
+        elif error is None or index.dirty >= DIRTY_LIMIT:
+            self._on_index_error(error)
+        return error is None

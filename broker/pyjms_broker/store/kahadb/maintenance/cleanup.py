@@ -1,0 +1,219 @@
+"""Deletes journal segments that are no longer needed.
+
+Theory of operation
+-------------------
+
+The journal is never rewritten; space is reclaimed by deleting whole segments. A segment is
+needed if
+
+- it is current: the last one, or the last one that the index on the disk covers;
+- it holds a message that has not been removed (`DestinationIndex.files` counts them);
+- it holds the record of a durable subscription;
+- it lies between the first and the last record of an open transaction; or
+- it refers to another segment that is needed (`SegmentReferences`): it removes or ends
+  something that would come back to life in a replay without it. This is applied transitively.
+
+One cleanup does, in this order:
+
+1. Reclaim the backlog of deleted subscriptions, and write a checkpoint, so that the index on the
+   disk needs no old segment.
+2. Move the records of idle subscriptions (nothing pending) to the end if they alone keep the
+   oldest segment.
+3. Determine the segments that are not needed. If there are none, and there were none for some
+   cleanups, compact acknowledgements: `AckCompaction` frees one more segment.
+4. Write duplicate ids again whose records are about to go, and a second, synced checkpoint:
+   neither the journal nor the index may need the segments after a power failure.
+5. Delete them, the oldest first: a segment goes only after all it refers to.
+
+A crash between any two steps leaves more segments than needed, never fewer.
+(activemq-persistence K17, K18)
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Container, Iterable
+from typing import NamedTuple
+
+from pyjms.wire.kahadb.codec import encode_command
+from pyjms.wire.kahadb.commands import KahaSubscriptionCommand
+from pyjms_broker.api.completion import wait_for
+from pyjms_broker.store.kahadb.index import StoreIndex, SubscriptionIndex, TopicIndex
+from pyjms_broker.store.kahadb.maintenance.ack_compaction import AckCompaction
+from pyjms_broker.store.kahadb.maintenance.checkpoint import Checkpoint
+from pyjms_broker.store.kahadb.message_database import MessageDatabase
+from pyjms_broker.store.kahadb.settings import KahaDBSettings
+from pyjms_broker.store.kahadb.transactions.transaction_store import KahaDBTransactionStore
+
+__all__ = ["Cleanup", "SegmentReport", "segment_reports"]
+
+logger = logging.getLogger(__name__)
+
+
+class SegmentReport(NamedTuple):
+    """What keeps a segment; if everything is empty it can be deleted."""
+
+    file_id: int
+    current: bool
+    """It is being written, or the index on the disk ends there."""
+    messages: int
+    subscriptions: list[str]
+    transactions: bool
+    refers_to: list[int]
+    """Needed segments to which it refers: it removes or ends what they hold."""
+
+    @property
+    def needed(self) -> bool:
+        """Whether it must not be deleted."""
+        return bool(
+            self.current
+            or self.messages
+            or self.subscriptions
+            or self.transactions
+            or self.refers_to
+        )
+
+
+def segment_reports(
+    index: StoreIndex,
+    segments: Iterable[int],
+    last: int,
+    open_files: Container[int],
+    *,
+    idle_subscriptions: bool = True,
+) -> list[SegmentReport]:
+    """Return for each segment what keeps it.
+
+    `last` is the segment being written; `open_files` hold records of open transactions.
+    """
+    messages = index.segments.message_counts()
+    subscriptions: dict[int, list[str]] = {}
+    for topic, subscription in _subscriptions(index):
+        if idle_subscriptions or subscription.pending_count:
+            name = f"{topic.destination.name}/{subscription.key}"
+            subscriptions.setdefault(subscription.file_id, []).append(name)
+    reports = [
+        SegmentReport(
+            file_id,
+            file_id >= last,
+            messages.get(file_id, 0),
+            subscriptions.get(file_id, []),
+            file_id in open_files,
+            [],
+        )
+        for file_id in segments
+    ]
+    kept = _with_referring(index, {r.file_id for r in reports if r.needed}, reports)
+    targets = index.segments.targets
+    return [r._replace(refers_to=sorted(targets(r.file_id) & kept)) for r in reports]
+
+
+def _with_referring(index: StoreIndex, kept: set[int], reports: list[SegmentReport]) -> set[int]:
+    """Add the segments that refer to kept ones, transitively."""
+    targets = index.segments.targets
+    rest = [r.file_id for r in reports if r.file_id not in kept]
+    while True:
+        more = {file_id for file_id in rest if not kept.isdisjoint(targets(file_id))}
+        if not more:
+            return kept
+        kept |= more
+        rest = [file_id for file_id in rest if file_id not in more]
+
+
+def _subscriptions(index: StoreIndex) -> list[tuple[TopicIndex, SubscriptionIndex]]:
+    return [
+        (topic, subscription)
+        for topic in index.destinations()
+        if isinstance(topic, TopicIndex)
+        for subscription in topic.subscriptions.values()
+    ]
+
+
+class Cleanup:
+    """Deletes segments that are no longer needed. Belongs to the loop."""
+
+    def __init__(
+        self,
+        db: MessageDatabase,
+        transactions: KahaDBTransactionStore,
+        checkpoint: Checkpoint,
+        settings: KahaDBSettings,
+    ) -> None:
+        self._db = db
+        self._transactions = transactions
+        self._checkpoint = checkpoint
+        self._compaction = AckCompaction(db, settings)
+
+    async def run(self) -> list[int]:
+        """Delete the segments that are not needed and return their numbers.
+
+        Raises:
+            OSError: the index cannot be written.
+            ResourceAllocationException: the journal has failed.
+        """
+        await self._checkpoint.reclaim()
+        await self._checkpoint.write(sync=True)
+        self._move_idle_subscriptions()
+        segments = [report.file_id for report in self.report() if not report.needed]
+        if not segments and self._compaction.is_due():
+            moved = await self._compaction.run(self._ack_only())
+            segments = [] if moved is None else [moved]
+        if segments:
+            self._rewrite_duplicate_ids(segments)
+            # durable: what was rewritten, and an index that needs none of the segments
+            await self._checkpoint.write(sync=True)
+            await self._delete(segments)
+        self._compaction.note(freed=bool(segments))
+        return segments
+
+    def report(self, *, idle_subscriptions: bool = True) -> list[SegmentReport]:
+        """Return for each segment, the oldest first, what keeps it."""
+        db = self._db
+        last = db.journal.written.file_id if db.last is None else db.last.file_id
+        return segment_reports(
+            db.index,
+            db.journal.segments(),
+            last,
+            self._transactions.open_segments(),
+            idle_subscriptions=idle_subscriptions,
+        )
+
+    def _ack_only(self) -> list[int]:
+        """Return the segments that are kept only by their references to older ones."""
+        return [
+            r.file_id
+            for r in self.report()
+            if r.refers_to
+            and r.refers_to[-1] < r.file_id
+            and not (r.current or r.messages or r.subscriptions or r.transactions)
+        ]
+
+    def _move_idle_subscriptions(self) -> None:
+        """Rewrite the records of idle subscriptions if only they keep the oldest segment."""
+        free = [r.file_id for r in self.report(idle_subscriptions=False) if not r.needed]
+        if not free:
+            return
+        db = self._db
+        for topic, subscription in _subscriptions(db.index):
+            if subscription.file_id == free[0]:
+                info = subscription.info
+                command = KahaSubscriptionCommand(
+                    topic.destination, subscription.key, retroactive=False, subscription_info=info
+                )
+                location = db.append(encode_command(command), lazy=True)
+                db.updater.subscribe(topic, subscription.key, info, False, location)
+
+    def _rewrite_duplicate_ids(self, segments: list[int]) -> None:
+        for destination in self._db.index.destinations():
+            files = destination.duplicates.counts_by_segment().keys() & set(segments)
+            for file_id in sorted(files):
+                self._db.append_duplicate_ids(
+                    destination, destination.duplicates.recorded_in(file_id)
+                )
+
+    async def _delete(self, segments: list[int]) -> None:
+        await wait_for(self._db.journal.barrier(sync=True))
+        for file_id in segments:  # the oldest first: a segment goes after all it refers to
+            await self._db.journal.delete(file_id)
+            self._db.index.segments.remove(file_id)
+        logger.debug("Deleted segments: %s", segments)

@@ -1,0 +1,113 @@
+"""What the parts of an open store share: the journal, its index, and the way to append to both.
+
+Every record goes through `MessageDatabase.append`, and its caller applies it to the index
+(`updater`) before the next one is appended. So the header of a new segment, which is made inside
+an append, contains the numbers at exactly that point of the journal. ActiveMQ: MessageDatabase.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from pyjms import _clock
+from pyjms.wire.kahadb.journal import Location
+from pyjms.wire.kahadb.structures import KahaDestination
+from pyjms.wire.openwire.commands import ActiveMQMessage
+from pyjms_broker.api.completion import Completion
+from pyjms_broker.store.journal.journal import Journal
+from pyjms_broker.store.kahadb.index import DestinationIndex, StoreIndex
+from pyjms_broker.store.kahadb.index_updater import IndexUpdater
+from pyjms_broker.store.kahadb.records import RecordFormat
+from pyjms_broker.store.kahadb.trace_records import ARRIVALS, AUDIT, DUPLICATES, trace_record
+
+__all__ = ["DIRTY_LIMIT", "MessageDatabase"]
+
+DIRTY_LIMIT = 20_000
+"""How many index changes may gather in memory before a checkpoint is requested."""
+_CHECK_EVERY = 64  # records between two checks of that
+
+
+class MessageDatabase:
+    """An open journal and its index. Belongs to the loop."""
+
+    def __init__(self, journal: Journal, index: StoreIndex, record_format: RecordFormat) -> None:
+        self.journal = journal
+        self.index = index
+        self.updater = IndexUpdater(index)
+        self.format = record_format
+        self.last: Location | None = None
+        """The last record that was appended or replayed."""
+        self._until_check = _CHECK_EVERY
+        self.on_dirty: Callable[[], None] | None = None
+        """Called when a checkpoint is due because of the number of changes in memory."""
+        self.before_checkpoint: Callable[[], None] | None = None
+        """Called before a checkpoint collects changes: stores the oldest open transaction."""
+
+    def append(
+        self,
+        payload: bytes,
+        waiter: Completion | None = None,
+        *,
+        sync: bool = False,
+        lazy: bool = False,
+        soon: bool = False,
+    ) -> Location:
+        """Append a record; the caller applies it at once. See `Journal.append`."""
+        self._until_check -= 1
+        if not self._until_check:
+            self._until_check = _CHECK_EVERY
+            if self.index.dirty >= DIRTY_LIMIT and self.on_dirty is not None:
+                self.on_dirty()
+        location = self.journal.append(payload, waiter, sync=sync, lazy=lazy, soon=soon)
+        self.last = location
+        return location
+
+    def segment_header(self) -> Sequence[bytes]:
+        """Return the header of the next segment: what deleted segments would take with them."""
+        index = self.index
+        arrivals = {d.key: [d.epoch, d.last_arrival + 1] for d in index.destinations()}
+        return [self.audit_record(), trace_record(ARRIVALS, arrivals)]
+
+    def audit_record(self) -> bytes:
+        """Return the record of the last sequence numbers and the format's version."""
+        index = self.index
+        audit = {
+            "last": index.last_broker_sequence_id,
+            "producers": dict(index.producers.items()),
+            "openwire": self.format.version,
+        }
+        return trace_record(AUDIT, audit)
+
+    def append_arrivals(self, destinations: Sequence[DestinationIndex]) -> None:
+        """Append the next arrival numbers of some destinations."""
+        if destinations:
+            text = {d.key: [d.epoch, d.last_arrival + 1] for d in destinations}
+            self.append(trace_record(ARRIVALS, text), lazy=True)
+
+    def destination(self, destination: KahaDestination, prioritized: bool) -> DestinationIndex:
+        """Return a destination's index; the epoch of a new one is journalled."""
+        known = self.index.lookup(destination)
+        if known is None:
+            known = self.index.destination(destination, prioritized)
+            known.begin(_clock.time_ms(), 0)
+            self.append_arrivals([known])
+        return known
+
+    def append_duplicate_ids(self, destination: DestinationIndex, ids: Sequence[str]) -> None:
+        """Append duplicate ids whose segments are about to be deleted."""
+        if ids:
+            record = trace_record(DUPLICATES, {destination.key: list(ids)})
+            file_id = self.append(record, lazy=True).file_id
+            window = destination.duplicates
+            window.relocate([each for each in ids if each in window], file_id)
+            for each in ids:
+                window.add(each, file_id)
+
+    def read(self, location: Location) -> ActiveMQMessage:
+        """Return the message of the add or update record at `location`. May block."""
+        return self.format.stored_message(self.journal.read(location))
+
+    def read_all(self, locations: Sequence[Location]) -> list[ActiveMQMessage]:
+        """Return the messages of these records, reading neighbours together. May block."""
+        decode = self.format.stored_message
+        return [decode(payload) for payload in self.journal.read_run(locations)]

@@ -1,0 +1,234 @@
+"""Opens the index of an open journal: brings it up to date, or rebuilds it.
+
+Theory of operation
+-------------------
+
+The journal is the source of truth; the index on the disk is a checkpoint of it. With the
+checkpoint the database keeps the location of the last record it covers and that record's CRC-32.
+At the start:
+
+1. The index is opened. It is discarded if it is damaged, of another version, or if a rebuild is
+   forced: by a setting, or because ActiveMQ has written to the journal since.
+2. It is trusted if the covered record is still in the journal with the same digest, and no
+   segment behind it is missing. Otherwise the journal was exchanged, truncated, or restored from
+   a backup, and the index is rebuilt from the first segment.
+3. The records behind the covered one are replayed (`Replay`), from the first record of the
+   oldest transaction that was open at the checkpoint: its operations are needed at its commit.
+   Records are read in a worker thread, 2,000 at a time, and applied on the loop. A checkpoint is
+   written whenever 20,000 changes have gathered, so memory is bounded, and an interrupted
+   recovery continues where it was.
+4. Every message of the index must be in a segment that exists, and not in a damaged part of one;
+   otherwise the start fails, or with `ignore_missing_journalfiles` drops those messages.
+5. Transactions that are still open are rolled back, prepared ones wait for their end.
+
+Replaying is idempotent: the same journal always gives the same index, so a crash at any point of
+this only costs time. (activemq-persistence K20 to K23)
+"""
+
+from __future__ import annotations
+
+import logging
+import zlib
+from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import anyio.to_thread
+
+from pyjms.errors import JMSException, RemoteProtocolError, ResourceAllocationException
+from pyjms.wire.kahadb.errors import KahaDBFormatError
+from pyjms.wire.kahadb.journal import Location
+from pyjms.wire.kahadb.reader import JournalRecord, Skipped
+from pyjms.wire.openwire.commands import TransactionId
+from pyjms_broker.store.journal.journal import Journal
+from pyjms_broker.store.kahadb.index import IndexCorrupt, StoreIndex
+from pyjms_broker.store.kahadb.message_database import DIRTY_LIMIT, MessageDatabase
+from pyjms_broker.store.kahadb.recovery.replay import Replay
+from pyjms_broker.store.kahadb.settings import KahaDBSettings
+from pyjms_broker.store.kahadb.transactions.operations import OpenTransaction
+
+__all__ = ["Progress", "Recovered", "discard_index", "record_digest", "recover_store"]
+
+logger = logging.getLogger(__name__)
+
+_CHUNK: Final = 2000
+_CORRUPTED: Final = "corrupted"
+
+Progress = Callable[[int, Location], None]
+"""Called during recovery with the number of records read and the location of the last one."""
+
+
+class Recovered(NamedTuple):
+    """The result of a recovery."""
+
+    last: Location | None
+    """The last record of the journal."""
+    transactions: dict[TransactionId, OpenTransaction]
+    rebuilt: bool
+
+
+def record_digest(payload: bytes) -> int:
+    """Return the digest that tells the covered record from another one at its location."""
+    return zlib.crc32(payload)
+
+
+def discard_index(index: StoreIndex, path: Path, *, archive: bool) -> None:
+    """Delete an unusable index, or move it into the directory `corrupted` beside it. Blocks."""
+    index.close()
+    if archive and path.exists():
+        kept = path.parent / _CORRUPTED
+        kept.mkdir(exist_ok=True)
+        path.replace(kept / path.name)
+    index.delete()
+
+
+async def recover_store(
+    db: MessageDatabase,
+    settings: KahaDBSettings,
+    path: Path,
+    *,
+    forced: bool = False,
+    progress: Progress | None = None,
+) -> Recovered:
+    """Open the index at `path` and bring it up to the journal's end; `forced`: rebuild it.
+
+    Raises:
+        ResourceAllocationException: the journal cannot be read, or segments are missing
+            (activemq-persistence K23).
+        OSError: the index can be neither opened nor created.
+    """
+    journal, index, archive = db.journal, db.index, settings.archive_corrupted_index
+    await anyio.to_thread.run_sync(lambda: _open(index, path, forced=forced, archive=archive))
+    covered = _covered(journal, index)
+    if covered is None and index.covered() is not None:
+        logger.warning("The index %s does not match the journal: rebuilding it", path)
+        await anyio.to_thread.run_sync(lambda: _open(index, path, forced=True, archive=False))
+    skipped: list[Skipped] = [*journal.corrupt]
+    found = await _replay(db, covered, progress, skipped)
+    _check_messages(journal, index, skipped, ignore=settings.ignore_missing_journalfiles)
+    db.last = found.last
+    return found
+
+
+async def _replay(
+    db: MessageDatabase,
+    covered: Location | None,
+    progress: Progress | None,
+    skipped: list[Skipped],
+) -> Recovered:
+    journal, index = db.journal, db.index
+    replay = Replay(db.updater, db.format, covered)
+    start = covered
+    if covered is not None and index.open_transactions is not None:
+        start = min(covered, index.open_transactions)
+    records = _readable(journal.records_from(start, skipped))
+    last = covered
+    count = 0
+    while chunk := await anyio.to_thread.run_sync(_next_chunk, records):
+        for record in chunk:
+            try:
+                replay.apply(record.location, record.payload)
+            except RemoteProtocolError as error:
+                raise ResourceAllocationException(
+                    f"Cannot decode the journal record at {record.location}: {error}",
+                    hint="the journal is damaged, or written by a newer version",
+                ) from error
+        last = chunk[-1].location
+        count += len(chunk)
+        index.open_transactions = replay.oldest_open_record()
+        if index.dirty >= DIRTY_LIMIT:
+            await _write(index, last, record_digest(chunk[-1].payload))
+        if progress is not None:
+            progress(count, last)
+    return Recovered(last, replay.transactions, covered is None)
+
+
+def _covered(journal: Journal, index: StoreIndex) -> Location | None:
+    """Return the location up to which the index can be trusted; None: rebuild it.
+
+    Reads one record; one that cannot be read counts as missing.
+    """
+    known = index.covered()
+    if known is None:
+        return None
+    location, digest = known
+    segments = journal.segments()
+    wanted = range(location.file_id, segments[-1] + 1) if segments else ()
+    if not wanted or not set(wanted) <= set(segments) or location >= journal.written:
+        return None
+    try:
+        payload = journal.read(location)
+    except JMSException:
+        return None
+    return location if record_digest(payload) == digest else None
+
+
+def _check_messages(
+    journal: Journal, index: StoreIndex, skipped: Iterable[Skipped], *, ignore: bool
+) -> None:
+    """Check that every message of the index is in the journal (activemq-persistence K23).
+
+    Raises:
+        ResourceAllocationException: some are not, and `ignore` is not set.
+    """
+    holes = _holes(skipped)
+    segments = set(journal.segments())
+    missing = index.segments.message_counts().keys() - segments
+    if not missing and not holes:
+        return
+    if not ignore:
+        names = [f"db-{file_id}.log" for file_id in sorted(missing | holes.keys())]
+        raise ResourceAllocationException(
+            f"Detected missing/corrupt journal files: {', '.join(names)}",
+            hint="restore them, or set ignore_missing_journalfiles to lose their messages",
+        )
+    dropped = 0
+    for destination in index.destinations():
+        for entry in list(destination.entries()):
+            inside = any(a <= entry.offset < b for a, b in holes.get(entry.file_id, ()))
+            if entry.file_id in missing or inside:
+                destination.remove(entry.position)
+                dropped += 1
+    logger.error("Missing or corrupt journal files: %d messages were dropped", dropped)
+
+
+def _holes(skipped: Iterable[Skipped]) -> dict[int, list[tuple[int, int]]]:
+    holes: dict[int, list[tuple[int, int]]] = {}
+    for each in skipped:
+        holes.setdefault(each.file_id, []).append((each.start, each.end))
+    return holes
+
+
+def _next_chunk(records: Iterator[JournalRecord]) -> list[JournalRecord]:
+    return list(islice(records, _CHUNK))
+
+
+def _readable(records: Iterator[JournalRecord]) -> Iterator[JournalRecord]:
+    try:
+        yield from records
+    except (OSError, KahaDBFormatError) as error:
+        raise ResourceAllocationException(f"Cannot read the journal: {error}") from error
+
+
+async def _write(index: StoreIndex, last: Location, digest: int) -> None:
+    frozen = index.begin_checkpoint(last, digest)
+    await anyio.to_thread.run_sync(index.write_checkpoint, frozen)
+    index.complete_checkpoint(frozen)
+
+
+def _open(index: StoreIndex, path: Path, *, forced: bool, archive: bool) -> None:
+    """Open the index; a damaged one, or with `forced` any, is replaced by an empty one. Blocks.
+
+    Raises:
+        OSError: it can be neither opened nor created.
+    """
+    if not forced:
+        try:
+            index.open()
+        except IndexCorrupt as error:
+            logger.warning("Rebuilding the index %s: %s", path, error)
+        else:
+            return
+    discard_index(index, path, archive=archive and not forced)
+    index.open()

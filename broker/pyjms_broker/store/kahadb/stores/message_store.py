@@ -1,0 +1,197 @@
+"""The messages of one queue in the journal. (activemq-persistence S2, K13)"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Sequence
+from typing import TYPE_CHECKING
+
+from pyjms.jms.destination import Destination
+from pyjms.wire.kahadb.codec import encode_command
+from pyjms.wire.kahadb.commands import KahaRemoveDestinationCommand
+from pyjms.wire.kahadb.frames import to_kaha_destination
+from pyjms.wire.openwire.commands import MessageId
+from pyjms_broker.api.completion import Completion
+from pyjms_broker.api.message import OperationContext, Position, StoredMessage
+from pyjms_broker.store.kahadb.index import DestinationIndex, IndexEntry
+from pyjms_broker.store.kahadb.message_database import MessageDatabase
+from pyjms_broker.store.kahadb.records import (
+    add_record,
+    destination_field,
+    reference_metadata,
+    remove_record,
+)
+from pyjms_broker.store.kahadb.transactions.operations import Operation, OperationKind
+from pyjms_broker.store.kahadb.transactions.transaction_store import KahaDBTransactionStore
+
+if TYPE_CHECKING:
+    from pyjms_broker.api.message import MessageReference
+
+__all__ = ["KahaDBMessageStore"]
+
+
+class KahaDBMessageStore:
+    """The store of a queue; `KahaDBTopicMessageStore` adds what topics need."""
+
+    def __init__(
+        self,
+        db: MessageDatabase,
+        transactions: KahaDBTransactionStore,
+        destination: Destination,
+        prioritized: bool,
+    ) -> None:
+        self.destination = destination
+        self._db = db
+        self._transactions = transactions
+        self._kaha = to_kaha_destination(destination)
+        self._part = destination_field(self._kaha)
+        self._prioritized = prioritized
+        self._index: DestinationIndex = db.destination(self._kaha, prioritized)
+        self.is_removed = False
+        """Whether the destination was removed: this store accepts nothing more, a new one may."""
+
+    # -- writing
+
+    def add_message(
+        self, context: OperationContext, reference: MessageReference
+    ) -> Completion | None:
+        """See MessageStore. Completed by the journal; a duplicate once the first is durable."""
+        reference.position = None
+        if self.is_removed:
+            return None
+        metadata = reference_metadata(reference, self._prioritized)
+        if context.xid is not None:
+            operation = Operation(
+                OperationKind.ADD,
+                self._kaha,
+                metadata.message_id,
+                metadata=metadata,
+                prioritized=self._prioritized,
+                reference=reference,
+            )
+            self._transactions.add(context.xid, operation)
+            return None
+        db = self._db
+        message = reference.message
+        if db.updater.is_duplicate(self._index, metadata):
+            return db.journal.barrier() if message.response_required else None
+        frame = db.format.message_frame(message)
+        reference.raw_is_numbered = True
+        payload = add_record(self._part, metadata[0], frame, message.priority, self._prioritized)
+        waiter = Completion()
+        location = db.append(payload, waiter, sync=message.response_required)
+        entry = db.updater.add(self._index, metadata, location, hidden=True)
+        reference.position = Position(metadata.level, 0) if entry is None else entry.position
+        return waiter
+
+    def mark_visible(self, reference: MessageReference) -> None:
+        """See MessageStore."""
+        if reference.position is not None:
+            self._index.mark_visible(reference.position)
+
+    def remove_message(
+        self, context: OperationContext, reference: MessageReference
+    ) -> Completion | None:
+        """See MessageStore."""
+        message_id = str(reference.message_id)
+        if context.xid is not None:
+            if self.is_removed:
+                return None
+            operation = Operation(OperationKind.REMOVE, self._kaha, message_id, reference=reference)
+            self._transactions.add(context.xid, operation)
+            return None
+        index, position = self._index, reference.position
+        if position is None:
+            known = index.find(message_id)
+            position = None if known is None else known.position
+        entry = None if position is None else index.remove(position)
+        if entry is None:
+            return None
+        db = self._db
+        waiter = Completion() if context.response_required else None
+        payload = remove_record(self._part, message_id)
+        location = db.append(payload, waiter, sync=waiter is not None, soon=waiter is None)
+        db.index.segments.add_reference(location.file_id, entry.file_id)
+        return waiter
+
+    def update_message(self, reference: MessageReference) -> Completion | None:
+        """See MessageStore. Synced; the message keeps its position."""
+        db, index = self._db, self._index
+        message = reference.message
+        metadata = reference_metadata(reference, self._prioritized)
+        if index.find(metadata.message_id) is None:
+            return None
+        payload = db.format.update(self._kaha, message, self._prioritized)
+        waiter = Completion()
+        location = db.append(payload, waiter, sync=True)
+        db.updater.update(index, metadata, location)
+        return waiter
+
+    def remove_all_messages(self, context: OperationContext) -> Completion | None:
+        """See MessageStore. The arrival numbers continue."""
+        db, index = self._db, self._index
+        if not index.count:
+            return None
+        if self._transactions.has_journalled(self._kaha):
+            return self._remove_each()  # so that the numbers continue in a replay, too
+        epoch, last = index.epoch, index.last_arrival
+        window = index.duplicates
+        duplicate_ids = [
+            each for f in sorted(window.counts_by_segment()) for each in window.recorded_in(f)
+        ]
+        waiter = Completion()
+        payload = encode_command(KahaRemoveDestinationCommand(self._kaha))
+        location = db.append(payload, waiter, sync=True)
+        db.updater.remove_destination(self._kaha, location)
+        self._index = index = db.index.destination(self._kaha, self._prioritized)
+        index.begin(epoch, last)
+        db.append_arrivals([index])
+        db.append_duplicate_ids(index, duplicate_ids)
+        return waiter
+
+    def _remove_each(self) -> Completion | None:
+        db, index = self._db, self._index
+        waiter = None
+        for entry in index.entries():
+            waiter = Completion()
+            payload = remove_record(self._part, entry.message_id)
+            location = db.append(payload, waiter, sync=True)
+            db.updater.remove(index, entry.message_id, location)
+        return waiter
+
+    # -- reading
+
+    def get_message(self, message_id: MessageId) -> StoredMessage | None:
+        """See MessageStore. Reads from the disk."""
+        entry = self._index.find(str(message_id))
+        return None if entry is None else self._read([entry])[0]
+
+    def next_messages(
+        self, after: Position | None, limit: int, skip: Container[Position] = ()
+    ) -> list[StoredMessage]:
+        """See MessageStore."""
+        return self._read(self._index.page(after, limit, skip))
+
+    def _read(self, entries: Sequence[IndexEntry]) -> list[StoredMessage]:
+        messages = self._db.read_all([entry.location for entry in entries])
+        return [StoredMessage(e.position, m) for e, m in zip(entries, messages, strict=True)]
+
+    # -- figures
+
+    @property
+    def message_count(self) -> int:
+        return self._index.count
+
+    @property
+    def message_size(self) -> int:
+        """Bytes of all messages, as memory usage counts them."""
+        return self._index.size
+
+    @property
+    def last_arrival(self) -> int:
+        """The highest arrival number ever assigned; 0 if none."""
+        return self._index.last_arrival
+
+    @property
+    def epoch(self) -> int:
+        """When the destination was created, in milliseconds; for ActiveMQ's, a journal location."""
+        return self._index.epoch

@@ -1,0 +1,175 @@
+"""The messages of one topic in the journal, and its durable subscriptions.
+
+(activemq-persistence S3, K31)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container
+from typing import TYPE_CHECKING
+
+from pyjms.errors import JMSException
+from pyjms.jms.destination import Destination
+from pyjms.wire.kahadb.codec import encode_command
+from pyjms.wire.kahadb.commands import KahaSubscriptionCommand
+from pyjms.wire.kahadb.frames import decode_subscription_info, encode_frame, subscription_key
+from pyjms.wire.openwire.commands import SubscriptionInfo
+from pyjms_broker.api.completion import Completion
+from pyjms_broker.api.message import OperationContext, Position, StoredMessage, SubscriptionKey
+from pyjms_broker.store.api import StoredSubscription
+from pyjms_broker.store.kahadb.index import TopicIndex
+from pyjms_broker.store.kahadb.message_database import MessageDatabase
+from pyjms_broker.store.kahadb.records import reference_metadata, remove_record
+from pyjms_broker.store.kahadb.stores.message_store import KahaDBMessageStore
+from pyjms_broker.store.kahadb.transactions.operations import Operation, OperationKind
+from pyjms_broker.store.kahadb.transactions.transaction_store import KahaDBTransactionStore
+
+if TYPE_CHECKING:
+    from pyjms_broker.api.message import MessageReference
+
+__all__ = ["KahaDBTopicMessageStore"]
+
+
+class KahaDBTopicMessageStore(KahaDBMessageStore):
+    """The store of a topic, which keeps nothing without durable subscriptions.
+
+    (activemq-persistence K11)
+    """
+
+    _index: TopicIndex
+
+    def __init__(
+        self,
+        db: MessageDatabase,
+        transactions: KahaDBTransactionStore,
+        destination: Destination,
+        prioritized: bool,
+    ) -> None:
+        super().__init__(db, transactions, destination, prioritized)
+
+    def add_message(
+        self, context: OperationContext, reference: MessageReference
+    ) -> Completion | None:
+        """See MessageStore. A message that no subscription needs gets position 0 and no number."""
+        if context.xid is None and not self._index.subscriptions and not self.is_removed:
+            metadata = reference_metadata(reference, self._prioritized)
+            reference.position = Position(metadata.level, 0)
+            return None
+        return super().add_message(context, reference)
+
+    def remove_all_messages(self, context: OperationContext) -> Completion | None:
+        """See MessageStore. Each message is removed, since the subscriptions stay."""
+        return self._remove_each()
+
+    def add_subscription(
+        self, subscription: StoredSubscription, retroactive: bool
+    ) -> Completion | None:
+        """See TopicMessageStore. An existing one is replaced.
+
+        Raises:
+            JMSException: another subscription has its key in the journal, `clientId:name`.
+        """
+        db = self._db
+        name = subscription.key
+        self._check_owner(name)
+        info = encode_frame(
+            SubscriptionInfo(
+                client_id=name.client_id,
+                destination=self.destination,
+                selector=subscription.selector,
+                subscription_name=name.subscription_name,
+                subscribed_destination=subscription.destination,
+                no_local=subscription.no_local,
+            ),
+            db.format.version,
+        )
+        key = subscription_key(*name)
+        self.delete_subscription(name)
+        command = KahaSubscriptionCommand(self._kaha, key, retroactive, info)
+        waiter = Completion()
+        location = db.append(encode_command(command), waiter, sync=True)
+        db.updater.subscribe(self._index, key, info, retroactive, location)
+        return waiter
+
+    def delete_subscription(self, key: SubscriptionKey) -> Completion | None:
+        """See TopicMessageStore."""
+        db, text = self._db, subscription_key(*key)
+        if self.lookup_subscription(key) is None:
+            return None
+        waiter = Completion()
+        command = KahaSubscriptionCommand(self._kaha, text)
+        location = db.append(encode_command(command), waiter, sync=True)
+        db.updater.unsubscribe(self._index, text, location)
+        return waiter
+
+    def lookup_subscription(self, key: SubscriptionKey) -> StoredSubscription | None:
+        """See TopicMessageStore."""
+        known = self._index.subscriptions.get(subscription_key(*key))
+        found = None if known is None else self._stored(known.info)
+        return found if found is not None and found.key == key else None
+
+    def _check_owner(self, key: SubscriptionKey) -> None:
+        """Refuse a key that another subscription has: `a`, `b:c` has the same one as `a:b`, `c`."""
+        known = self._index.subscriptions.get(subscription_key(*key))
+        other = key if known is None else self._stored(known.info).key
+        if other != key:
+            raise JMSException(
+                f"The durable subscription {key.subscription_name!r} of {key.client_id!r} cannot "
+                f"be stored: it has the key of {other.subscription_name!r} of {other.client_id!r}",
+                hint="use client ids and subscription names without colons",
+            )
+
+    def subscriptions(self) -> list[StoredSubscription]:
+        """See TopicMessageStore."""
+        return [self._stored(known.info) for known in self._index.subscriptions.values()]
+
+    def acknowledge(
+        self, context: OperationContext, key: SubscriptionKey, reference: MessageReference
+    ) -> Completion | None:
+        """See TopicMessageStore."""
+        db, index = self._db, self._index
+        text, message_id = subscription_key(*key), str(reference.message_id)
+        if context.xid is not None:
+            if self.is_removed:
+                return None
+            operation = Operation(
+                OperationKind.ACKNOWLEDGE, self._kaha, message_id, key=text, reference=reference
+            )
+            self._transactions.add(context.xid, operation)
+            return None
+        position = reference.position
+        entry = index.find(message_id) if position is None else index.get(position)
+        if entry is None or not index.is_pending(text, entry.position):
+            return None
+        waiter = Completion() if context.response_required else None
+        payload = remove_record(self._part, message_id, text, ack=b"")
+        location = db.append(payload, waiter, sync=waiter is not None, soon=waiter is None)
+        db.updater.acknowledge(index, text, entry, location)
+        return waiter
+
+    def next_subscription_messages(
+        self,
+        key: SubscriptionKey,
+        after: Position | None,
+        limit: int,
+        skip: Container[Position] = (),
+    ) -> list[StoredMessage]:
+        """See TopicMessageStore."""
+        text = subscription_key(*key)
+        if text not in self._index.subscriptions:
+            return []
+        return self._read(self._index.page_for_subscription(text, after, limit, skip))
+
+    def subscription_message_count(self, key: SubscriptionKey) -> int:
+        """See TopicMessageStore."""
+        known = self._index.subscriptions.get(subscription_key(*key))
+        return 0 if known is None else known.pending_count
+
+    def _stored(self, frame: bytes) -> StoredSubscription:
+        info = decode_subscription_info(frame, self._db.format.version)
+        return StoredSubscription(
+            SubscriptionKey(info.client_id or "", info.subscription_name or ""),
+            info.subscribed_destination or info.destination or self.destination,
+            info.selector,
+            info.no_local,
+        )

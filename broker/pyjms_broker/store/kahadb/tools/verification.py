@@ -1,0 +1,262 @@
+"""Check a journal and its index, and list every problem. Only reads; blocks.
+
+The index is compared with one that is built from the journal at the same time. The same records are
+applied to both, so it does not matter if a broker is writing meanwhile.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from pyjms.errors import JMSException
+from pyjms.wire.kahadb.commands import (
+    KahaAddMessageCommand,
+    KahaRemoveMessageCommand,
+    KahaSubscriptionCommand,
+    KahaUpdateMessageCommand,
+)
+from pyjms.wire.kahadb.files import JournalFiles
+from pyjms.wire.kahadb.frames import (
+    STORE_OPENWIRE_VERSION,
+    decode_ack,
+    decode_subscription_info,
+    from_kaha_destination,
+)
+from pyjms.wire.kahadb.journal import Location, segment_name
+from pyjms.wire.kahadb.reader import JournalRecord, SegmentReader, Skipped, read_record
+from pyjms.wire.kahadb.structures import KahaCommand
+from pyjms_broker.store.kahadb.index import IndexCorrupt, StoreIndex
+from pyjms_broker.store.kahadb.records import RecordFormat
+from pyjms_broker.store.kahadb.recovery.activemq_files import OUR_INDEX
+from pyjms_broker.store.kahadb.tools.comparison import differences, missing_segments
+from pyjms_broker.store.kahadb.tools.journal_directory import (
+    ReadProgress,
+    Segment,
+    has_activemq_index,
+    read_segments,
+)
+from pyjms_broker.store.kahadb.tools.snapshot import Snapshot, copy_index, trusted_location
+
+__all__ = ["Problem", "Verification", "verify_journal"]
+
+_TAIL_READS: Final = 10
+"""How often the end is read again; a write is finished long before that."""
+_REASONS: Final = {
+    "torn": "the bytes end within a batch",
+    "checksum": "the batch's checksum is wrong",
+    "damaged": "no whole batch is here",
+}
+
+
+class Problem(NamedTuple):
+    """A problem and its location."""
+
+    location: str
+    text: str
+
+
+@dataclass
+class Verification:
+    """What was checked, and the problems found."""
+
+    segments: int = 0
+    batches: int = 0
+    records: int = 0
+    messages: int | None = None
+    """Messages in the store; None if not counted, as in the journal of a job scheduler."""
+    problems: list[Problem] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    """Remarks that are not problems."""
+
+
+def verify_journal(
+    folder: Path,
+    *,
+    index_directory: Path | None = None,
+    with_index: bool = True,
+    on_bytes: Callable[[int], None] = lambda _size: None,
+) -> Verification:
+    """Check every batch, every record, and the index against the journal.
+
+    Raises:
+        OSError: a file cannot be read.
+    """
+    found = Verification()
+    with tempfile.TemporaryDirectory(prefix="pyjms-verify-") as scratch:
+        snapshots: list[Snapshot] = []
+        try:
+            if with_index:
+                snapshots = _snapshots(folder, Path(scratch), index_directory, found)
+            _read_all(folder, snapshots, found, on_bytes)
+            if snapshots:
+                _compare(folder, snapshots, found)
+        finally:
+            for snapshot in snapshots:
+                snapshot.close()
+    return found
+
+
+def _snapshots(
+    folder: Path, scratch: Path, index_directory: Path | None, found: Verification
+) -> list[Snapshot]:
+    """Return a new index, and a copy of the store's if there is one to compare with."""
+    for name in ("new", "copy"):
+        (scratch / name).mkdir()
+    path = (index_directory or folder) / OUR_INDEX
+    copy = _copy(folder, path, scratch / "copy", index_directory, found)
+    index = StoreIndex(scratch / "new" / OUR_INDEX)
+    index.open()
+    return [Snapshot(index, None), *copy]
+
+
+def _copy(
+    folder: Path, path: Path, scratch: Path, index_directory: Path | None, found: Verification
+) -> list[Snapshot]:
+    if has_activemq_index(folder, index_directory):
+        found.notes.append("ActiveMQ has used this store since: the next start rebuilds the index")
+        return []
+    if not path.exists():
+        found.notes.append(f"There is no index {path.name}: the next start builds it")
+        return []
+    try:
+        index = copy_index(path, scratch)
+    except IndexCorrupt as error:
+        found.problems.append(Problem(path.name, str(error)))
+        return []
+    if index is None:
+        found.notes.append("The index keeps changing and was not compared")
+        return []
+    if index.covered() is None:
+        found.notes.append("The index has had no checkpoint yet and was not compared")
+        index.close()
+        return []
+    found.problems += [Problem(path.name, text) for text in index.check()]
+    covered = trusted_location(folder, index)
+    if covered is None:
+        text = "it is not of this journal, or of an earlier state: the next start rebuilds it"
+        found.problems.append(Problem(path.name, text))
+        index.close()
+        return []
+    return [Snapshot(index, covered)]
+
+
+def _read_all(
+    folder: Path,
+    snapshots: list[Snapshot],
+    found: Verification,
+    on_bytes: Callable[[int], None],
+) -> None:
+    record_format = RecordFormat(STORE_OPENWIRE_VERSION)
+    tail: Skipped | None = None
+    progress = ReadProgress(on_bytes)
+    for segment in read_segments(folder):
+        if tail is not None:
+            found.problems.append(_skipped_problem(tail))
+        found.segments += 1
+        reader = segment.reader()
+        for record in _records(segment, reader, found):
+            found.records += 1
+            progress.report_up_to(record.location.offset)
+            reason = _decoding_problem(record, record_format)
+            if reason is not None:
+                found.problems.append(Problem(_location_text(*record.location), reason))
+                continue
+            for snapshot in snapshots:
+                snapshot.apply(record)
+        tail = _tail(reader)
+        holes = reader.skipped if tail is None else reader.skipped[:-1]
+        found.problems += [_skipped_problem(each) for each in holes]
+        progress.report_all_of(segment)
+    if tail is not None and _is_permanent(folder, tail):
+        location, text = _skipped_problem(tail)
+        text += "; it is the end of the journal, which the next start cuts here"
+        found.problems.append(Problem(location, text))
+
+
+def _records(
+    segment: Segment, reader: SegmentReader, found: Verification
+) -> Iterator[JournalRecord]:
+    if segment.data is None:
+        found.notes.append(f"{segment_name(segment.file_id)} was deleted while this was running")
+        return
+    view = memoryview(segment.data)
+    for batch in reader.batches():
+        found.batches += 1
+        for offset in batch.offsets:
+            yield read_record(view, Location(segment.file_id, offset))
+
+
+def _tail(reader: SegmentReader) -> Skipped | None:
+    """Return the range after the last sound batch, if something was written there."""
+    last = reader.skipped[-1] if reader.skipped else None
+    return last if last is not None and last.start >= reader.end else None
+
+
+def _skipped_problem(skipped: Skipped) -> Problem:
+    reason = _REASONS.get(skipped.reason, skipped.reason)
+    size = skipped.end - skipped.start
+    return Problem(
+        _location_text(skipped.file_id, skipped.start), f"{reason}: {size} bytes are lost"
+    )
+
+
+def _is_permanent(folder: Path, tail: Skipped) -> bool:
+    """Whether the journal's incomplete end is not just a write in progress."""
+    path = folder / segment_name(tail.file_id)
+    for _ in range(_TAIL_READS):
+        if not path.exists():
+            return False
+        reader = Segment(tail.file_id, path.read_bytes()).reader()
+        for _batch in reader.batches():
+            pass
+        now = _tail(reader)
+        if now is None or now.start != tail.start:
+            return False
+    return True
+
+
+def _decoding_problem(record: JournalRecord, record_format: RecordFormat) -> str | None:
+    """Decode the record completely; return the problem, or None if it is sound."""
+    try:
+        command = record.command()
+        _decode_parts(command, record_format)
+    except JMSException as error:
+        return f"the record cannot be decoded: {error}"
+    return None
+
+
+def _decode_parts(command: KahaCommand, record_format: RecordFormat) -> None:
+    # Jobs are not decoded: ActiveMQ's scheduler accepts any bytes as a job.
+    if isinstance(command, KahaUpdateMessageCommand):
+        command = command.message
+    if isinstance(command, KahaAddMessageCommand):
+        from_kaha_destination(command.destination)
+        record_format.decode(command.message)
+    elif isinstance(command, KahaRemoveMessageCommand):
+        from_kaha_destination(command.destination)
+        if command.ack:
+            decode_ack(command.ack, record_format.version)
+    elif isinstance(command, KahaSubscriptionCommand):
+        from_kaha_destination(command.destination)
+        if command.subscription_info is not None:
+            decode_subscription_info(command.subscription_info, record_format.version)
+
+
+def _compare(folder: Path, snapshots: list[Snapshot], found: Verification) -> None:
+    for snapshot in snapshots:
+        snapshot.finish()
+    rebuilt, *copies = (snapshot.index for snapshot in snapshots)
+    found.messages = sum(destination.count for destination in rebuilt.destinations())
+    for index in copies:
+        found.problems += [
+            Problem(OUR_INDEX, text) for text in missing_segments(index, JournalFiles(folder))
+        ]
+        found.problems += [Problem(OUR_INDEX, text) for text in differences(index, rebuilt)]
+
+
+def _location_text(file_id: int, offset: int) -> str:
+    return f"{segment_name(file_id)}:{offset}"

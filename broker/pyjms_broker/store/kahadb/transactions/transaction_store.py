@@ -1,0 +1,377 @@
+"""The open transactions of a KahaDB store, and how they end.
+
+Theory of operation
+-------------------
+
+A transaction's operations are kept in memory (`OpenTransaction`) and appended to the journal,
+with the transaction's id in each record, at the latest by its prepare or commit:
+
+    open       4 MiB of messages          -> open, its operations so far are in the journal
+    open       prepare                    -> prepared: all operations and the prepare, synced
+    open       commit                     -> committed: all operations and the commit, synced
+    open       rollback                   -> gone; a rollback record only if it has records
+    prepared   commit, rollback           -> its record, synced
+    prepared   restart                    -> prepared and `recovered`
+    open       restart                    -> rolled back
+
+So a commit costs one sync however many messages it has, and a transaction that is rolled back
+early leaves no trace in the journal.
+
+Nothing is applied to the index before the commit record is appended; then all operations are
+applied in the order in which they were called, and the messages get their arrival numbers. What
+a prepared transaction has acknowledged is hidden in the index until its end.
+
+Duplicates are found at the end, too, since what matters is what is stored by then. Additions
+that are not in the journal yet are simply left out. Of those that are, a trace record in front
+of the commit lists which were dropped, so that a replay decides the same; it also has the number
+of messages in each segment, for a replay after some of these segments were deleted.
+
+`OpenTransaction.first` determines what a recovery must read again: a checkpoint stores the
+oldest one with the index. (activemq-persistence K13, K15, K22, S6)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from pyjms.jms.destination import Destination
+from pyjms.wire.kahadb.frames import (
+    decode_subscription_info,
+    from_kaha_destination,
+    to_transaction_info,
+)
+from pyjms.wire.kahadb.journal import Location
+from pyjms.wire.kahadb.structures import KahaDestination
+from pyjms.wire.openwire.commands import MessageId, TransactionId, XATransactionId
+from pyjms_broker.api.completion import Completion
+from pyjms_broker.api.message import Position, StoredMessage, SubscriptionKey
+from pyjms_broker.store.api import RecoveredTransaction
+from pyjms_broker.store.kahadb.index import DestinationIndex, TopicIndex
+from pyjms_broker.store.kahadb.message_database import MessageDatabase
+from pyjms_broker.store.kahadb.records import destination_field, transaction_field
+from pyjms_broker.store.kahadb.trace_records import TRANSACTION, trace_record
+from pyjms_broker.store.kahadb.transactions.operations import (
+    OpenTransaction,
+    Operation,
+    OperationKind,
+    apply_operations,
+)
+
+__all__ = ["KahaDBTransactionStore"]
+
+_ADD: Final = OperationKind.ADD
+_SPILL: Final = 4 << 20
+"""Bytes of a transaction's messages above which they are journalled before its end."""
+
+
+class _DestinationIds:
+    """The ids that a transaction adds to one destination, while duplicates are searched."""
+
+    __slots__ = ("duplicate_ids", "ids", "index", "is_unneeded")
+
+    def __init__(self, index: DestinationIndex | None) -> None:
+        self.index = index
+        self.ids: set[str] = set()
+        self.duplicate_ids: set[str | None] = set()
+        self.is_unneeded = isinstance(index, TopicIndex) and not index.subscriptions
+
+
+class KahaDBTransactionStore:
+    """The one transaction store of an adapter. Belongs to the loop."""
+
+    def __init__(self, db: MessageDatabase) -> None:
+        self._db = db
+        db.before_checkpoint = self._publish_oldest_record
+        self._open: dict[TransactionId, OpenTransaction] = {}
+        self._recovered: dict[TransactionId, OpenTransaction] = {}
+        self._positions: dict[tuple[Destination, str], Position] = {}
+        """Positions of messages of committed, recovered transactions, until they are asked for."""
+
+    # -- TransactionStore
+
+    def prepare(self, xid: TransactionId) -> Completion | None:
+        """Append all of it and the prepare record, synced."""
+        transaction = self._open.get(xid)
+        if transaction is None:
+            return None
+        self._drop_duplicates(transaction)
+        self._journal(xid, transaction)
+        waiter = Completion()
+        transaction.note_record(self._db.append(self._db.format.prepare(xid), waiter, sync=True))
+        transaction.prepared = True
+        self.hide(transaction)
+        return waiter
+
+    def commit(self, xid: TransactionId, prepared: bool) -> Completion | None:
+        """Append the rest of it and the commit record, synced; its messages get their positions."""
+        transaction = self._open.pop(xid, None)
+        is_recovered = self._recovered.pop(xid, None) is not None
+        if transaction is None:
+            return None
+        db = self._db
+        self._drop_duplicates(transaction)
+        self._journal(xid, transaction)
+        if not transaction.files:
+            return db.journal.barrier()  # all were duplicates: done when the originals are durable
+        self._make_destinations(transaction)
+        self._append_transaction_trace(xid, transaction)
+        waiter = Completion()
+        end = db.append(db.format.commit(xid), waiter, sync=True)
+        if transaction.prepared:
+            self._unhide(transaction)
+        apply_operations(db.updater, transaction, end, hidden=True)
+        if transaction.files != {end.file_id}:
+            # The segments of its additions may be deleted before this one, with the numbers.
+            db.append_arrivals(_added_to(db, transaction))
+        if is_recovered:
+            self._note_positions(transaction)
+        return waiter
+
+    def rollback(self, xid: TransactionId) -> Completion | None:
+        """Drop it; a record is appended only if the journal has operations of it."""
+        transaction = self._open.pop(xid, None)
+        self._recovered.pop(xid, None)
+        if transaction is None or not transaction.files:
+            return None
+        db = self._db
+        waiter = Completion() if transaction.prepared else None
+        end = db.append(
+            db.format.rollback(xid), waiter, sync=transaction.prepared, lazy=waiter is None
+        )
+        db.updater.end_transaction(end, transaction.files)
+        if transaction.prepared:
+            self._unhide(transaction)
+        return waiter
+
+    def recovered(self) -> list[RecoveredTransaction]:
+        """Return the prepared transactions found at the start. Blocks on reads."""
+        return [
+            self._describe(xid, transaction)
+            for xid, transaction in self._recovered.items()
+            if isinstance(xid, XATransactionId)
+        ]
+
+    def position_of(self, destination: Destination, message_id: MessageId) -> Position | None:
+        """See TransactionStore."""
+        return self._positions.pop((destination, str(message_id)), None)
+
+    def _note_positions(self, transaction: OpenTransaction) -> None:
+        """Remember the positions of its messages; those that were dropped have none."""
+        for operation in transaction.operations:
+            metadata, where = operation.metadata, operation.destination
+            if metadata is None or operation.dropped:
+                continue
+            index = self._db.index.lookup(where)
+            entry = None if index is None else index.find(metadata.message_id)
+            position = Position(metadata.level, 0) if entry is None else entry.position
+            self._positions[from_kaha_destination(where), metadata.message_id] = position
+
+    # -- for the store
+
+    def add(self, xid: TransactionId, operation: Operation) -> None:
+        """Add an operation to the transaction `xid`."""
+        transaction = self._open.get(xid)
+        if transaction is None:
+            transaction = self._open[xid] = OpenTransaction()
+        transaction.operations.append(operation)
+        if operation.metadata is not None:
+            transaction.size += operation.metadata.size
+            if transaction.size > _SPILL:
+                self._journal(xid, transaction)
+
+    def discard_destination(self, destination: KahaDestination, location: Location) -> None:
+        """Drop the operations on a destination that the record at `location` removed."""
+        for transaction in self._open.values():
+            transaction.discard_destination(destination.key, location)
+
+    def has_journalled(self, destination: KahaDestination) -> bool:
+        """Return whether the journal has operations of an open transaction on a destination."""
+        return any(each.has_journalled(destination.key) for each in self._open.values())
+
+    def recover(self, found: dict[TransactionId, OpenTransaction]) -> None:
+        """Adopt open transactions: prepared ones wait, others are rolled back.
+
+        (activemq-persistence K22)
+        """
+        for xid, transaction in found.items():
+            self._open[xid] = transaction
+            if transaction.prepared:
+                self._recovered[xid] = transaction
+                self.hide(transaction)
+        for xid in [xid for xid in found if xid not in self._recovered]:
+            self.rollback(xid)
+
+    def open_segments(self) -> set[int]:
+        """Return the segments from the first to the last record of each open transaction.
+
+        (activemq-persistence K17)
+        """
+        files: set[int] = set()
+        for transaction in self._open.values():
+            if transaction.first is not None and transaction.last is not None:
+                files.update(range(transaction.first.file_id, transaction.last.file_id + 1))
+        return files
+
+    def hide(self, transaction: OpenTransaction) -> None:
+        """Hide what a prepared transaction acknowledged."""
+        for index, position, key in self._acknowledged(transaction):
+            if key is None:
+                index.hide(position)
+            elif isinstance(index, TopicIndex):
+                index.hide_from(key, position)
+
+    def _unhide(self, transaction: OpenTransaction) -> None:
+        for index, position, key in self._acknowledged(transaction):
+            if key is None:
+                index.mark_visible(position)
+            elif isinstance(index, TopicIndex):
+                index.mark_visible_to(key, position)
+
+    def _acknowledged(
+        self, transaction: OpenTransaction
+    ) -> Iterable[tuple[DestinationIndex, Position, str | None]]:
+        for operation in transaction.operations:
+            if operation.kind is not OperationKind.ADD and not operation.destination_removed:
+                index = self._db.index.lookup(operation.destination)
+                entry = None if index is None else index.find(operation.message_id)
+                if index is not None and entry is not None:
+                    yield index, entry.position, operation.key
+
+    def _journal(self, xid: TransactionId, transaction: OpenTransaction) -> None:
+        operations = transaction.operations
+        if transaction.journalled == len(operations):
+            return
+        db = self._db
+        inside = transaction_field(to_transaction_info(xid))
+        branch = xid if isinstance(xid, XATransactionId) else None
+        parts: dict[int, bytes] = {}
+        for operation in operations[transaction.journalled :]:
+            where = operation.destination
+            part = parts.get(id(where))
+            if part is None:
+                part = parts[id(where)] = destination_field(where)
+            payload = operation.encode(db.format, part, inside, branch)
+            operation.location = location = db.append(payload, lazy=True)
+            transaction.note_record(location)
+        transaction.journalled = len(operations)
+        transaction.size = 0
+
+    def _drop_duplicates(self, transaction: OpenTransaction) -> None:
+        """Drop duplicates, and leave out additions that no subscription needs."""
+        by_object: dict[int, _DestinationIds] = {}
+        by_key: dict[str, _DestinationIds] = {}
+        kept: list[Operation] = []
+        for number, operation in enumerate(transaction.operations):
+            if operation.kind is _ADD:
+                where = operation.destination
+                ids = by_object.get(id(where))
+                if ids is None:
+                    ids = by_key.get(where.key) or _DestinationIds(self._db.index.lookup(where))
+                    by_object[id(where)] = by_key[where.key] = ids
+                operation.dropped = operation.destination_removed or self._is_duplicate(
+                    operation, ids
+                )
+                if number >= transaction.journalled:
+                    if operation.dropped:
+                        continue
+                    if ids.is_unneeded:
+                        _unneeded(operation)
+                        continue
+            else:
+                operation.dropped = operation.destination_removed
+            kept.append(operation)
+        transaction.operations = kept
+
+    def _is_duplicate(self, operation: Operation, ids: _DestinationIds) -> bool:
+        metadata = operation.metadata
+        assert metadata is not None, "an addition has metadata"
+        message_id, duplicate_id = metadata.message_id, metadata.duplicate_id
+        if message_id in ids.ids or duplicate_id in ids.duplicate_ids:
+            return True
+        if ids.index is not None and self._db.updater.is_duplicate(ids.index, metadata):
+            return True
+        ids.ids.add(message_id)
+        if duplicate_id is not None:
+            ids.duplicate_ids.add(duplicate_id)
+        return False
+
+    def _make_destinations(self, transaction: OpenTransaction) -> None:
+        made = set()
+        for operation in transaction.operations:
+            if operation.kind is _ADD and not operation.dropped:
+                where = (id(operation.destination), operation.prioritized)
+                if where not in made:
+                    made.add(where)
+                    self._db.destination(operation.destination, operation.prioritized)
+
+    def _append_transaction_trace(self, xid: TransactionId, transaction: OpenTransaction) -> None:
+        """Append what the records alone do not say: dropped additions, counts by segment."""
+        operations = transaction.operations
+        dropped = [[*each.location] for each in operations if each.dropped and each.location]
+        if not dropped and len(transaction.files) == 1:
+            return
+        counts: dict[str, dict[int, int]] = {}
+        for operation in operations:
+            location = operation.location
+            if operation.kind is _ADD and not operation.dropped and location is not None:
+                files = counts.setdefault(operation.destination.key, {})
+                files[location.file_id] = files.get(location.file_id, 0) + 1
+        if not dropped and all(len(files) < 2 for files in counts.values()):
+            return
+        rows = {key: [[f, n] for f, n in files.items()] for key, files in counts.items()}
+        trace = trace_record(TRANSACTION, [str(xid), dropped, rows])
+        location = self._db.append(trace, lazy=True)
+        self._db.updater.end_transaction(location, transaction.files)
+        transaction.note_record(location)
+
+    def _publish_oldest_record(self) -> None:
+        """Set in the index from where a recovery must read."""
+        first = [t.first for t in self._open.values() if t.first is not None]
+        self._db.index.open_transactions = min(first, default=None)
+
+    def _describe(self, xid: XATransactionId, transaction: OpenTransaction) -> RecoveredTransaction:
+        db = self._db
+        added: list[tuple[Destination, Location]] = []
+        removed: list[tuple[Destination, SubscriptionKey | None, StoredMessage]] = []
+        for operation in transaction.operations:
+            if operation.kind is OperationKind.ADD and not operation.destination_removed:
+                assert operation.location is not None, "a recovered operation has a record"
+                destination = from_kaha_destination(operation.destination)
+                added.append((destination, operation.location))
+        for index, position, key in self._acknowledged(transaction):
+            entry = index.get(position)
+            if entry is not None:
+                stored = StoredMessage(position, db.read(entry.location))
+                subscriber = None if key is None else self._subscription(index, key)
+                removed.append((from_kaha_destination(index.destination), subscriber, stored))
+        messages = db.read_all([location for _, location in added])
+        pairs = list(zip([destination for destination, _ in added], messages, strict=True))
+        return RecoveredTransaction(xid, pairs, removed)
+
+    def _subscription(self, index: DestinationIndex, key: str) -> SubscriptionKey:
+        known = index.subscriptions.get(key) if isinstance(index, TopicIndex) else None
+        if known is not None:
+            info = decode_subscription_info(known.info, self._db.format.version)
+            return SubscriptionKey(info.client_id or "", info.subscription_name or "")
+        client_id, _, name = key.rpartition(":")
+        return SubscriptionKey(client_id, name)
+
+
+def _unneeded(operation: Operation) -> None:
+    """Set the position of a message that no durable subscription needs.
+
+    (activemq-persistence K11)
+    """
+    metadata, reference = operation.metadata, operation.reference
+    if metadata is not None and reference is not None:
+        reference.position = Position(metadata.level, 0)
+
+
+def _added_to(db: MessageDatabase, transaction: OpenTransaction) -> list[DestinationIndex]:
+    found = {
+        operation.destination: db.index.lookup(operation.destination)
+        for operation in transaction.operations
+        if operation.kind is OperationKind.ADD
+    }
+    return [index for index in found.values() if index is not None]

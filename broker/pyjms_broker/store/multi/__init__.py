@@ -1,0 +1,6 @@
+"""Several KahaDB stores as one: each destination in the one whose filter fits it best."""
+
+from pyjms_broker.store.multi.adapter import MultiKahaDBPersistenceAdapter
+from pyjms_broker.store.multi.filters import FilteredKahaDB
+
+__all__ = ["FilteredKahaDB", "MultiKahaDBPersistenceAdapter"]

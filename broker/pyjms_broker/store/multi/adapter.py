@@ -1,0 +1,405 @@
+"""mKahaDB: KahaDB stores side by side in one directory, one for each filter or destination.
+
+Each store has a directory of its own and no lock: the parent directory's lock covers all.
+Decisions about transactions over several stores are in `txStore`; see `transactions`. All names
+are ActiveMQ's, so each opens what the other has written. (activemq-persistence K25, K26)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+from anyio import CancelScope, to_thread
+
+from pyjms import _wakeup
+from pyjms.errors import (
+    IllegalStateException,
+    InvalidDestinationException,
+    ResourceAllocationException,
+)
+from pyjms.jms.destination import Destination
+from pyjms.wire.openwire.commands import ProducerId
+from pyjms_broker.store.api import StoreState
+from pyjms_broker.store.file_lock import SharedFileLock
+from pyjms_broker.store.journal.disk import OS_DISK, Disk
+from pyjms_broker.store.journal.settings import JournalSettings
+from pyjms_broker.store.kahadb.adapter import KahaDBPersistenceAdapter
+from pyjms_broker.store.kahadb.settings import PurgeRecoveredXATransactionStrategy
+from pyjms_broker.store.kahadb.transactions.transaction_store import KahaDBTransactionStore
+from pyjms_broker.store.multi.decision_log import DecisionLog
+from pyjms_broker.store.multi.filters import (
+    FilteredKahaDB,
+    best_filter,
+    destination_directories,
+    likely_destination,
+    safe_name,
+)
+from pyjms_broker.store.multi.partition import (
+    KahaDBPartition,
+    close_all,
+    delete_journal,
+    delete_store,
+)
+from pyjms_broker.store.multi.partition import worst as worst_state
+from pyjms_broker.store.multi.stores import MultiMessageStore, MultiTopicMessageStore
+from pyjms_broker.store.multi.transactions import MultiTransactionStore, recover_transactions
+from pyjms_broker.store.periodic import run_every
+
+__all__ = ["MultiKahaDBPersistenceAdapter"]
+
+_DECISIONS: Final = "txStore"
+_LOCK: Final = "lock"
+
+
+class MultiKahaDBPersistenceAdapter:
+    """The stores in `directory`. Belongs to one loop while it is started.
+
+    ActiveMQ: MultiKahaDBPersistenceAdapter.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        filters: Sequence[FilteredKahaDB],
+        *,
+        transaction_journal: JournalSettings | None = None,
+        cleanup_interval: float = 30.0,
+        use_lock: bool = True,
+        fail_if_locked: bool = False,
+        lock_acquire_sleep_interval: float = 10.0,
+        lock_keep_alive_period: float = 0.0,
+        disk: Disk = OS_DISK,
+    ) -> None:
+        """Configure the stores; `start` opens them. Times are in seconds.
+
+        `transaction_journal` has the settings of `txStore`, which is cleaned up every
+        `cleanup_interval` (0: only at a `checkpoint`).
+        """
+        self.directory = directory
+        self.filters = tuple(filters)
+        self.on_state: Callable[[StoreState, Exception | None], None] | None = None
+        self.has_several_journals = True
+        self.on_lock_lost: Callable[[], None] | None = None
+        """Called when the lock is lost: this broker must stop (activemq-persistence H2)."""
+        self.concurrent_store_and_dispatch_queues = all(
+            f.settings.concurrent_store_and_dispatch_queues for f in self.filters
+        )
+        self.concurrent_store_and_dispatch_topics = all(
+            f.settings.concurrent_store_and_dispatch_topics for f in self.filters
+        )
+        self.partitions = tuple(KahaDBPartition(f) for f in self.filters)
+        """The stores of each filter: their size, limit and state."""
+        self._disk = disk
+        self._decision_settings = transaction_journal or JournalSettings()
+        self._cleanup_interval = cleanup_interval
+        self._keep_alive_period = lock_keep_alive_period if use_lock else 0.0
+        self._lock = (
+            SharedFileLock(
+                directory / _LOCK,
+                fail_if_locked=fail_if_locked,
+                lock_acquire_sleep_interval=lock_acquire_sleep_interval,
+            )
+            if use_lock
+            else None
+        )
+        self._delete_all = False
+        self._state = StoreState.RUNNING
+        self._decisions: DecisionLog | None = None
+        self._transactions: MultiTransactionStore | None = None
+        self._by_filter: dict[FilteredKahaDB, KahaDBPersistenceAdapter] = {}
+        self._by_destination: dict[Destination, KahaDBPersistenceAdapter] = {}
+        self._queues: dict[Destination, MultiMessageStore] = {}
+        self._topics: dict[Destination, MultiTopicMessageStore] = {}
+        self._tasks: list[_wakeup.BackgroundTask] = []
+
+    # -- opening and closing
+
+    async def start(self) -> None:
+        """Open all stores; waits for the lock where another broker has it.
+
+        Raises:
+            JMSException: one cannot be opened.
+        """
+        if self._lock is not None:
+            await self._lock.acquire()
+        try:
+            await self._open()
+        except BaseException as error:
+            await self._close()
+            if isinstance(error, OSError):
+                raise ResourceAllocationException(
+                    f"Cannot open the stores in {self.directory}: {error}"
+                ) from error
+            raise
+        self._spawn(self._cleanup_interval, self._clean_up)
+        self._spawn(self._keep_alive_period, self._keep_alive)
+
+    async def _open(self) -> None:
+        self._state = StoreState.RUNNING
+        decisions_directory = self.directory / _DECISIONS
+        await to_thread.run_sync(self._disk.make_directory, decisions_directory)
+        if self._delete_all:
+            await to_thread.run_sync(delete_journal, decisions_directory, self._disk)
+        decisions = self._decisions = DecisionLog(
+            decisions_directory, self._decision_settings, self._disk, self._state_changed
+        )
+        await decisions.open()
+        for each in self.filters:
+            if not each.per_destination and each not in self._by_filter:
+                self._by_filter[each] = await self._start_adapter(each, each.directory_name)
+        await self._open_destination_stores()
+        self._delete_all = False
+        self._transactions = MultiTransactionStore(decisions, self._transactions_of)
+        opened = [
+            (adapter, partition.filter.settings.purge_recovered_xa_transaction_strategy)
+            for partition in self.partitions
+            for adapter in partition.adapters
+        ]
+        await recover_transactions(opened, decisions, self._transactions)
+
+    async def _open_destination_stores(self) -> None:
+        """Open the existing stores of single destinations."""
+        taken = {each.directory_name for each in self.filters if not each.per_destination}
+        for name in await to_thread.run_sync(destination_directories, self.directory):
+            likely = None if name in taken else best_filter(self.filters, likely_destination(name))
+            if likely is None or not likely.per_destination:
+                continue
+            adapter = await self._start_adapter(likely, name)
+            found = adapter.destinations()
+            destination = next(iter(found), None)
+            if destination is None or safe_name(destination) != name:
+                await adapter.stop()
+                self._partition(likely).adapters.remove(adapter)
+                if not found:
+                    await to_thread.run_sync(delete_store, self.directory / name)
+            else:
+                self._by_destination[destination] = adapter
+
+    async def _start_adapter(self, each: FilteredKahaDB, name: str) -> KahaDBPersistenceAdapter:
+        adapter = self._make_adapter(each, name)
+        if self._delete_all:
+            await adapter.delete_all_messages()
+        await adapter.start()
+        return adapter
+
+    def _make_adapter(self, each: FilteredKahaDB, name: str) -> KahaDBPersistenceAdapter:
+        never = PurgeRecoveredXATransactionStrategy.NEVER  # decided below, with all stores open
+        settings = replace(
+            each.settings, use_lock=False, purge_recovered_xa_transaction_strategy=never
+        )
+        adapter = KahaDBPersistenceAdapter(self.directory / name, settings, disk=self._disk)
+        adapter.on_state = self._state_changed
+        self._partition(each).adapters.append(adapter)
+        return adapter
+
+    async def stop(self) -> None:
+        """Write everything and close all stores. Idempotent.
+
+        Raises:
+            ResourceAllocationException: the end of a journal could not be written.
+        """
+        tasks, self._tasks = self._tasks, []
+        for task in tasks:
+            task.cancel()
+            await task.wait()
+        opened = self._transactions is not None
+        empty = [
+            a.directory for a in self._by_destination.values() if opened and not a.destinations()
+        ]
+        await self._close()
+        for directory in empty:
+            await to_thread.run_sync(delete_store, directory)
+
+    async def _close(self) -> None:
+        with CancelScope(shield=True):
+            adapters = [adapter for partition in self.partitions for adapter in partition.adapters]
+            for partition in self.partitions:
+                partition.adapters.clear()
+            for table in (self._by_filter, self._by_destination, self._queues, self._topics):
+                table.clear()
+            self._transactions = None
+            decisions, self._decisions = self._decisions, None
+            closing = [adapter.stop for adapter in adapters]
+            if decisions is not None:
+                closing.append(decisions.journal.close)
+            try:
+                await close_all(closing)
+            finally:
+                if self._lock is not None:
+                    self._lock.release()
+
+    async def delete_all_messages(self) -> None:
+        """Have the next `start` delete everything, once it holds the lock.
+
+        Raises:
+            IllegalStateException: it is started.
+        """
+        if self._transactions is not None:
+            raise IllegalStateException("Cannot delete all messages: the store is started")
+        self._delete_all = True
+
+    # -- state
+
+    @property
+    def state(self) -> StoreState:
+        """The worst state of all stores."""
+        return self._state
+
+    @property
+    def is_slave(self) -> bool:
+        """Whether it is waiting for another broker's lock (activemq-persistence H4)."""
+        return self._lock is not None and self._lock.slave
+
+    def _state_changed(self, _: StoreState, error: Exception | None) -> None:
+        states = [adapter.state for adapter in self._all_make_adapter()]
+        if self._decisions is not None:
+            states.append(self._decisions.journal.state)
+        state = worst_state(states)
+        if state is not self._state:
+            self._state = state
+            if self.on_state is not None:
+                self.on_state(state, error)
+
+    # -- stores
+
+    def destinations(self) -> set[Destination]:
+        """See PersistenceAdapter."""
+        return {d for adapter in self._adapters() for d in adapter.destinations()}
+
+    def queue_message_store(
+        self, destination: Destination, prioritized: bool = False
+    ) -> MultiMessageStore:
+        """See PersistenceAdapter. Opens a new store if the destination gets its own: that blocks.
+
+        Raises:
+            InvalidDestinationException: no filter matches it.
+        """
+        store = self._queues.get(destination)
+        if store is None:
+            adapter = self._adapter_for(destination)
+            store = self._queues[destination] = MultiMessageStore(
+                adapter.queue_message_store(destination, prioritized),
+                adapter.transaction_store(),
+                self.transaction_store(),
+            )
+        return store
+
+    def topic_message_store(
+        self, destination: Destination, prioritized: bool = False
+    ) -> MultiTopicMessageStore:
+        """See PersistenceAdapter and `queue_message_store`."""
+        store = self._topics.get(destination)
+        if store is None:
+            adapter = self._adapter_for(destination)
+            store = self._topics[destination] = MultiTopicMessageStore(
+                adapter.topic_message_store(destination, prioritized),
+                adapter.transaction_store(),
+                self.transaction_store(),
+            )
+        return store
+
+    def remove_message_store(self, destination: Destination) -> None:
+        """See PersistenceAdapter. A store of its own is deleted when all stores are stopped."""
+        self._queues.pop(destination, None)
+        self._topics.pop(destination, None)
+        adapter = self._existing_adapter(destination)
+        if adapter is not None:
+            adapter.remove_message_store(destination)
+
+    def transaction_store(self) -> MultiTransactionStore:
+        """See PersistenceAdapter."""
+        if self._transactions is None:
+            raise IllegalStateException("The store is not started")
+        return self._transactions
+
+    def partition_of(self, destination: Destination) -> KahaDBPartition | None:
+        """Return the stores that partition the limit of a destination's filter.
+
+        (activemq-persistence K25)
+        """
+        each = best_filter(self.filters, destination)
+        return None if each is None else self._partition(each)
+
+    def _adapter_for(self, destination: Destination) -> KahaDBPersistenceAdapter:
+        self.transaction_store()
+        adapter = self._existing_adapter(destination)
+        if adapter is None:
+            each = best_filter(self.filters, destination)
+            if each is None:
+                raise InvalidDestinationException(
+                    "No matching persistence adapter configured for destination: "
+                    f"{destination.qualified_name}, options: {', '.join(map(str, self.filters))}",
+                    hint="add a filteredKahaDB without queue and topic: it matches all others",
+                )
+            adapter = self._make_adapter(each, safe_name(destination))
+            try:
+                adapter.start_new()
+            except BaseException:
+                self._partition(each).adapters.remove(adapter)
+                self._tasks.append(_wakeup.spawn(adapter.stop, name="mKahaDB"))
+                raise
+            self._by_destination[destination] = adapter
+        return adapter
+
+    def _existing_adapter(self, destination: Destination) -> KahaDBPersistenceAdapter | None:
+        each = best_filter(self.filters, destination)
+        own = self._by_destination.get(destination)
+        return own if own is not None or each is None else self._by_filter.get(each)
+
+    def _transactions_of(self, destination: Destination) -> KahaDBTransactionStore | None:
+        adapter = self._existing_adapter(destination)
+        return None if adapter is None else adapter.transaction_store()
+
+    def _partition(self, each: FilteredKahaDB) -> KahaDBPartition:
+        return self.partitions[self.filters.index(each)]
+
+    def _all_make_adapter(self) -> Iterator[KahaDBPersistenceAdapter]:
+        return (adapter for partition in self.partitions for adapter in partition.adapters)
+
+    def _adapters(self) -> Iterator[KahaDBPersistenceAdapter]:
+        yield from self._by_filter.values()
+        yield from self._by_destination.values()
+
+    # -- maintenance and statistics
+
+    async def checkpoint(self) -> None:
+        """See PersistenceAdapter.
+
+        Raises:
+            JMSException: a journal has failed.
+        """
+        for adapter in list(self._adapters()):
+            await adapter.checkpoint()
+        await self._clean_up()
+
+    async def _clean_up(self) -> None:
+        if self._decisions is not None:
+            await self._decisions.clean_up()
+
+    async def _keep_alive(self) -> None:
+        if self._lock is not None and not self._lock.keep_alive() and self.on_lock_lost:
+            self.on_lock_lost()
+
+    def _spawn(self, interval: float, work: Callable[[], Awaitable[None]]) -> None:
+        if interval:
+            what = f"The maintenance of {self.directory}"
+            self._tasks.append(_wakeup.spawn(run_every, interval, work, what, name="mKahaDB"))
+
+    @property
+    def size(self) -> int:
+        """The bytes of all journals on the disk."""
+        decisions = 0 if self._decisions is None else self._decisions.journal.size
+        return decisions + sum(partition.size for partition in self.partitions)
+
+    @property
+    def last_broker_sequence_id(self) -> int:
+        """The highest broker sequence number ever stored; 0 if none (activemq-broker Q3)."""
+        return max((a.last_broker_sequence_id for a in self._adapters()), default=0)
+
+    def last_producer_sequence_id(self, producer_id: ProducerId) -> int:
+        """Return the highest sequence number stored from that producer, -1 if unknown."""
+        found = (a.last_producer_sequence_id(producer_id) for a in self._adapters())
+        return max(found, default=-1)

@@ -1,0 +1,135 @@
+"""Which destination goes into which store, and the names of the stores' directories.
+
+(activemq-persistence K25)
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Final
+
+from pyjms.errors import ConfigurationException
+from pyjms.jms.destination import Destination, Queue, Topic, parse_destination
+from pyjms_broker.store.kahadb.settings import KahaDBSettings
+
+__all__ = [
+    "FilteredKahaDB",
+    "best_filter",
+    "destination_directories",
+    "likely_destination",
+    "safe_name",
+]
+
+_ALL: Final = "#210"
+"""ActiveMQ's name for the directory of the catch-all filter: a character's 16 bits."""
+_LONGEST_NAME: Final = 64
+_PREFIXES: Final = ("queue#", "topic#")
+_ESCAPED: Final = re.compile(r"#([0-9a-f]{2,4}?)")
+_UNSAFE: Final = re.compile(r"[^A-Za-z0-9_.#-]")
+_RANKS: Final = {"*": 1, ">": 2}
+
+
+@dataclass(frozen=True)
+class FilteredKahaDB:
+    """A store for the destinations that match a pattern; without a pattern, for all.
+
+    ActiveMQ: filteredKahaDB. `queue` and `topic` are patterns with `*` and `>`, or several
+    separated by commas; at most one of them is given.
+
+    Raises:
+        ConfigurationException: both are given.
+    """
+
+    queue: str | None = None
+    topic: str | None = None
+    per_destination: bool = False
+    """Use a store for each destination, created with the destination."""
+    settings: KahaDBSettings = field(default_factory=KahaDBSettings)
+    """The settings of each store; their locks are not used, the parent directory has one."""
+    store_limit: int = 0
+    """Bytes that its stores together may use; 0: only the broker's own limit applies."""
+
+    def __post_init__(self) -> None:
+        if self.queue is not None and self.topic is not None:
+            raise ConfigurationException(
+                "A filteredKahaDB has a queue or a topic, not both",
+                hint="use one filter for each, or give neither to match everything",
+            )
+
+    @cached_property
+    def destination(self) -> Destination | None:
+        """The pattern as a destination; None: everything."""
+        if self.queue is not None:
+            return Queue(self.queue)
+        return None if self.topic is None else Topic(self.topic)
+
+    @property
+    def directory_name(self) -> str:
+        """The name of its store's directory, as ActiveMQ names it."""
+        return _ALL if self.destination is None else safe_name(self.destination)
+
+    def rank(self, destination: Destination) -> tuple[tuple[int, ...], ...] | None:
+        """Return how specifically it matches, smaller is better; None: not at all."""
+        pattern = self.destination
+        if pattern is None:
+            return ((_RANKS[">"],), (1,))
+        if pattern.is_queue != destination.is_queue:
+            return None
+        name = destination.physical_name
+        matching = [m for m in pattern.composite_destinations if _matches(m.physical_name, name)]
+        return min(((_specificity(m.physical_name), (0,)) for m in matching), default=None)
+
+    def __str__(self) -> str:
+        each = " (per destination)" if self.per_destination else ""
+        return f"{self.destination or 'everything'}{each}"
+
+
+def best_filter(
+    filters: Iterable[FilteredKahaDB], destination: Destination
+) -> FilteredKahaDB | None:
+    """Return the most specific filter that matches, the first of equal ones; None: none does."""
+    ranked = [(rank, f) for f in filters if (rank := f.rank(destination)) is not None]
+    return min(ranked, key=lambda pair: pair[0])[1] if ranked else None
+
+
+def safe_name(destination: Destination) -> str:
+    """Return the directory name for a destination or pattern: `queue#3a#2f#2forders.#3e`.
+
+    A long name is cut at its beginning. Source: ActiveMQ IOHelper.toFileSystemSafeName.
+    """
+    name = _UNSAFE.sub(lambda found: f"#{ord(found[0]):x}", destination.qualified_name)
+    return name[-_LONGEST_NAME:]
+
+
+def destination_directories(directory: Path) -> list[str]:
+    """Return the names of the directories that may hold a destination's store, sorted. Blocks."""
+    return sorted(
+        p.name for p in directory.iterdir() if p.name.startswith(_PREFIXES) and p.is_dir()
+    )
+
+
+def likely_destination(name: str) -> Destination:
+    """Return the destination whose directory most likely has this name.
+
+    It is ambiguous, since `#` in a name is not escaped: the store inside has the true name.
+    """
+    text = _ESCAPED.sub(lambda found: chr(int(found[1], 16)), name)
+    return parse_destination(text, default=Queue)
+
+
+def _matches(pattern: str, name: str) -> bool:
+    wanted, parts = pattern.split("."), name.split(".")
+    if wanted[-1] == ">":
+        wanted.pop()
+        parts = parts[: max(len(wanted), 0)] if len(parts) >= len(wanted) else []
+    if len(wanted) != len(parts):
+        return False
+    return all(want in ("*", part) for want, part in zip(wanted, parts, strict=True))
+
+
+def _specificity(pattern: str) -> tuple[int, ...]:
+    return tuple(_RANKS.get(part, 0) for part in pattern.split("."))

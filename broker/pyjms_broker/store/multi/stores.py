@@ -1,0 +1,122 @@
+"""A destination's store as the broker sees it: calls are forwarded to the store it is in.
+
+A call within a transaction enlists that store first; nothing else is added.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+from pyjms.wire.openwire.commands import MessageId
+from pyjms_broker.api.completion import Completion
+from pyjms_broker.api.message import OperationContext, Position, StoredMessage, SubscriptionKey
+from pyjms_broker.store.api import (
+    MessageStore,
+    StoredSubscription,
+    TopicMessageStore,
+    TransactionStore,
+)
+from pyjms_broker.store.multi.transactions import MultiTransactionStore
+
+if TYPE_CHECKING:
+    from pyjms_broker.api.message import MessageReference
+
+__all__ = ["MultiMessageStore", "MultiTopicMessageStore"]
+
+S = TypeVar("S", bound=MessageStore)
+
+
+class _Store(Generic[S]):
+    """See MessageStore for all that is here."""
+
+    def __init__(
+        self, store: S, own: TransactionStore, transactions: MultiTransactionStore
+    ) -> None:
+        self.destination = store.destination
+        self._store = store
+        self._own = own
+        self._transactions = transactions
+
+    def add_message(
+        self, context: OperationContext, reference: MessageReference
+    ) -> Completion | None:
+        return self._store.add_message(self._transactions.enlist(context, self._own), reference)
+
+    def mark_visible(self, reference: MessageReference) -> None:
+        self._store.mark_visible(reference)
+
+    def remove_message(
+        self, context: OperationContext, reference: MessageReference
+    ) -> Completion | None:
+        return self._store.remove_message(self._transactions.enlist(context, self._own), reference)
+
+    def update_message(self, reference: MessageReference) -> Completion | None:
+        return self._store.update_message(reference)
+
+    def get_message(self, message_id: MessageId) -> StoredMessage | None:
+        return self._store.get_message(message_id)
+
+    def next_messages(
+        self, after: Position | None, limit: int, skip: Container[Position] = ()
+    ) -> list[StoredMessage]:
+        return self._store.next_messages(after, limit, skip)
+
+    def remove_all_messages(self, context: OperationContext) -> Completion | None:
+        return self._store.remove_all_messages(context)
+
+    @property
+    def message_count(self) -> int:
+        return self._store.message_count
+
+    @property
+    def message_size(self) -> int:
+        return self._store.message_size
+
+    @property
+    def last_arrival(self) -> int:
+        return self._store.last_arrival
+
+    @property
+    def epoch(self) -> int:
+        return self._store.epoch
+
+
+class MultiMessageStore(_Store[MessageStore]):
+    """A queue's store."""
+
+
+class MultiTopicMessageStore(_Store[TopicMessageStore]):
+    """A topic's store; see TopicMessageStore."""
+
+    def add_subscription(
+        self, subscription: StoredSubscription, retroactive: bool
+    ) -> Completion | None:
+        return self._store.add_subscription(subscription, retroactive)
+
+    def delete_subscription(self, key: SubscriptionKey) -> Completion | None:
+        return self._store.delete_subscription(key)
+
+    def lookup_subscription(self, key: SubscriptionKey) -> StoredSubscription | None:
+        return self._store.lookup_subscription(key)
+
+    def subscriptions(self) -> list[StoredSubscription]:
+        return self._store.subscriptions()
+
+    def acknowledge(
+        self, context: OperationContext, key: SubscriptionKey, reference: MessageReference
+    ) -> Completion | None:
+        context = self._transactions.enlist(context, self._own)
+        return self._store.acknowledge(context, key, reference)
+
+    def next_subscription_messages(
+        self,
+        key: SubscriptionKey,
+        after: Position | None,
+        limit: int,
+        skip: Container[Position] = (),
+    ) -> list[StoredMessage]:
+        return self._store.next_subscription_messages(key, after, limit, skip)
+
+    def subscription_message_count(self, key: SubscriptionKey) -> int:
+        return self._store.subscription_message_count(key)

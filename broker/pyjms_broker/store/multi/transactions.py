@@ -1,0 +1,201 @@
+"""Transactions that touch several stores: a two-phase commit over them.
+
+Theory of operation
+-------------------
+
+Each destination's store has a transaction store of its own. The multi store is the coordinator:
+it enlists a store in a transaction when a message of it is first touched, and the stores know
+the transaction by an XA id (`as_xa`), since only XA transactions can be prepared.
+
+    commit, one store          one phase: that store commits
+    commit, several stores     1. all stores prepare
+                               2. the decision to commit is appended to the decision log, synced
+                               3. all stores commit
+                               4. the log notes that the decision is carried out, lazily
+    prepare, commit by an XA   the stores prepare and commit; the transaction manager decides,
+    transaction manager        so no decision is logged
+
+The transaction is committed at the moment its decision is durable. A failure before that, or of
+a prepare, rolls it back everywhere. A failure after it is repaired at the next start: a prepared
+transaction whose decision is in the log is committed, in every store that still has it prepared;
+a local one without a decision is rolled back; the others wait for their transaction manager.
+(activemq-persistence K26; ActiveMQ MultiKahaDBTransactionStore)
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+from typing import Protocol
+
+from pyjms.jms.destination import Destination
+from pyjms.wire.openwire.commands import MessageId, TransactionId, XATransactionId
+from pyjms_broker.api.completion import Completion, all_of, wait_for
+from pyjms_broker.api.message import OperationContext, Position
+from pyjms_broker.store.api import RecoveredTransaction, TransactionStore
+from pyjms_broker.store.kahadb.adapter import KahaDBPersistenceAdapter
+from pyjms_broker.store.kahadb.settings import PurgeRecoveredXATransactionStrategy
+from pyjms_broker.store.multi.decision_log import LOCAL_FORMAT_ID, DecisionLog, as_xa
+
+__all__ = ["MultiTransactionStore", "recover_transactions"]
+
+logger = logging.getLogger(__name__)
+
+
+class _OpenTransaction:
+    """A transaction and the stores enlisted in it."""
+
+    __slots__ = ("stores", "xid")
+
+    def __init__(self, xid: XATransactionId) -> None:
+        self.xid = xid
+        self.stores: dict[TransactionStore, None] = {}
+
+
+class StoreFinder(Protocol):
+    """Finds the transaction store of a destination's store."""
+
+    def __call__(self, destination: Destination) -> TransactionStore | None: ...
+
+
+class MultiTransactionStore:
+    """The one transaction store of several stores. ActiveMQ: MultiKahaDBTransactionStore."""
+
+    def __init__(self, decisions: DecisionLog, find: StoreFinder) -> None:
+        self._decisions = decisions
+        self._find = find
+        self._open: dict[TransactionId, _OpenTransaction] = {}
+        self._recovered: dict[TransactionId, RecoveredTransaction] = {}
+
+    def enlist(self, context: OperationContext, store: TransactionStore) -> OperationContext:
+        """Return the context for a call to a store; enlists it in the context's transaction."""
+        if context.xid is None:
+            return context
+        opened = self._open.get(context.xid)
+        if opened is None:
+            opened = self._open[context.xid] = _OpenTransaction(as_xa(context.xid))
+        opened.stores[store] = None
+        return OperationContext(opened.xid, context.response_required)
+
+    def prepare(self, xid: TransactionId) -> Completion | None:
+        """Prepare it in all its stores."""
+        opened = self._open.get(xid)
+        if opened is None:
+            return None
+        return all_of([store.prepare(opened.xid) for store in opened.stores])
+
+    def commit(self, xid: TransactionId, prepared: bool) -> Completion | None:
+        """Commit it in all its stores, or in none; positions are set when it is complete."""
+        opened = self._pop(xid)
+        if opened is None:
+            return None
+        if prepared or len(opened.stores) == 1:
+            return all_of([store.commit(opened.xid, prepared) for store in opened.stores])
+        result = Completion()
+        ready = all_of([store.prepare(opened.xid) for store in opened.stores])
+        _continue(ready, result, lambda: self._decide(opened, result), lambda: self._undo(opened))
+        return result
+
+    def rollback(self, xid: TransactionId) -> Completion | None:
+        """Roll it back in all its stores."""
+        opened = self._pop(xid)
+        return None if opened is None else self._undo(opened)
+
+    def recovered(self) -> list[RecoveredTransaction]:
+        """Return the prepared transactions of all stores, with their branches merged."""
+        return list(self._recovered.values())
+
+    def position_of(self, destination: Destination, message_id: MessageId) -> Position | None:
+        """Ask the destination's store."""
+        store = self._find(destination)
+        return None if store is None else store.position_of(destination, message_id)
+
+    def adopt(self, parts: list[tuple[TransactionStore, RecoveredTransaction]]) -> None:
+        """Adopt the transactions that the stores found prepared at their start."""
+        for store, part in parts:
+            whole = self._recovered.setdefault(part.xid, RecoveredTransaction(part.xid, [], []))
+            whole.added.extend(part.added)
+            whole.removed.extend(part.removed)
+            self._open.setdefault(part.xid, _OpenTransaction(part.xid)).stores[store] = None
+
+    def _pop(self, xid: TransactionId) -> _OpenTransaction | None:
+        self._recovered.pop(xid, None)
+        return self._open.pop(xid, None)
+
+    def _decide(self, opened: _OpenTransaction, result: Completion) -> None:
+        """Decide to commit, after all stores have prepared."""
+        decided = self._decisions.decide(opened.xid)
+        _continue(decided, result, lambda: self._carry_out(opened, result), lambda: None)
+
+    def _carry_out(self, opened: _OpenTransaction, result: Completion) -> None:
+        done = all_of([store.commit(opened.xid, True) for store in opened.stores])
+
+        def finish() -> None:
+            self._decisions.mark_completed(opened.xid)
+            result.complete()
+
+        # a store that fails now will commit it at its next start
+        _continue(done, result, finish, lambda: None)
+
+    def _undo(self, opened: _OpenTransaction) -> Completion | None:
+        return all_of([store.rollback(opened.xid) for store in opened.stores])
+
+
+def _continue(
+    step: Completion | None,
+    result: Completion,
+    succeeded: Callable[[], object],
+    failed: Callable[[], object],
+) -> None:
+    """Continue after `step`; an error completes `result`, also one raised by continuing."""
+
+    def when_done(done: Completion | None) -> None:
+        error = None if done is None else done.error
+        try:
+            if error is None:
+                succeeded()
+                return
+            failed()
+        except Exception as raised:
+            error = error or raised
+        result.complete(error)
+
+    if step is None:
+        when_done(None)
+    else:
+        step.then(when_done)
+
+
+async def recover_transactions(
+    adapters: Iterable[tuple[KahaDBPersistenceAdapter, PurgeRecoveredXATransactionStrategy]],
+    decisions: DecisionLog,
+    transactions: MultiTransactionStore,
+) -> None:
+    """Commit what was decided and hand the rest to the transaction store.
+
+    Raises:
+        JMSException: a store has failed.
+    """
+    waiting: list[tuple[TransactionStore, RecoveredTransaction]] = []
+    results: list[Completion | None] = []
+    for adapter, strategy in adapters:
+        store = adapter.transaction_store()
+        for found in store.recovered():
+            if found.xid in decisions.decided:
+                logger.info("Committing %s in %s, as decided", found.xid, adapter.directory)
+                results.append(adapter.commit_recovered(found))
+            elif found.xid.format_id == LOCAL_FORMAT_ID:
+                logger.info("Rolling back %s in %s", found.xid, adapter.directory)
+                results.append(store.rollback(found.xid))
+            elif strategy is PurgeRecoveredXATransactionStrategy.NEVER:
+                waiting.append((store, found))
+            else:
+                logger.warning("Prepared transaction %s: %s", found.xid, strategy.value)
+                commit = strategy is PurgeRecoveredXATransactionStrategy.COMMIT
+                results.append(
+                    adapter.commit_recovered(found) if commit else store.rollback(found.xid)
+                )
+    await wait_for(all_of(results))
+    for xid in list(decisions.decided):
+        decisions.mark_completed(xid)
+    transactions.adopt(waiting)

@@ -1,0 +1,171 @@
+"""The spooled messages of one queue or subscription, first in, first out.
+
+Calls belong to the broker's loop and never wait, but reading may block on the disk. Popped
+messages have left the spool. A cursor that sorts by priority has one spool for each priority.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from pyjms.errors import JMSException
+from pyjms.wire.kahadb.frames import decode_message, encode_message
+from pyjms.wire.openwire.commands import ActiveMQMessage
+from pyjms.wire.openwire.raw import patch_raw
+from pyjms_broker.store.temp.block import Block, Record
+
+if TYPE_CHECKING:
+    from pyjms_broker.api.message import MessageReference
+
+__all__ = ["BlockStore", "Spool", "SpooledMessage"]
+
+
+class BlockStore(Protocol):
+    """Keeps the blocks of all spools: the temp store, as a spool sees it."""
+
+    def open_block(self, spool: Spool, first: int) -> Block:
+        """Return the block that the spool appends to; a new one begins with token `first`."""
+
+    def block_grew(self, spool: Spool, block: Block, size: int) -> None:
+        """Note that `size` bytes were appended to the spool's open block."""
+
+    def drop_block(self, spool: Spool, block: Block) -> None:
+        """Delete a block: none of its messages is wanted any more."""
+
+    def read(self, number: int, offset: int, size: int) -> bytes:
+        """Return at most `size` bytes of a written block. Blocks; raises OSError."""
+
+    def read_failed(self, spool: Spool, error: OSError) -> JMSException:
+        """Fail the store and return the error to raise for an unreadable block."""
+
+
+class SpooledMessage(NamedTuple):
+    """A message as the spool returns it, with what its reference knew."""
+
+    token: int
+    """Its number in the spool; tokens rise in the order of `append`."""
+    message: ActiveMQMessage
+    size: int
+    """Its size in memory, in bytes (`MessageReference.size`)."""
+    redelivery_counter: int
+
+
+class Spool:
+    """Messages in order of arrival; get one from `TempStore.spool`.
+
+    No memory is used per message. Source: the disk list (PList) of ActiveMQ's
+    FilePendingMessageCursor.
+    """
+
+    def __init__(self, store: BlockStore, name: str) -> None:
+        self.name = name
+        self.message_size = 0
+        """The size of all its messages in memory, in bytes."""
+        self._store = store
+        self._blocks: deque[Block] = deque()
+        self._count = 0
+        self._next = 1
+
+    def __len__(self) -> int:
+        """Return how many messages it has."""
+        return self._count
+
+    def append(self, reference: MessageReference) -> int:
+        """Append a message and return its token. The reference may be dropped afterwards.
+
+        Raises:
+            LocalProtocolError: the message cannot be marshalled.
+        """
+        message = reference.message
+        patch_raw(message)
+        frame = encode_message(message)
+        block = self._store.open_block(self, self._next)
+        if not self._blocks or self._blocks[-1] is not block:
+            self._blocks.append(block)
+        size = block.append(frame, reference.size, reference.redelivery_counter)
+        token = self._next
+        self._next += 1
+        self._count += 1
+        self.message_size += reference.size
+        self._store.block_grew(self, block, size)
+        return token
+
+    def pop(self, limit: int) -> list[SpooledMessage]:
+        """Remove and return at most `limit` messages from the front.
+
+        Raises:
+            JMSException: they cannot be read from the disk; they are lost.
+        """
+        popped: list[SpooledMessage] = []
+        while self._blocks and len(popped) < limit:
+            block = self._blocks[0]
+            for record in self._read(block, -1, limit - len(popped)):
+                block.pop_through(record)
+                popped.append(self._uncount(block, record))
+            if not block.live:
+                self._drop(block)
+        return popped
+
+    def browse(self, after: int | None, limit: int) -> list[SpooledMessage]:
+        """Return at most `limit` messages whose token is above `after`, without removing them.
+
+        Raises:
+            JMSException: they cannot be read from the disk; they are lost.
+        """
+        found: list[SpooledMessage] = []
+        for block in tuple(self._blocks):
+            if len(found) >= limit:
+                break
+            last = -1 if after is None else after - block.first
+            if last < block.count - 1:
+                records = self._read(block, last, limit - len(found))
+                found += [_spooled(block, record) for record in records]
+        return found
+
+    def remove(self, spooled: SpooledMessage) -> bool:
+        """Remove a message that `browse` returned; return whether it was still there."""
+        block = next(
+            (b for b in self._blocks if b.first <= spooled.token < b.first + b.count), None
+        )
+        if block is None or not block.remove(spooled.token - block.first, spooled.size):
+            return False
+        self._count -= 1
+        self.message_size -= spooled.size
+        if not block.live:
+            self._drop(block)
+        return True
+
+    def clear(self) -> None:
+        """Remove all messages; the spool can be used further."""
+        while self._blocks:
+            self._drop(self._blocks[-1])
+
+    def _read(self, block: Block, after: int, limit: int) -> Iterator[Record]:
+        try:
+            yield from block.records(after, limit, self._store.read)
+        except OSError as e:
+            self._drop(block)
+            raise self._store.read_failed(self, e) from e
+
+    def _uncount(self, block: Block, record: Record) -> SpooledMessage:
+        self._count -= 1
+        self.message_size -= record.memory_size
+        return _spooled(block, record)
+
+    def _drop(self, block: Block) -> None:
+        self._blocks.remove(block)
+        self._count -= block.live
+        self.message_size -= block.memory_size
+        block.live = 0
+        self._store.drop_block(self, block)
+
+
+def _spooled(block: Block, record: Record) -> SpooledMessage:
+    return SpooledMessage(
+        block.first + record.number,
+        decode_message(record.frame),
+        record.memory_size,
+        record.redelivery_counter,
+    )

@@ -1,0 +1,311 @@
+"""The transaction base class and local transactions.
+
+Theory of operation
+===================
+
+A transaction collects `Synchronization`s: what its sends and acknowledgements have to do at its
+end. Nothing of it is visible before. The store collects the same work by transaction id. The
+transaction ends once, in three steps: `before_commit` of every synchronization (an error there
+turns the commit into a rollback), then the store's commit, then `after_commit` in the order of
+registration. A rollback tells the store first and then calls `after_rollback`, in the same order.
+
+The states, and what moves a transaction from one to the next (`TransactionState`):
+
+    state           event                                   next state
+    --------------  --------------------------------------  ---------------------------------
+    IN_USE          commit, nothing pending                 COMMITTING
+    IN_USE          commit, a send waits for space          COMMIT_WAITS
+    IN_USE          prepare, nothing pending                PREPARING (without work: FINISHED)
+    IN_USE          prepare, a send waits for space         PREPARE_WAITS
+    COMMIT_WAITS    last pending work finished              COMMITTING
+    PREPARE_WAITS   last pending work finished              PREPARING
+    *_WAITS         pending work failed, then none is left  FINISHED, rolled back
+    PREPARING       the store has it                        PREPARED
+    PREPARED        commit                                  COMMITTING
+    COMMITTING      the store has it                        FINISHED
+    PREPARING       the store failed                        FINISHED, rolled back
+    COMMITTING      the store failed                        FINISHED, rolled back; PREPARED again
+                                                            for an XA branch that was prepared
+    any but -ING    rollback                                FINISHED, rolled back
+
+While the store prepares or commits, its result decides and every other request is refused with
+`busy_error`: the journal may already have the record, so a rollback then could undo in memory
+what a restart would find committed. A repeated commit gets the Completion of the first one.
+
+Sends that wait for space are `PendingWork`: a commit waits for them, since a client that sent
+asynchronously has no other way to learn whether they were accepted. A failure before the end was
+requested does not doom the transaction, because the sender gets the error itself; one that comes
+while the end waits makes the end fail. The end of a session's transaction also waits for those of
+the same session that were requested before it (`pyjms_broker.transaction.end_order`).
+
+A failing synchronization at the end is logged and does not stop the others: the outcome is
+decided. (ActiveMQ Transaction, LocalTransaction; activemq-broker X1 to X5, M2)
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from pyjms.errors import JMSException, TransactionRolledBackException
+from pyjms.wire.openwire.commands import ProducerInfo, TransactionId
+from pyjms_broker.api.completion import Completion
+from pyjms_broker.api.transaction import PendingWork, Synchronization, Transaction, TransactionState
+from pyjms_broker.store.api import TransactionStore
+
+__all__ = ["XA_RBOTHER", "XA_RBROLLBACK", "BaseTransaction", "LocalTransaction"]
+
+logger = logging.getLogger(__name__)
+
+XA_RBROLLBACK = 100
+XA_RBOTHER = 104
+
+
+class BaseTransaction(Transaction):
+    """Common base of local and XA transactions."""
+
+    def __init__(
+        self,
+        xid: TransactionId,
+        store: TransactionStore,
+        on_finished: Callable[[Transaction], None],
+    ) -> None:
+        """Begin; `on_finished` removes the transaction from its owner's table."""
+        self.xid = xid
+        self.state = TransactionState.IN_USE
+        self.producer: ProducerInfo | None = None
+        self._rollback_only_cause: BaseException | None = None
+        self._store = store
+        self._on_finished = on_finished
+        self._synchronizations: list[Synchronization] = []
+        self._pending: dict[PendingWork, None] = {}
+        self._delayed_step: Callable[[], int | Completion | None] | None = None
+        self._result: Completion | None = None
+        """The Completion of the end that was requested and is not finished."""
+
+    # work
+    def add(self, synchronization: Synchronization) -> None:
+        self._synchronizations.append(synchronization)
+
+    def remove(self, synchronization: Synchronization) -> None:
+        """Remove a synchronization that was added.
+
+        Raises:
+            ValueError: it was not added.
+        """
+        self._synchronizations.remove(synchronization)
+
+    def add_pending(self, work: PendingWork) -> None:
+        self._pending[work] = None
+
+    def pending_finished(self, work: PendingWork) -> None:
+        self._pending.pop(work, None)
+        if not self._pending and self.is_waiting:
+            self._resume_end()
+
+    def pending_failed(self, work: PendingWork, cause: BaseException) -> None:
+        self._pending.pop(work, None)
+        if self.is_waiting:
+            self.set_rollback_only(cause)
+
+    @property
+    def has_work(self) -> bool:
+        """Whether anything was sent or acknowledged."""
+        return bool(self._synchronizations)
+
+    @property
+    def is_rollback_only(self) -> bool:
+        """Whether a commit would fail, because a one-way command in it did."""
+        return self._rollback_only_cause is not None
+
+    def set_rollback_only(self, cause: BaseException) -> None:
+        """Turn the commit into a rollback that names `cause`, at once if it waits.
+
+        The first cause is kept.
+        """
+        if self._rollback_only_cause is None:
+            self._rollback_only_cause = cause
+        if self.is_waiting:
+            self._resume_end()
+
+    # the end
+    def rollback(self, cause: BaseException | None = None) -> Completion | None:
+        if self.state is TransactionState.FINISHED:
+            return None
+        if self.is_ending:
+            raise self.busy_error("Rollback")
+        result, self._result = self._result, None
+        self._finish()
+        self._cancel_pending()
+        try:
+            return self._store.rollback(self.xid)
+        finally:
+            self._run_after_rollback()
+            if result is not None:
+                error = self.rolled_back_error(
+                    "COMMIT FAILED: Transaction rolled back while waiting for space", XA_RBROLLBACK
+                )
+                error.__cause__ = cause
+                result.complete(error)
+
+    def busy_error(self, step: str) -> JMSException:
+        return JMSException(
+            f"{step} cannot be called now: transaction '{self.xid}' is {self.state.value}"
+        )
+
+    def rolled_back_error(self, text: str, code: int) -> JMSException:
+        """Return the error that says that the commit ended in a rollback."""
+        return TransactionRolledBackException(f"{text} xaErrorCode:{code}")
+
+    @property
+    def _must_wait(self) -> bool:
+        return bool(self._pending) and not self.is_rollback_only
+
+    def _run_when_admitted(
+        self, state: TransactionState, step: Callable[[], int | Completion | None]
+    ) -> Completion:
+        """Run `step` once all pending work is finished; done when its end is.
+
+        (activemq-broker M2)
+        """
+        logger.warning(
+            "Transaction %s is %s: %d sends are not admitted yet, %d pieces of its work "
+            "hold memory until it ends",
+            self.xid,
+            state.value,
+            len(self._pending),
+            len(self._synchronizations),
+        )
+        self.state = state
+        self._delayed_step = step
+        self._result = Completion()
+        return self._result
+
+    def _resume_end(self) -> None:
+        """Run the step that waited for pending work."""
+        result, step = self._result, self._delayed_step
+        assert result is not None
+        assert step is not None
+        self._result = self._delayed_step = None
+        self.state = TransactionState.IN_USE
+        try:
+            ended = step()
+        except Exception as error:
+            result.complete(error)
+            return
+        if isinstance(ended, Completion):
+            ended.then(lambda done: result.complete(done.error))
+        else:
+            result.complete()
+
+    def _cancel_pending(self) -> None:
+        pending, self._pending = self._pending, {}
+        for work in pending:
+            self._run_logged(work.transaction_rolled_back)
+
+    def _commit_now(self) -> Completion | None:
+        self._run_before_commit()
+        return self._commit_in_store(prepared=False)
+
+    def _run_before_commit(self) -> None:
+        cause = self._rollback_only_cause
+        if cause is not None:
+            self._roll_back_quietly()
+            raise self.rolled_back_error(
+                "COMMIT FAILED: Transaction marked rollback only", XA_RBROLLBACK
+            ) from cause
+        try:
+            for synchronization in self._synchronizations:
+                synchronization.before_commit()
+        except Exception as error:
+            logger.warning("COMMIT FAILED: %s", error)
+            self._roll_back_quietly()
+            raise self.rolled_back_error(
+                "COMMIT FAILED: Transaction rolled back", XA_RBOTHER
+            ) from error
+
+    def _commit_in_store(self, prepared: bool) -> Completion | None:
+        self.state = TransactionState.COMMITTING
+        return self._run_in_store(
+            lambda: self._store.commit(self.xid, prepared), self._committed, "COMMIT"
+        )
+
+    def _run_in_store(
+        self, step: Callable[[], Completion | None], on_success: Callable[[], None], name: str
+    ) -> Completion | None:
+        """Run the store's `step`; then `on_success`, or a rollback where the store failed."""
+        try:
+            stored = step()
+        except Exception as error:
+            raise self._store_failed(error, name) from error
+        if stored is None or (stored.done and stored.error is None):
+            on_success()
+            return None
+        if stored.done:
+            raise self._store_failed(stored.error, name) from stored.error
+        result = self._result = Completion()
+
+        def when_stored(done: Completion) -> None:
+            self._result = None
+            if done.error is None:
+                on_success()
+                result.complete()
+            else:
+                failed = self._store_failed(done.error, name)
+                failed.__cause__ = done.error
+                result.complete(failed)
+
+        stored.then(when_stored)
+        return result
+
+    def _committed(self) -> None:
+        self._finish()
+        synchronizations, self._synchronizations = self._synchronizations, []
+        for synchronization in synchronizations:
+            self._run_logged(synchronization.after_commit)
+
+    def _store_failed(self, error: Exception | None, name: str) -> JMSException:
+        logger.warning("STORE %s FAILED: %s", name, error)
+        self.state = TransactionState.IN_USE  # the store no longer works on it
+        self._roll_back_quietly()
+        return self.rolled_back_error(f"STORE {name} FAILED: Transaction rolled back", XA_RBOTHER)
+
+    def _roll_back_quietly(self) -> None:
+        """Roll back; a failure of that is logged, so that it does not hide the first one."""
+        try:
+            self.rollback()
+        except Exception:
+            logger.exception("Rolling back %s failed in the store", self.xid)
+
+    def _finish(self) -> None:
+        self.state = TransactionState.FINISHED
+        self._on_finished(self)
+
+    def _run_after_rollback(self) -> None:
+        synchronizations, self._synchronizations = self._synchronizations, []
+        for synchronization in synchronizations:
+            self._run_logged(synchronization.after_rollback)
+
+    def _run_logged(self, step: Callable[[], None]) -> None:
+        """Run one step of the end; the outcome is decided, so a failure must not stop the rest."""
+        try:
+            step()
+        except Exception:
+            logger.exception("Transaction %s: one of its synchronizations failed", self.xid)
+
+
+class LocalTransaction(BaseTransaction):
+    """A transaction of one connection: begun, then committed or rolled back in one step."""
+
+    def prepare(self) -> int | Completion:
+        raise JMSException(
+            "Prepare cannot be called now: a local transaction has one phase",
+            hint="only XA transactions are prepared",
+        )
+
+    def commit(self, one_phase: bool) -> Completion | None:
+        if self.state in {TransactionState.COMMITTING, TransactionState.COMMIT_WAITS}:
+            return self._result
+        if self._must_wait:
+            return self._run_when_admitted(TransactionState.COMMIT_WAITS, self._commit_now)
+        return self._commit_now()

@@ -1,0 +1,60 @@
+"""The order in which the ends of one session's transactions take effect. (activemq-broker X2)
+
+Ends of one session take effect in the order in which it requested them, also where an earlier one
+waits for blocked sends. Ends of other sessions may overtake: they may be what makes room.
+"""
+
+from __future__ import annotations
+
+from pyjms_broker.api.completion import Completion
+from pyjms_broker.api.context import ConnectionContext
+from pyjms_broker.api.transaction import Transaction, TransactionState
+
+__all__ = ["order_behind_earlier_ends", "record_waiting_end"]
+
+
+class _EarlierEnd:
+    """The end of a transaction before this one, as pending work."""
+
+    __slots__ = ()
+
+    def transaction_rolled_back(self) -> None:
+        """Do nothing: the earlier transaction ends independently."""
+
+
+def order_behind_earlier_ends(context: ConnectionContext, transaction: Transaction) -> None:
+    """Make the end of `transaction` wait for the waiting ends of the same session."""
+    session = _session(transaction)
+    if session is None or transaction.state is not TransactionState.IN_USE:
+        return
+    for earlier, result in context.waiting_ends.items():
+        if _session(earlier) == session:
+            _wait_for(result, transaction)
+
+
+def _wait_for(earlier: Completion, transaction: Transaction) -> None:
+    work = _EarlierEnd()
+    transaction.add_pending(work)
+    earlier.then(lambda _: transaction.pending_finished(work))
+
+
+def _session(transaction: Transaction) -> tuple[str | None, int] | None:
+    """Return the session whose producers send in the transaction, None if there is none."""
+    info = transaction.producer
+    if info is None or info.producer_id is None:
+        return None
+    return info.producer_id.connection_id, info.producer_id.session_id
+
+
+def record_waiting_end(
+    context: ConnectionContext, transaction: Transaction, result: Completion
+) -> None:
+    """Record that an end requested on this connection waits, until `result` is done."""
+    waiting = context.waiting_ends
+
+    def remove(_result: Completion) -> None:
+        del waiting[transaction]
+
+    if transaction not in waiting:
+        waiting[transaction] = result
+        result.then(remove)

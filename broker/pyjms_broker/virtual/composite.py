@@ -1,0 +1,113 @@
+"""Composite queues and topics: what is sent to one name goes on to others.
+
+(activemq-broker V9 to V11)
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import ClassVar
+
+from pyjms.jms.destination import Destination, Queue, Topic
+from pyjms.selector import Selector, compile_selector
+from pyjms.wire.openwire.commands import ActiveMQMessage
+from pyjms_broker.api.completion import Completion, all_of
+from pyjms_broker.api.copying import copy_for_destination
+from pyjms_broker.api.destination import BrokerDestination, DestinationFilter
+from pyjms_broker.api.exchange import ProducerExchange
+from pyjms_broker.api.message import MessageReference
+from pyjms_broker.policy.wildcard import matches
+from pyjms_broker.virtual.interceptor import Routes, VirtualDestination
+
+__all__ = ["CompositeQueue", "CompositeTopic", "FilteredDestination"]
+
+
+@dataclass(frozen=True)
+class FilteredDestination:
+    """A destination for messages that `selector` matches; without a selector for none.
+
+    (activemq-broker V10)
+    """
+
+    destination: Destination
+    selector: str | None = None
+
+    @cached_property
+    def compiled(self) -> Selector | None:
+        """The compiled selector.
+
+        Raises:
+            InvalidSelectorException: the selector is invalid.
+
+        """
+        return compile_selector(self.selector) if self.selector else None
+
+
+@dataclass(frozen=True)
+class _CompositeDestination(VirtualDestination):
+    KIND: ClassVar[type[Destination]]
+
+    name: str
+    forward_to: tuple[Destination | FilteredDestination, ...]
+    forward_only: bool = True
+    """Whether the composite's own destination gets nothing."""
+    send_when_not_matched: bool = False
+    """Whether the composite's own destination gets what no filter matched, and only that."""
+
+    def __post_init__(self) -> None:
+        for target in self.forward_to:
+            if isinstance(target, FilteredDestination):
+                target.compiled  # noqa: B018 - an invalid selector fails here, not at a send
+
+    def intercept(self, destination: BrokerDestination, routes: Routes) -> BrokerDestination:
+        if not matches(self.KIND(self.name), destination.destination):
+            return destination
+        return _CompositeFilter(destination, self, routes)
+
+
+class CompositeQueue(_CompositeDestination):
+    """A queue whose messages go on to `forward_to`. Source: ActiveMQ CompositeQueue."""
+
+    KIND = Queue
+
+
+class CompositeTopic(_CompositeDestination):
+    """A topic whose messages go on to `forward_to`. Source: ActiveMQ CompositeTopic."""
+
+    KIND = Topic
+
+
+class _CompositeFilter(DestinationFilter):
+    def __init__(
+        self, destination: BrokerDestination, settings: _CompositeDestination, routes: Routes
+    ) -> None:
+        super().__init__(destination)
+        self._settings = settings
+        self._routes = routes
+
+    def send(self, exchange: ProducerExchange, message: ActiveMQMessage) -> Completion | None:
+        settings = self._settings
+        targets = self._targets_for(message)
+        completions = [
+            self._routes.forward(
+                exchange, copy_for_destination(message, target, message.destination)
+            )
+            for target in targets
+        ]
+        if (not targets) if settings.send_when_not_matched else (not settings.forward_only):
+            completions.append(self.next.send(exchange, message))
+        return all_of(completions)
+
+    def _targets_for(self, message: ActiveMQMessage) -> list[Destination]:
+        targets: list[Destination] = []
+        reference: MessageReference | None = None
+        for target in self._settings.forward_to:
+            if isinstance(target, Destination):
+                targets.append(target)
+            elif target.compiled is not None:
+                if reference is None:
+                    reference = MessageReference(message, self.next)
+                if target.compiled.matches(reference.lookup):
+                    targets.append(target.destination)
+        return targets

@@ -1,0 +1,112 @@
+"""Virtual topics: each message to the topic also goes to the queues named after it.
+
+`VirtualTopic.Orders` feeds `Consumer.A.VirtualTopic.Orders`, `Consumer.B. ...`: every group
+of consumers has a queue of its own. Only queues that exist get a copy. (activemq-broker V1 to V5)
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pyjms.errors import ResourceAllocationException
+from pyjms.jms.destination import Queue, Topic
+from pyjms.wire.openwire.commands import ActiveMQMessage
+from pyjms_broker.advisory.topics import is_advisory_topic
+from pyjms_broker.api.completion import Completion, all_of
+from pyjms_broker.api.copying import copy_for_destination
+from pyjms_broker.api.destination import BrokerDestination, DestinationFilter
+from pyjms_broker.api.exchange import ProducerExchange
+from pyjms_broker.api.message import MessageReference
+from pyjms_broker.policy.wildcard import matches
+from pyjms_broker.store.api import StoreState
+from pyjms_broker.virtual.interceptor import Routes, VirtualDestination
+
+__all__ = ["VirtualTopic"]
+
+
+@dataclass(frozen=True)
+class VirtualTopic(VirtualDestination):
+    """Topics that `name` matches feed the queues `prefix` + topic + `postfix`.
+
+    Source: ActiveMQ VirtualTopic, with the broker's default name and prefix.
+    """
+
+    name: str = "VirtualTopic.>"
+    prefix: str = "Consumer.*."
+    postfix: str = ""
+    selector_aware: bool = False
+    """Copy only to queues where the selector of a connected consumer matches."""
+    local: bool = False
+    """Do not copy what came from another broker."""
+    drop_on_resource_limit: bool = False
+    """Whether a full queue misses the message, without an error for the sender."""
+    set_original_destination: bool = True
+    """Whether copies say that they are for the queue and were for the topic."""
+
+    def intercept(self, destination: BrokerDestination, routes: Routes) -> BrokerDestination:
+        topic = destination.destination
+        if is_advisory_topic(topic) or topic.is_temporary or not matches(Topic(self.name), topic):
+            return destination
+        return _VirtualTopicFilter(destination, self, routes)
+
+
+class _VirtualTopicFilter(DestinationFilter):
+    """One topic, and the pattern of its queues' names."""
+
+    def __init__(self, topic: BrokerDestination, settings: VirtualTopic, routes: Routes) -> None:
+        super().__init__(topic)
+        self._settings = settings
+        self._region = routes.region
+        self._pattern = Queue(
+            f"{settings.prefix}{topic.destination.physical_name}{settings.postfix}"
+        )
+
+    def send(self, exchange: ProducerExchange, message: ActiveMQMessage) -> Completion | None:
+        if self._settings.local and message.broker_path:
+            return self.next.send(exchange, message)
+        completions = [
+            self._send_copy(exchange, message, queue)
+            for queue in self._region.queues_matching(self._pattern)
+            if not queue.disposed
+        ]
+        completions.append(self.next.send(exchange, message))
+        return all_of(completions)
+
+    def _send_copy(
+        self, exchange: ProducerExchange, message: ActiveMQMessage, queue: BrokerDestination
+    ) -> Completion | None:
+        settings = self._settings
+        if settings.set_original_destination:
+            copy = copy_for_destination(message, queue.destination, message.destination)
+        else:
+            copy = copy_for_destination(message, self.destination, message.original_destination)
+        if settings.selector_aware and not _is_wanted(copy, queue):
+            return None
+        if not settings.drop_on_resource_limit:
+            return queue.send(exchange, copy)
+        try:
+            completion = queue.send(exchange, copy)
+        except ResourceAllocationException:
+            if self._has_failed():
+                raise
+            return None
+        return None if completion is None else self._ignoring_full_queue(completion)
+
+    def _ignoring_full_queue(self, completion: Completion) -> Completion:
+        lenient = Completion()
+
+        def pass_on(done: Completion) -> None:
+            lacked = isinstance(done.error, ResourceAllocationException)
+            lenient.complete(None if lacked and not self._has_failed() else done.error)
+
+        completion.then(pass_on)
+        return lenient
+
+    def _has_failed(self) -> bool:
+        """Whether the store has failed: it raises the same exception as a full one."""
+        return self._region.store.state is StoreState.FAILED
+
+
+def _is_wanted(copy: ActiveMQMessage, queue: BrokerDestination) -> bool:
+    reference = MessageReference(copy, queue)
+    return any(subscription.matches(reference) for subscription in queue.consumers)
