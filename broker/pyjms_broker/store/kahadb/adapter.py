@@ -33,16 +33,11 @@ from pyjms_broker.store.kahadb.maintenance.background import Maintenance
 from pyjms_broker.store.kahadb.maintenance.cleanup import SegmentReport
 from pyjms_broker.store.kahadb.message_database import MessageDatabase
 from pyjms_broker.store.kahadb.records import RecordFormat
+from pyjms_broker.store.kahadb.recovery import Progress, Recovered, discard_index, recover_store
 from pyjms_broker.store.kahadb.recovery.activemq_files import (
     OUR_INDEX,
     archive_activemq_index,
     delete_files,
-)
-from pyjms_broker.store.kahadb.recovery.recovery import (
-    Progress,
-    Recovered,
-    discard_index,
-    recover_store,
 )
 from pyjms_broker.store.kahadb.settings import KahaDBSettings, PurgeRecoveredXATransactionStrategy
 from pyjms_broker.store.kahadb.stores.message_store import KahaDBMessageStore

@@ -29,6 +29,7 @@ from pyjms_broker.store.journal.settings import JournalSettings
 from pyjms_broker.store.kahadb.adapter import KahaDBPersistenceAdapter
 from pyjms_broker.store.kahadb.settings import PurgeRecoveredXATransactionStrategy
 from pyjms_broker.store.kahadb.transactions.transaction_store import KahaDBTransactionStore
+from pyjms_broker.store.multi import partition as partitions
 from pyjms_broker.store.multi.decision_log import DecisionLog
 from pyjms_broker.store.multi.filters import (
     FilteredKahaDB,
@@ -37,13 +38,7 @@ from pyjms_broker.store.multi.filters import (
     likely_destination,
     safe_name,
 )
-from pyjms_broker.store.multi.partition import (
-    KahaDBPartition,
-    close_all,
-    delete_journal,
-    delete_store,
-)
-from pyjms_broker.store.multi.partition import worst as worst_state
+from pyjms_broker.store.multi.partition import KahaDBPartition
 from pyjms_broker.store.multi.stores import MultiMessageStore, MultiTopicMessageStore
 from pyjms_broker.store.multi.transactions import MultiTransactionStore, recover_transactions
 from pyjms_broker.store.periodic import run_every
@@ -142,7 +137,7 @@ class MultiKahaDBPersistenceAdapter:
         decisions_directory = self.directory / _DECISIONS
         await to_thread.run_sync(self._disk.make_directory, decisions_directory)
         if self._delete_all:
-            await to_thread.run_sync(delete_journal, decisions_directory, self._disk)
+            await to_thread.run_sync(partitions.delete_journal, decisions_directory, self._disk)
         decisions = self._decisions = DecisionLog(
             decisions_directory, self._decision_settings, self._disk, self._state_changed
         )
@@ -174,7 +169,7 @@ class MultiKahaDBPersistenceAdapter:
                 await adapter.stop()
                 self._partition(likely).adapters.remove(adapter)
                 if not found:
-                    await to_thread.run_sync(delete_store, self.directory / name)
+                    await to_thread.run_sync(partitions.delete_store, self.directory / name)
             else:
                 self._by_destination[destination] = adapter
 
@@ -211,7 +206,7 @@ class MultiKahaDBPersistenceAdapter:
         ]
         await self._close()
         for directory in empty:
-            await to_thread.run_sync(delete_store, directory)
+            await to_thread.run_sync(partitions.delete_store, directory)
 
     async def _close(self) -> None:
         with CancelScope(shield=True):
@@ -226,7 +221,7 @@ class MultiKahaDBPersistenceAdapter:
             if decisions is not None:
                 closing.append(decisions.journal.close)
             try:
-                await close_all(closing)
+                await partitions.close_all(closing)
             finally:
                 if self._lock is not None:
                     self._lock.release()
@@ -257,7 +252,7 @@ class MultiKahaDBPersistenceAdapter:
         states = [adapter.state for adapter in self._all_make_adapter()]
         if self._decisions is not None:
             states.append(self._decisions.journal.state)
-        state = worst_state(states)
+        state = partitions.worst(states)
         if state is not self._state:
             self._state = state
             if self.on_state is not None:
