@@ -107,7 +107,9 @@ def test_the_compiled_modules_are_the_hot_ones() -> None:
     assert "pyjms/wire/openwire/fast_reader.py" in modules
     assert "pyjms_broker/region/queue/dispatcher.py" in modules
     assert "pyjms_broker/api/destination.py" not in modules  # derived from by interpreted classes
-    assert all((ROOT / name).exists() for name in (*modules, *compiled.INTERPRETED))
+    folders = (ROOT, ROOT / "broker")
+    named = (*modules, *compiled.INTERPRETED)
+    assert [name for name in named if not any((f / name).exists() for f in folders)] == []
 
 
 def test_compiling_is_skipped_without_a_compiler(
