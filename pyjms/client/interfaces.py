@@ -151,6 +151,9 @@ class ClientConnection(Protocol):
     def report(self, error: JMSException) -> None:
         """Pass an error that no caller would see to the exception listener, or the log."""
 
+    def warn_once(self, text: str) -> None:
+        """Log a warning, unless this connection has logged it before."""
+
     def failed_error(self) -> ConnectionFailedException:
         """Return a new error that says why the connection has failed."""
 

@@ -12,7 +12,7 @@ import anyio
 from anyio.lowlevel import checkpoint
 
 from pyjms import _clock
-from pyjms.client.interfaces import ClientSession
+from pyjms.client.interfaces import ClientConnection, ClientSession
 from pyjms.client.messages import to_command
 from pyjms.client.options.destination_options import (
     PRODUCER_OPTIONS,
@@ -41,6 +41,8 @@ MESSAGE_OVERHEAD = 1024
 
 _YIELD_BYTES = 256 * 1024  # of asynchronous sending between two checkpoints
 
+_FIRST_VERSION_WITH_PRODUCER_ACK = 3
+
 _PERSISTENT = DeliveryMode.PERSISTENT
 _NON_PERSISTENT = DeliveryMode.NON_PERSISTENT
 
@@ -57,7 +59,7 @@ class ActiveMQMessageProducer(api.MessageProducer):
         self.info = ProducerInfo(producer_id, destination, window_size=options.producer_window_size)
         if destination is not None:
             set_destination_options(destination, "producer", PRODUCER_OPTIONS, self.info)
-        self.window = ProducerWindow(self.info.window_size) if self.info.window_size > 0 else None
+        self.window = _window(session.connection, self.info)
         self.next_message_id: MessageId | None = None
         """The id of the next message, instead of this producer's next number.
 
@@ -268,6 +270,21 @@ def _unknown_mode(value: object) -> IllegalStateException:
 def _size(command: ActiveMQMessage) -> int:
     content, properties = command.content, command.marshalled_properties
     return MESSAGE_OVERHEAD + len(content or b"") + len(properties or b"")
+
+
+def _window(connection: ClientConnection, info: ProducerInfo) -> ProducerWindow | None:
+    """Return the producer's window; None if it has none, or the broker cannot acknowledge."""
+    if info.window_size <= 0:
+        return None
+    version = connection.transport.wire_version
+    if version < _FIRST_VERSION_WITH_PRODUCER_ACK:
+        connection.warn_once(
+            f"The producer window of {info.window_size} bytes is off: OpenWire {version} has no "
+            f"ProducerAck; wireFormat.version {_FIRST_VERSION_WITH_PRODUCER_ACK} or later has"
+        )
+        info.window_size = 0
+        return None
+    return ProducerWindow(info.window_size)
 
 
 class ProducerWindow:

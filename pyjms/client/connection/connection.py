@@ -118,6 +118,7 @@ class ActiveMQConnection(api.Connection):
         self._session_numbers = itertools.count(1)
         self._transaction_numbers = itertools.count(1)
         self._tasks = OwnedTasks(self.connection_id)
+        self._warned: set[str] = set()
         # What the broker sends besides messages; other commands mean nothing to a client.
         self._handlers: dict[type[Command], Callable[[Any], None]] = {
             ProducerAck: self._on_producer_ack,
@@ -249,6 +250,11 @@ class ActiveMQConnection(api.Connection):
             listener(error)
         except Exception:
             logger.exception("The exception listener of %s failed", self.connection_id)
+
+    def warn_once(self, text: str) -> None:
+        if text not in self._warned:
+            self._warned.add(text)
+            logger.warning("Connection %s: %s", self.connection_id, text)
 
     def failed_error(self) -> ConnectionFailedException:
         failure = self.failure

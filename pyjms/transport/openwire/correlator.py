@@ -17,8 +17,10 @@ from pyjms import _clock
 from pyjms._wakeup import Waiter
 from pyjms.errors import ConnectionFailedException, RequestTimeoutException
 from pyjms.transport.base import Transport, TransportFilter
+from pyjms.transport.openwire.negotiator import WireFormatNegotiator
 from pyjms.transport.openwire.remote_errors import from_throwable
 from pyjms.wire.openwire.commands import Command, ExceptionResponse, Response
+from pyjms.wire.openwire.schema import CURRENT_VERSION
 
 __all__ = ["RequestTransport", "ResponseCorrelator"]
 
@@ -29,6 +31,11 @@ _LAST_ID = 0x7FFF_FFFF  # command ids are i32 on the wire; the next one is 1 aga
 
 class RequestTransport(TransportFilter[Command], ABC):
     """A transport that can send requests, as a client needs it: what a URL's factory returns."""
+
+    @property
+    def wire_version(self) -> int:
+        """The OpenWire version agreed on with the peer; the current one if none was negotiated."""
+        return CURRENT_VERSION
 
     @abstractmethod
     async def request(self, command: Command, timeout: float | None = None) -> Response:
@@ -62,6 +69,15 @@ class ResponseCorrelator(RequestTransport):
     async def start(self) -> None:
         await self.next.start()
         self._outbound = self.next.outbound
+
+    @property
+    def wire_version(self) -> int:
+        negotiator = self.next
+        if isinstance(negotiator, WireFormatNegotiator):
+            settings = negotiator.wire_format.negotiated
+            if settings is not None:
+                return settings.version
+        return CURRENT_VERSION
 
     @property
     def congested(self) -> bool:
