@@ -7,7 +7,6 @@ done on events, never by polling. One broker a test: it starts in milliseconds.
 from __future__ import annotations
 
 import itertools
-from types import TracebackType
 from typing import NamedTuple, Self
 
 import anyio
@@ -131,10 +130,5 @@ class EmbeddedTestBroker:
         await self.start()
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *error: object) -> None:
         await self.stop()

@@ -16,7 +16,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable
 from functools import partial
-from types import TracebackType
 from typing import Self
 
 import anyio
@@ -184,12 +183,7 @@ class SingleConnectionFactory(ConnectionFactory):
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *error: object) -> None:
         with anyio.CancelScope(shield=True):
             await self.destroy()
 

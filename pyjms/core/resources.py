@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import Context, ContextVar, Token
-from types import TracebackType
 
 from pyjms import _clock
 from pyjms.errors import TransactionRolledBackException
@@ -97,12 +96,7 @@ class bind:  # noqa: N801 - used as a function: `with bind(factory, resource):`
         self._token = _bindings.set(bindings)
         return self._resource
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         assert self._token is not None
         _bindings.reset(self._token)
 

@@ -7,7 +7,6 @@ them is closed first ends it.
 from __future__ import annotations
 
 from collections.abc import Callable
-from types import TracebackType
 from typing import Any, Generic, Self, TypeVar
 
 from pyjms._wakeup import LoopHandle
@@ -80,12 +79,7 @@ class CloseableFacade(Facade[C], Generic[C]):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
 

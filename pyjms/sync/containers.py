@@ -5,7 +5,6 @@ The containers themselves run on the loop of their connection factory.
 
 from __future__ import annotations
 
-from types import TracebackType
 from typing import Any, Self
 
 from pyjms.listener.container.base import AbstractMessageListenerContainer
@@ -48,12 +47,7 @@ class _Container(Facade[AbstractMessageListenerContainer]):
         self.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.shutdown()
 
 

@@ -10,7 +10,6 @@ import heapq
 import itertools
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from types import TracebackType
 
 import anyio
 from anyio.lowlevel import checkpoint
@@ -148,12 +147,7 @@ class VirtualClock:
             self._jumper = spawn(self._jump_when_blocked, name="virtual clock")
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *error: object) -> None:
         if self._replaced is not None:
             _clock.install(self._replaced)
         if self._jumper is not None:
