@@ -12,7 +12,7 @@ import logging
 import threading
 from collections.abc import Iterable
 from pathlib import Path
-from types import ModuleType, TracebackType
+from types import ModuleType
 from typing import Any, Self
 
 import anyio
