@@ -6,16 +6,8 @@ from typing import Any
 
 import pytest
 
-from pyjms.wire.openwire.commands import StackTraceElement, Throwable
-from pyjms.wire.openwire.commands.base import (
-    ARRAY,
-    BYTES,
-    CACHED,
-    MAGIC,
-    NESTED,
-    THROWABLE,
-    Command,
-)
+from pyjms.wire.openwire.commands import StackTraceElement, Throwable, kinds
+from pyjms.wire.openwire.commands.base import Command
 from pyjms.wire.openwire.schema import CURRENT_VERSION, DESTINATIONS, STRUCTURES, layout_of
 from tests.kit.data import openwire_lines, openwire_types
 
@@ -58,13 +50,13 @@ class Golden:
     def _to_json(self, kind: int, item: Any, version: int, stack_trace: bool) -> Any:
         if item is None:
             return None
-        if kind in (NESTED, CACHED):
+        if kind in (kinds.NESTED, kinds.CACHED):
             return self.fields(item, version, stack_trace)
-        if kind == ARRAY:
+        if kind == kinds.ARRAY:
             return [self.fields(i, version, stack_trace) for i in item]
-        if kind in (BYTES, MAGIC):
+        if kind in (kinds.BYTES, kinds.MAGIC):
             return {"hex": item.hex()}
-        if kind == THROWABLE:
+        if kind == kinds.THROWABLE:
             return _throwable_to_json(item, stack_trace)
         return item
 
@@ -90,13 +82,13 @@ class Golden:
     def _from_json(self, kind: int, item: Any, version: int) -> Any:
         if item is None:
             return None
-        if kind in (NESTED, CACHED):
+        if kind in (kinds.NESTED, kinds.CACHED):
             return self.build(item, version)
-        if kind == ARRAY:
+        if kind == kinds.ARRAY:
             return [self.build(i, version) for i in item]
-        if kind in (BYTES, MAGIC):
+        if kind in (kinds.BYTES, kinds.MAGIC):
             return bytes.fromhex(item["hex"])
-        if kind == THROWABLE:
+        if kind == kinds.THROWABLE:
             return _throwable_from_json(item)
         return item
 

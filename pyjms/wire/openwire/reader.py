@@ -23,7 +23,7 @@ from pyjms.wire.openwire.commands import (
     StackTraceElement,
     Throwable,
 )
-from pyjms.wire.openwire.commands.base import (
+from pyjms.wire.openwire.commands.kinds import (
     ARRAY,
     BOOLEAN,
     BYTE,

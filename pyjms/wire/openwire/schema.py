@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from pyjms.jms.destination import Destination, Queue, TemporaryQueue, TemporaryTopic, Topic
-from pyjms.wire.openwire.commands import TYPES, ActiveMQMessage, DataStructure
-from pyjms.wire.openwire.commands.base import ARRAY, CACHED, NESTED, STRING, Field
+from pyjms.wire.openwire.commands import TYPES, ActiveMQMessage, DataStructure, kinds
+from pyjms.wire.openwire.commands.base import Field
 
 __all__ = [
     "CURRENT_VERSION",
@@ -41,8 +41,8 @@ MESSAGES: Final[dict[int, type[ActiveMQMessage]]] = {
 STRUCTURES: Final[dict[int, type[Structure]]] = {**TYPES, **DESTINATIONS}
 MARSHALL_AWARE: Final = frozenset(code for code, c in TYPES.items() if c.MARSHALL_AWARE)
 
-_NESTING: Final = (NESTED, CACHED, ARRAY)
-_DESTINATION_LAYOUT: Final = (Field("physical_name", STRING, OLDEST_VERSION),)
+_NESTING: Final = (kinds.NESTED, kinds.CACHED, kinds.ARRAY)
+_DESTINATION_LAYOUT: Final = (Field("physical_name", kinds.STRING, OLDEST_VERSION),)
 
 
 class Entry(NamedTuple):

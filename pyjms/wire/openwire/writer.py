@@ -17,7 +17,7 @@ from pyjms.jms.mutf8 import encode_mutf8
 from pyjms.wire.limits import MAX_NESTING_DEPTH, MAX_STRING_SIZE, MAX_TIGHT_STRING_SIZE
 from pyjms.wire.openwire.cache import NOT_STORED, WriteCache
 from pyjms.wire.openwire.commands import Throwable
-from pyjms.wire.openwire.commands.base import (
+from pyjms.wire.openwire.commands.kinds import (
     ARRAY,
     BOOLEAN,
     BYTE,

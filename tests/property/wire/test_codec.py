@@ -30,18 +30,7 @@ from pyjms.wire.openwire.commands import (
     Throwable,
     WireFormatInfo,
     contents,
-)
-from pyjms.wire.openwire.commands.base import (
-    ARRAY,
-    BOOLEAN,
-    BYTE,
-    BYTES,
-    CACHED,
-    INT,
-    LONG,
-    MAGIC,
-    NESTED,
-    STRING,
+    kinds,
 )
 from pyjms.wire.openwire.fast_reader import FastReader
 from pyjms.wire.openwire.fast_writer import FastWriter
@@ -63,15 +52,15 @@ few = settings(max_examples=200, deadline=None)
 texts = st.text(st.characters(codec="utf-16-be"), max_size=20)
 names = st.text(st.sampled_from("ab.é😀"), min_size=1, max_size=8)
 numbers = {
-    BYTE: st.integers(-(2**7), 2**7 - 1),
-    INT: st.integers(-(2**31), 2**31 - 1),
-    LONG: st.one_of(
+    kinds.BYTE: st.integers(-(2**7), 2**7 - 1),
+    kinds.INT: st.integers(-(2**31), 2**31 - 1),
+    kinds.LONG: st.one_of(
         st.sampled_from([0, 0xFFFF, 0x10000, 0xFFFFFFFF, 0x100000000, -1]),
         st.integers(-(2**63), 2**63 - 1),
     ),
 }
 nullable_texts = st.none() | texts
-elements = st.tuples(nullable_texts, nullable_texts, nullable_texts, numbers[INT]).map(
+elements = st.tuples(nullable_texts, nullable_texts, nullable_texts, numbers[kinds.INT]).map(
     lambda parts: StackTraceElement(*parts)
 )
 throwables: Any = st.recursive(
@@ -82,10 +71,10 @@ throwables: Any = st.recursive(
     max_leaves=3,
 )
 PLAIN = {
-    BOOLEAN: st.booleans(),
-    STRING: st.none() | texts,
-    BYTES: st.none() | st.binary(max_size=30),
-    MAGIC: st.just(b"ActiveMQ"),
+    kinds.BOOLEAN: st.booleans(),
+    kinds.STRING: st.none() | texts,
+    kinds.BYTES: st.none() | st.binary(max_size=30),
+    kinds.MAGIC: st.just(b"ActiveMQ"),
     **numbers,
 }
 
@@ -94,9 +83,9 @@ PLAIN = {
 def field_values(kind: int, accepts: frozenset[int], depth: int) -> Any:
     if kind in PLAIN:
         return PLAIN[kind]
-    if kind in (NESTED, CACHED):
+    if kind in (kinds.NESTED, kinds.CACHED):
         return st.none() if depth == 0 else st.none() | structures(accepts, depth - 1)
-    if kind == ARRAY:
+    if kind == kinds.ARRAY:
         if depth == 0:
             return st.none()
         items = st.none() | structures(accepts, depth - 1)
@@ -295,8 +284,8 @@ scalars = st.one_of(
     st.integers(-(2**7), 2**7 - 1).map(Byte),
     st.integers(0, 0xFFFF).map(lambda unit: Char(chr(unit))),
     st.integers(-(2**15), 2**15 - 1).map(Short),
-    numbers[INT],
-    numbers[LONG].map(Long),
+    numbers[kinds.INT],
+    numbers[kinds.LONG].map(Long),
     st.floats(allow_nan=False),
     st.floats(width=32, allow_nan=False).map(Float),
     texts,

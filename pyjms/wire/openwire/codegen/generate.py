@@ -24,6 +24,7 @@ __all__ = ["TARGETS", "Structure", "load", "render"]
 
 OPENWIRE = Path(__file__).resolve().parents[1]
 ROOT = OPENWIRE.parents[2]
+_WIDTH = 96  # 100, less the indentation of a class
 TARGETS = (
     *sorted((OPENWIRE / "commands").glob("*.py")),
     OPENWIRE / "fast_reader.py",
@@ -60,50 +61,70 @@ def _class_body(structure: Structure, structures: dict[str, Structure]) -> Itera
     fields = structure.fields
     is_id = bool(structure.identity)
     slots = sorted([f.name for f in fields] + list(structure.local) + ["_hash"] * is_id)
-    yield f"__slots__ = ({''.join(f'{slot!r}, ' for slot in slots)})"
+    yield "# fmt: off"
+    yield from _fill("__slots__ = (", [f'"{slot}",' for slot in slots], ")")
     yield f"TYPE: ClassVar[int] = {structure.code}"
     if structure.marshall_aware:
         yield "MARSHALL_AWARE: ClassVar[bool] = True"
     if fields:
-        yield "LAYOUT: ClassVar[tuple[Field, ...]] = ("
-        if structure.base in {"BaseCommand", *structures}:
-            yield f"    *{structure.base}.LAYOUT,"
-        yield from (f"    {f.layout}" for f in fields)
-        yield ")"
+        inherited = structure.base in {"BaseCommand", *structures}
+        layout = [f"*{structure.base}.LAYOUT,"] * inherited + [f.layout for f in fields]
+        yield from _fill("LAYOUT: ClassVar[tuple[Field, ...]] = (", layout, ")")
     for version, names in structure.older.items():
         older = {f.name: replace(f, since=1) for f in fields}
         yield "OLDER_LAYOUTS: ClassVar[dict[int, tuple[Field, ...]]] = dict.fromkeys("
         yield f"    range(1, {version + 1}),"
-        yield "    ("
-        yield from (f"        {older[n].layout}" for n in names)
-        yield "    ),"
+        yield from _fill("    (", [older[n].layout for n in names], "),")
         yield ")"
     if fields:
         yield from _constructor(structure, structures)
     if is_id:
         yield from _identity(structure)
+    yield "# fmt: on"
+
+
+def _fill(head: str, items: list[str], tail: str) -> Iterable[str]:
+    """Return `head`, the items and `tail` on one line, or the items on full lines of their own.
+
+    What an item has behind its comma is a comment, which ends its line.
+    """
+    code = " ".join(items)
+    if len(f"{head}{code}{tail}") <= _WIDTH and "#" not in code:
+        is_tuple_of_one = len(items) == 1 and head.endswith(" = (")
+        yield f"{head}{code if is_tuple_of_one else code.removesuffix(',')}{tail}"
+        return
+    indent = head[: len(head) - len(head.lstrip())]
+    yield head
+    line = ""
+    for item in items:
+        if line and ("#" in line or len(f"{indent}    {line} {_code(item)}") > _WIDTH):
+            yield f"{indent}    {line}"
+            line = ""
+        line = f"{line} {item}".strip()
+    yield f"{indent}    {line}"
+    yield f"{indent}{tail}"
+
+
+def _code(item: str) -> str:
+    return item.partition("  #")[0]
 
 
 def _constructor(structure: Structure, structures: dict[str, Structure]) -> Iterable[str]:
-    yield ""
-    yield "def __init__("
-    yield "    self,"
     inherited: tuple[Field, ...] = ()
     if structure.base in structures and structure.constructor != "own":
         inherited = structures[structure.base].fields
     own = (*inherited, *structure.fields)
-    yield from (f"    {f.parameter}" for f in own)
     is_command = structure.base not in {"Command", "DataStructure", "Identifier", "TransactionId"}
+    parameters = ["self,", *(f.parameter for f in own)]
     if is_command and structure.constructor != "own":
-        yield "    command_id: int = 0,"
-        yield "    response_required: bool = False,"
-    yield ") -> None:"
+        parameters += ["command_id: int = 0,", "response_required: bool = False,"]
+    yield ""
+    yield from _fill("def __init__(", parameters, ") -> None:")
     if structure.constructor == "own":
         yield "    super().__init__()"
         own = structure.fields
     elif is_command:
-        yield "    self.command_id = command_id"
-        yield "    self.response_required = response_required"
+        yield "    self.command_id, self.response_required = command_id, response_required"
     yield from (f"    self.{f.name} = {f.name}" for f in own)
     yield from (f"    self.{name}: {kind} | None = None" for name, kind in structure.local.items())
     if structure.identity:
@@ -116,11 +137,10 @@ def _constructor(structure: Structure, structures: dict[str, Structure]) -> Iter
 def _identity(structure: Structure) -> Iterable[str]:
     yield ""
     yield "def __eq__(self, other: object) -> bool:"
-    yield "    return self is other or ("
-    yield f"        isinstance(other, {structure.name})"
     # numbers first: they differ most often, and cheapest
-    yield from (f"        and self.{n} == other.{n}" for n in reversed(structure.identity))
-    yield "    )"
+    same = [f"and self.{n} == other.{n}" for n in reversed(structure.identity)]
+    conditions = [f"isinstance(other, {structure.name})", *same]
+    yield from _fill("    return self is other or (", conditions, ")")
     yield ""
     yield "def __hash__(self) -> int:"
     yield "    return self._hash"

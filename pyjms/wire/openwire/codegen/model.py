@@ -63,7 +63,7 @@ class Field:
     @property
     def layout(self) -> str:
         of = f', "{self.of}"' if self.of else ""
-        return f'Field("{self.name}", {self.kind.upper()}, {self.since}{of}),'
+        return f'Field("{self.name}", kinds.{self.kind.upper()}, {self.since}{of}),'
 
     @property
     def nullable(self) -> bool:

@@ -12,21 +12,11 @@ them are compared by.
 
 from __future__ import annotations
 
-from typing import ClassVar, Final, NamedTuple
+from typing import ClassVar, NamedTuple
+
+from pyjms.wire.openwire.commands import kinds
 
 __all__ = [
-    "ARRAY",
-    "BOOLEAN",
-    "BYTE",
-    "BYTES",
-    "CACHED",
-    "INT",
-    "LONG",
-    "MAGIC",
-    "NESTED",
-    "SHORT",
-    "STRING",
-    "THROWABLE",
     "BaseCommand",
     "Command",
     "DataStructure",
@@ -36,19 +26,6 @@ __all__ = [
     "Throwable",
     "contents",
 ]
-
-BOOLEAN: Final = 0
-BYTE: Final = 1
-SHORT: Final = 2
-INT: Final = 3
-LONG: Final = 4
-STRING: Final = 5
-BYTES: Final = 6
-MAGIC: Final = 7
-NESTED: Final = 8
-CACHED: Final = 9
-ARRAY: Final = 10
-THROWABLE: Final = 11
 
 
 class Field(NamedTuple):
@@ -101,8 +78,8 @@ class BaseCommand(Command):
 
     __slots__ = ()
     LAYOUT: ClassVar[tuple[Field, ...]] = (
-        Field("command_id", INT, 1),
-        Field("response_required", BOOLEAN, 1),
+        Field("command_id", kinds.INT, 1),
+        Field("response_required", kinds.BOOLEAN, 1),
     )
 
     def __init__(self, command_id: int = 0, response_required: bool = False) -> None:

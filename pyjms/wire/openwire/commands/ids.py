@@ -8,15 +8,8 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from pyjms.wire.openwire.commands.base import (
-    BYTES,
-    CACHED,
-    INT,
-    LONG,
-    STRING,
-    Field,
-    Identifier,
-)
+from pyjms.wire.openwire.commands import kinds
+from pyjms.wire.openwire.commands.base import Field, Identifier
 
 __all__ = [
     "BrokerId",
@@ -35,17 +28,12 @@ class BrokerId(Identifier):
     """A broker."""
 
     # generated: BrokerId
-    __slots__ = (
-        "_hash",
-        "value",
-    )
+    # fmt: off
+    __slots__ = ("_hash", "value")
     TYPE: ClassVar[int] = 124
-    LAYOUT: ClassVar[tuple[Field, ...]] = (Field("value", STRING, 1),)
+    LAYOUT: ClassVar[tuple[Field, ...]] = (Field("value", kinds.STRING, 1),)
 
-    def __init__(
-        self,
-        value: str | None = None,
-    ) -> None:
+    def __init__(self, value: str | None = None) -> None:
         self.value = value
         self._hash = hash((124, value))
 
@@ -54,7 +42,7 @@ class BrokerId(Identifier):
 
     def __hash__(self) -> int:
         return self._hash
-
+    # fmt: on
     # end generated
 
     def __str__(self) -> str:
@@ -65,17 +53,12 @@ class ConnectionId(Identifier):
     """A connection: `ID:host-port-millis-n:1`."""
 
     # generated: ConnectionId
-    __slots__ = (
-        "_hash",
-        "value",
-    )
+    # fmt: off
+    __slots__ = ("_hash", "value")
     TYPE: ClassVar[int] = 120
-    LAYOUT: ClassVar[tuple[Field, ...]] = (Field("value", STRING, 1),)
+    LAYOUT: ClassVar[tuple[Field, ...]] = (Field("value", kinds.STRING, 1),)
 
-    def __init__(
-        self,
-        value: str | None = None,
-    ) -> None:
+    def __init__(self, value: str | None = None) -> None:
         self.value = value
         self._hash = hash((120, value))
 
@@ -84,7 +67,7 @@ class ConnectionId(Identifier):
 
     def __hash__(self) -> int:
         return self._hash
-
+    # fmt: on
     # end generated
 
     def __str__(self) -> str:
@@ -95,36 +78,27 @@ class SessionId(Identifier):
     """A session of a connection, from 1; -1 is the one that needs no SessionInfo."""
 
     # generated: SessionId
-    __slots__ = (
-        "_hash",
-        "connection_id",
-        "value",
-    )
+    # fmt: off
+    __slots__ = ("_hash", "connection_id", "value")
     TYPE: ClassVar[int] = 121
     LAYOUT: ClassVar[tuple[Field, ...]] = (
-        Field("connection_id", STRING, 1),
-        Field("value", LONG, 1),
+        Field("connection_id", kinds.STRING, 1), Field("value", kinds.LONG, 1),
     )
 
-    def __init__(
-        self,
-        connection_id: str | None = None,
-        value: int = 0,
-    ) -> None:
+    def __init__(self, connection_id: str | None = None, value: int = 0) -> None:
         self.connection_id = connection_id
         self.value = value
         self._hash = hash((121, connection_id, value))
 
     def __eq__(self, other: object) -> bool:
         return self is other or (
-            isinstance(other, SessionId)
-            and self.value == other.value
+            isinstance(other, SessionId) and self.value == other.value
             and self.connection_id == other.connection_id
         )
 
     def __hash__(self) -> int:
         return self._hash
-
+    # fmt: on
     # end generated
 
     def __str__(self) -> str:
@@ -135,24 +109,16 @@ class ConsumerId(Identifier):
     """A consumer of a session."""
 
     # generated: ConsumerId
-    __slots__ = (
-        "_hash",
-        "connection_id",
-        "session_id",
-        "value",
-    )
+    # fmt: off
+    __slots__ = ("_hash", "connection_id", "session_id", "value")
     TYPE: ClassVar[int] = 122
     LAYOUT: ClassVar[tuple[Field, ...]] = (
-        Field("connection_id", STRING, 1),
-        Field("session_id", LONG, 1),
-        Field("value", LONG, 1),
+        Field("connection_id", kinds.STRING, 1), Field("session_id", kinds.LONG, 1),
+        Field("value", kinds.LONG, 1),
     )
 
     def __init__(
-        self,
-        connection_id: str | None = None,
-        session_id: int = 0,
-        value: int = 0,
+        self, connection_id: str | None = None, session_id: int = 0, value: int = 0,
     ) -> None:
         self.connection_id = connection_id
         self.session_id = session_id
@@ -161,15 +127,13 @@ class ConsumerId(Identifier):
 
     def __eq__(self, other: object) -> bool:
         return self is other or (
-            isinstance(other, ConsumerId)
-            and self.value == other.value
-            and self.session_id == other.session_id
-            and self.connection_id == other.connection_id
+            isinstance(other, ConsumerId) and self.value == other.value
+            and self.session_id == other.session_id and self.connection_id == other.connection_id
         )
 
     def __hash__(self) -> int:
         return self._hash
-
+    # fmt: on
     # end generated
 
     def __str__(self) -> str:
@@ -180,24 +144,16 @@ class ProducerId(Identifier):
     """A producer of a session."""
 
     # generated: ProducerId
-    __slots__ = (
-        "_hash",
-        "connection_id",
-        "session_id",
-        "value",
-    )
+    # fmt: off
+    __slots__ = ("_hash", "connection_id", "session_id", "value")
     TYPE: ClassVar[int] = 123
     LAYOUT: ClassVar[tuple[Field, ...]] = (
-        Field("connection_id", STRING, 1),
-        Field("value", LONG, 1),
-        Field("session_id", LONG, 1),
+        Field("connection_id", kinds.STRING, 1), Field("value", kinds.LONG, 1),
+        Field("session_id", kinds.LONG, 1),
     )
 
     def __init__(
-        self,
-        connection_id: str | None = None,
-        value: int = 0,
-        session_id: int = 0,
+        self, connection_id: str | None = None, value: int = 0, session_id: int = 0,
     ) -> None:
         self.connection_id = connection_id
         self.value = value
@@ -206,15 +162,13 @@ class ProducerId(Identifier):
 
     def __eq__(self, other: object) -> bool:
         return self is other or (
-            isinstance(other, ProducerId)
-            and self.value == other.value
-            and self.session_id == other.session_id
-            and self.connection_id == other.connection_id
+            isinstance(other, ProducerId) and self.value == other.value
+            and self.session_id == other.session_id and self.connection_id == other.connection_id
         )
 
     def __hash__(self) -> int:
         return self._hash
-
+    # fmt: on
     # end generated
 
     def __str__(self) -> str:
@@ -225,27 +179,17 @@ class MessageId(Identifier):
     """A message: its producer and that producer's sequence number, from 1."""
 
     # generated: MessageId
-    __slots__ = (
-        "_hash",
-        "broker_sequence_id",
-        "producer_id",
-        "producer_sequence_id",
-        "text_view",
-    )
+    # fmt: off
+    __slots__ = ("_hash", "broker_sequence_id", "producer_id", "producer_sequence_id", "text_view")
     TYPE: ClassVar[int] = 110
     LAYOUT: ClassVar[tuple[Field, ...]] = (
-        Field("text_view", STRING, 10),
-        Field("producer_id", CACHED, 1, "ProducerId"),
-        Field("producer_sequence_id", LONG, 1),
-        Field("broker_sequence_id", LONG, 1),
+        Field("text_view", kinds.STRING, 10), Field("producer_id", kinds.CACHED, 1, "ProducerId"),
+        Field("producer_sequence_id", kinds.LONG, 1), Field("broker_sequence_id", kinds.LONG, 1),
     )
 
     def __init__(
-        self,
-        text_view: str | None = None,
-        producer_id: ProducerId | None = None,
-        producer_sequence_id: int = 0,
-        broker_sequence_id: int = 0,
+        self, text_view: str | None = None, producer_id: ProducerId | None = None,
+        producer_sequence_id: int = 0, broker_sequence_id: int = 0,
     ) -> None:
         self.text_view = text_view
         self.producer_id = producer_id
@@ -255,14 +199,13 @@ class MessageId(Identifier):
 
     def __eq__(self, other: object) -> bool:
         return self is other or (
-            isinstance(other, MessageId)
-            and self.producer_sequence_id == other.producer_sequence_id
+            isinstance(other, MessageId) and self.producer_sequence_id == other.producer_sequence_id
             and self.producer_id == other.producer_id
         )
 
     def __hash__(self) -> int:
         return self._hash
-
+    # fmt: on
     # end generated
 
     def __str__(self) -> str:
@@ -281,36 +224,27 @@ class LocalTransactionId(TransactionId):
     """A transaction of one connection, from 1."""
 
     # generated: LocalTransactionId
-    __slots__ = (
-        "_hash",
-        "connection_id",
-        "value",
-    )
+    # fmt: off
+    __slots__ = ("_hash", "connection_id", "value")
     TYPE: ClassVar[int] = 111
     LAYOUT: ClassVar[tuple[Field, ...]] = (
-        Field("value", LONG, 1),
-        Field("connection_id", CACHED, 1, "ConnectionId"),
+        Field("value", kinds.LONG, 1), Field("connection_id", kinds.CACHED, 1, "ConnectionId"),
     )
 
-    def __init__(
-        self,
-        value: int = 0,
-        connection_id: ConnectionId | None = None,
-    ) -> None:
+    def __init__(self, value: int = 0, connection_id: ConnectionId | None = None) -> None:
         self.value = value
         self.connection_id = connection_id
         self._hash = hash((111, value, connection_id))
 
     def __eq__(self, other: object) -> bool:
         return self is other or (
-            isinstance(other, LocalTransactionId)
-            and self.connection_id == other.connection_id
+            isinstance(other, LocalTransactionId) and self.connection_id == other.connection_id
             and self.value == other.value
         )
 
     def __hash__(self) -> int:
         return self._hash
-
+    # fmt: on
     # end generated
 
     def __str__(self) -> str:
@@ -321,23 +255,16 @@ class XATransactionId(TransactionId):
     """A branch of a distributed transaction."""
 
     # generated: XATransactionId
-    __slots__ = (
-        "_hash",
-        "branch_qualifier",
-        "format_id",
-        "global_transaction_id",
-    )
+    # fmt: off
+    __slots__ = ("_hash", "branch_qualifier", "format_id", "global_transaction_id")
     TYPE: ClassVar[int] = 112
     LAYOUT: ClassVar[tuple[Field, ...]] = (
-        Field("format_id", INT, 1),
-        Field("global_transaction_id", BYTES, 1),
-        Field("branch_qualifier", BYTES, 1),
+        Field("format_id", kinds.INT, 1), Field("global_transaction_id", kinds.BYTES, 1),
+        Field("branch_qualifier", kinds.BYTES, 1),
     )
 
     def __init__(
-        self,
-        format_id: int = 0,
-        global_transaction_id: bytes | None = None,
+        self, format_id: int = 0, global_transaction_id: bytes | None = None,
         branch_qualifier: bytes | None = None,
     ) -> None:
         self.format_id = format_id
@@ -347,15 +274,14 @@ class XATransactionId(TransactionId):
 
     def __eq__(self, other: object) -> bool:
         return self is other or (
-            isinstance(other, XATransactionId)
-            and self.branch_qualifier == other.branch_qualifier
+            isinstance(other, XATransactionId) and self.branch_qualifier == other.branch_qualifier
             and self.global_transaction_id == other.global_transaction_id
             and self.format_id == other.format_id
         )
 
     def __hash__(self) -> int:
         return self._hash
-
+    # fmt: on
     # end generated
 
     def __str__(self) -> str:

@@ -5,16 +5,8 @@ from __future__ import annotations
 from typing import ClassVar
 
 from pyjms.jms.destination import Destination
-from pyjms.wire.openwire.commands.base import (
-    BOOLEAN,
-    BYTE,
-    CACHED,
-    LONG,
-    NESTED,
-    STRING,
-    DataStructure,
-    Field,
-)
+from pyjms.wire.openwire.commands import kinds
+from pyjms.wire.openwire.commands.base import DataStructure, Field
 from pyjms.wire.openwire.commands.delivery import MessageAck
 from pyjms.wire.openwire.commands.ids import MessageId, TransactionId
 
@@ -31,32 +23,24 @@ class JournalTopicAck(DataStructure):
     """Journal: a topic acknowledgement."""
 
     # generated: JournalTopicAck
+    # fmt: off
     __slots__ = (
-        "client_id",
-        "destination",
-        "message_id",
-        "message_sequence_id",
-        "subscription_name",
+        "client_id", "destination", "message_id", "message_sequence_id", "subscription_name",
         "transaction_id",
     )
     TYPE: ClassVar[int] = 50
     LAYOUT: ClassVar[tuple[Field, ...]] = (
-        Field("destination", NESTED, 1, "Destination"),
-        Field("message_id", NESTED, 1, "MessageId"),
-        Field("message_sequence_id", LONG, 1),
-        Field("subscription_name", STRING, 1),
-        Field("client_id", STRING, 1),
-        Field("transaction_id", NESTED, 1, "TransactionId"),
+        Field("destination", kinds.NESTED, 1, "Destination"),
+        Field("message_id", kinds.NESTED, 1, "MessageId"),
+        Field("message_sequence_id", kinds.LONG, 1), Field("subscription_name", kinds.STRING, 1),
+        Field("client_id", kinds.STRING, 1),
+        Field("transaction_id", kinds.NESTED, 1, "TransactionId"),
     )
 
     def __init__(
-        self,
-        destination: Destination | None = None,
-        message_id: MessageId | None = None,
-        message_sequence_id: int = 0,
-        subscription_name: str | None = None,
-        client_id: str | None = None,
-        transaction_id: TransactionId | None = None,
+        self, destination: Destination | None = None, message_id: MessageId | None = None,
+        message_sequence_id: int = 0, subscription_name: str | None = None,
+        client_id: str | None = None, transaction_id: TransactionId | None = None,
     ) -> None:
         self.destination = destination
         self.message_id = message_id
@@ -64,7 +48,7 @@ class JournalTopicAck(DataStructure):
         self.subscription_name = subscription_name
         self.client_id = client_id
         self.transaction_id = transaction_id
-
+    # fmt: on
     # end generated
 
 
@@ -72,24 +56,20 @@ class JournalQueueAck(DataStructure):
     """Journal: a queue acknowledgement."""
 
     # generated: JournalQueueAck
-    __slots__ = (
-        "destination",
-        "message_ack",
-    )
+    # fmt: off
+    __slots__ = ("destination", "message_ack")
     TYPE: ClassVar[int] = 52
     LAYOUT: ClassVar[tuple[Field, ...]] = (
-        Field("destination", NESTED, 1, "Destination"),
-        Field("message_ack", NESTED, 1, "MessageAck"),
+        Field("destination", kinds.NESTED, 1, "Destination"),
+        Field("message_ack", kinds.NESTED, 1, "MessageAck"),
     )
 
     def __init__(
-        self,
-        destination: Destination | None = None,
-        message_ack: MessageAck | None = None,
+        self, destination: Destination | None = None, message_ack: MessageAck | None = None,
     ) -> None:
         self.destination = destination
         self.message_ack = message_ack
-
+    # fmt: on
     # end generated
 
 
@@ -97,16 +77,14 @@ class JournalTrace(DataStructure):
     """Journal: a line of text."""
 
     # generated: JournalTrace
+    # fmt: off
     __slots__ = ("message",)
     TYPE: ClassVar[int] = 53
-    LAYOUT: ClassVar[tuple[Field, ...]] = (Field("message", STRING, 1),)
+    LAYOUT: ClassVar[tuple[Field, ...]] = (Field("message", kinds.STRING, 1),)
 
-    def __init__(
-        self,
-        message: str | None = None,
-    ) -> None:
+    def __init__(self, message: str | None = None) -> None:
         self.message = message
-
+    # fmt: on
     # end generated
 
 
@@ -114,28 +92,22 @@ class JournalTransaction(DataStructure):
     """Journal: a transaction's step."""
 
     # generated: JournalTransaction
-    __slots__ = (
-        "transaction_id",
-        "type",
-        "was_prepared",
-    )
+    # fmt: off
+    __slots__ = ("transaction_id", "type", "was_prepared")
     TYPE: ClassVar[int] = 54
     LAYOUT: ClassVar[tuple[Field, ...]] = (
-        Field("transaction_id", NESTED, 1, "TransactionId"),
-        Field("type", BYTE, 1),
-        Field("was_prepared", BOOLEAN, 1),
+        Field("transaction_id", kinds.NESTED, 1, "TransactionId"), Field("type", kinds.BYTE, 1),
+        Field("was_prepared", kinds.BOOLEAN, 1),
     )
 
     def __init__(
-        self,
-        transaction_id: TransactionId | None = None,
-        type: int = 0,  # noqa: A002 - the wire's name
+        self, transaction_id: TransactionId | None = None, type: int = 0,  # noqa: A002 - the wire's name
         was_prepared: bool = False,
     ) -> None:
         self.transaction_id = transaction_id
         self.type = type
         self.was_prepared = was_prepared
-
+    # fmt: on
     # end generated
 
 
@@ -143,32 +115,23 @@ class SubscriptionInfo(DataStructure):
     """A durable subscription."""
 
     # generated: SubscriptionInfo
+    # fmt: off
     __slots__ = (
-        "client_id",
-        "destination",
-        "no_local",
-        "selector",
-        "subscribed_destination",
+        "client_id", "destination", "no_local", "selector", "subscribed_destination",
         "subscription_name",
     )
     TYPE: ClassVar[int] = 55
     LAYOUT: ClassVar[tuple[Field, ...]] = (
-        Field("client_id", STRING, 1),
-        Field("destination", CACHED, 1, "Destination"),
-        Field("selector", STRING, 1),
-        Field("subscription_name", STRING, 1),
-        Field("subscribed_destination", NESTED, 3, "Destination"),
-        Field("no_local", BOOLEAN, 11),
+        Field("client_id", kinds.STRING, 1), Field("destination", kinds.CACHED, 1, "Destination"),
+        Field("selector", kinds.STRING, 1), Field("subscription_name", kinds.STRING, 1),
+        Field("subscribed_destination", kinds.NESTED, 3, "Destination"),
+        Field("no_local", kinds.BOOLEAN, 11),
     )
 
     def __init__(
-        self,
-        client_id: str | None = None,
-        destination: Destination | None = None,
-        selector: str | None = None,
-        subscription_name: str | None = None,
-        subscribed_destination: Destination | None = None,
-        no_local: bool = False,
+        self, client_id: str | None = None, destination: Destination | None = None,
+        selector: str | None = None, subscription_name: str | None = None,
+        subscribed_destination: Destination | None = None, no_local: bool = False,
     ) -> None:
         self.client_id = client_id
         self.destination = destination
@@ -176,5 +139,5 @@ class SubscriptionInfo(DataStructure):
         self.subscription_name = subscription_name
         self.subscribed_destination = subscribed_destination
         self.no_local = no_local
-
+    # fmt: on
     # end generated

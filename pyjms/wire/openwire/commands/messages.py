@@ -5,20 +5,8 @@ from __future__ import annotations
 from typing import ClassVar
 
 from pyjms.jms.destination import Destination
-from pyjms.wire.openwire.commands.base import (
-    ARRAY,
-    BOOLEAN,
-    BYTE,
-    BYTES,
-    CACHED,
-    INT,
-    LONG,
-    NESTED,
-    STRING,
-    BaseCommand,
-    DataStructure,
-    Field,
-)
+from pyjms.wire.openwire.commands import kinds
+from pyjms.wire.openwire.commands.base import BaseCommand, DataStructure, Field
 from pyjms.wire.openwire.commands.ids import (
     BrokerId,
     ConsumerId,
@@ -46,112 +34,59 @@ class ActiveMQMessage(BaseCommand):
     """
 
     # generated: ActiveMQMessage
+    # fmt: off
     __slots__ = (
-        "arrival",
-        "broker_in_time",
-        "broker_out_time",
-        "broker_path",
-        "cluster",
-        "compressed",
-        "content",
-        "correlation_id",
-        "data_structure",
-        "destination",
-        "droppable",
-        "expiration",
-        "group_id",
-        "group_sequence",
-        "jms_xgroup_first_for_consumer",
-        "marshalled_properties",
-        "message_id",
-        "original_destination",
-        "original_transaction_id",
-        "persistent",
-        "priority",
-        "producer_id",
-        "raw",
-        "received_by_df_bridge",
-        "redelivery_counter",
-        "reply_to",
-        "target_consumer_id",
-        "timestamp",
-        "transaction_id",
-        "type",
-        "user_id",
+        "arrival", "broker_in_time", "broker_out_time", "broker_path", "cluster", "compressed",
+        "content", "correlation_id", "data_structure", "destination", "droppable", "expiration",
+        "group_id", "group_sequence", "jms_xgroup_first_for_consumer", "marshalled_properties",
+        "message_id", "original_destination", "original_transaction_id", "persistent", "priority",
+        "producer_id", "raw", "received_by_df_bridge", "redelivery_counter", "reply_to",
+        "target_consumer_id", "timestamp", "transaction_id", "type", "user_id",
     )
     TYPE: ClassVar[int] = 23
     MARSHALL_AWARE: ClassVar[bool] = True
     LAYOUT: ClassVar[tuple[Field, ...]] = (
-        *BaseCommand.LAYOUT,
-        Field("producer_id", CACHED, 1, "ProducerId"),
-        Field("destination", CACHED, 1, "Destination"),
-        Field("transaction_id", CACHED, 1, "TransactionId"),
-        Field("original_destination", CACHED, 1, "Destination"),
-        Field("message_id", NESTED, 1, "MessageId"),
-        Field("original_transaction_id", CACHED, 1, "TransactionId"),
-        Field("group_id", STRING, 1),
-        Field("group_sequence", INT, 1),
-        Field("correlation_id", STRING, 1),
-        Field("persistent", BOOLEAN, 1),
-        Field("expiration", LONG, 1),
-        Field("priority", BYTE, 1),
-        Field("reply_to", NESTED, 1, "Destination"),
-        Field("timestamp", LONG, 1),
-        Field("type", STRING, 1),
-        Field("content", BYTES, 1),
-        Field("marshalled_properties", BYTES, 1),
-        Field("data_structure", NESTED, 1, "any"),
-        Field("target_consumer_id", CACHED, 1, "ConsumerId"),
-        Field("compressed", BOOLEAN, 1),
-        Field("redelivery_counter", INT, 1),
-        Field("broker_path", ARRAY, 1, "BrokerId"),
-        Field("arrival", LONG, 1),
-        Field("user_id", STRING, 1),
-        Field("received_by_df_bridge", BOOLEAN, 1),
-        Field("droppable", BOOLEAN, 2),
-        Field("cluster", ARRAY, 3, "BrokerId"),
-        Field("broker_in_time", LONG, 3),
-        Field("broker_out_time", LONG, 3),
-        Field("jms_xgroup_first_for_consumer", BOOLEAN, 10),
+        *BaseCommand.LAYOUT, Field("producer_id", kinds.CACHED, 1, "ProducerId"),
+        Field("destination", kinds.CACHED, 1, "Destination"),
+        Field("transaction_id", kinds.CACHED, 1, "TransactionId"),
+        Field("original_destination", kinds.CACHED, 1, "Destination"),
+        Field("message_id", kinds.NESTED, 1, "MessageId"),
+        Field("original_transaction_id", kinds.CACHED, 1, "TransactionId"),
+        Field("group_id", kinds.STRING, 1), Field("group_sequence", kinds.INT, 1),
+        Field("correlation_id", kinds.STRING, 1), Field("persistent", kinds.BOOLEAN, 1),
+        Field("expiration", kinds.LONG, 1), Field("priority", kinds.BYTE, 1),
+        Field("reply_to", kinds.NESTED, 1, "Destination"), Field("timestamp", kinds.LONG, 1),
+        Field("type", kinds.STRING, 1), Field("content", kinds.BYTES, 1),
+        Field("marshalled_properties", kinds.BYTES, 1),
+        Field("data_structure", kinds.NESTED, 1, "any"),
+        Field("target_consumer_id", kinds.CACHED, 1, "ConsumerId"),
+        Field("compressed", kinds.BOOLEAN, 1), Field("redelivery_counter", kinds.INT, 1),
+        Field("broker_path", kinds.ARRAY, 1, "BrokerId"), Field("arrival", kinds.LONG, 1),
+        Field("user_id", kinds.STRING, 1), Field("received_by_df_bridge", kinds.BOOLEAN, 1),
+        Field("droppable", kinds.BOOLEAN, 2), Field("cluster", kinds.ARRAY, 3, "BrokerId"),
+        Field("broker_in_time", kinds.LONG, 3), Field("broker_out_time", kinds.LONG, 3),
+        Field("jms_xgroup_first_for_consumer", kinds.BOOLEAN, 10),
     )
 
     def __init__(
-        self,
-        producer_id: ProducerId | None = None,
-        destination: Destination | None = None,
+        self, producer_id: ProducerId | None = None, destination: Destination | None = None,
         transaction_id: TransactionId | None = None,
-        original_destination: Destination | None = None,
-        message_id: MessageId | None = None,
-        original_transaction_id: TransactionId | None = None,
-        group_id: str | None = None,
-        group_sequence: int = 0,
-        correlation_id: str | None = None,
-        persistent: bool = False,
-        expiration: int = 0,
-        priority: int = 0,
-        reply_to: Destination | None = None,
-        timestamp: int = 0,
-        type: str | None = None,  # noqa: A002 - the wire's name
-        content: bytes | None = None,
-        marshalled_properties: bytes | None = None,
+        original_destination: Destination | None = None, message_id: MessageId | None = None,
+        original_transaction_id: TransactionId | None = None, group_id: str | None = None,
+        group_sequence: int = 0, correlation_id: str | None = None, persistent: bool = False,
+        expiration: int = 0, priority: int = 0, reply_to: Destination | None = None,
+        timestamp: int = 0, type: str | None = None,  # noqa: A002 - the wire's name
+        content: bytes | None = None, marshalled_properties: bytes | None = None,
         data_structure: DataStructure | Destination | None = None,
-        target_consumer_id: ConsumerId | None = None,
-        compressed: bool = False,
-        redelivery_counter: int = 0,
-        broker_path: list[BrokerId | None] | None = None,
-        arrival: int = 0,
-        user_id: str | None = None,
-        received_by_df_bridge: bool = False,
-        droppable: bool = False,
-        cluster: list[BrokerId | None] | None = None,
-        broker_in_time: int = 0,
-        broker_out_time: int = 0,
-        jms_xgroup_first_for_consumer: bool = False,
-        command_id: int = 0,
+        target_consumer_id: ConsumerId | None = None, compressed: bool = False,
+        redelivery_counter: int = 0, broker_path: list[BrokerId | None] | None = None,
+        arrival: int = 0, user_id: str | None = None, received_by_df_bridge: bool = False,
+        droppable: bool = False, cluster: list[BrokerId | None] | None = None,
+        broker_in_time: int = 0, broker_out_time: int = 0,
+        jms_xgroup_first_for_consumer: bool = False, command_id: int = 0,
         response_required: bool = False,
     ) -> None:
-        self.command_id = command_id
-        self.response_required = response_required
+        self.command_id, self.response_required = command_id, response_required
         self.producer_id = producer_id
         self.destination = destination
         self.transaction_id = transaction_id
@@ -183,7 +118,7 @@ class ActiveMQMessage(BaseCommand):
         self.broker_out_time = broker_out_time
         self.jms_xgroup_first_for_consumer = jms_xgroup_first_for_consumer
         self.raw: bytes | None = None
-
+    # fmt: on
     # end generated
 
 
@@ -191,8 +126,10 @@ class ActiveMQBytesMessage(ActiveMQMessage):
     """A message of raw bytes."""
 
     # generated: ActiveMQBytesMessage
+    # fmt: off
     __slots__ = ()
     TYPE: ClassVar[int] = 24
+    # fmt: on
     # end generated
 
 
@@ -200,8 +137,10 @@ class ActiveMQMapMessage(ActiveMQMessage):
     """A message of names and typed values."""
 
     # generated: ActiveMQMapMessage
+    # fmt: off
     __slots__ = ()
     TYPE: ClassVar[int] = 25
+    # fmt: on
     # end generated
 
 
@@ -209,8 +148,10 @@ class ActiveMQObjectMessage(ActiveMQMessage):
     """A message with a serialized Java object, opaque here."""
 
     # generated: ActiveMQObjectMessage
+    # fmt: off
     __slots__ = ()
     TYPE: ClassVar[int] = 26
+    # fmt: on
     # end generated
 
 
@@ -218,8 +159,10 @@ class ActiveMQStreamMessage(ActiveMQMessage):
     """A message of a sequence of typed values."""
 
     # generated: ActiveMQStreamMessage
+    # fmt: off
     __slots__ = ()
     TYPE: ClassVar[int] = 27
+    # fmt: on
     # end generated
 
 
@@ -227,8 +170,10 @@ class ActiveMQTextMessage(ActiveMQMessage):
     """A message of text."""
 
     # generated: ActiveMQTextMessage
+    # fmt: off
     __slots__ = ()
     TYPE: ClassVar[int] = 28
+    # fmt: on
     # end generated
 
 
@@ -236,28 +181,21 @@ class ActiveMQBlobMessage(ActiveMQMessage):
     """A message that refers to a large body stored elsewhere."""
 
     # generated: ActiveMQBlobMessage
-    __slots__ = (
-        "deleted_by_broker",
-        "mime_type",
-        "remote_blob_url",
-    )
+    # fmt: off
+    __slots__ = ("deleted_by_broker", "mime_type", "remote_blob_url")
     TYPE: ClassVar[int] = 29
     LAYOUT: ClassVar[tuple[Field, ...]] = (
-        *ActiveMQMessage.LAYOUT,
-        Field("remote_blob_url", STRING, 3),
-        Field("mime_type", STRING, 3),
-        Field("deleted_by_broker", BOOLEAN, 3),
+        *ActiveMQMessage.LAYOUT, Field("remote_blob_url", kinds.STRING, 3),
+        Field("mime_type", kinds.STRING, 3), Field("deleted_by_broker", kinds.BOOLEAN, 3),
     )
 
     def __init__(
-        self,
-        remote_blob_url: str | None = None,
-        mime_type: str | None = "application/octet-stream",
-        deleted_by_broker: bool = False,
+        self, remote_blob_url: str | None = None,
+        mime_type: str | None = "application/octet-stream", deleted_by_broker: bool = False,
     ) -> None:
         super().__init__()
         self.remote_blob_url = remote_blob_url
         self.mime_type = mime_type
         self.deleted_by_broker = deleted_by_broker
-
+    # fmt: on
     # end generated

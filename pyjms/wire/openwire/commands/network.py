@@ -4,14 +4,8 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from pyjms.wire.openwire.commands.base import (
-    ARRAY,
-    NESTED,
-    STRING,
-    BaseCommand,
-    DataStructure,
-    Field,
-)
+from pyjms.wire.openwire.commands import kinds
+from pyjms.wire.openwire.commands.base import BaseCommand, DataStructure, Field
 from pyjms.wire.openwire.commands.ids import BrokerId
 from pyjms.wire.openwire.commands.resources import ConsumerInfo
 
@@ -25,24 +19,17 @@ class DiscoveryEvent(DataStructure):
     """A broker found by a discovery agent."""
 
     # generated: DiscoveryEvent
-    __slots__ = (
-        "broker_name",
-        "service_name",
-    )
+    # fmt: off
+    __slots__ = ("broker_name", "service_name")
     TYPE: ClassVar[int] = 40
     LAYOUT: ClassVar[tuple[Field, ...]] = (
-        Field("service_name", STRING, 1),
-        Field("broker_name", STRING, 1),
+        Field("service_name", kinds.STRING, 1), Field("broker_name", kinds.STRING, 1),
     )
 
-    def __init__(
-        self,
-        service_name: str | None = None,
-        broker_name: str | None = None,
-    ) -> None:
+    def __init__(self, service_name: str | None = None, broker_name: str | None = None) -> None:
         self.service_name = service_name
         self.broker_name = broker_name
-
+    # fmt: on
     # end generated
 
 
@@ -50,31 +37,23 @@ class BrokerSubscriptionInfo(BaseCommand):
     """The durable subscriptions of a broker, for its bridges."""
 
     # generated: BrokerSubscriptionInfo
-    __slots__ = (
-        "broker_id",
-        "broker_name",
-        "subscription_infos",
-    )
+    # fmt: off
+    __slots__ = ("broker_id", "broker_name", "subscription_infos")
     TYPE: ClassVar[int] = 92
     LAYOUT: ClassVar[tuple[Field, ...]] = (
-        *BaseCommand.LAYOUT,
-        Field("broker_id", NESTED, 12, "BrokerId"),
-        Field("broker_name", STRING, 12),
-        Field("subscription_infos", ARRAY, 12, "ConsumerInfo"),
+        *BaseCommand.LAYOUT, Field("broker_id", kinds.NESTED, 12, "BrokerId"),
+        Field("broker_name", kinds.STRING, 12),
+        Field("subscription_infos", kinds.ARRAY, 12, "ConsumerInfo"),
     )
 
     def __init__(
-        self,
-        broker_id: BrokerId | None = None,
-        broker_name: str | None = None,
-        subscription_infos: list[ConsumerInfo | None] | None = None,
-        command_id: int = 0,
+        self, broker_id: BrokerId | None = None, broker_name: str | None = None,
+        subscription_infos: list[ConsumerInfo | None] | None = None, command_id: int = 0,
         response_required: bool = False,
     ) -> None:
-        self.command_id = command_id
-        self.response_required = response_required
+        self.command_id, self.response_required = command_id, response_required
         self.broker_id = broker_id
         self.broker_name = broker_name
         self.subscription_infos = subscription_infos
-
+    # fmt: on
     # end generated
