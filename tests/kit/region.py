@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractContextManager
+from pathlib import Path
 
 import anyio
 import pytest
@@ -407,6 +408,14 @@ def make_broker() -> type[Broker]:
 def paged() -> PagedAdapter:
     """A store that a broker need not keep in memory."""
     return PagedAdapter()
+
+
+@pytest.fixture
+async def temp_store(tmp_path: Path) -> AsyncIterator[TempStore]:
+    store = TempStore(tmp_path / "tmp_storage")
+    await store.start()
+    yield store
+    await store.stop()
 
 
 @pytest.fixture

@@ -195,6 +195,10 @@ class RegionDestination(BrokerDestination):
         """Count one holder more of a message, where messages have holders."""
 
     @abstractmethod
+    def spooling_changed(self, subscription: Subscription, spooling: bool) -> None:
+        """Note that a subscription begins or ends to keep its messages in the temp store."""
+
+    @abstractmethod
     def store_removal(
         self,
         context: OperationContext,

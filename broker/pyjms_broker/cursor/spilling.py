@@ -46,6 +46,7 @@ priority of the first one in the head.
 from __future__ import annotations
 
 import logging
+import sys
 from collections.abc import Callable, Iterator
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Final
@@ -56,12 +57,19 @@ from pyjms_broker.cursor.sources import MessageSource, level_of
 if TYPE_CHECKING:
     from pyjms_broker.api.message import MessageReference
 
-__all__ = ["MOST_CACHED", "PrioritizedSpillingCursor", "SpillingCursor"]
+__all__ = ["MOST_CACHED", "UNLIMITED", "PrioritizedSpillingCursor", "SpillingCursor", "never_short"]
 
 logger = logging.getLogger(__name__)
 
 MOST_CACHED: Final = 20_000
 """Pending messages above which new stored ones are left to the store, even if memory is free."""
+
+UNLIMITED: Final = sys.maxsize
+
+
+def never_short(_reference: MessageReference) -> bool:
+    """Keep every message in memory, as ActiveMQ's VM cursors do. (activemq-broker M8)"""
+    return False
 
 
 class SpillingCursor:
@@ -74,6 +82,7 @@ class SpillingCursor:
         is_short: Callable[[MessageReference], bool],
         spilled: Callable[[MessageReference], None],
         page_size: int,
+        most_cached: int = MOST_CACHED,
     ) -> None:
         """Create an empty cursor.
 
@@ -84,6 +93,7 @@ class SpillingCursor:
                 their sources.
             spilled: called with each message that is no longer held in memory.
             page_size: how many messages are read from a source at once.
+            most_cached: how many messages of a store the head holds before it spills.
 
         """
         self._name = name
@@ -93,6 +103,7 @@ class SpillingCursor:
         self._is_short = is_short
         self._spilled = spilled
         self._page_size = page_size
+        self._most_cached = most_cached
         self.is_spilling = False
         """Whether new messages go to their sources."""
 
@@ -129,7 +140,8 @@ class SpillingCursor:
         return len(self._head) + self.outside_count
 
     def __bool__(self) -> bool:
-        return bool(self._head) or self.outside_count > 0
+        # also while a source is being read: what arrives meanwhile must not overtake it
+        return self.is_spilling or bool(self._head)
 
     def __iter__(self) -> Iterator[MessageReference]:
         return iter(self._head)
@@ -140,7 +152,7 @@ class SpillingCursor:
     def append(self, reference: MessageReference) -> None:
         if not self.is_spilling:
             head = self._head
-            many = len(head) >= MOST_CACHED and reference.position is not None
+            many = len(head) >= self._most_cached and reference.position is not None
             if not many and not self._is_short(reference):
                 head.append(reference)
                 return
@@ -197,6 +209,22 @@ class SpillingCursor:
         self.is_spilling = False
 
     # the sources
+    def read_ahead(self, count: int) -> None:
+        """Read from the sources until the head has `count` messages, they have no more, or
+        memory is short. An empty head gets a page in any case.
+
+        Raises:
+            JMSException: a source cannot be read and the head is empty.
+        """
+        head = self._head
+        while self.is_spilling and len(head) < count:
+            first = head.first()
+            before = self.outside_count
+            if first is None or not self._is_short(first):
+                self._read_all()
+            if self.outside_count == before:
+                return
+
     def settle(self) -> None:
         """End spilling if neither the head nor a source holds a message."""
         if self.is_spilling and not self._head and not self.outside_count:

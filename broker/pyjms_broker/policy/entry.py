@@ -6,7 +6,7 @@ Durations are seconds. An entry is applied when a destination or a subscription 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, Literal, TypeAlias
 
 from pyjms.jms.destination import Destination, TemporaryQueue, TemporaryTopic
 from pyjms_broker.api.dead_letter import DeadLetterStrategy
@@ -14,7 +14,18 @@ from pyjms_broker.policy.dead_letter import SharedDeadLetterStrategy
 from pyjms_broker.policy.eviction import MessageEvictionStrategy, OldestMessageEvictionStrategy
 from pyjms_broker.policy.pending import PendingMessageLimitStrategy
 
-__all__ = ["PolicyEntry"]
+__all__ = [
+    "PendingDurableSubscriberPolicy",
+    "PendingQueuePolicy",
+    "PendingSubscriberPolicy",
+    "PolicyEntry",
+]
+
+PendingQueuePolicy: TypeAlias = Literal["storeCursor", "vmQueueCursor"]
+PendingSubscriberPolicy: TypeAlias = Literal["fileCursor", "vmCursor"]
+PendingDurableSubscriberPolicy: TypeAlias = Literal[
+    "storeDurableSubscriberCursor", "vmDurableCursor"
+]
 
 _DEFAULT_PREFETCH: Final = {"queue": 1000, "browser": 500, "topic": 32767, "durable": 100}
 _DEFAULT_DURABLE_PREFETCHES: Final = (100, 1000)
@@ -109,6 +120,17 @@ class PolicyEntry:
     message_eviction_strategy: MessageEvictionStrategy = field(
         default_factory=OldestMessageEvictionStrategy
     )
+    pending_queue_policy: PendingQueuePolicy = "storeCursor"
+    """Where a queue's pending messages are: `storeCursor` leaves them to the store or the temp
+    store beyond the high-water mark, `vmQueueCursor` keeps all in memory."""
+    pending_subscriber_policy: PendingSubscriberPolicy = "fileCursor"
+    """The same of a topic consumer that is not durable: `fileCursor` uses the temp store,
+    `vmCursor` keeps all in memory."""
+    pending_durable_subscriber_policy: PendingDurableSubscriberPolicy = (
+        "storeDurableSubscriberCursor"
+    )
+    """The same of a durable subscription: `storeDurableSubscriberCursor` as a queue, or
+    `vmDurableCursor`."""
     max_destinations: int = -1
     """How many destinations may match this entry, -1: any number."""
 

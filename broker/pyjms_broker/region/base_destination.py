@@ -88,10 +88,12 @@ class BaseDestination(RegionDestination):
         """Return what has no room for a message, None if all have. (activemq-broker M2, M3, M4)"""
         if self._controls_flow and self.memory.is_full:
             return self.memory
-        if self.needs_disk:
-            disk = self.store_usage if reference.persistent else self.temp_usage
-            return disk.full(self.policy.store_usage_high_water_mark)
-        return None
+        return self.full_disk(reference) if self.needs_disk else None
+
+    def full_disk(self, reference: MessageReference) -> DiskUsage | None:
+        """Return the store that has no room for a message, None if all have."""
+        disk = self.store_usage if reference.persistent else self.temp_usage
+        return disk.full(self.policy.store_usage_high_water_mark)
 
     def is_short(self, reference: MessageReference) -> bool:
         """Whether a waiting message is better left to a store than kept in memory.
@@ -121,6 +123,9 @@ class BaseDestination(RegionDestination):
 
     def hold(self, reference: MessageReference) -> None:
         """Count one holder more of a message, where messages have holders."""
+
+    def spooling_changed(self, subscription: Subscription, spooling: bool) -> None:
+        """Ignore it, except where `needs_disk` depends on it."""
 
     def store_removal(
         self,

@@ -17,7 +17,12 @@ from pyjms_broker.policy.dead_letter import (
     IndividualDeadLetterStrategy,
     SharedDeadLetterStrategy,
 )
-from pyjms_broker.policy.entry import PolicyEntry
+from pyjms_broker.policy.entry import (
+    PendingDurableSubscriberPolicy,
+    PendingQueuePolicy,
+    PendingSubscriberPolicy,
+    PolicyEntry,
+)
 from pyjms_broker.policy.eviction import (
     MessageEvictionStrategy,
     OldestMessageEvictionStrategy,
@@ -256,6 +261,17 @@ class PolicySettings(Section):
     """How many messages may wait for a topic consumer; not set any number."""
     message_eviction_strategy: EvictionSettings | None = None
     """Which of them go beyond that; not set is type: oldest."""
+    pending_queue_policy: PendingQueuePolicy = "storeCursor"
+    """Where a queue's pending messages are that memory has no room for: the store, or the temp
+    store if they are not persistent (storeCursor); or nowhere else (vmQueueCursor)."""
+    pending_subscriber_policy: PendingSubscriberPolicy = "fileCursor"
+    """The same of a topic consumer that is not durable: the temp store (fileCursor), or nowhere
+    else (vmCursor)."""
+    pending_durable_subscriber_policy: PendingDurableSubscriberPolicy = (
+        "storeDurableSubscriberCursor"
+    )
+    """The same of a durable subscription: as a queue (storeDurableSubscriberCursor), or nowhere
+    else (vmDurableCursor)."""
     max_destinations: int = Field(default=-1, ge=-1)
     """How many destinations may match; -1 any number."""
 

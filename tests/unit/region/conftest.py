@@ -6,4 +6,5 @@ from tests.kit.region import (
     clock,
     make_broker,
     paged,
+    temp_store,
 )

@@ -11,18 +11,9 @@ from pyjms.wire.openwire.commands import ConnectionInfo
 from pyjms_broker.policy.entry import PolicyEntry
 from pyjms_broker.region.flow.system_usage import SystemUsage
 from pyjms_broker.store.api import StoreState
-from pyjms_broker.store.temp import TempStore
 
 Q, T = Queue("Q"), Topic("T")
 SIZE = 1100
-
-
-@pytest.fixture
-async def temp_store(tmp_path):
-    store = TempStore(tmp_path / "tmp_storage")
-    await store.start()
-    yield store
-    await store.stop()
 
 
 @pytest.fixture

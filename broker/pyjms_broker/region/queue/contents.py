@@ -16,7 +16,13 @@ from pyjms_broker.api.message import MessageReference, Position, StoredMessage
 from pyjms_broker.cursor.base import PendingCursor
 from pyjms_broker.cursor.memory import pending_list
 from pyjms_broker.cursor.sources import MemorySource, MessageSource, SpoolSource
-from pyjms_broker.cursor.spilling import PrioritizedSpillingCursor, SpillingCursor
+from pyjms_broker.cursor.spilling import (
+    MOST_CACHED,
+    UNLIMITED,
+    PrioritizedSpillingCursor,
+    SpillingCursor,
+    never_short,
+)
 from pyjms_broker.cursor.store_source import PrioritizedStoreSource, StoreSource
 from pyjms_broker.region.dead_letter.ordering import DeadLetterOrdering
 from pyjms_broker.store.api import MessageStore
@@ -76,11 +82,19 @@ class QueueContents:
             self._from_memory = MemorySource(prioritized)
         else:
             self._from_memory = SpoolSource(temp_store, str(queue), self._unspooled, prioritized)
+        in_memory = queue.policy.pending_queue_policy == "vmQueueCursor"
         cursor = (PrioritizedSpillingCursor if prioritized else SpillingCursor)(
-            str(queue), self._source_of, queue.is_short, self._spilled, queue.policy.max_page_size
+            str(queue),
+            self._source_of,
+            never_short if in_memory else queue.is_short,
+            self._spilled,
+            queue.policy.max_page_size,
+            UNLIMITED if in_memory else MOST_CACHED,
         )
         cursor.add_source(self._from_store)
         cursor.add_source(self._from_memory)
+        if in_memory:
+            cursor.read_ahead(UNLIMITED)
         return cursor
 
     def _source_of(self, reference: MessageReference) -> MessageSource:

@@ -13,7 +13,13 @@ from typing import TYPE_CHECKING
 from pyjms_broker.api.message import MessageReference, Position, StoredMessage, SubscriptionKey
 from pyjms_broker.cursor.memory import pending_list
 from pyjms_broker.cursor.sources import MemorySource, MessageSource, SpoolSource
-from pyjms_broker.cursor.spilling import PrioritizedSpillingCursor, SpillingCursor
+from pyjms_broker.cursor.spilling import (
+    MOST_CACHED,
+    UNLIMITED,
+    PrioritizedSpillingCursor,
+    SpillingCursor,
+    never_short,
+)
 from pyjms_broker.cursor.store_source import PrioritizedStoreSource, StoreSource
 from pyjms_broker.region.dead_letter.ordering import DeadLetterOrdering
 from pyjms_broker.store.api import TopicMessageStore
@@ -102,12 +108,14 @@ class SubscriptionBacklog:
         self._page_size = policy.max_page_size
         self._parts: dict[RegionDestination, _Part] = {}
         self._stored: dict[RegionDestination, StoreSource] = {}
+        self._in_memory = policy.pending_durable_subscriber_policy == "vmDurableCursor"
         self._cursor = (PrioritizedSpillingCursor if self._prioritized else SpillingCursor)(
             f"{key.client_id}:{key.subscription_name}",
             self._source_of,
-            lambda reference: reference.destination.is_short(reference),
+            never_short if self._in_memory else _is_short,
             self.release,
             self._page_size,
+            UNLIMITED if self._in_memory else MOST_CACHED,
         )
         self.pending = (
             pending_list(self._prioritized)
@@ -133,6 +141,8 @@ class SubscriptionBacklog:
             self._stored[topic] = part.open(store, prioritized)
             self._cursor.add_source(self._stored[topic])
         self._cursor.add_source(part.from_memory)
+        if self._in_memory:
+            self._cursor.read_ahead(UNLIMITED)
 
     def leave(self, topic: Topic) -> None:
         """Forget a topic that is gone, with what waits from it."""
@@ -199,3 +209,7 @@ class SubscriptionBacklog:
     def take_out(self, reference: MessageReference) -> bool:
         """Forget a message that is outside; return whether it was. The store has it still."""
         return self._cursor.take_out(reference)
+
+
+def _is_short(reference: MessageReference) -> bool:
+    return reference.destination.is_short(reference)

@@ -1,6 +1,7 @@
-"""A consumer of topics that is not durable: a window, and a bounded list behind it.
+"""A consumer of topics that is not durable: a window, and pending messages behind it.
 
-Messages already sent are only counted; nothing comes back.
+Messages already sent are only counted; nothing comes back. Pending ones wait in memory, and in the
+temp store when memory is short: a slow consumer does not keep memory from others.
 (ActiveMQ TopicSubscription; activemq-broker T1, T7 to T10)
 """
 
@@ -16,10 +17,10 @@ from pyjms_broker.api.context import ConnectionContext
 from pyjms_broker.api.exchange import ConsumerExchange
 from pyjms_broker.api.message import MessageReference
 from pyjms_broker.api.transaction import Synchronization, Transaction
-from pyjms_broker.cursor.memory import FifoPendingList
 from pyjms_broker.policy.audit import MessageAudit
 from pyjms_broker.policy.entry import PolicyEntry
 from pyjms_broker.region.subscription.base import AbstractSubscription
+from pyjms_broker.region.topic.pending_messages import HeldPendingList, SpoolingCursor
 
 if TYPE_CHECKING:
     from pyjms_broker.region.services import RegionServices
@@ -28,6 +29,8 @@ __all__ = ["TopicSubscription"]
 
 logger = logging.getLogger(__name__)
 
+_EVICTION_PAGE: Final = 1000
+"""How many spooled messages are read at once to choose from, as ActiveMQ does."""
 _FREES: Final = (AckType.STANDARD, AckType.POISON, AckType.INDIVIDUAL)
 
 
@@ -47,7 +50,9 @@ class TopicSubscription(AbstractSubscription):
         self._is_slow = False
         self.expired_count = 0
         self.maximum_pending_message_limit = self._limit()
-        self._pending = FifoPendingList()
+        self._pending = self._make_pending()
+        self.is_spooling = False
+        """Whether pending messages are in the temp store."""
         self._unsettled = 0  # messages that open transactions have acknowledged
         self._audit = (
             MessageAudit(policy.max_audit_depth, policy.max_producers_to_audit)
@@ -67,6 +72,12 @@ class TopicSubscription(AbstractSubscription):
         if own > 0:
             return own if limit < 0 else min(limit, own)
         return limit
+
+    def _make_pending(self) -> HeldPendingList | SpoolingCursor:
+        temp_store = self.broker.temp_store
+        if temp_store is None or self.policy.pending_subscriber_policy == "vmCursor":
+            return HeldPendingList()
+        return SpoolingCursor(str(self), temp_store, self.policy)
 
     # the window
     @property
@@ -98,11 +109,18 @@ class TopicSubscription(AbstractSubscription):
         if not pending and not self.is_full():
             self._dispatch(reference)
             return
-        reference.destination.hold(reference)
         pending.append(reference)
+        if pending.is_spilling is not self.is_spooling:
+            self._note_spooling()
         self._note_slow()
         if 0 <= self.maximum_pending_message_limit < len(pending):
             self._evict()
+
+    def _note_spooling(self) -> None:
+        """Let the topics know whether their messages need room in the temp store."""
+        self.is_spooling = self._pending.is_spilling
+        for destination in self.destinations:
+            destination.base.spooling_changed(self, self.is_spooling)
 
     def _note_slow(self) -> None:
         if self._is_slow or self.prefetch_size <= 1 or len(self._pending) < self.prefetch_size:
@@ -122,6 +140,7 @@ class TopicSubscription(AbstractSubscription):
                 pending.remove(reference)
                 self._expire(reference)
         while len(pending) > limit:
+            pending.read_ahead(_EVICTION_PAGE)
             for reference in strategy.evict(pending):
                 if pending.remove(reference):
                     self._discard(reference)
@@ -149,12 +168,18 @@ class TopicSubscription(AbstractSubscription):
     def window_freed(self) -> None:
         pending = self._pending
         while pending and not self.is_full():
-            reference = pending.take()
+            try:
+                reference = pending.take()
+            except Exception:
+                logger.exception("%s: messages that were in the temp store are lost", self)
+                continue
             if reference.expiration and reference.is_expired():
                 self._expire(reference)
                 continue
             self._dispatch(reference)
             reference.destination.drop(reference)
+        if pending.is_spilling is not self.is_spooling:
+            self._note_spooling()
         if len(pending) < self.prefetch_size:
             self._is_slow = False
 
@@ -200,10 +225,7 @@ class TopicSubscription(AbstractSubscription):
 
     def close(self) -> None:
         super().close()
-        pending = self._pending
-        while pending:
-            reference = pending.take()
-            reference.destination.drop(reference)
+        self._pending.clear()
 
 
 class _Acknowledgement(Synchronization):

@@ -24,6 +24,7 @@ from pyjms_broker.api.transaction import Transaction
 from pyjms_broker.policy.entry import PolicyEntry
 from pyjms_broker.region.arrival_order import arrival_order
 from pyjms_broker.region.base_destination import BaseDestination
+from pyjms_broker.region.flow.disk_usage import DiskUsage
 from pyjms_broker.region.topic.durable_subscription import DurableTopicSubscription
 from pyjms_broker.region.topic.subscription import TopicSubscription
 from pyjms_broker.region.transacted_send import OpenSend
@@ -59,6 +60,9 @@ class Topic(BaseDestination):
         self._line, self._wait_in_line = arrival_order(self.publish_held, self._refused)
         self._subscribers: _Subscribers = []
         self.durable_count = 0
+        self._is_kept = store is not None and not traits.is_volatile
+        self._spooling: set[Subscription] = set()
+        """Those whose pending messages are in the temp store, and the next ones will be."""
         self._deferring: set[Transaction] = set()
         """Transactions whose persistent messages are stored at their end, if at all."""
         if policy.dispatch_policy not in _DISPATCH_POLICIES:
@@ -207,6 +211,8 @@ class Topic(BaseDestination):
             subscription.joined(self, start)
         else:
             subscription.destinations.append(self)
+            if subscription.is_spooling:
+                self.spooling_changed(subscription, True)
 
     def _save(self, subscription: DurableTopicSubscription) -> int | None:
         """Have the store know it; return the last arrival before it, None without a store."""
@@ -240,6 +246,7 @@ class Topic(BaseDestination):
                 subscription.saved = all_of([subscription.saved, forgotten])
         else:
             subscription.destination_removed(self)
+            self.spooling_changed(subscription, False)
 
     def _count_durable(self, change: int) -> None:
         """Count durable subscriptions: with one, messages need room in the stores.
@@ -247,8 +254,22 @@ class Topic(BaseDestination):
         (activemq-broker M3, T6)
         """
         self.durable_count += change
-        is_kept = self.store is not None and not self.broker.store_capabilities.is_volatile
-        self.needs_disk = is_kept and self.durable_count > 0
+        self._update_needs_disk()
+
+    def spooling_changed(self, subscription: Subscription, spooling: bool) -> None:
+        (self._spooling.add if spooling else self._spooling.discard)(subscription)
+        self._update_needs_disk()
+
+    def _update_needs_disk(self) -> None:
+        self.needs_disk = bool(self._spooling) or (self._is_kept and self.durable_count > 0)
+
+    def full_disk(self, reference: MessageReference) -> DiskUsage | None:
+        full = None
+        if self._spooling:
+            full = self.temp_usage.full(self.policy.store_usage_high_water_mark)
+        if full is None and self._is_kept and self.durable_count:
+            full = super().full_disk(reference)
+        return full
 
     def stop_deferring(self, transaction: Transaction) -> None:
         """Forget an ended transaction, some of whose sends were to be stored at its commit."""
