@@ -1,1 +1,1 @@
-"""Messages that are delivered later, and again and again: what clients order by properties."""
+"""Scheduled delivery: messages with AMQ_SCHEDULED_* properties, delayed and repeated."""

@@ -1,9 +1,8 @@
-"""When a cron entry fires: five fields, in the machine's time zone, at second 0.
+"""Cron entries: five fields, in the machine's time zone, firing at second 0.
 
-(activemq-broker S7)
-
-As ActiveMQ reads them, with `x/n` the values of x that n divides; where day of month and day
-of week are both restricted, a day that is either fires, as everywhere but there.
+The syntax is ActiveMQ's: in `x/n` the values of x that are divisible by n are meant. Where day of
+month and day of week are both restricted, a day that matches either one fires, as in crontab(5)
+and unlike ActiveMQ. (activemq-broker S7)
 """
 
 from __future__ import annotations
@@ -16,9 +15,9 @@ from pyjms.errors import MessageFormatException
 
 __all__ = ["next_tick"]
 
-_LONGEST: Final = 1000
+_MAX_LENGTH: Final = 1000
 _DAYS_AHEAD: Final = 9 * 366
-"""Of two leap days at most eight years lie between, around 2100."""
+"""Two leap days are at most eight years apart, around 2100."""
 _ALL: Final = ("*", "?")
 
 
@@ -38,7 +37,7 @@ _FIELDS: Final = (
 
 
 class _Cron(NamedTuple):
-    """An entry's values, field by field."""
+    """The values of an entry's fields."""
 
     minutes: tuple[int, ...]
     hours: tuple[int, ...]
@@ -46,11 +45,11 @@ class _Cron(NamedTuple):
     months: frozenset[int]
     weekdays: frozenset[int]
     either: bool
-    """Whether both kinds of days are restricted."""
+    """Whether both kinds of days are restricted, so that a day that matches either one fires."""
     every_hour: bool
-    """Whether no hour was asked for, so that one that comes twice counts twice."""
+    """Whether the hour is not restricted: then an hour that occurs twice fires twice."""
 
-    def is_day(self, day: date) -> bool:
+    def matches(self, day: date) -> bool:
         if day.month not in self.months:
             return False
         by_month, by_week = day.day in self.days, day.isoweekday() % 7 in self.weekdays
@@ -61,13 +60,13 @@ def _parse(entry: str) -> _Cron:
     """Read an entry such as `30 6 * * 1-5`.
 
     Raises:
-        MessageFormatException: it is none; the text says which field is wrong.
+        MessageFormatException: the entry is invalid; the message names the field.
     """
     fields = entry.split()
-    if len(fields) != len(_FIELDS) or len(entry) > _LONGEST:
+    if len(fields) != len(_FIELDS) or len(entry) > _MAX_LENGTH:
         raise MessageFormatException(
-            f"Invalid cron entry {entry[:80]!r}: it has {len(fields)} fields",
-            hint="five: minute, hour, day of month, month, day of week (0 is Sunday)",
+            f"Invalid cron entry {entry[:80]!r}: {len(fields)} fields, {len(entry)} characters",
+            hint="use five fields: minute, hour, day of month, month, day of week (0 is Sunday)",
         )
     minutes, hours, days, months, weekdays = (
         _values(text, field, entry) for text, field in zip(fields, _FIELDS, strict=True)
@@ -84,34 +83,40 @@ def _parse(entry: str) -> _Cron:
 
 
 def next_tick(entry: str, after_ms: int) -> int:
-    """Return when the entry fires next, in the first minute that begins after `after_ms`.
+    """Return when the entry fires next: at the start of the first minute after `after_ms`.
+
+    Times are milliseconds since the epoch.
 
     Raises:
-        MessageFormatException: the entry is wrong, or names a day that never comes.
+        MessageFormatException: the entry is invalid, or its day does not exist, as 30 February.
     """
     cron = _parse(entry)
     now = datetime.fromtimestamp(after_ms / 1000)  # noqa: DTZ006 - the machine's own zone
     day = now.date()
     for _ in range(_DAYS_AHEAD):
-        if cron.is_day(day):
+        if cron.matches(day):
             for tick in _ticks(cron, day):
                 if tick > after_ms:
                     return tick
         day += timedelta(days=1)
-    raise MessageFormatException(f"Invalid cron entry {entry!r}: no day is like that")
+    raise MessageFormatException(
+        f"Invalid cron entry {entry!r}: it matches no day",
+        hint="use a day of month that the month has",
+    )
 
 
 def _ticks(cron: _Cron, day: date) -> Iterator[int]:
-    """A day's times. An hour that the clock skips counts by the time it would have been.
+    """Yield the times of a day on which the entry fires.
 
-    An hour that comes twice fires twice if every hour does; else, once a day is once.
+    When daylight saving starts, times in the skipped hour fire as if the clock had not been set.
+    When it ends, an hour occurs twice: it fires twice if every hour does, otherwise once.
     """
     for hour in cron.hours:
         first = [_time(day, hour, minute) for minute in cron.minutes]
         yield from first
         if cron.every_hour:
             second = [_time(day, hour, minute, fold=1) for minute in cron.minutes]
-            yield from (again for again, once in zip(second, first, strict=True) if again > once)
+            yield from (late for late, early in zip(second, first, strict=True) if late > early)
 
 
 def _time(day: date, hour: int, minute: int, fold: int = 0) -> int:
@@ -154,7 +159,7 @@ def _number(text: str, field: _Field, entry: str) -> int:
 
 def _invalid(field: _Field, entry: str) -> MessageFormatException:
     return MessageFormatException(
-        f"Invalid cron entry {entry!r}: {field.name} is not understood",
-        hint=f"numbers from {field.first} to {field.last}: `*`, `n`, `n-m`, `n,m`; `x/n` has those "
-        "of x that n divides",
+        f"Invalid cron entry {entry!r}: the {field.name} is invalid",
+        hint=f"use numbers from {field.first} to {field.last} as `*`, `n`, `n-m` or `n,m`; `x/n` "
+        "selects the values of x that are divisible by n",
     )

@@ -1,9 +1,10 @@
-"""What of a message is put aside while it waits, with orders for all destinations, in a queue.
+"""Sets fields of a scheduled message aside while it waits in the queue of schedule requests.
 
-- The id by which its sender wants repetitions dropped (`_AMQ_DUPL_ID`): a queue drops what has an
-  id that it has seen; the same id for another queue is another message. So there an id begins
-  with its destination.
-- The time to live: it begins with the delivery, so it must not run out before. (activemq-broker S5)
+- The duplicate id (`_AMQ_DUPL_ID`): a queue drops a message whose id it has seen, but the same id
+  for another destination is another message. The queue of requests holds messages for all
+  destinations, so there the id is prefixed with the destination.
+- The expiration: the time to live counts from the delivery, so the request must not expire
+  before. (activemq-broker S5)
 """
 
 from __future__ import annotations
@@ -20,19 +21,17 @@ from pyjms_broker.scheduler.schedule_properties import properties_of
 __all__ = ["defer_fields", "restore_fields"]
 
 _EXPIRATION: Final = "PyJMSScheduledExpiration"
-_MARKS: Final = (DUPLICATE_ID_PROPERTY.encode(), _EXPIRATION.encode())
+_DEFERRED: Final = (DUPLICATE_ID_PROPERTY.encode(), _EXPIRATION.encode())
 
 
 def defer_fields(copy: ActiveMQMessage, target: Destination) -> None:
-    """Make the id of a copy one of `target` alone, and have it live for ever."""
-    if not copy.expiration and not _is_marked(copy):
+    """Prefix the duplicate id of a copy with `target`, and move its expiration to a property."""
+    if not copy.expiration and not _has_deferred(copy):
         return
     properties = properties_of(copy)
-    properties.pop(_EXPIRATION, None)  # a sender's own would be taken for this
+    properties.pop(_EXPIRATION, None)  # set by a sender, it would be restored as the expiration
     if DUPLICATE_ID_PROPERTY in properties:
-        properties[DUPLICATE_ID_PROPERTY] = (
-            f"{_beginning(target)}{properties[DUPLICATE_ID_PROPERTY]}"
-        )
+        properties[DUPLICATE_ID_PROPERTY] = f"{_prefix(target)}{properties[DUPLICATE_ID_PROPERTY]}"
     if copy.expiration:
         properties[_EXPIRATION] = Long(copy.expiration)
         copy.expiration = 0
@@ -41,8 +40,8 @@ def defer_fields(copy: ActiveMQMessage, target: Destination) -> None:
 
 
 def restore_fields(copy: ActiveMQMessage, target: Destination) -> None:
-    """Give a copy its sender's id and time to live again."""
-    if not _is_marked(copy):
+    """Restore the duplicate id and expiration that the sender gave to a copy."""
+    if not _has_deferred(copy):
         return
     properties = properties_of(copy)
     expiration = properties.pop(_EXPIRATION, None)
@@ -50,16 +49,16 @@ def restore_fields(copy: ActiveMQMessage, target: Destination) -> None:
         copy.expiration = expiration
     if DUPLICATE_ID_PROPERTY in properties:
         properties[DUPLICATE_ID_PROPERTY] = str(properties[DUPLICATE_ID_PROPERTY]).removeprefix(
-            _beginning(target)
+            _prefix(target)
         )
     copy.marshalled_properties = encode_map(properties)
     copy.raw = None
 
 
-def _is_marked(copy: ActiveMQMessage) -> bool:
+def _has_deferred(copy: ActiveMQMessage) -> bool:
     marshalled = copy.marshalled_properties
-    return marshalled is not None and any(mark in marshalled for mark in _MARKS)
+    return marshalled is not None and any(name in marshalled for name in _DEFERRED)
 
 
-def _beginning(target: Destination) -> str:
+def _prefix(target: Destination) -> str:
     return f"{target.qualified_name}|"

@@ -1,4 +1,7 @@
-"""What is delivered of a job: a copy of its message, and its dead letter. (activemq-broker S5)"""
+"""The messages that a job sends: delivered copies, list entries, dead letters.
+
+(activemq-broker S5, S8)
+"""
 
 from __future__ import annotations
 
@@ -26,10 +29,11 @@ _LISTED_TYPE: Final = "Advisory"
 
 
 class Deliveries:
-    """Makes the copies, each repetition with an id of its own.
+    """Copies a job's message, each repetition with its own message id.
 
-    It is the same id when a repetition is delivered again, after a crash or since not all of
-    its destinations had room: queues know it again.
+    The id is derived from the job's id and its execution count. A repetition that is sent twice,
+    after a crash or because one of several destinations was full, so has the same id both times,
+    and queues drop the duplicate.
     """
 
     def __init__(self) -> None:
@@ -37,25 +41,25 @@ class Deliveries:
         self._sequence = itertools.count(1)
 
     def of(self, job: ScheduledJob, message: ActiveMQMessage) -> ActiveMQMessage:
-        """Return what the destination gets; its time to live begins now."""
-        is_one_of_many = bool(job.repeat or job.execution_count or job.cron_entry)
+        """Return the message for the destination; its time to live counts from now."""
+        is_repeated = bool(job.repeat or job.execution_count or job.cron_entry)
         without = (
-            (*SCHEDULE_PROPERTIES, DUPLICATE_ID_PROPERTY) if is_one_of_many else SCHEDULE_PROPERTIES
+            (*SCHEDULE_PROPERTIES, DUPLICATE_ID_PROPERTY) if is_repeated else SCHEDULE_PROPERTIES
         )
         copy = self._copy(job, message, without)
-        if is_one_of_many:
+        if is_repeated:
             copy.message_id = _id_of(job)
         if message.timestamp > 0 and message.expiration > 0:
             now = _clock.time_ms()
             copy.expiration = now + message.expiration - message.timestamp
             copy.timestamp = now
-        copy.response_required = True  # so that its answer means that it is safe
+        copy.response_required = True  # the send completes when the message is stored
         return copy
 
     def listed(
         self, job: ScheduledJob, message: ActiveMQMessage, to: Destination
     ) -> ActiveMQMessage:
-        """Return a job as BROWSE answers it (activemq-broker S8)."""
+        """Return the entry of a job in the response to BROWSE (activemq-broker S8)."""
         copy = self._copy(
             job, message, (DUPLICATE_ID_PROPERTY,), **{PYJMS_NEXT_TIME: Long(job.next_time)}
         )
@@ -70,7 +74,7 @@ class Deliveries:
     def dead_letter(
         self, job: ScheduledJob, message: ActiveMQMessage, error: Exception
     ) -> ActiveMQMessage:
-        """Return what ActiveMQ.DLQ gets of what cannot be delivered."""
+        """Return the dead letter of a message that cannot be delivered."""
         copy = self._copy(
             job,
             message,
@@ -97,5 +101,5 @@ class Deliveries:
 
 
 def _id_of(job: ScheduledJob) -> MessageId:
-    """Return the id of what a job delivers this time."""
+    """Return the message id of a job's current execution."""
     return MessageId(None, ProducerId(job.job_id), job.execution_count + 1)

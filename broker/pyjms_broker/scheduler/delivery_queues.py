@@ -1,12 +1,17 @@
-"""Which of the jobs that are due go on now: a few at a time for each destination.
+"""Admission of due jobs: a bounded number of deliveries in flight for each destination.
 
-What is in hand holds a message in memory that nobody counts, while it waits for room. So a
-destination has a queue, with few in hand; further jobs for it stand behind, as ids. They follow
-one by one as deliveries end, or some time after one that failed. Jobs of other queues pass them.
+A delivery in flight keeps its message in memory outside the broker's memory usage, possibly for
+long: while its destination is full. So for each destination a few deliveries are in flight, and
+further due jobs wait in its queue by their ids only. A waiting job starts when a delivery ends; if
+a delivery failed, its queue is paused for some seconds. A full destination so delays only its own
+jobs.
 
-A queue that is too long passes some over, and notes from when on they are due. All jobs before
-`_mark` were looked at, or are about to be by the scan that goes on; so none is looked at twice
-without a reason, however many wait.
+The queues are bounded, too. When one is full, further jobs of it are skipped, and the queue
+remembers the due time of the first one (`skipped_from`). Once half the queue is free, the scan
+is set back to that time. The invariant is: every due job is known (in flight or waiting),
+covered by the `skipped_from` of its queue, or not before `_scan_from`, or ahead of the scan that
+is in progress. So a backlog of any length is scanned once, a page at a time, and not at every
+wake-up.
 """
 
 from __future__ import annotations
@@ -20,172 +25,174 @@ from pyjms_broker.store.jobs.api import JobScheduler, ScheduledJob
 
 __all__ = ["DeliveryQueues"]
 
-_MOST_IN_HAND: Final = 10
-_MOST_IN_ALL: Final = 1000
-"""In hand, of all queues."""
-_MOST_BEHIND: Final = 1000
-_MOST_BEHIND_IN_ALL: Final = 10_000
-_AT_A_LOOK: Final = 100
-_PASSED_AT_A_LOOK: Final = 1000
-_PAUSE: Final = 0.01
-"""Seconds between two looks, where one did not get to the end."""
-_RETRY: Final = 5.0
-"""Seconds until what found no room, or could not be read, is tried again."""
+_MAX_IN_FLIGHT: Final = 10
+_MAX_TOTAL_IN_FLIGHT: Final = 1000
+_MAX_WAITING: Final = 1000
+_MAX_TOTAL_WAITING: Final = 10_000
+_MAX_DUE_PER_TURN: Final = 100
+_MAX_SCANNED_PER_TURN: Final = 1000
+_SCAN_INTERVAL: Final = 0.01
+"""Seconds between two turns of a scan that is not finished."""
+_RETRY_DELAY: Final = 5.0
+"""Seconds until a delivery that failed, for lack of space or on reading, is tried again."""
 
 
 class _DeliveryQueue:
-    """The jobs of one destination."""
+    """The due jobs of one destination."""
 
-    __slots__ = ("behind", "in_hand", "missed", "rests_until")
+    __slots__ = ("in_flight", "paused_until", "skipped_from", "waiting")
 
     def __init__(self) -> None:
-        self.in_hand = 0
-        self.behind: deque[str] = deque()
-        self.missed: int | None = None
-        """When the first one was due that was passed over."""
-        self.rests_until: float | None = None
+        self.in_flight = 0
+        self.waiting: deque[str] = deque()
+        self.skipped_from: int | None = None
+        """The due time of the first job that was skipped because the queue was full."""
+        self.paused_until: float | None = None
 
     @property
-    def is_free(self) -> bool:
-        return self.rests_until is None and self.in_hand < _MOST_IN_HAND
+    def is_ready(self) -> bool:
+        """Whether a delivery may start."""
+        return self.paused_until is None and self.in_flight < _MAX_IN_FLIGHT
 
     @property
-    def is_idle(self) -> bool:
-        return not (self.in_hand or self.behind) and self.missed is None
+    def is_empty(self) -> bool:
+        return not (self.in_flight or self.waiting) and self.skipped_from is None
 
 
 class DeliveryQueues:
-    """Knows which jobs are in hand, or wait for others."""
+    """Tracks which jobs are in flight or waiting, and finds the next ones in the store."""
 
     def __init__(self, jobs: JobScheduler, arriving: Container[str]) -> None:
-        """Leave alone what is in `arriving`; whoever takes it out calls `check_from`."""
+        """Skip the jobs in `arriving`; the code that removes one from it calls `scan_from`."""
         self._jobs = jobs
         self._arriving = arriving
         self._queues: dict[Hashable, _DeliveryQueue] = {}
         self._known: set[str] = set()
-        """What is in hand, or behind."""
-        self._in_hand = 0
-        self._behind = 0
-        self._mark = 0
+        """The ids of all jobs in flight or waiting."""
+        self._in_flight = 0
+        self._waiting = 0
+        self._scan_from = 0
         self._scan: Iterator[ScheduledJob] | None = None
 
     @property
-    def in_hand(self) -> int:
+    def in_flight(self) -> int:
         """How many deliveries have not ended."""
-        return self._in_hand
+        return self._in_flight
 
-    def check_from(self, time: int = 0) -> None:
-        """Look again at what is due from `time` on."""
-        self._mark = min(self._mark, time)
+    def scan_from(self, time: int = 0) -> None:
+        """Have the next scan include the jobs that are due at `time` or later."""
+        self._scan_from = min(self._scan_from, time)
 
-    def start_over(self) -> None:
-        """Look at all again: a look failed half-way."""
-        self._scan, self._mark = None, 0
+    def restart_scan(self) -> None:
+        """Scan all jobs again, after a scan that failed half-way."""
+        self._scan, self._scan_from = None, 0
 
     def due(self) -> list[ScheduledJob]:
-        """Return jobs that nobody has yet, at most a hundred; each wants `enter` next."""
+        """Return due jobs that are not known yet, a bounded number; pass each one to `admit`."""
         now = _clock.time_ms()
         found: list[ScheduledJob] = []
-        if self._in_hand >= _MOST_IN_ALL:
+        if self._in_flight >= _MAX_TOTAL_IN_FLIGHT:
             return found
         if self._scan is None:
-            self._scan, self._mark = self._jobs.jobs(self._mark, now), max(self._mark, now + 1)
-        for _ in range(_PASSED_AT_A_LOOK):
+            self._scan = self._jobs.jobs(self._scan_from, now)
+            self._scan_from = max(self._scan_from, now + 1)
+        for _ in range(_MAX_SCANNED_PER_TURN):
             job = next(self._scan, None)
             if job is None:
                 self._scan = None
                 return found
             if job.job_id in self._known or job.job_id in self._arriving:
                 continue
-            fresh = self._jobs.get(job.job_id)  # the scan reads pages: it may have fired since
-            if fresh is not None and fresh.next_time <= now:
-                found.append(fresh)
-                if len(found) >= _AT_A_LOOK:
+            current = self._jobs.get(job.job_id)  # the scan reads pages: it may have fired since
+            if current is not None and current.next_time <= now:
+                found.append(current)
+                if len(found) >= _MAX_DUE_PER_TURN:
                     break
         return found
 
-    def enter(self, job: ScheduledJob, key: Hashable) -> bool:
+    def admit(self, job: ScheduledJob, key: Hashable) -> bool:
         """Start a job, or queue it behind others of its destination; return whether it started."""
         queue = self._queues.setdefault(key, _DeliveryQueue())
-        goes = queue.is_free and not queue.behind and self._in_hand < _MOST_IN_ALL
-        if goes:
+        starts = queue.is_ready and not queue.waiting and self._in_flight < _MAX_TOTAL_IN_FLIGHT
+        if starts:
             self._known.add(job.job_id)
-            queue.in_hand += 1
-            self._in_hand += 1
-        elif not self._stand_behind(queue, job.job_id):
-            missed = queue.missed
-            queue.missed = job.next_time if missed is None else min(missed, job.next_time)
-        return goes
+            queue.in_flight += 1
+            self._in_flight += 1
+        elif not self._append(queue, job.job_id):
+            first = queue.skipped_from
+            queue.skipped_from = job.next_time if first is None else min(first, job.next_time)
+        return starts
 
-    def done(self, job_id: str, key: Hashable) -> None:
-        """Be done with a job that was in hand."""
+    def finish(self, job_id: str, key: Hashable) -> None:
+        """End the delivery of a job that was in flight."""
         self._known.discard(job_id)
-        self._leave(key)
+        self._end_flight(key)
 
-    def delay(self, job_id: str, key: Hashable) -> None:
-        """Try a job that was in hand again later, behind the others: its queue rests until then."""
+    def retry_later(self, job_id: str, key: Hashable) -> None:
+        """End a delivery that failed: its job waits behind the others, its queue is paused."""
         queue = self._queues[key]
-        queue.rests_until = _clock.now() + _RETRY
+        queue.paused_until = _clock.now() + _RETRY_DELAY
         self._known.discard(job_id)
-        if not self._stand_behind(queue, job_id):
-            queue.missed = 0
-        self._leave(key)
+        if not self._append(queue, job_id):
+            queue.skipped_from = 0
+        self._end_flight(key)
 
-    def following(self) -> list[tuple[ScheduledJob, Hashable]]:
-        """Take in hand, and return, those from behind for whom there is room now."""
+    def start_waiting(self) -> list[tuple[ScheduledJob, Hashable]]:
+        """Start the waiting jobs for which there is capacity now, and return them."""
         found = []
         for key, queue in tuple(self._queues.items()):
-            if queue.rests_until is not None and queue.rests_until <= _clock.now():
-                queue.rests_until = None
-            while queue.behind and queue.is_free and self._in_hand < _MOST_IN_ALL:
-                job = self._next(queue)
+            if queue.paused_until is not None and queue.paused_until <= _clock.now():
+                queue.paused_until = None
+            while queue.waiting and queue.is_ready and self._in_flight < _MAX_TOTAL_IN_FLIGHT:
+                job = self._start_first(queue)
                 if job is not None:
                     found.append((job, key))
-            if queue.missed is not None and queue.is_free and len(queue.behind) < _MOST_BEHIND // 2:
-                self.check_from(queue.missed)
-                queue.missed = None
-            if queue.is_idle and queue.rests_until is None:
+            has_capacity = queue.is_ready and len(queue.waiting) < _MAX_WAITING // 2
+            if queue.skipped_from is not None and has_capacity:
+                self.scan_from(queue.skipped_from)
+                queue.skipped_from = None
+            if queue.is_empty and queue.paused_until is None:
                 del self._queues[key]
         return found
 
-    def rest(self) -> float | None:
-        """Return how many seconds there are until more can be done; None: only news does."""
-        if self._in_hand >= _MOST_IN_ALL:
+    def idle_time(self) -> float | None:
+        """Return the seconds until more can be done; None: not before a delivery ends."""
+        if self._in_flight >= _MAX_TOTAL_IN_FLIGHT:
             return None
         if self._scan is not None:
-            return _PAUSE
+            return _SCAN_INTERVAL
         waits = [
-            queue.rests_until - _clock.now()
+            queue.paused_until - _clock.now()
             for queue in self._queues.values()
-            if queue.rests_until is not None
+            if queue.paused_until is not None
         ]
-        first = next(self._jobs.jobs(self._mark), None)
+        first = next(self._jobs.jobs(self._scan_from), None)
         if first is not None:
             waits.append((first.next_time - _clock.time_ms()) / 1000)
         return min(waits, default=None)
 
-    def _stand_behind(self, queue: _DeliveryQueue, job_id: str) -> bool:
-        if len(queue.behind) >= _MOST_BEHIND or self._behind >= _MOST_BEHIND_IN_ALL:
+    def _append(self, queue: _DeliveryQueue, job_id: str) -> bool:
+        if len(queue.waiting) >= _MAX_WAITING or self._waiting >= _MAX_TOTAL_WAITING:
             return False
         self._known.add(job_id)
-        queue.behind.append(job_id)
-        self._behind += 1
+        queue.waiting.append(job_id)
+        self._waiting += 1
         return True
 
-    def _leave(self, key: Hashable) -> None:
-        self._queues[key].in_hand -= 1
-        self._in_hand -= 1
+    def _end_flight(self, key: Hashable) -> None:
+        self._queues[key].in_flight -= 1
+        self._in_flight -= 1
 
-    def _next(self, queue: _DeliveryQueue) -> ScheduledJob | None:
-        """Take the next one from behind; None: it was removed, or is due later, meanwhile."""
-        job_id = queue.behind.popleft()
-        self._behind -= 1
+    def _start_first(self, queue: _DeliveryQueue) -> ScheduledJob | None:
+        """Start the first waiting job; None if it was removed or rescheduled in the meantime."""
+        job_id = queue.waiting.popleft()
+        self._waiting -= 1
         job = self._jobs.get(job_id)
         if job is None or job.next_time > _clock.time_ms():
             self._known.discard(job_id)
             if job is not None:
-                self.check_from(job.next_time)
+                self.scan_from(job.next_time)
             return None
-        queue.in_hand += 1
-        self._in_hand += 1
+        queue.in_flight += 1
+        self._in_flight += 1
         return job

@@ -1,4 +1,4 @@
-"""The way of what is due into the broker. It waits for room there, as a client's sends do."""
+"""Sends due messages into the broker, subject to its flow control like a client's sends."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from pyjms_broker.api.context import ConnectionContext
 from pyjms_broker.api.exchange import ProducerExchange
 from pyjms_broker.region.flow.flow_control import abort_blocked_sends
 from pyjms_broker.region.region_broker import RegionBroker
-from pyjms_broker.scheduler.addresses import check_target
+from pyjms_broker.scheduler.reserved_queues import check_target
 
 __all__ = ["DestinationThrottle"]
 
 
 class DestinationThrottle:
-    """Sends in nobody's name, and with no more rights than a client has."""
+    """Sends in a connection context of its own, which has no more rights than a client's."""
 
     def __init__(self, chain: Broker, region: RegionBroker) -> None:
         self._chain = chain
@@ -25,30 +25,30 @@ class DestinationThrottle:
         self._context = ConnectionContext()
 
     def check(self, message: ActiveMQMessage) -> None:
-        """Refuse what cannot be delivered, now or ever.
+        """Refuse a message that can never be delivered.
 
         Raises:
-            JMSException: its destination is none, the broker's own, or a temporary one that
-                is gone.
+            JMSException: it has no destination, or one that is reserved for the broker, or a
+                temporary one that has been deleted.
         """
         to = message.destination
         if to is None:
             raise InvalidDestinationException("A job must have a destination")
         check_target(to)
-        if self._is_gone(to):
+        if self._is_deleted(to):
             raise DestinationDoesNotExistException(
                 to.qualified_name, hint=f"The destination {to} does not exist."
             )
 
     def send(self, message: ActiveMQMessage) -> Completion | None:
-        """Send a message; done when it is safe."""
+        """Send a message; the completion ends when the message is stored."""
         return self._chain.send(ProducerExchange(self._context), message)
 
     def close(self) -> None:
-        """Give up what waits for room."""
+        """Abort the sends that wait for space."""
         abort_blocked_sends(self._context)
 
-    def _is_gone(self, to: Destination) -> bool:
+    def _is_deleted(self, to: Destination) -> bool:
         region = self._region
         if not to.is_temporary or to.is_composite or region.allow_temp_auto_creation_on_send:
             return False

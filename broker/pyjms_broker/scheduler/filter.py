@@ -1,6 +1,6 @@
-"""The filter that keeps messages back until their time.
+"""The broker filter that diverts scheduled messages and delivers them when they are due.
 
-(ActiveMQ SchedulerBroker; activemq-broker B1, S1 to S9)
+See `job_dispatcher` for how it works. (ActiveMQ SchedulerBroker; activemq-broker B1, S1 to S9)
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from pyjms_broker.api.exchange import ProducerExchange
 from pyjms_broker.api.filter import BrokerFilter
 from pyjms_broker.region.flow.disk_usage import DiskUsage
 from pyjms_broker.region.region_broker import RegionBroker
-from pyjms_broker.scheduler.addresses import SCHEDULED, check_source, check_target
 from pyjms_broker.scheduler.deferred_fields import defer_fields
 from pyjms_broker.scheduler.deliveries import Deliveries
 from pyjms_broker.scheduler.destination_throttle import DestinationThrottle
 from pyjms_broker.scheduler.job_dispatcher import JobDispatcher
 from pyjms_broker.scheduler.management import Management, is_management
+from pyjms_broker.scheduler.reserved_queues import SCHEDULED, check_source, check_target
 from pyjms_broker.scheduler.schedule_properties import read_schedule
 from pyjms_broker.scheduler.schedule_requests import ScheduleRequests
 from pyjms_broker.store.jobs.api import JobSchedulerStore
@@ -31,7 +31,7 @@ __all__ = ["SchedulerBroker"]
 
 
 class SchedulerBroker(BrokerFilter):
-    """Has a job store, which is open while this runs."""
+    """Schedules messages in a job store, which is open from before `start` until after `stop`."""
 
     def __init__(
         self,
@@ -51,17 +51,17 @@ class SchedulerBroker(BrokerFilter):
             region, next_broker, jobs, usage, arriving, self._dispatcher.wake
         )
         self._management = Management(jobs, deliveries, next_broker)
-        self._clock: _wakeup.BackgroundTask | None = None
+        self._dispatching: _wakeup.BackgroundTask | None = None
 
     async def start(self) -> None:
         await self.next.start()
         self._requests.attach()
-        self._clock = _wakeup.spawn(self._dispatcher.run, name="message scheduler")
+        self._dispatching = _wakeup.spawn(self._dispatcher.run, name="message scheduler")
 
     async def stop(self) -> None:
-        if self._clock is not None:
-            self._clock.cancel()
-            await self._clock.wait()
+        if self._dispatching is not None:
+            self._dispatching.cancel()
+            await self._dispatching.wait()
         await self._management.close()
         await self._dispatcher.close()
         await self.next.stop()
@@ -69,19 +69,21 @@ class SchedulerBroker(BrokerFilter):
     def remove_connection(
         self, context: ConnectionContext, info: ConnectionInfo, error: Exception | None
     ) -> None:
-        self._management.forget(context)
+        self._management.remove_connection(context)
         self.next.remove_connection(context, info, error)
 
     def remove_destination(
         self, context: ConnectionContext, destination: Destination, timeout: float
     ) -> None:
         if destination == SCHEDULED:
-            raise IllegalStateException(f"{destination} is what the scheduler takes in")
+            raise IllegalStateException(
+                f"{destination} is reserved for the scheduler: it cannot be removed"
+            )
         self.next.remove_destination(context, destination, timeout)
 
     def send(self, exchange: ProducerExchange, message: ActiveMQMessage) -> Completion | None:
         to, context = message.destination, exchange.context
-        if to is None or context.is_broker:  # dead letters and advisories are never put off
+        if to is None or context.is_broker:  # dead letters and advisories are never scheduled
             return self.next.send(exchange, message)
         if is_management(to):
             return self._management.serve(context, message)
@@ -89,7 +91,7 @@ class SchedulerBroker(BrokerFilter):
         if read_schedule(message, self._max_repeat_allowed) is None:
             return self.next.send(exchange, message)
         check_target(to)
-        part = exchange.for_forwarding()
+        forwarding = exchange.for_forwarding()
         copy = copy_for_destination(message, SCHEDULED, to)
         defer_fields(copy, to)
-        return self.next.send(part, copy)
+        return self.next.send(forwarding, copy)

@@ -1,7 +1,47 @@
-"""Delivers what is due: a job is done with when its delivery is safe, not before.
+"""The dispatcher of scheduled jobs: delivers what is due, then reschedules or removes the job.
 
-A crash in between repeats a delivery and loses none. Jobs that were due while the broker was
-away are delivered once at the start, then go on in their rhythm.
+Theory of operation
+===================
+
+A scheduled message passes three stages. The client's send is redirected to the queue
+`PyJMS.Scheduled` (`filter`), where it is a stored message like any other: part of the client's
+transaction, subject to flow control, checked for duplicates after a failover. Once it is visible
+there, it becomes a job in the job store, and the message is removed (`schedule_requests`). The
+dispatcher, the subject of this module, turns due jobs into sends.
+
+Invariants:
+
+1. A job is rescheduled or removed only after its delivery is stored. A crash in between repeats
+   a delivery and loses none. The repetition has the same message id (`deliveries`), so the
+   destination's duplicate check drops it if it was stored before.
+2. A job does not fire while its request is still in `PyJMS.Scheduled` (it is in `arriving`). On
+   disk, the removal of the request so precedes the delivery; otherwise a crash could find the
+   request again, and start the job a second time, after it has been delivered and removed.
+3. A job is in flight at most once, and the number of deliveries in flight is bounded by
+   destination and in total (`delivery_queues`).
+4. A job never disappears without a delivery or a dead letter, except by a management request.
+
+States of a job, beside the store's `next_time` and `execution_count`, which survive a restart:
+
+    stored --due--> waiting --capacity--> in flight --sent--> removed, or stored with its next time
+                       ^                    |    |
+                       +--- no space, ------+    +--- any other error --> dead letter sent -->
+                            store failure             removed, or stored with its next time
+
+- Errors that pass (no space, a store that does not run) keep the job: it waits behind the others
+  of its destination, whose queue is paused for some seconds.
+- Other errors send a dead letter, and the job goes on with its next repetition. If the
+  destination can never be sent to, or the schedule is invalid, the job ends with the dead letter.
+- While the broker was down, any number of executions may have been missed. They are delivered
+  once, at the start, and the job continues on its original schedule (`recurrence`), as in ActiveMQ.
+- A cron entry with a repeat count delivers nothing itself: each of its times starts another job,
+  whose id is derived from the execution count, so a repeated start after a crash changes nothing.
+
+Why one task with callbacks, not a task for each job: there may be millions of jobs, and a
+completed send calls back in the loop turn in which it is stored. The task sleeps until the first
+due time, the end of a pause or an event (`_changed`); a sleep is limited because the wall clock
+may be set while the loop's clock runs on.
+
 (activemq-broker S2 to S6; activemq-persistence E3)
 """
 
@@ -30,21 +70,21 @@ __all__ = ["JobDispatcher"]
 
 logger = logging.getLogger(__name__)
 
-_LONGEST_SLEEP: Final = 60.0
-"""Seconds: the wall clock may be set, and a machine may have slept."""
-_LOOK_AGAIN: Final = 0.5
-"""Seconds until it is seen that the store takes something again."""
-_RETRY: Final = 5.0
-"""Seconds until the clock goes on after an error."""
-_LAST_ANSWERS: Final = 5.0
-"""Seconds that a stop waits for deliveries which the store is at."""
+_MAX_SLEEP: Final = 60.0
+"""Seconds: the wall clock may be set, and the machine may have been suspended."""
+_STORE_POLL_INTERVAL: Final = 0.5
+"""Seconds between checks whether the store runs again."""
+_RETRY_DELAY: Final = 5.0
+"""Seconds until the dispatcher continues after an unexpected error."""
+_STOP_TIMEOUT: Final = 5.0
+"""Seconds that a stop waits for deliveries that the store is writing."""
 _UNREADABLE: Final = "unreadable"
-_BEGINNING: Final = "beginning"
-"""DeliveryQueues of jobs that cannot be read, and of those that begin others: no destination's."""
+_CRON_STARTS: Final = "cron starts"
+"""Delivery queues without a destination: of unreadable jobs, and of jobs that start others."""
 
 
-class _Turn(NamedTuple):
-    """One delivery of a job."""
+class _Execution(NamedTuple):
+    """One execution of a job, and the key of its delivery queue."""
 
     job: ScheduledJob
     message: ActiveMQMessage
@@ -52,7 +92,7 @@ class _Turn(NamedTuple):
 
 
 class JobDispatcher:
-    """The clock of a job store."""
+    """Delivers the due jobs of a job store; see the module's theory of operation."""
 
     def __init__(
         self,
@@ -62,9 +102,10 @@ class JobDispatcher:
         usage: DiskUsage,
         arriving: Container[str],
     ) -> None:
-        """Have `throttle` take what is due; where it answers later, the job waits for that.
+        """Send due messages through `throttle`.
 
-        Jobs begin others while `usage` has room. What is in `arriving` waits for `wake`.
+        Jobs start other jobs only while `usage` is below its limit. The jobs in `arriving` do not
+        fire; the code that removes one from it calls `wake`.
         """
         self._store = store
         self._jobs: JobScheduler = store.scheduler()
@@ -72,169 +113,171 @@ class JobDispatcher:
         self._throttle = throttle
         self._usage = usage
         self._queues = DeliveryQueues(self._jobs, arriving)
-        self._news = anyio.Event()
+        self._changed = anyio.Event()
         self._is_open = True
 
     def wake(self, time: int = 0) -> None:
-        """Look again: there is something new that is due at `time`."""
-        self._queues.check_from(time)
-        self._news.set()
+        """Consider the jobs that are due at `time` (milliseconds since the epoch) or later."""
+        self._queues.scan_from(time)
+        self._changed.set()
 
     async def run(self) -> None:
-        """Deliver until cancelled, whatever fails."""
+        """Deliver due jobs until cancelled; errors are logged and do not end it."""
         while True:
-            self._news = anyio.Event()
+            self._changed = anyio.Event()
             try:
-                rest = self._fire_due()
+                idle_time = self._fire_due()
             except Exception:
-                logger.exception("The message scheduler failed; it goes on in %g s", _RETRY)
-                self._queues.start_over()
-                await _clock.sleep(_RETRY)
+                logger.exception("The message scheduler failed; it continues in %g s", _RETRY_DELAY)
+                self._queues.restart_scan()
+                await _clock.sleep(_RETRY_DELAY)
                 continue
-            with _clock.timeout(rest):
-                await self._news.wait()
+            with _clock.timeout(idle_time):
+                await self._changed.wait()
                 await _clock.sleep(0)
 
     async def close(self) -> None:
-        """Fire nothing more, and hear what becomes of the last deliveries.
+        """Abort the sends that wait for space, and wait until the other deliveries are stored.
 
-        What was not delivered by then is, after the next start.
+        What is not delivered by then is delivered after the next start.
         """
         self._is_open = False
         self._throttle.close()
-        with _clock.timeout(_LAST_ANSWERS):
-            while self._queues.in_hand and self._store.state is StoreState.RUNNING:
-                self._news = anyio.Event()
-                await self._news.wait()
+        with _clock.timeout(_STOP_TIMEOUT):
+            while self._queues.in_flight and self._store.state is StoreState.RUNNING:
+                self._changed = anyio.Event()
+                await self._changed.wait()
 
     def _fire_due(self) -> float | None:
-        """Fire what can be; return how many seconds there are to wait, None: for news."""
+        """Start what can start; return the seconds to sleep, None: until something changes."""
         if self._store.state is not StoreState.RUNNING:
-            return _LOOK_AGAIN
-        for job, queue in self._queues.following():
+            return _STORE_POLL_INTERVAL
+        for job, queue in self._queues.start_waiting():
             message, _ = self._read(job)
-            self._begin(job, message, queue)
+            self._start(job, message, queue)
         for job in self._queues.due():
             message, queue = self._read(job)
-            if self._queues.enter(job, queue):
-                self._begin(job, message, queue)
-        rest = self._queues.rest()
-        return None if rest is None else min(max(rest, 0.0), _LONGEST_SLEEP)
+            if self._queues.admit(job, queue):
+                self._start(job, message, queue)
+        idle_time = self._queues.idle_time()
+        return None if idle_time is None else min(max(idle_time, 0.0), _MAX_SLEEP)
 
     def _read(self, job: ScheduledJob) -> tuple[ActiveMQMessage | None, Hashable]:
-        """Return a job's message, and its queue."""
+        """Return a job's message, and the key of its delivery queue."""
         try:
             message = self._jobs.message(job.job_id)
         except Exception as error:
-            logger.error("The message of job %s cannot be read now: %s", job.job_id, error)
+            logger.error("Job %s: its message cannot be read: %s", job.job_id, error)
             return None, _UNREADABLE
         if message is None:
             return None, _UNREADABLE
-        return message, _BEGINNING if job.cron_entry and job.repeat else message.destination
+        return message, _CRON_STARTS if job.cron_entry and job.repeat else message.destination
 
-    def _begin(self, job: ScheduledJob, message: ActiveMQMessage | None, queue: Hashable) -> None:
+    def _start(self, job: ScheduledJob, message: ActiveMQMessage | None, queue: Hashable) -> None:
         if message is None:
-            self._queues.delay(job.job_id, queue)
+            self._queues.retry_later(job.job_id, queue)
             return
-        turn = _Turn(job, message, queue)
+        execution = _Execution(job, message, queue)
         try:
             self._throttle.check(message)
             next_time(job)
         except JMSException as error:
-            self._dead_letter(turn, error, is_last=True)
+            self._dead_letter(execution, error, is_last=True)
         except Exception as error:
-            self._failed(turn, error)
+            self._failed(execution, error)
         else:
-            self._fire(turn)
+            self._fire(execution)
 
-    def _fire(self, turn: _Turn) -> None:
-        job, message, _ = turn
+    def _fire(self, execution: _Execution) -> None:
+        job, message, _ = execution
         try:
             if job.cron_entry and job.repeat:
-                done = self._begin_another(job, message)
+                done = self._start_repetitions(job, message)
             else:
                 done = self._throttle.send(self._deliveries.of(job, message))
         except Exception as error:
-            self._failed(turn, error)
+            self._failed(execution, error)
             return
         if done is None:
-            self._settle(turn)
+            self._settle(execution)
         else:
-            done.then(lambda end: self._answered(turn, end))
+            done.then(lambda end: self._sent(execution, end))
 
-    def _answered(self, turn: _Turn, end: Completion) -> None:
+    def _sent(self, execution: _Execution, end: Completion) -> None:
         if end.error is None:
-            self._settle(turn)
+            self._settle(execution)
         elif self._is_open:
-            self._failed(turn, end.error)
+            self._failed(execution, end.error)
         else:
-            self._queues.done(turn.job.job_id, turn.queue)
-            self._news.set()
+            self._queues.finish(execution.job.job_id, execution.queue)
+            self._changed.set()
 
-    def _begin_another(self, job: ScheduledJob, message: ActiveMQMessage) -> Completion | None:
-        """Start a job: a cron entry with repetitions delivers nothing itself (activemq-broker S4).
+    def _start_repetitions(self, job: ScheduledJob, message: ActiveMQMessage) -> Completion | None:
+        """Start the job of one time of a cron entry with repetitions (activemq-broker S4).
 
-        After a crash it has the same id. If it has fired by then, it goes on.
+        If a crash interrupted this before, that job exists; once it has fired, it is left as it is.
         """
         full = self._usage.full()
         if full is not None:
             raise ResourceAllocationException(full.trouble(), hint="raise job_scheduler_limit")
         job_id = f"{job.job_id}:{job.execution_count}"
-        there = self._jobs.get(job_id)
-        if there is not None and there.execution_count:
+        existing = self._jobs.get(job_id)
+        if existing is not None and existing.execution_count:
             return None
-        order = ScheduleProperties(job.delay, job.period, job.repeat, "")
-        other = order.job(job_id, _clock.time_ms())
-        self._queues.check_from(other.next_time)
-        return self._jobs.add(other, message)
+        schedule = ScheduleProperties(job.delay, job.period, job.repeat, "")
+        started = schedule.job(job_id, _clock.time_ms())
+        self._queues.scan_from(started.next_time)
+        return self._jobs.add(started, message)
 
-    def _settle(self, turn: _Turn, *, is_last: bool = False) -> None:
-        """Note that a job was delivered, and when it is due again."""
-        job, _, queue = turn
+    def _settle(self, execution: _Execution, *, is_last: bool = False) -> None:
+        """Store that a job was delivered: reschedule it, or remove it after its last execution."""
+        job, _, queue = execution
         try:
-            again = None if is_last else next_time(job)
-            if again is None:
+            following = None if is_last else next_time(job)
+            if following is None:
                 self._jobs.remove(job.job_id)
             else:
-                self._jobs.reschedule(job.job_id, again)
-                self._queues.check_from(again)
+                self._jobs.reschedule(job.job_id, following)
+                self._queues.scan_from(following)
         except Exception:
-            logger.exception("Job %s was delivered, which could not be noted", job.job_id)
-            self._tire(turn)
+            logger.exception(
+                "Job %s was delivered, but could not be rescheduled or removed", job.job_id
+            )
+            self._retry_later(execution)
             return
-        self._queues.done(job.job_id, queue)
-        self._news.set()
+        self._queues.finish(job.job_id, queue)
+        self._changed.set()
 
-    def _failed(self, turn: _Turn, error: Exception) -> None:
-        can_wait = isinstance(error, ResourceAllocationException)
-        if can_wait or self._store.state is not StoreState.RUNNING:
-            logger.error("Job %s is delivered later: %s", turn.job.job_id, error)
-            self._tire(turn)
+    def _failed(self, execution: _Execution, error: Exception) -> None:
+        is_temporary = isinstance(error, ResourceAllocationException)
+        if is_temporary or self._store.state is not StoreState.RUNNING:
+            logger.error("Job %s is delivered later: %s", execution.job.job_id, error)
+            self._retry_later(execution)
         else:
-            self._dead_letter(turn, error, is_last=False)
+            self._dead_letter(execution, error, is_last=False)
 
-    def _dead_letter(self, turn: _Turn, error: Exception, *, is_last: bool) -> None:
-        """Have the dead letters take what is not delivered; with `is_last` the job ends."""
-        job = turn.job
-        logger.error("Job %s goes to the dead letters: %s", job.job_id, error)
+    def _dead_letter(self, execution: _Execution, error: Exception, *, is_last: bool) -> None:
+        """Send a dead letter instead of the delivery; with `is_last` the job ends."""
+        job = execution.job
+        logger.error("Job %s is sent to the dead-letter queue: %s", job.job_id, error)
         try:
-            letter = self._deliveries.dead_letter(job, turn.message, error)
-            done = self._throttle.send(letter)
-        except Exception as worse:
-            logger.error("Job %s: its dead letter was not sent: %s", job.job_id, worse)
-            self._tire(turn)
+            dead_letter = self._deliveries.dead_letter(job, execution.message, error)
+            done = self._throttle.send(dead_letter)
+        except Exception as send_error:
+            logger.error("Job %s: its dead letter was not sent: %s", job.job_id, send_error)
+            self._retry_later(execution)
             return
         if done is None:
-            self._settle(turn, is_last=is_last)
+            self._settle(execution, is_last=is_last)
         else:
-            done.then(lambda end: self._dead(turn, end, is_last))
+            done.then(lambda end: self._dead_letter_sent(execution, end, is_last))
 
-    def _dead(self, turn: _Turn, end: Completion, is_last: bool) -> None:
+    def _dead_letter_sent(self, execution: _Execution, end: Completion, is_last: bool) -> None:
         if end.error is None:
-            self._settle(turn, is_last=is_last)
+            self._settle(execution, is_last=is_last)
         else:
-            self._tire(turn)
+            self._retry_later(execution)
 
-    def _tire(self, turn: _Turn) -> None:
-        self._queues.delay(turn.job.job_id, turn.queue)
-        self._news.set()
+    def _retry_later(self, execution: _Execution) -> None:
+        self._queues.retry_later(execution.job.job_id, execution.queue)
+        self._changed.set()

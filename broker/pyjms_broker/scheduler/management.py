@@ -1,4 +1,4 @@
-"""Requests to the topic ActiveMQ.Scheduler.Management: jobs are listed and removed.
+"""Management requests, sent to the topic ActiveMQ.Scheduler.Management: list and remove jobs.
 
 (activemq-broker S8; activemq-persistence E4)
 """
@@ -27,19 +27,20 @@ from pyjms_broker.api.completion import Completion, wait_for
 from pyjms_broker.api.context import ConnectionContext
 from pyjms_broker.api.exchange import ProducerExchange
 from pyjms_broker.region.flow.flow_control import abort_blocked_sends
-from pyjms_broker.scheduler.addresses import check_target
 from pyjms_broker.scheduler.deliveries import Deliveries
+from pyjms_broker.scheduler.reserved_queues import check_target
 from pyjms_broker.scheduler.schedule_properties import number_of, properties_of
 from pyjms_broker.store.jobs.api import EARLIEST, LATEST, JobScheduler
 
 __all__ = ["Management", "is_management"]
 
 _TOPIC: Final = AMQ_SCHEDULER_MANAGEMENT_DESTINATION.lower()
-_MOST_BROWSING: Final = 100
+_MAX_BROWSE_REQUESTS: Final = 100
+"""Of one connection, at the same time."""
 
 
 def is_management(destination: Destination | None) -> bool:
-    """Whether a destination is the topic, in whatever case it is written."""
+    """Whether a destination is the management topic; upper and lower case are the same."""
     return (
         destination is not None
         and destination.is_topic
@@ -48,7 +49,7 @@ def is_management(destination: Destination | None) -> bool:
 
 
 class Management:
-    """Serves the requests. Lists are sent in the background, a message at a time."""
+    """Executes the requests. Lists are sent in background tasks, a message at a time."""
 
     def __init__(self, jobs: JobScheduler, deliveries: Deliveries, chain: Broker) -> None:
         self._jobs = jobs
@@ -57,25 +58,25 @@ class Management:
         self._tasks: dict[_wakeup.BackgroundTask, ConnectionContext] = {}
 
     def serve(self, context: ConnectionContext, request: ActiveMQMessage) -> Completion | None:
-        """Do what a request asks for; done when what it changes is safe.
+        """Execute a request; the completion ends when its changes are durable.
 
         Raises:
-            MessageFormatException: it asks for nothing that is known, or lacks what that needs.
-            JMSException: it asks for too much at a time, or for an answer to nobody.
+            MessageFormatException: the action is unknown, or a property that it needs is missing.
+            JMSException: too many lists are being sent, or the reply destination is reserved.
         """
         properties = properties_of(request)
         action = properties.get(AMQ_SCHEDULER_ACTION)
-        do = _ACTIONS.get(action) if isinstance(action, str) else None
-        if do is None:
+        execute = _ACTIONS.get(action) if isinstance(action, str) else None
+        if execute is None:
             raise MessageFormatException(
                 f"Property {AMQ_SCHEDULER_ACTION} is none of {', '.join(_ACTIONS)}"
             )
-        return do(self, context, request, properties)
+        return execute(self, context, request, properties)
 
-    def forget(self, context: ConnectionContext) -> None:
-        """Send no more lists to a client that is gone."""
-        for task, asked in self._tasks.items():
-            if asked is context:
+    def remove_connection(self, context: ConnectionContext) -> None:
+        """Stop sending lists to a client that has disconnected."""
+        for task, requester in self._tasks.items():
+            if requester is context:
                 task.cancel()
 
     async def close(self) -> None:
@@ -92,12 +93,19 @@ class Management:
         properties: Mapping[str, object],
     ) -> Completion | None:
         if request.reply_to is None:
-            raise MessageFormatException("A request to BROWSE needs a reply destination")
+            raise MessageFormatException(
+                f"{AMQ_SCHEDULER_ACTION} {AMQ_SCHEDULER_ACTION_BROWSE} needs a reply destination",
+                hint="set JMSReplyTo",
+            )
         check_target(request.reply_to)
         start, end = _times(properties)
-        self._tasks = {task: asked for task, asked in self._tasks.items() if not task.done}
-        if sum(asked is context for asked in self._tasks.values()) >= _MOST_BROWSING:
-            raise JMSException(f"More than {_MOST_BROWSING} requests to BROWSE at a time")
+        self._tasks = {task: owner for task, owner in self._tasks.items() if not task.done}
+        if sum(owner is context for owner in self._tasks.values()) >= _MAX_BROWSE_REQUESTS:
+            raise JMSException(
+                f"More than {_MAX_BROWSE_REQUESTS} {AMQ_SCHEDULER_ACTION_BROWSE} requests at a"
+                " time on one connection",
+                hint="receive the replies before sending further requests",
+            )
         task = _wakeup.spawn(self._send, request.reply_to, start, end, name="list of jobs")
         self._tasks[task] = context
         return None
@@ -111,7 +119,7 @@ class Management:
                 if message is not None:
                     listed = self._deliveries.listed(job, message, to)
                     await wait_for(self._chain.send(exchange, listed))
-                await _clock.sleep(0)  # others have their turn, however long the list is
+                await _clock.sleep(0)  # a long list does not hold up the event loop
         finally:
             abort_blocked_sends(context)
 
@@ -123,7 +131,11 @@ class Management:
     ) -> Completion | None:
         job_id = properties.get(AMQ_SCHEDULED_ID)
         if not isinstance(job_id, str):
-            raise MessageFormatException(f"A request to REMOVE needs a property {AMQ_SCHEDULED_ID}")
+            raise MessageFormatException(
+                f"{AMQ_SCHEDULER_ACTION} {AMQ_SCHEDULER_ACTION_REMOVE} needs the property"
+                f" {AMQ_SCHEDULED_ID}",
+                hint="set it to the id of the job",
+            )
         return self._jobs.remove(job_id, sync=True)
 
     def remove_all(
@@ -146,7 +158,7 @@ _ACTIONS: Final[dict[str, _Action]] = {
 
 
 def _times(properties: Mapping[str, object]) -> tuple[int, int]:
-    """Return from when to when, both included; all, where one of them is not said."""
+    """Return the first and the last time of a request; all times unless both are given."""
     start = number_of(properties, AMQ_SCHEDULER_ACTION_START_TIME)
     end = number_of(properties, AMQ_SCHEDULER_ACTION_END_TIME)
     return (EARLIEST, LATEST) if start is None or end is None else (start, end)

@@ -1,4 +1,4 @@
-"""When a job is due again. (activemq-broker S3, S4, S6)"""
+"""Computes when a job is due next. (activemq-broker S3, S4, S6)"""
 
 from __future__ import annotations
 
@@ -11,29 +11,35 @@ __all__ = ["next_time"]
 
 
 def next_time(job: ScheduledJob) -> int | None:
-    """Return the next time of a job that is delivered now; None: that was all.
+    """Return when a job that is delivered now is due next; None after its last delivery.
 
-    What was missed is not made up for.
+    Deliveries that were missed while the broker was down are skipped: the next time is in the
+    future, on the job's original schedule.
 
     Raises:
-        MessageFormatException: its orders make no sense: another broker took them.
+        MessageFormatException: the job's schedule is invalid. This broker refuses such messages;
+            the job was stored by another one.
     """
     if job.repeat < 0 and job.period <= 0:
         raise MessageFormatException(
-            f"Job {job.job_id} is endless, without a period", hint="order it anew, with a period"
+            f"Job {job.job_id} repeats endlessly without a period",
+            hint="schedule the message again, with AMQ_SCHEDULED_PERIOD",
         )
     now = _clock.time_ms()
     if job.cron_entry:
         return next_tick(job.cron_entry, now)
     if not job.repeat:
         return None
-    again = _after(job, now)
-    if again > LATEST:
-        raise MessageFormatException(f"Job {job.job_id} is due again after the end of time")
-    return again
+    following = _next_repetition(job, now)
+    if following > LATEST:
+        raise MessageFormatException(
+            f"Job {job.job_id} would be due again after the latest time that can be stored",
+            hint="schedule the message again, with a shorter AMQ_SCHEDULED_PERIOD",
+        )
+    return following
 
 
-def _after(job: ScheduledJob, now: int) -> int:
+def _next_repetition(job: ScheduledJob, now: int) -> int:
     period = max(job.period, 0)
     late = now - job.next_time - period
     if late < 0 or not period:

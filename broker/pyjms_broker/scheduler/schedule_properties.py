@@ -1,4 +1,4 @@
-"""What a message orders by its properties: when it is delivered, how often.
+"""The AMQ_SCHEDULED_* properties of a message: when it is delivered, and how often.
 
 (activemq-broker S1 to S4)
 """
@@ -36,14 +36,15 @@ SCHEDULE_PROPERTIES: Final = (
     AMQ_SCHEDULED_REPEAT,
     AMQ_SCHEDULED_CRON,
 )
-_MARKED: Final = (AMQ_SCHEDULED_DELAY, AMQ_SCHEDULED_PERIOD, AMQ_SCHEDULED_CRON)
-_BEGINNING: Final = b"AMQ_SCHEDULED_"
-_LONGEST: Final = 1 << 53
-"""Milliseconds: far beyond any calendar, and no time overflows its eight bytes."""
+_TRIGGERS: Final = (AMQ_SCHEDULED_DELAY, AMQ_SCHEDULED_PERIOD, AMQ_SCHEDULED_CRON)
+"""Any of these makes a message a scheduled one; AMQ_SCHEDULED_REPEAT alone does not."""
+_PREFIX: Final = b"AMQ_SCHEDULED_"
+_MAX_NUMBER: Final = 1 << 53
+"""Milliseconds: beyond any calendar, and sums of such times still fit into eight bytes."""
 
 
 class ScheduleProperties(NamedTuple):
-    """Milliseconds, as the properties have them."""
+    """The schedule of a message; delay and period in milliseconds, as in the properties."""
 
     delay: int
     period: int
@@ -51,7 +52,7 @@ class ScheduleProperties(NamedTuple):
     cron: str
 
     def job(self, job_id: str, now: int) -> ScheduledJob:
-        """Return the job that begins now.
+        """Return the job that starts at `now`, in milliseconds since the epoch.
 
         Raises:
             MessageFormatException: the cron entry never fires.
@@ -63,39 +64,39 @@ class ScheduleProperties(NamedTuple):
         )
 
 
-def read_schedule(message: ActiveMQMessage, most_repeats: int) -> ScheduleProperties | None:
-    """Return what a message orders; None: it is to be delivered now.
+def read_schedule(message: ActiveMQMessage, max_repeat: int) -> ScheduleProperties | None:
+    """Return the schedule of a message; None if it is to be delivered now.
 
     Raises:
-        MessageFormatException: an order is none; the text names the property.
+        MessageFormatException: a property is invalid; the message names it.
     """
     marshalled = message.marshalled_properties
-    if marshalled is None or _BEGINNING not in marshalled:
+    if marshalled is None or _PREFIX not in marshalled:
         return None
     properties = properties_of(message)
-    if AMQ_SCHEDULED_ID in properties or not any(name in properties for name in _MARKED):
+    if AMQ_SCHEDULED_ID in properties or not any(name in properties for name in _TRIGGERS):
         return None
-    order = ScheduleProperties(
+    schedule = ScheduleProperties(
         number_of(properties, AMQ_SCHEDULED_DELAY) or 0,
         number_of(properties, AMQ_SCHEDULED_PERIOD) or 0,
         number_of(properties, AMQ_SCHEDULED_REPEAT) or 0,
         _cron_of(properties),
     )
-    _check(order, most_repeats)
-    return order
+    _check(schedule, max_repeat)
+    return schedule
 
 
 def properties_of(message: ActiveMQMessage) -> dict[str, object]:
-    """Return the application's properties, in a dict of one's own."""
+    """Return the application's properties as a new dict."""
     marshalled = message.marshalled_properties
     return {} if marshalled is None else dict(decode_map(marshalled))
 
 
 def number_of(properties: Mapping[str, object], name: str) -> int | None:
-    """Return a number, which may be a text; None: it is not there.
+    """Return an integer property, which may be a string of digits; None if it is not set.
 
     Raises:
-        MessageFormatException: it is no whole number, or out of range.
+        MessageFormatException: it is not an integer, or out of range.
     """
     value = properties.get(name)
     if value is None:
@@ -105,9 +106,11 @@ def number_of(properties: Mapping[str, object], name: str) -> int | None:
     except ValueError:
         number = None
     if not isinstance(number, int) or isinstance(number, bool):
-        raise MessageFormatException(f"Property {name} is no whole number")
-    if abs(number) > _LONGEST:
-        raise MessageFormatException(f"Property {name} is too large: {number}")
+        raise MessageFormatException(f"Property {name} is not an integer", hint="set it to a long")
+    if abs(number) > _MAX_NUMBER:
+        raise MessageFormatException(
+            f"Property {name} is too large: {number}", hint=f"use {_MAX_NUMBER} at most"
+        )
     return number
 
 
@@ -116,25 +119,28 @@ def _cron_of(properties: Mapping[str, object]) -> str:
     if value is None:
         return ""
     if not isinstance(value, str):
-        raise MessageFormatException(f"Property {AMQ_SCHEDULED_CRON} is no text")
+        raise MessageFormatException(
+            f"Property {AMQ_SCHEDULED_CRON} is not a string",
+            hint="set it to a cron entry such as `30 6 * * 1-5`",
+        )
     return value.strip()
 
 
-def _check(order: ScheduleProperties, most_repeats: int) -> None:
-    if order.repeat > most_repeats:
+def _check(schedule: ScheduleProperties, max_repeat: int) -> None:
+    if schedule.repeat > max_repeat:
         raise MessageFormatException(
-            "The scheduled repeat value is too large",
-            hint=f"{most_repeats} at most (max_scheduler_repeat_allowed); -1 is for ever",
+            "The scheduled repeat value is too large",  # ActiveMQ's message
+            hint=f"use {max_repeat} at most (max_scheduler_repeat_allowed), or -1 for no end",
         )
-    if order.cron:
-        next_tick(order.cron, _clock.time_ms())
-    if order.repeat < 0 and order.cron:
+    if schedule.cron:
+        next_tick(schedule.cron, _clock.time_ms())
+    if schedule.repeat < 0 and schedule.cron:
         raise MessageFormatException(
-            f"{AMQ_SCHEDULED_REPEAT} is endless, of each time of {AMQ_SCHEDULED_CRON}",
-            hint=f"give {AMQ_SCHEDULED_REPEAT} a number, or leave it out",
+            f"{AMQ_SCHEDULED_REPEAT} is endless for each time of {AMQ_SCHEDULED_CRON}",
+            hint=f"set {AMQ_SCHEDULED_REPEAT} to a number, or leave it out",
         )
-    if order.repeat < 0 and order.period <= 0:
+    if schedule.repeat < 0 and schedule.period <= 0:
         raise MessageFormatException(
-            f"{AMQ_SCHEDULED_REPEAT} is endless, without an {AMQ_SCHEDULED_PERIOD}",
+            f"{AMQ_SCHEDULED_REPEAT} is endless without {AMQ_SCHEDULED_PERIOD}",
             hint=f"set {AMQ_SCHEDULED_PERIOD} to the milliseconds between two deliveries",
         )

@@ -1,10 +1,11 @@
-"""The queue in which orders come in: from here they become jobs.
+"""The queue of schedule requests, `PyJMS.Scheduled`: from here, messages become jobs.
 
-A message with an order is first a message like any other, of the queue `PyJMS.Scheduled`: part
-of its transaction, parked while there is no room, known again after a failover. When it is
-stored and visible it becomes a job, and leaves the queue when that is on the disk. A crash in
-between finds it here; its job has the same id, so there is one of it, and that does not fire
-before the message has left. What can be no job goes to the dead letters.
+A message with a schedule is sent to this queue first, as an ordinary message: part of its
+transaction, subject to flow control, checked for duplicates after a failover. When it is stored
+and visible, its job is added to the job store; when the job is durable, the message is removed. A
+crash in between leaves the message here; the job that it becomes at the next start has the same
+id, so there is only one, and it does not fire before the message has been removed. Messages that
+cannot become jobs are sent to the dead-letter queue.
 (activemq-broker X8, S1, S9)
 """
 
@@ -26,9 +27,9 @@ from pyjms_broker.region.dead_letter.dead_letters import FAILURE_CAUSE
 from pyjms_broker.region.flow.disk_usage import DiskUsage
 from pyjms_broker.region.queue.queue import Queue
 from pyjms_broker.region.region_broker import RegionBroker
-from pyjms_broker.scheduler.addresses import SCHEDULED, check_target
 from pyjms_broker.scheduler.deferred_fields import restore_fields
 from pyjms_broker.scheduler.deliveries import DEAD_LETTERS
+from pyjms_broker.scheduler.reserved_queues import SCHEDULED, check_target
 from pyjms_broker.scheduler.schedule_properties import properties_of, read_schedule
 from pyjms_broker.store.jobs.api import JobScheduler, ScheduledJob
 
@@ -36,12 +37,12 @@ __all__ = ["ScheduleRequests"]
 
 logger = logging.getLogger(__name__)
 
-_ANY_NUMBER: Final = 1 << 31
-"""What came in was checked; a limit that was lowered since does not undo it."""
+_UNLIMITED: Final = 1 << 31
+"""The repeat count was checked on sending; a limit lowered since then does not apply."""
 
 
 class ScheduleRequests:
-    """The queue's `reader`: nobody else gets its messages, and all of them are stored."""
+    """The queue's reader: it gets all messages of the queue, which are all stored on disk."""
 
     is_leased = True
 
@@ -54,9 +55,9 @@ class ScheduleRequests:
         arriving: set[str],
         on_job: Callable[[int], None],
     ) -> None:
-        """Have `jobs` take what comes while `usage` has room; `on_job` gets each one's time.
+        """Accept requests while `usage` is below its limit; call `on_job` with each job's time.
 
-        `arriving` has the ids of those whose messages have not left the queue.
+        `arriving` is filled with the ids of jobs whose requests are still in the queue.
         """
         self._region = region
         self._chain = chain
@@ -66,83 +67,98 @@ class ScheduleRequests:
         self._arriving = arriving
 
     def attach(self) -> None:
-        """Make the queue, and jobs of what a crash has left in it."""
+        """Create the queue, and turn the requests that a crash has left in it into jobs."""
         queue = self._queue()
         queue.pause()
         queue.reader = self
         self._usage.parent = queue.store_usage
-        # also in memory, and for what is not persistent: it all becomes jobs
+        # also without a persistent store, and for non-persistent messages: all become jobs
         queue.needs_disk = True
         queue.store_usage = queue.temp_usage = self._usage
-        left = queue.browse()
-        if left:
-            logger.info("%d scheduled messages go on from where a crash stopped them", len(left))
-        for reference in left:
+        pending = queue.browse()
+        if pending:
+            logger.info(
+                "%s: scheduling %d messages that were pending when the broker stopped",
+                SCHEDULED,
+                len(pending),
+            )
+        for reference in pending:
             self.arrived(reference)
 
-    # what the queue asks
+    # the interface of the queue's reader
     def arrived(self, reference: MessageReference) -> None:
-        """Make a job of a message; if the store takes none, it is here until the next start."""
+        """Turn a request into a job; if the store fails, it stays here until the next start."""
         message = reference.message
         try:
             job, copy = self._job(message)
             done = self._add(job, copy)
-        except _NoJob as error:
+        except _InvalidRequestError as error:
             self._dead_letter(reference, error)
             return
         except Exception:
-            logger.exception("%s: message %s cannot be scheduled", SCHEDULED, reference.message_id)
+            logger.exception(
+                "%s: message %s could not be scheduled; it is tried again at the next start",
+                SCHEDULED,
+                reference.message_id,
+            )
             return
         if done is None:
-            self._leaves(reference, job)
+            self._remove_request(reference, job)
         else:
             done.then(lambda end: self._stored(reference, job, end))
 
     def keeps(self, reference: MessageReference) -> bool:
-        """Its time to live begins when it is delivered (activemq-broker S5)."""
+        """Requests do not expire: the time to live counts from delivery (activemq-broker S5)."""
         return True
 
     def may_purge(self) -> bool:
-        logger.warning("%s is what the scheduler takes in: it is not purged", SCHEDULED)
+        logger.warning("%s is reserved for the scheduler: it is not purged", SCHEDULED)
         return False
 
     def _job(self, message: ActiveMQMessage) -> tuple[ScheduledJob, ActiveMQMessage]:
-        """Return the job that a message orders, and the message that it is to deliver."""
+        """Return the job that a request asks for, and the message that it delivers."""
         target = message.original_destination
         if target is None:
-            raise _NoJob("It was sent here, and not as an order")
+            raise _InvalidRequestError(
+                f"The message was sent to {SCHEDULED} directly, not as a schedule request"
+            )
         try:
             check_target(target)
-            order = read_schedule(message, _ANY_NUMBER)
-            if order is None:
-                raise _NoJob("It orders nothing")
+            schedule = read_schedule(message, _UNLIMITED)
+            if schedule is None:
+                raise _InvalidRequestError("The message has no AMQ_SCHEDULED_* properties")
             copy = copy_for_destination(message, target, None)
             copy.transaction_id = None
             copy.raw = None
             restore_fields(copy, target)
-            return order.job(str(message.message_id), message.broker_in_time), copy
+            return schedule.job(str(message.message_id), message.broker_in_time), copy
         except JMSException as error:
-            raise _NoJob(str(error)) from error
+            raise _InvalidRequestError(str(error)) from error
 
     def _add(self, job: ScheduledJob, copy: ActiveMQMessage) -> Completion | None:
-        there = self._jobs.get(job.job_id)
-        if there is not None and there.execution_count:
-            return None  # it goes on as it is: a crash came before the message had left
+        existing = self._jobs.get(job.job_id)
+        if existing is not None and existing.execution_count:
+            return None  # a crash kept its request from being removed: the job is left as it is
         self._arriving.add(job.job_id)
         try:
             return self._jobs.add(job, copy)
         except LocalProtocolError as error:
             self._arriving.discard(job.job_id)
-            raise _NoJob(str(error)) from error
+            raise _InvalidRequestError(str(error)) from error
 
     def _stored(self, reference: MessageReference, job: ScheduledJob, end: Completion) -> None:
         if end.error is None:
-            self._leaves(reference, job)
+            self._remove_request(reference, job)
         else:
-            logger.error("The job of %s is not stored: %s", reference.message_id, end.error)
+            logger.error(
+                "%s: the job of message %s was not stored: %s",
+                SCHEDULED,
+                reference.message_id,
+                end.error,
+            )
 
-    def _leaves(self, reference: MessageReference, job: ScheduledJob) -> None:
-        """Let a message leave before its job fires: so they are in the store's journal, too."""
+    def _remove_request(self, reference: MessageReference, job: ScheduledJob) -> None:
+        """Remove a request, then let its job fire; so they are in this order on disk, too."""
         try:
             self._remove(reference)
         finally:
@@ -153,22 +169,32 @@ class ScheduleRequests:
         self._queue().remove_for_reader(self._region.context, reference)
 
     def _dead_letter(self, reference: MessageReference, error: Exception) -> None:
-        """Send what can be no job away. It stays until its dead letter is safe."""
-        logger.error("Message %s goes to the dead letters: %s", reference.message_id, error)
+        """Send the dead letter of an invalid request, which is removed when that is stored."""
+        logger.error(
+            "%s: message %s is sent to the dead-letter queue: %s",
+            SCHEDULED,
+            reference.message_id,
+            error,
+        )
         message = reference.message
-        letter = copy_for_destination(
+        dead_letter = copy_for_destination(
             message, DEAD_LETTERS, message.original_destination or SCHEDULED
         )
-        letter.marshalled_properties = encode_map(
+        dead_letter.marshalled_properties = encode_map(
             {**_readable_properties(message), FAILURE_CAUSE: str(error)}
         )
-        letter.raw = letter.transaction_id = None
-        letter.persistent = letter.response_required = True
-        letter.expiration = 0
+        dead_letter.raw = dead_letter.transaction_id = None
+        dead_letter.persistent = dead_letter.response_required = True
+        dead_letter.expiration = 0
         try:
-            sent = self._chain.send(ProducerExchange(self._region.context), letter)
-        except JMSException as worse:
-            logger.error("Its dead letter was not sent: %s", worse)
+            sent = self._chain.send(ProducerExchange(self._region.context), dead_letter)
+        except JMSException as send_error:
+            logger.error(
+                "%s: the dead letter of message %s was not sent: %s",
+                SCHEDULED,
+                reference.message_id,
+                send_error,
+            )
             return
         if sent is None:
             self._remove(reference)
@@ -181,8 +207,8 @@ class ScheduleRequests:
         return queue
 
 
-class _NoJob(MessageFormatException):
-    """A message that no job can be made of."""
+class _InvalidRequestError(MessageFormatException):
+    """A message in the queue cannot become a job."""
 
 
 def _readable_properties(message: ActiveMQMessage) -> dict[str, object]:

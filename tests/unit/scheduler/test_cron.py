@@ -1,4 +1,4 @@
-"""Cron entries as ActiveMQ reads them."""
+"""Cron entries with ActiveMQ's syntax."""
 
 from __future__ import annotations
 
@@ -51,13 +51,13 @@ def ticks(entry: str, start: str, count: int) -> list[str]:
         ("0 0 13 * 5", "2026-02-28 10:00", ["2026-03-06 00:00", "2026-03-13 00:00"]),
     ],
 )
-def test_an_entry_fires(entry: str, start: str, expected: list[str]) -> None:
+def test_times_of_an_entry(entry: str, start: str, expected: list[str]) -> None:
     assert ticks(entry, start, 2) == expected
 
 
 @pytest.mark.fact("activemq-broker S7")
 @pytest.mark.parametrize("zone", ["Europe/Berlin"], indirect=True)
-def test_it_is_the_machines_time_over_the_changes_of_its_clock(zone: None) -> None:
+def test_times_are_local_across_daylight_saving_changes(zone: None) -> None:
     assert os.environ["TZ"] == "Europe/Berlin"
     assert ticks("30 2 * * *", "2026-03-28 12:00", 2)[1] == "2026-03-30 02:30"
     assert len(set(ticks("30 2 * * *", "2026-03-28 12:00", 3))) == 3
@@ -68,7 +68,7 @@ def test_it_is_the_machines_time_over_the_changes_of_its_clock(zone: None) -> No
 @pytest.mark.fact("activemq-broker S7")
 @pytest.mark.parametrize("zone", ["Europe/Berlin"], indirect=True)
 @pytest.mark.parametrize("hour", ["*", "?"])
-def test_an_hour_that_comes_twice_has_all_its_times_twice(zone: None, hour: str) -> None:
+def test_an_hour_that_occurs_twice_fires_twice_if_unrestricted(zone: None, hour: str) -> None:
     start = int(datetime(2026, 10, 25, 1, 30).timestamp() * 1000)  # noqa: DTZ001
     at, found = start, []
     for _ in range(6):
@@ -97,10 +97,10 @@ def test_an_hour_that_comes_twice_has_all_its_times_twice(zone: None, hour: str)
         ("1-5/7 * * * *", "minute"),
         (", * * * *", "minute"),
         ("² * * * *", "minute"),
-        ("0 0 31 2 *", "no day is like that"),
+        ("0 0 31 2 *", "matches no day"),
         ("1," * 1000 + "1 * * * *", "fields"),
     ],
 )
-def test_what_is_no_entry_is_refused_with_its_place(entry: str, wrong: str) -> None:
+def test_an_invalid_entry_is_refused_by_its_field(entry: str, wrong: str) -> None:
     with pytest.raises(MessageFormatException, match=wrong):
         next_tick(entry, 1_700_000_000_000)

@@ -77,7 +77,7 @@ def test_jobs_are_listed_and_removed(broker_url: str) -> None:
         (("list", "--url", "tcp://127.0.0.1:1"), "127.0.0.1:1"),
     ],
 )
-def test_what_cannot_be_is_one_sentence(arguments: tuple[str, ...], what: str) -> None:
+def test_errors_are_one_line_without_a_traceback(arguments: tuple[str, ...], what: str) -> None:
     done = run(*arguments)
     assert done.returncode in (1, 2)
     assert what in done.stderr

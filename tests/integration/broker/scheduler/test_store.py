@@ -1,4 +1,4 @@
-"""Jobs on the disk: over restarts, crashes, full disks and prepared transactions."""
+"""The job store on disk: restarts, crashes, full disks and prepared transactions."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def texts(messages: list[Any]) -> list[str]:
 
 @every_store
 @pytest.mark.fact("activemq-broker S6", "activemq-persistence E3")
-async def test_jobs_outlive_the_broker_and_what_was_missed_comes_once(
+async def test_jobs_survive_a_restart_and_missed_executions_are_delivered_once(
     make_broker: Any, store: str
 ) -> None:
     broker = await make_broker(persistent=True, persistence=STORES[store])
@@ -65,7 +65,7 @@ async def test_jobs_outlive_the_broker_and_what_was_missed_comes_once(
 
 
 @pytest.mark.fact("activemq-broker S6")
-async def test_without_persistence_a_restart_forgets_them(make_broker: Any) -> None:
+async def test_without_persistence_jobs_are_lost_at_a_restart(make_broker: Any) -> None:
     broker = await make_broker()
     await broker.order(delay=24 * HOUR)
     assert len(broker.jobs) == 1
@@ -88,7 +88,7 @@ async def test_an_empty_store_has_no_jobs(make_broker: Any, tmp_path: Path) -> N
 
 @every_store
 @pytest.mark.parametrize("where", ["before the job", "after it"])
-async def test_a_crash_on_the_way_in_loses_and_doubles_nothing(
+async def test_a_crash_while_a_request_becomes_a_job_loses_and_repeats_nothing(
     make_broker: Any, tmp_path: Path, where: str, store: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     broker = await make_broker(persistent=True, persistence=STORES[store])
@@ -125,14 +125,14 @@ def never() -> Any:
     return Completion()
 
 
-async def test_a_delivery_that_was_not_noted_is_repeated_but_not_doubled_on_its_queue(
+async def test_a_delivery_that_was_not_settled_is_repeated_but_dropped_as_a_duplicate(
     make_broker: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A crash between the delivery and the job's end: the message has its id still. (activemq-persistence E3)"""
+    """A crash between the delivery and its settlement: the message id is the same. (activemq-persistence E3)"""
     broker = await make_broker(persistent=True)
     monkeypatch.setattr(next_scheduler(broker)._dispatcher, "_settle", lambda *_: None)
     monkeypatch.setattr(
-        "pyjms_broker.scheduler.job_dispatcher._LAST_ANSWERS", 0.0
+        "pyjms_broker.scheduler.job_dispatcher._STOP_TIMEOUT", 0.0
     )  # that never come
     await broker.order("x", delay=100)
     await broker.until(lambda: broker.count("Q") == 1)
@@ -143,7 +143,7 @@ async def test_a_delivery_that_was_not_noted_is_repeated_but_not_doubled_on_its_
 
 
 @every_store
-async def test_orders_of_a_prepared_transaction_wait_for_its_end(
+async def test_schedules_in_a_prepared_transaction_wait_for_its_end(
     make_broker: Any, raw_client: Any, store: str
 ) -> None:
     broker = await make_broker(persistent=True, persistence=STORES[store])
@@ -187,9 +187,7 @@ async def test_a_full_job_store_makes_senders_wait(
     assert texts(await broker.receive(3)) == ["x"]
 
 
-async def test_a_full_queue_keeps_its_jobs_waiting_and_no_others(
-    timeless: Any, make_broker: Any
-) -> None:
+async def test_a_full_queue_delays_its_own_jobs_only(timeless: Any, make_broker: Any) -> None:
     full = PolicyEntry(destination=Queue("full"), memory_limit=200_000)
     broker = await make_broker(policies=PolicyMap([full]))
     for number in range(30):

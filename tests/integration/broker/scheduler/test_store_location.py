@@ -1,4 +1,4 @@
-"""Where the jobs lie: on the disk if the messages do, and where a slave finds them."""
+"""The location of the job store: on disk if the messages are, shared with a slave."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from pyjms_broker.store.memory import MemoryPersistenceAdapter
 HOUR = 3_600_000
 
 
-async def test_jobs_outlive_a_broker_whose_own_store_was_given(
+async def test_jobs_survive_a_restart_of_a_broker_with_a_custom_store(
     make_broker: Any, tmp_path: Path
 ) -> None:
     def store() -> KahaDBPersistenceAdapter:
@@ -41,7 +41,7 @@ async def test_jobs_are_in_memory_with_messages_in_memory(make_broker: Any) -> N
     assert isinstance(broker.service.stores.job_store, MemoryJobSchedulerStore)
 
 
-async def test_a_slave_with_its_own_data_directory_has_its_masters_jobs(
+async def test_a_slave_with_its_own_data_directory_gets_the_masters_jobs(
     make_broker: Any, tmp_path: Path
 ) -> None:
     common = tmp_path / "common"
@@ -68,6 +68,6 @@ async def test_a_slave_with_its_own_data_directory_has_its_masters_jobs(
     ],
     ids=["uri", "settings"],
 )
-def test_the_folder_can_be_set(service: Any) -> None:
+def test_the_directory_can_be_configured(service: Any) -> None:
     assert service().scheduler_directory == Path("there")
     assert BrokerService().scheduler_directory is None

@@ -1,4 +1,4 @@
-"""Clients use the scheduler as they may use the broker, and never its own queues."""
+"""The scheduler gives clients no access to the broker's reserved queues."""
 
 from __future__ import annotations
 
@@ -22,43 +22,44 @@ def count_in_all(broker: Any) -> int:
     return sum(broker.count(name) for name in ("PyJMS.Scheduled", "PyJMS.Ranges.Marks"))
 
 
-@pytest.mark.parametrize("orders", [{}, {"AMQ_SCHEDULED_DELAY": 1}])
-async def test_the_queue_of_orders_is_not_among_several_destinations(
-    broker: Any, orders: dict[str, Any]
+@pytest.mark.parametrize("schedule", [{}, {"AMQ_SCHEDULED_DELAY": 1}])
+async def test_a_composite_must_not_contain_the_queue_of_schedule_requests(
+    broker: Any, schedule: dict[str, Any]
 ) -> None:
-    with pytest.raises(IllegalStateException, match="what the scheduler takes in"):
-        await broker.send("PyJMS.Scheduled,X", **orders)
+    with pytest.raises(IllegalStateException, match="is reserved for the scheduler"):
+        await broker.send("PyJMS.Scheduled,X", **schedule)
     assert (broker.count("X"), count_in_all(broker)) == (0, 0)
 
 
 @pytest.mark.parametrize("to", ["PyJMS.Ranges", "PyJMS.Ranges.Marks", "X,PyJMS.Ranges"])
-async def test_nothing_is_ordered_for_the_queues_of_ranges(broker: Any, to: str) -> None:
-    with pytest.raises(IllegalStateException, match=r"sends nothing to queue://PyJMS\.Ranges"):
+async def test_messages_to_reserved_queues_cannot_be_scheduled(broker: Any, to: str) -> None:
+    with pytest.raises(IllegalStateException, match=r"queue://PyJMS\.Ranges\S* is reserved"):
         await broker.order(to=to, delay=1000)
     assert broker.jobs == []
 
 
 @pytest.mark.parametrize("to", ["PyJMS.Scheduled", "PyJMS.Ranges", "X,PyJMS.Scheduled"])
-async def test_jobs_are_not_listed_to_such_a_queue(broker: Any, to: str) -> None:
+async def test_a_reserved_queue_is_refused_as_reply_destination(broker: Any, to: str) -> None:
     await broker.order(delay=MINUTE)
-    with pytest.raises(JMSException, match="sends nothing to"):
+    with pytest.raises(JMSException, match="is reserved for the broker"):
         await broker.send(TOPIC, reply_to=Queue(to), AMQ_SCHEDULER_ACTION="BROWSE")
     assert (broker.count("X"), count_in_all(broker)) == (0, 0)
 
 
-async def test_what_can_be_no_job_leaves_the_queue_as_a_dead_letter(
-    timeless: Any, make_broker: Any
-) -> None:
+async def test_an_invalid_request_becomes_a_dead_letter(timeless: Any, make_broker: Any) -> None:
     astray = CompositeQueue("in", [Queue("PyJMS.Scheduled")])
     broker = await make_broker(virtual_destinations=(astray,))
     await broker.send("in", "lost?")
     [letter] = await broker.receive(1, DEAD)
     assert letter.text == "lost?"
-    assert letter.properties["dlqDeliveryFailureCause"] == "It orders nothing"
+    assert (
+        letter.properties["dlqDeliveryFailureCause"]
+        == "The message has no AMQ_SCHEDULED_* properties"
+    )
     assert broker.count("PyJMS.Scheduled") == 0
 
 
-async def test_a_delivery_makes_no_destination_that_a_client_may_not_make(broker: Any) -> None:
+async def test_a_delivery_creates_no_destination_that_a_client_may_not_create(broker: Any) -> None:
     name = "x" * 9000
     await broker.order(delay=MINUTE)
     await broker.send(TOPIC, reply_to=Queue(name), AMQ_SCHEDULER_ACTION="BROWSE")
@@ -71,7 +72,7 @@ async def test_a_delivery_makes_no_destination_that_a_client_may_not_make(broker
     assert Queue(name) not in broker.service.region_broker.destinations()
 
 
-async def test_the_brokers_own_messages_are_not_put_off(broker: Any) -> None:
+async def test_the_brokers_own_messages_are_not_scheduled(broker: Any) -> None:
     message = ActiveMQTextMessage()
     message.message_id = MessageId(None, ProducerId("broker"), 1)
     message.destination = Queue("Q")
@@ -81,7 +82,7 @@ async def test_the_brokers_own_messages_are_not_put_off(broker: Any) -> None:
     assert broker.count("Q") == 1
 
 
-async def test_orders_are_not_mirrored(timeless: Any, make_broker: Any) -> None:
+async def test_schedule_requests_are_not_mirrored(timeless: Any, make_broker: Any) -> None:
     broker = await make_broker(use_mirrored_queues=True)
     mirror = await broker.session.create_consumer(Topic("VirtualTopic.Mirror.>"))
     await broker.order(delay=MINUTE)

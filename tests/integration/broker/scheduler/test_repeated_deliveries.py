@@ -1,4 +1,4 @@
-"""What is delivered again has its id again; what was done once is not begun anew. (activemq-persistence E3)"""
+"""Repeated deliveries and requests: the same ids, nothing done twice. (activemq-persistence E3)"""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def scheduler_of(broker: Any) -> Any:
     return link
 
 
-async def test_of_two_destinations_the_one_with_room_gets_each_repetition_once(
+async def test_of_two_destinations_the_one_with_space_gets_each_repetition_once(
     timeless: Any, make_broker: Any
 ) -> None:
     full = PolicyEntry(destination=Queue("full"), memory_limit=2000, send_fail_if_no_space=True)
@@ -41,14 +41,14 @@ async def test_of_two_destinations_the_one_with_room_gets_each_repetition_once(
     assert broker.jobs == []
 
 
-async def test_a_repetition_that_was_not_noted_has_its_id_again(
+async def test_a_repetition_that_was_not_rescheduled_is_repeated_with_the_same_id(
     make_broker: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     broker = await make_broker(persistent=True)
     dispatcher = scheduler_of(broker)._dispatcher
     monkeypatch.setattr(dispatcher, "_settle", lambda *_, **__: None)
     monkeypatch.setattr(
-        "pyjms_broker.scheduler.job_dispatcher._LAST_ANSWERS", 0.0
+        "pyjms_broker.scheduler.job_dispatcher._STOP_TIMEOUT", 0.0
     )  # that never come
     await broker.order("x", delay=100, period=HOUR, repeat=2)
     await broker.until(lambda: broker.count("Q") == 1)
@@ -58,7 +58,7 @@ async def test_a_repetition_that_was_not_noted_has_its_id_again(
     assert len(await broker.receive(0.3)) == 1
 
 
-async def test_a_delivery_that_ends_while_the_broker_stops_is_noted(
+async def test_a_delivery_that_ends_while_the_broker_stops_is_settled(
     make_broker: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     broker = await make_broker(persistent=True)
@@ -80,7 +80,7 @@ async def test_a_delivery_that_ends_while_the_broker_stops_is_noted(
 
 
 @pytest.mark.fact("activemq-broker S4")
-async def test_a_tick_begins_one_job_however_often_it_is_repeated(broker: Any) -> None:
+async def test_each_time_of_a_cron_entry_starts_one_job_even_if_repeated(broker: Any) -> None:
     await broker.order(cron="0 * * * *", delay=1000, period=30 * 60_000, repeat=1)
     [parent] = broker.jobs
     jobs = broker.service.stores.job_store.scheduler()
@@ -96,7 +96,7 @@ async def test_a_tick_begins_one_job_however_often_it_is_repeated(broker: Any) -
         assert child.execution_count == 1, fired
 
 
-async def test_a_job_that_has_fired_goes_on_though_its_message_is_still_there(
+async def test_a_job_that_has_fired_is_not_restarted_by_its_remaining_request(
     make_broker: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     broker = await make_broker(persistent=True)
@@ -111,21 +111,21 @@ async def test_a_job_that_has_fired_goes_on_though_its_message_is_still_there(
     assert (broker.count("Q"), broker.count("PyJMS.Scheduled")) == (1, 0)
 
 
-async def test_a_job_does_not_fire_before_its_message_has_left(
+async def test_a_job_does_not_fire_before_its_request_is_removed(
     broker: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     requests = scheduler_of(broker)._requests
     left = []
     with monkeypatch.context() as patch:
-        patch.setattr(requests, "_leaves", lambda *which: left.append(which))
+        patch.setattr(requests, "_remove_request", lambda *which: left.append(which))
         await broker.order("x", delay=1000)
         scheduler_of(broker)._dispatcher.wake()
         assert await broker.receive(60) == []
-    requests._leaves(*left[0])
+    requests._remove_request(*left[0])
     assert len(await broker.receive(1)) == 1
 
 
-async def test_a_removal_is_answered_when_it_is_on_the_disk(
+async def test_a_removal_completes_when_it_is_durable(
     make_broker: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     broker = await make_broker(persistent=True)
@@ -149,7 +149,7 @@ async def test_a_removal_is_answered_when_it_is_on_the_disk(
 
 
 @pytest.mark.fact("activemq-broker S5")
-async def test_the_time_to_live_does_not_run_out_while_an_order_waits_for_room(
+async def test_a_request_does_not_expire_while_it_waits_for_space(
     make_broker: Any,
 ) -> None:
     broker = await make_broker(persistent=True, job_scheduler_limit=1)

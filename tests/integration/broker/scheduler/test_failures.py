@@ -1,4 +1,4 @@
-"""The clock goes on, whatever single jobs and destinations do."""
+"""The scheduler continues when single jobs, destinations or the store fail."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ def scheduler(broker: Any) -> JobScheduler:
     return store.scheduler()  # type: ignore[no-any-return]
 
 
-def given_by_another_broker(broker: Any, **orders: Any) -> None:
-    """Make of the one job what this broker would not have taken."""
+def replace_stored_job(broker: Any, **schedule: Any) -> None:
+    """Change the stored job to one that this broker would have refused."""
     [job] = broker.jobs
     message = scheduler(broker).message(job.job_id)
     assert message is not None
-    scheduler(broker).add(job._replace(**orders), message)
+    scheduler(broker).add(job._replace(**schedule), message)
 
 
-async def test_an_error_of_the_store_does_not_end_the_clock(
+async def test_a_store_error_does_not_stop_the_dispatcher(
     broker: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     await broker.order("x", delay=1000)
@@ -53,18 +53,18 @@ async def test_an_error_of_the_store_does_not_end_the_clock(
 
 
 @pytest.mark.parametrize(
-    ("orders", "what"),
+    ("schedule", "what"),
     [
-        ({"cron_entry": "0 0 31 2 *"}, "no day is like that"),
-        ({"repeat": -1, "period": 0}, "is endless, without a period"),
-        ({"repeat": -1, "period": (1 << 63) - 1}, "after the end of time"),
+        ({"cron_entry": "0 0 31 2 *"}, "matches no day"),
+        ({"repeat": -1, "period": 0}, "repeats endlessly without a period"),
+        ({"repeat": -1, "period": (1 << 63) - 1}, "after the latest time"),
     ],
 )
-async def test_what_can_never_fire_again_is_a_dead_letter_and_gone(
-    broker: Any, orders: dict[str, Any], what: str
+async def test_a_job_with_an_invalid_schedule_ends_with_a_dead_letter(
+    broker: Any, schedule: dict[str, Any], what: str
 ) -> None:
     await broker.order("odd", delay=1000)
-    given_by_another_broker(broker, **orders)
+    replace_stored_job(broker, **schedule)
     await broker.order("next", delay=2000)
     [letter] = await broker.receive(60, DEAD)
     assert letter.text == "odd"
@@ -73,7 +73,7 @@ async def test_what_can_never_fire_again_is_a_dead_letter_and_gone(
     assert broker.jobs == []
 
 
-async def test_an_endless_job_of_a_destination_that_is_gone_ends_with_one_dead_letter(
+async def test_an_endless_job_to_a_deleted_destination_ends_with_one_dead_letter(
     broker: Any,
 ) -> None:
     other = await broker.connect()
@@ -89,7 +89,7 @@ async def test_an_endless_job_of_a_destination_that_is_gone_ends_with_one_dead_l
     assert broker.jobs == []
 
 
-async def test_a_full_queue_holds_few_messages_back_and_no_other_queue(
+async def test_a_full_queue_keeps_few_messages_in_memory_and_delays_no_other_queue(
     timeless: Any, make_broker: Any
 ) -> None:
     broker = await make_broker(**policy("full", memory_limit=3000))
@@ -108,7 +108,7 @@ async def test_a_full_queue_holds_few_messages_back_and_no_other_queue(
     assert len(await broker.receive(1, "full")) <= 15
 
 
-async def test_a_long_line_is_delivered_to_its_end(timeless: Any, make_broker: Any) -> None:
+async def test_a_long_backlog_is_delivered_completely(timeless: Any, make_broker: Any) -> None:
     broker = await make_broker(**policy("full", memory_limit=100_000))
     await broker.order(to="full", delay=1000)
     [job] = broker.jobs
@@ -123,7 +123,7 @@ async def test_a_long_line_is_delivered_to_its_end(timeless: Any, make_broker: A
     assert broker.jobs == []
 
 
-async def test_where_senders_fail_jobs_are_tried_a_few_at_a_time(
+async def test_failing_sends_are_retried_a_few_at_a_time(
     timeless: Any, make_broker: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     full = policy("full", memory_limit=3000, send_fail_if_no_space=True)
@@ -167,7 +167,7 @@ async def test_jobs_in_memory_have_a_limit(timeless: Any, make_broker: Any) -> N
 
 
 @pytest.mark.fact("activemq-broker S4")
-async def test_a_cron_entry_begins_no_more_jobs_than_there_is_room_for(
+async def test_a_cron_entry_starts_no_jobs_above_the_store_limit(
     timeless: Any, make_broker: Any
 ) -> None:
     broker = await make_broker(job_scheduler_limit=10_000)
@@ -178,9 +178,7 @@ async def test_a_cron_entry_begins_no_more_jobs_than_there_is_room_for(
     assert 5 < len(broker.jobs) < 10
 
 
-async def test_a_list_that_nobody_waits_for_leaves_nothing_behind(
-    timeless: Any, make_broker: Any
-) -> None:
+async def test_listing_stops_when_its_client_disconnects(timeless: Any, make_broker: Any) -> None:
     broker = await make_broker(**policy("list", memory_limit=10_000))
     for number in range(30):
         await broker.order("x" * 1000, delay=HOUR + number)

@@ -1,4 +1,4 @@
-"""Messages that are delivered later, and again: in virtual time, by a broker in memory."""
+"""Delayed and repeated messages: in virtual time, by a broker in memory."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def texts(messages: list[Any]) -> list[str]:
 
 @pytest.mark.fact("activemq-broker S1", "activemq-broker S2")
 @pytest.mark.parametrize("delay", [2000, "2000"])
-async def test_a_delayed_message_comes_after_its_delay(broker: Any, delay: Any) -> None:
+async def test_a_delayed_message_is_delivered_after_its_delay(broker: Any, delay: Any) -> None:
     await broker.order("late", delay=delay)
     await broker.send("Q", "now")
     found = await broker.receive(10)
@@ -48,7 +48,7 @@ async def test_repetitions_are_one_more_than_their_number(broker: Any) -> None:
 
 
 @pytest.mark.fact("activemq-broker S3")
-async def test_a_negative_number_is_for_ever(broker: Any) -> None:
+async def test_a_negative_repeat_count_is_endless(broker: Any) -> None:
     await broker.order(period=3_600_000, repeat=-1)
     consumer = await broker.session.create_consumer(Queue("Q"))
     for _ in range(50):
@@ -68,25 +68,25 @@ async def test_too_many_repetitions_are_refused(make_broker: Any) -> None:
 
 @pytest.mark.fact("activemq-broker S1")
 @pytest.mark.parametrize(
-    ("orders", "what"),
+    ("schedule", "what"),
     [
-        ({"delay": "soon"}, "AMQ_SCHEDULED_DELAY is no whole number"),
-        ({"delay": 1.5}, "AMQ_SCHEDULED_DELAY is no whole number"),
-        ({"delay": True}, "AMQ_SCHEDULED_DELAY is no whole number"),
+        ({"delay": "soon"}, "AMQ_SCHEDULED_DELAY is not an integer"),
+        ({"delay": 1.5}, "AMQ_SCHEDULED_DELAY is not an integer"),
+        ({"delay": True}, "AMQ_SCHEDULED_DELAY is not an integer"),
         ({"delay": 2**60}, "AMQ_SCHEDULED_DELAY is too large"),
         ({"delay": 1, "repeat": -1}, "endless"),
         ({"cron": "* * * * *", "repeat": -1}, "endless"),
-        ({"cron": 5}, "AMQ_SCHEDULED_CRON is no text"),
+        ({"cron": 5}, "AMQ_SCHEDULED_CRON is not a string"),
         ({"cron": "* *"}, "2 fields"),
-        ({"cron": "0 0 30 2 *"}, "no day is like that"),
+        ({"cron": "0 0 30 2 *"}, "matches no day"),
     ],
 )
-async def test_wrong_orders_are_refused_by_name(
-    make_broker: Any, orders: dict[str, Any], what: str
+async def test_invalid_properties_are_refused_by_name(
+    make_broker: Any, schedule: dict[str, Any], what: str
 ) -> None:
     broker = await make_broker()
     with pytest.raises(JMSException, match=what):
-        await broker.order(**orders)
+        await broker.order(**schedule)
     assert broker.jobs == []
     await broker.send("Q", "the rest goes on working")
     assert len(await broker.receive(0.2)) == 1
@@ -104,14 +104,14 @@ async def test_a_cron_entry_alone_delivers_each_time(broker: Any) -> None:
 
 
 @pytest.mark.fact("activemq-broker S2", "activemq-broker S4")
-async def test_the_first_time_of_a_cron_entry_is_put_off_by_the_delay(broker: Any) -> None:
+async def test_the_delay_is_added_to_the_first_time_of_a_cron_entry(broker: Any) -> None:
     await broker.order(cron="0 * * * *", delay=90_000)
     [job] = broker.jobs
     assert job.next_time % 3_600_000 == 90_000
 
 
 @pytest.mark.fact("activemq-broker S4")
-async def test_a_cron_entry_with_repetitions_begins_a_job_each_time(broker: Any) -> None:
+async def test_a_cron_entry_with_repetitions_starts_a_job_each_time(broker: Any) -> None:
     await broker.order(cron="0 * * * *", delay=1000, period=2000, repeat=1)
     consumer = await broker.session.create_consumer(Queue("Q"))
     for _ in range(4):
@@ -122,7 +122,7 @@ async def test_a_cron_entry_with_repetitions_begins_a_job_each_time(broker: Any)
 
 
 @pytest.mark.fact("activemq-broker S5")
-async def test_what_is_delivered_has_the_jobs_id_instead_of_orders(broker: Any) -> None:
+async def test_a_delivered_message_has_the_job_id_instead_of_the_schedule(broker: Any) -> None:
     sent = await broker.order(delay=60_000, repeat=0)
     properties = await broker.send("Q", "other", AMQ_SCHEDULED_DELAY=60_000, n=5)
     assert properties.properties["n"] == 5
@@ -134,7 +134,7 @@ async def test_what_is_delivered_has_the_jobs_id_instead_of_orders(broker: Any) 
 
 
 @pytest.mark.fact("activemq-broker S5")
-async def test_the_time_to_live_begins_with_the_delivery(broker: Any) -> None:
+async def test_the_time_to_live_counts_from_the_delivery(broker: Any) -> None:
     sent = await broker.send("Q", how={"time_to_live": 2}, AMQ_SCHEDULED_DELAY=60_000)
     consumer = await broker.session.create_consumer(Queue("Q"))
     message = await consumer.receive(120)
@@ -144,7 +144,7 @@ async def test_the_time_to_live_begins_with_the_delivery(broker: Any) -> None:
 
 
 @pytest.mark.fact("activemq-broker S1")
-async def test_without_support_it_is_delivered_at_once() -> None:
+async def test_without_scheduler_support_messages_are_delivered_at_once() -> None:
     async with BrokerService("no-scheduler", persistent=False) as service:
         connection = await ConnectionFactory(service.vm_uri).create_connection()
         async with connection:
@@ -161,7 +161,7 @@ async def test_without_support_it_is_delivered_at_once() -> None:
 
 
 @pytest.mark.fact("activemq-broker X8")
-async def test_orders_of_a_transaction_count_from_its_commit(broker: Any) -> None:
+async def test_a_schedule_in_a_transaction_counts_from_the_commit(broker: Any) -> None:
     session = await broker.connection.create_session(True)
     await broker.send("Q", "rolled back", session=session, AMQ_SCHEDULED_DELAY=1000)
     assert broker.jobs == []
@@ -173,7 +173,7 @@ async def test_orders_of_a_transaction_count_from_its_commit(broker: Any) -> Non
     assert texts(await broker.receive(10)) == ["committed"]
 
 
-async def test_a_topic_a_virtual_topic_and_several_queues(broker: Any) -> None:
+async def test_delivery_to_a_topic_a_virtual_topic_and_a_composite(broker: Any) -> None:
     listener = await broker.session.create_consumer(Topic("T"))
     app = await broker.session.create_consumer(Queue("Consumer.app.VirtualTopic.v"))
     await broker.order(to=Topic("T"), delay=1000)
@@ -187,14 +187,16 @@ async def test_a_topic_a_virtual_topic_and_several_queues(broker: Any) -> None:
         assert message.destination == Queue(name)
 
 
-async def test_a_consumer_of_everything_gets_it_when_it_is_due_and_not_before(broker: Any) -> None:
+async def test_a_wildcard_consumer_gets_a_message_when_it_is_due_and_not_before(
+    broker: Any,
+) -> None:
     consumer = await broker.session.create_consumer(Queue(">"))
     await broker.order(delay=5000)
     assert await consumer.receive(4) is None
     assert await consumer.receive(4) is not None
 
 
-async def test_a_destination_that_is_gone_leaves_a_dead_letter(broker: Any) -> None:
+async def test_a_message_to_a_deleted_destination_becomes_a_dead_letter(broker: Any) -> None:
     other = await broker.connect()
     temporary = await (await other.create_session()).create_temporary_queue()
     await broker.order("lost?", to=temporary, delay=60_000)
@@ -207,7 +209,7 @@ async def test_a_destination_that_is_gone_leaves_a_dead_letter(broker: Any) -> N
     assert broker.jobs == []
 
 
-async def test_the_queue_where_orders_come_in_is_nobodys(broker: Any) -> None:
+async def test_the_queue_of_schedule_requests_is_reserved(broker: Any) -> None:
     await broker.order(delay=1000)
     with pytest.raises(IllegalStateException):
         await broker.send("PyJMS.Scheduled", AMQ_SCHEDULED_DELAY=1)
@@ -221,14 +223,14 @@ async def test_the_queue_where_orders_come_in_is_nobodys(broker: Any) -> None:
     assert len(await broker.receive(5)) == 1
 
 
-async def test_an_id_is_known_again_on_its_own_queue_and_no_other(broker: Any) -> None:
-    orders = {"_AMQ_DUPL_ID": "1", "AMQ_SCHEDULED_DELAY": 1000}
+async def test_a_duplicate_id_is_detected_on_its_own_queue_only(broker: Any) -> None:
+    schedule = {"_AMQ_DUPL_ID": "1", "AMQ_SCHEDULED_DELAY": 1000}
     for to in ("Q", "Q", "other"):
-        await broker.send(to, to, **orders)
+        await broker.send(to, to, **schedule)
     [message] = await broker.receive(5)
     assert message.properties["_AMQ_DUPL_ID"] == "1"
     await broker.send("Q", "again", _AMQ_DUPL_ID="1")
-    await broker.send("Q", "and again", **orders)
+    await broker.send("Q", "and again", **schedule)
     assert await broker.receive(5) == []
     assert texts(await broker.receive(5, "other")) == ["other"]
 

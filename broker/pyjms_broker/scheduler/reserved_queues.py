@@ -1,0 +1,55 @@
+"""The broker's internal queues, which the scheduler accepts neither as source nor as target.
+
+Scheduled deliveries are sent by the broker itself, which may write to its own queues. A client
+could otherwise reach them through a schedule: a message in `PyJMS.Scheduled` that is not a
+schedule request would never leave it, and a lease request would have no owner.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from pyjms.errors import IllegalStateException
+from pyjms.jms.destination import Destination
+from pyjms.jms.destination import Queue as QueueDestination
+from pyjms_broker.ranges.leases import RANGES
+from pyjms_broker.ranges.progress import PROGRESS_RECORDS
+
+__all__ = ["SCHEDULED", "check_source", "check_target"]
+
+SCHEDULED: Final = QueueDestination("PyJMS.Scheduled")
+_PREFIX: Final = "PyJMS."
+_RESERVED: Final = (SCHEDULED, RANGES, PROGRESS_RECORDS)
+
+
+def check_source(destination: Destination) -> None:
+    """Refuse a client's send to the queue of schedule requests, directly or in a composite.
+
+    Raises:
+        IllegalStateException: the destination is or contains `PyJMS.Scheduled`.
+    """
+    if SCHEDULED in _components(destination):
+        raise IllegalStateException(
+            f"{SCHEDULED} is reserved for the scheduler",
+            hint="send to the destination itself, with AMQ_SCHEDULED_DELAY",
+        )
+
+
+def check_target(destination: Destination) -> None:
+    """Refuse a scheduled delivery or a reply to one of the internal queues.
+
+    Raises:
+        IllegalStateException: the destination is or contains one of them.
+    """
+    components = _components(destination)
+    for reserved in _RESERVED:
+        if reserved in components:
+            raise IllegalStateException(
+                f"{reserved} is reserved for the broker: the scheduler does not send to it"
+            )
+
+
+def _components(destination: Destination) -> tuple[Destination, ...]:
+    if _PREFIX not in destination.physical_name:  # nearly always: spares splitting the name
+        return ()
+    return destination.composite_destinations
