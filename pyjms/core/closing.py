@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import logging
 from collections.abc import Awaitable, Callable
-from typing import TypeVar
+from typing import Generic, TypeVar
 
 import anyio
 
@@ -19,19 +19,24 @@ _R = TypeVar("_R", bound=Closeable)
 _T = TypeVar("_T")
 
 
-async def using(resource: _R, use: Callable[[_R], Awaitable[_T]]) -> _T:
-    """Return `await use(resource)`, then close the resource.
+class using(Generic[_R]):  # noqa: N801 - named like contextlib.closing
+    """Close a resource at the end of an `async with` block.
 
-    If `use` fails or is cancelled, its exception propagates; closing then runs shielded from
+    If the block fails or is cancelled, its exception propagates; closing then runs shielded from
     cancellation, and an error of its own is only logged at DEBUG.
     """
-    try:
-        result = await use(resource)
-    except BaseException:
-        await close_quietly(resource)
-        raise
-    await resource.close()
-    return result
+
+    def __init__(self, resource: _R) -> None:
+        self._resource = resource
+
+    async def __aenter__(self) -> _R:
+        return self._resource
+
+    async def __aexit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if error is None:
+            await self._resource.close()
+        else:
+            await close_quietly(self._resource)
 
 
 async def close_quietly(*resources: Closeable | None) -> None:

@@ -8,7 +8,7 @@ from typing import TypeVar
 from pyjms.core.closing import call, quietly, using
 from pyjms.enums import AcknowledgeMode
 from pyjms.errors import UnsupportedOperationException
-from pyjms.jms.api import MessageConsumer, MessageProducer, QueueBrowser, Session
+from pyjms.jms.api import MessageProducer, QueueBrowser, Session
 from pyjms.jms.destination import Destination, Queue
 from pyjms.jms.message import Message
 from pyjms.support.qos import QosSettings
@@ -66,9 +66,9 @@ async def receive_from(
     commit: bool,
 ) -> Message | None:
     """Receive one message; acknowledge it, or commit if `commit`, according to the session."""
-    consumer = await session.create_consumer(destination, selector, no_local=no_local)
-
-    async def receive(consumer: MessageConsumer) -> Message | None:
+    async with using(
+        await session.create_consumer(destination, selector, no_local=no_local)
+    ) as consumer:
         message = await consumer.receive(timeout)
         if session.transacted:
             if commit:
@@ -76,8 +76,6 @@ async def receive_from(
         elif message is not None and session.acknowledge_mode in _ACKNOWLEDGED_BY_TEMPLATE:
             await message.acknowledge()
         return message
-
-    return await using(consumer, receive)
 
 
 async def browse_with(
@@ -87,8 +85,8 @@ async def browse_with(
     action: Callable[[Session, QueueBrowser], Awaitable[_T] | _T],
 ) -> _T:
     """Return the result of `action(session, browser)` for a browser of `queue`."""
-    browser = await session.create_browser(queue, selector)
-    return await using(browser, lambda b: call(action, session, b))
+    async with using(await session.create_browser(queue, selector)) as browser:
+        return await call(action, session, browser)
 
 
 async def reply_from_temporary_queue(
@@ -101,14 +99,10 @@ async def reply_from_temporary_queue(
     """Send a request, and receive the reply on a temporary queue, which is deleted then."""
     queue = await session.create_temporary_queue()
     try:
-        consumer = await session.create_consumer(queue)
-
-        async def request_reply(consumer: MessageConsumer) -> Message | None:
+        async with using(await session.create_consumer(queue)) as consumer:
             request.reply_to = queue
             await send(session, destination, request)
-            return await consumer.receive(timeout)
-
-        reply = await using(consumer, request_reply)
+            reply = await consumer.receive(timeout)
     except BaseException:
         await quietly(lambda: session.delete_temporary(queue), f"delete {queue}")
         raise
@@ -128,5 +122,6 @@ async def reply_from_response_queue(
     request.reply_to = queue
     await send(session, destination, request)
     key = (request.correlation_id or request.message_id or "").replace("'", "''")
-    consumer = await session.create_consumer(queue, f"JMSCorrelationID='{key}'")
-    return await using(consumer, lambda c: c.receive(timeout))
+    selector = f"JMSCorrelationID='{key}'"
+    async with using(await session.create_consumer(queue, selector)) as consumer:
+        return await consumer.receive(timeout)

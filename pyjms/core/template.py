@@ -22,7 +22,7 @@ from pyjms.core.operations import (
 from pyjms.core.settings import TemplateSettings
 from pyjms.enums import AcknowledgeMode
 from pyjms.errors import DestinationResolutionException, IllegalStateException
-from pyjms.jms.api import Connection, MessageProducer, QueueBrowser, Session
+from pyjms.jms.api import MessageProducer, QueueBrowser, Session
 from pyjms.jms.destination import Destination, Queue
 from pyjms.jms.message import Message
 
@@ -90,8 +90,8 @@ class JmsTemplate(TemplateSettings):
 
         async def run(session: Session) -> _T:
             target = self.resolve_or_none(session, destination)
-            producer = await self._create_producer(session, target)
-            return await using(producer, lambda p: call(action, session, p))
+            async with using(await self._create_producer(session, target)) as producer:
+                return await call(action, session, producer)
 
         return await self._execute(run)
 
@@ -293,21 +293,17 @@ class JmsTemplate(TemplateSettings):
         transacted: bool,
         mode: AcknowledgeMode,
     ) -> _T:
-        async def on_connection(connection: Connection) -> _T:
-            async def on_session(session: Session) -> _T:
-                if start_connection:
-                    await connection.start()
-                return await action(session)
-
-            return await using(await connection.create_session(transacted, mode), on_session)
-
-        return await using(await self.connection_factory.create_connection(), on_connection)
+        async with (
+            using(await self.connection_factory.create_connection()) as connection,
+            using(await connection.create_session(transacted, mode)) as session,
+        ):
+            if start_connection:
+                await connection.start()
+            return await action(session)
 
     async def _send(self, session: Session, destination: Destination, message: Message) -> None:
-        producer = await self._create_producer(session, destination)
-        await using(
-            producer, lambda p: send_with(p, message, self.explicit_qos(), self.delivery_delay)
-        )
+        async with using(await self._create_producer(session, destination)) as producer:
+            await send_with(producer, message, self.explicit_qos(), self.delivery_delay)
         if session.transacted and resources.bound(self.connection_factory) is None:
             await session.commit()
 

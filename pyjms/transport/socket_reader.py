@@ -82,16 +82,15 @@ class SocketReader:
     def resume(self) -> None:
         """Read again."""
         if self._unwatch is None and not self._ended.is_set() and self._socket.fileno() >= 0:
-            self._unwatch = self._loop.watch_readable(self._socket.fileno(), self._readable)
+            # the loop calls the turn itself, which reads
+            read = partial(self._turn.run, self._read_chunk)
+            self._unwatch = self._loop.watch_readable(self._socket.fileno(), read)
 
     def end(self, error: Exception) -> None:
         """Stop reading for good; `run` raises `error`."""
         self.pause()
         self._error = self._error or error
         self._ended.set()
-
-    def _readable(self) -> None:
-        self._turn.run(self._read_chunk)
 
     def _read_chunk(self) -> None:
         try:

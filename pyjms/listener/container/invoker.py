@@ -14,8 +14,8 @@ has run out of patience. So the task runs inside one cancel scope and keeps `wai
 while it waits: `interrupt_wait` cancels the scope only then. Between receiving a message and
 handling it there is no await, so an interruption either finds `waiting` and no message, or comes
 too late: a wait that was cancelled and yet returned a message (the broker's answer overtook the
-cancellation) is detected in `handle`, which then runs the handling in a shielded scope of its own.
-A message that has been received is always handled.
+cancellation) makes the invoker `interrupted`, and the receive cycle then handles the message in
+`shield`, a scope of its own. A message that has been received is always handled.
 
 *Threads.* `def` handlers run in the invoker's `Worker`, one thread for each consumer, so that a
 slow handler holds up no other consumer. A thread cannot be cancelled: `interrupt` leaves a busy
@@ -29,7 +29,8 @@ handler that never waits would keep the loop for themselves, so the task yields 
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import anyio
 from anyio.lowlevel import checkpoint
@@ -116,7 +117,8 @@ class AsyncMessageListenerInvoker:
             await self._pool.leave()
 
     def message_received(self) -> None:
-        """Count a message that has just been received; the pool may grow."""
+        """Count a message that has just been received; the wait is over. The pool may grow."""
+        self.waiting = False
         self.idle = False
         self._pool.message_received()
 
@@ -136,20 +138,21 @@ class AsyncMessageListenerInvoker:
         self.consumer = self.session = None
         await close_quietly(consumer, session)
 
-    async def handle(self, execute: Callable[[], Awaitable[None]]) -> None:
-        """Run the handling of a message that has just been received, outside of the wait.
+    @property
+    def interrupted(self) -> bool:
+        """Whether a stop has cut the wait short while the message came in."""
+        return self._scope.cancel_called
 
-        If a stop has cut the wait short while the message came in, the handling runs in a
-        scope of its own: a message that has been received is always handled.
+    @contextmanager
+    def shield(self) -> Iterator[None]:
+        """Handle the message in a scope of its own, as an interrupted wait has cancelled its own.
+
+        A message that has been received is always handled.
         """
-        self.waiting = False
-        if not self._scope.cancel_called:
-            await execute()
-            return
         outer = self._scope
         try:
             with anyio.CancelScope(shield=True) as self._scope:
-                await execute()
+                yield
         finally:
             self._scope = outer
 

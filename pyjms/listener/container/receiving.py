@@ -5,8 +5,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncIterator
+from contextlib import AbstractContextManager, AsyncExitStack, asynccontextmanager
 from typing import Protocol
 
 import anyio
@@ -45,10 +45,14 @@ class ReceivingInvoker(Protocol):
     worker: Worker
 
     def message_received(self) -> None:
-        """Count a message that has just been received."""
+        """Count a message that has just been received; the wait is over."""
 
-    async def handle(self, execute: Callable[[], Awaitable[None]]) -> None:
-        """Run the handling of that message, which a stop must not interrupt."""
+    @property
+    def interrupted(self) -> bool:
+        """Whether a stop has cut the wait short while that message came in."""
+
+    def shield(self) -> AbstractContextManager[object]:
+        """Return a context in which that stop does not cancel the handling of the message."""
 
 
 class ReceiveCycle:
@@ -193,7 +197,11 @@ class ReceiveCycle:
             return False
         delivery = Delivery(message, session, connection, consumer, invoker.worker)
         invoker.message_received()
-        await invoker.handle(lambda: self._handle(delivery, status, expose=expose))
+        if invoker.interrupted:
+            with invoker.shield():
+                await self._handle(delivery, status, expose=expose)
+        else:
+            await self._handle(delivery, status, expose=expose)
         return True
 
     async def _handle(
