@@ -1,16 +1,65 @@
-"""Loading of applications: from `MODULE[:APP]` on the command line to a JmsApplication."""
+"""Loading of applications: from `MODULE[:APP]` on the command line to a JmsApplication.
+
+MODULE is a dotted name (`shop.orders`) or the path of a Python file (`shop/orders.py`). A path is
+translated to the dotted name below the current folder if it lies there, so that the module is the
+same one that other modules import; elsewhere its own folder is searched for it.
+"""
 
 from __future__ import annotations
 
 import importlib
 import sys
+import traceback
 from pathlib import Path
 from types import ModuleType
 
 from pyjms.app import JmsApplication
-from pyjms.errors import ConfigurationException
+from pyjms.errors import ConfigurationException, JMSException
 
-__all__ = ["load_application", "load_module"]
+__all__ = ["UserCodeFailed", "load_application", "load_module", "split_target"]
+
+
+class UserCodeFailed(Exception):
+    """A module of the user raised while it was imported."""
+
+    def __init__(self, report: str) -> None:
+        """Keep the traceback, from the user's first line on, as text."""
+        super().__init__(report)
+        self.report = report
+
+
+def split_target(target: str) -> tuple[str, str]:
+    """Return the dotted name of MODULE, and APP or an empty text.
+
+    Raises:
+        ConfigurationException: MODULE is a path, and there is no such file.
+    """
+    module, _, name = target.partition(":")
+    if target[1:3] in {":\\", ":/"}:  # a drive of Windows
+        module, _, name = target[2:].partition(":")
+        module = target[:2] + module
+    if not module.endswith(".py") and "/" not in module and "\\" not in module:
+        return module, name
+    path = Path(module).resolve()
+    if not path.is_file():
+        raise ConfigurationException(
+            f"There is no file {module!r}",
+            hint="give the path of a Python file, or a module as in an import statement",
+        )
+    folder, parts = path.parent, [path.stem]
+    here = Path.cwd()
+    if path.is_relative_to(here):
+        parts = list(path.relative_to(here).with_suffix("").parts)
+        folder = here
+    if not all(part.isidentifier() for part in parts):
+        folder, parts = path.parent, [path.stem]
+    if not parts[-1].isidentifier():
+        raise ConfigurationException(
+            f"{module!r} cannot be imported: {path.stem!r} is not a Python name",
+            hint="rename the file",
+        )
+    _search_first(folder)
+    return ".".join(parts), name
 
 
 def load_application(target: str, config: Path | None) -> JmsApplication:
@@ -20,7 +69,7 @@ def load_application(target: str, config: Path | None) -> JmsApplication:
         ConfigurationException: module or application do not exist, or the choice is ambiguous; or
             `--config` was given with an application that the module creates itself.
     """
-    module_name, _, name = target.partition(":")
+    module_name, name = split_target(target)
     module = load_module(module_name)
     apps = {k: v for k, v in vars(module).items() if isinstance(v, JmsApplication)}
     if name:
@@ -45,19 +94,39 @@ def load_module(name: str) -> ModuleType:
 
     Raises:
         ConfigurationException: there is no such module.
+        UserCodeFailed: the module raised. An error of pyjms passes as it is.
     """
-    here = str(Path.cwd())
-    if here not in sys.path:
-        sys.path.insert(0, here)
+    _search_first(Path.cwd())
     try:
         return importlib.import_module(name)
-    except ModuleNotFoundError as error:
-        if error.name is None or not name.startswith(error.name):
-            raise
-        raise ConfigurationException(
-            f"There is no module {name!r}",
-            hint="name it as in an import statement, relative to the current folder",
-        ) from error
+    except JMSException:
+        raise
+    except Exception as error:
+        missing = error.name if isinstance(error, ModuleNotFoundError) else None
+        if missing is not None and f"{name}.".startswith(f"{missing}."):
+            raise ConfigurationException(
+                f"There is no module {name!r}",
+                hint="name it as in an import statement, relative to the current folder, or give "
+                "the path of its file",
+            ) from error
+        raise UserCodeFailed(_report_of(error)) from error
+
+
+def _search_first(folder: Path) -> None:
+    if str(folder) not in sys.path:
+        sys.path.insert(0, str(folder))
+
+
+def _report_of(error: Exception) -> str:
+    """Return the traceback without the frames of this program and of Python's import system."""
+    frame = error.__traceback__
+    ours = {__file__, importlib.__file__}
+    while frame is not None and (
+        frame.tb_frame.f_code.co_filename in ours
+        or frame.tb_frame.f_code.co_filename.startswith("<frozen importlib")
+    ):
+        frame = frame.tb_next
+    return "".join(traceback.format_exception(type(error), error, frame))
 
 
 def _own(application: JmsApplication, config: Path | None) -> JmsApplication:

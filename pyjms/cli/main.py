@@ -31,7 +31,6 @@ app = typer.Typer(
     name="pyjms",
     help="Declarative messaging: run listeners and pipelines, check them, run a broker.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
 )
 config_app = typer.Typer(help="Show the configuration.", no_args_is_help=True)
@@ -45,7 +44,35 @@ ConfigOption = Annotated[
         help="The YAML file. Default: PYJMS_CONFIG, ./application.yaml, ./config/application.yaml.",
     ),
 ]
-TargetArgument = Annotated[str, typer.Argument(metavar="MODULE[:APP]", help="The application.")]
+TargetArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="MODULE[:APP]", help="The application: a module, or a path to its file."
+    ),
+]
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        import platform
+        from importlib.metadata import version
+
+        from pyjms._distribution import DISTRIBUTION
+
+        typer.echo(f"{DISTRIBUTION} {version(DISTRIBUTION)} (Python {platform.python_version()})")
+        raise typer.Exit
+
+
+@app.callback()
+def pyjms(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", is_eager=True, callback=_print_version, help="Print the version and exit."
+        ),
+    ] = False,
+) -> None:
+    """Declarative messaging: run listeners and pipelines, check them, run a broker."""
 
 
 @app.command()
@@ -66,7 +93,7 @@ def run(target: TargetArgument, config: ConfigOption = None) -> None:
             "%s also has pipelines (%s): `pyjms pipeline run %s` runs them",
             target,
             ", ".join(names),
-            target.partition(":")[0],
+            target,
         )
     application.require_work()
     application.run()
@@ -159,9 +186,10 @@ def _pipelines_of(target: str) -> list[Pipeline]:
     """Return the decorated pipelines of an imported module."""
     if "pyjms.spark.pipeline.definition.decorator" not in sys.modules:
         return []  # none can have been defined
+    from pyjms.cli.loading import split_target
     from pyjms.spark.pipeline.definition.decorator import find_pipelines
 
-    return find_pipelines(sys.modules[target.partition(":")[0]])
+    return find_pipelines(sys.modules[split_target(target)[0]])
 
 
 def _pipeline_problems(target: str, settings: PyjmsSettings) -> list[str]:
@@ -176,11 +204,15 @@ def _pipeline_problems(target: str, settings: PyjmsSettings) -> list[str]:
 
 def main() -> None:
     """Run the command line. Entry point of the script `pyjms`."""
+    from pyjms.cli.loading import UserCodeFailed
     from pyjms.errors import JMSException
 
     mount_commands(app)
     try:
-        app()
+        app(prog_name="pyjms")
+    except UserCodeFailed as failed:
+        typer.echo(failed.report, err=True, nl=False)
+        sys.exit(1)
     except JMSException as error:
         for line in str(error).splitlines():
             typer.echo(f"pyjms: {line}", err=True)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from pyjms.cli.loading import load_module
+from pyjms.cli.loading import load_module, split_target
 from pyjms.errors import ConfigurationException
 from pyjms.settings import PyjmsSettings, load_settings
 from pyjms.spark.pipeline.definition.collection import choose_pipelines, gather_pipelines
@@ -71,7 +71,7 @@ def inspect_pipelines(
 
 
 def _marked(target: str) -> list[Pipeline]:
-    name, _, function = target.partition(":")
+    name, function = split_target(target)
     _export_to_workers(Path.cwd())
     try:
         module = load_module(name)

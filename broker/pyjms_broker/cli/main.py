@@ -45,12 +45,6 @@ def start(
         str | None,
         typer.Option(metavar="HOST:PORT", help="Where OpenWire clients connect; port 0: any."),
     ] = None,
-    stomp: Annotated[
-        str | None,
-        typer.Option(
-            metavar="HOST:PORT", help="Where STOMP clients connect (not in this version)."
-        ),
-    ] = None,
     name: Annotated[str | None, typer.Option(help="The broker's name.")] = None,
 ) -> None:
     """Run a broker until SIGTERM or SIGINT.
@@ -67,7 +61,6 @@ def start(
             data=data,
             ephemeral=ephemeral,
             openwire=openwire,
-            stomp=stomp,
             name=name,
         )
     )

@@ -35,13 +35,11 @@ def run(
     data: Path | None,
     ephemeral: bool,
     openwire: str | None,
-    stomp: str | None,
     name: str | None,
 ) -> int:
     """Run a broker to its end and return the exit code: 0 stopped, 1 failed, 2 refused."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
     try:
-        refuse_what_is_not_built(stomp)
         service = make_service(config, data, ephemeral, openwire, name)
     except ConfigurationException as error:
         return _complain(error, REFUSED)
@@ -60,19 +58,6 @@ def _look_for_garbage_seldom() -> None:
     gc.collect()
     gc.freeze()  # the modules
     gc.set_threshold(*_COLLECTOR)
-
-
-def refuse_what_is_not_built(stomp: str | None) -> None:
-    """Say no to options of later versions.
-
-    Raises:
-        ConfigurationException: one of them is given.
-
-    """
-    if stomp is not None:
-        raise ConfigurationException(
-            "--stomp: this version speaks OpenWire only", hint="leave --stomp out"
-        )
 
 
 def make_service(

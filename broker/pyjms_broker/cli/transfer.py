@@ -7,9 +7,11 @@ they are browsed and sent as any client does. The format:
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import IO, TYPE_CHECKING, Annotated, Final
 
 import typer
 
@@ -21,6 +23,8 @@ if TYPE_CHECKING:
 
 __all__ = ["export_messages", "import_messages"]
 
+_STANDARD_OUTPUT: Final = Path("-")
+
 Url = Annotated[
     str | None, typer.Option(metavar="URL", help="A running broker: tcp://localhost:61616.")
 ]
@@ -28,7 +32,14 @@ Url = Annotated[
 
 def export_messages(
     output: Annotated[
-        Path, typer.Option("--output", "-o", metavar="FILE", help="What to write; a new file.")
+        Path,
+        typer.Option(
+            "--output",
+            "-o",
+            metavar="FILE",
+            help="A new file; - is standard output.",
+            allow_dash=True,
+        ),
     ],
     directory: Annotated[
         Path | None,
@@ -64,23 +75,11 @@ def export_messages(
             )
         problems: list[str]
         work = _reader_of(directory, url, queues, topics)
-        try:
-            file = output.open("x", encoding="ascii", newline="\n")
-        except FileExistsError as error:
-            raise ConfigurationException(f"{output} exists already") from error
-        except OSError as error:
-            raise ConfigurationException(f"{output} cannot be written: {error}") from error
-        finished = False
-        try:
-            with file:
-                writer = MessageFileWriter(file, url or str(directory))
-                problems = work(writer)
-                writer.finish()
-            finished = True
-        finally:
-            if not finished:
-                output.unlink(missing_ok=True)
-        _say_exported(output, writer, problems)
+        with _opened(output) as file:
+            writer = MessageFileWriter(file, url or str(directory))
+            problems = work(writer)
+            writer.finish()
+        _report_export(output, writer, problems)
 
 
 def import_messages(
@@ -120,6 +119,31 @@ def import_messages(
 
 
 # -- export
+
+
+@contextmanager
+def _opened(output: Path) -> Iterator[IO[str]]:
+    """Open the new file, and delete it if the export fails; `-` is standard output."""
+    from pyjms.errors import ConfigurationException
+
+    if output == _STANDARD_OUTPUT:
+        yield sys.stdout
+        sys.stdout.flush()
+        return
+    try:
+        file = output.open("x", encoding="ascii", newline="\n")
+    except FileExistsError as error:
+        raise ConfigurationException(
+            f"{output} exists already", hint="name a new file, or - for standard output"
+        ) from error
+    except OSError as error:
+        raise ConfigurationException(f"{output} cannot be written: {error}") from error
+    try:
+        with file:
+            yield file
+    except BaseException:
+        output.unlink(missing_ok=True)
+        raise
 
 
 def _reader_of(
@@ -173,10 +197,11 @@ def _from_folder(folder: Path, patterns: list[Destination], writer: MessageFileW
     if found.prepared:
         typer.echo(
             f"note: {plural(found.prepared, 'prepared transaction')} may still change this:"
-            " what they take is in the file, what they add is not"
+            " what they take is in the file, what they add is not",
+            err=True,
         )
     for jobs in job_folders_beside(folder):
-        typer.echo(f"note: messages that wait for their time, in {jobs}, are not in the file")
+        typer.echo(f"note: scheduled messages in {jobs} are not in the file", err=True)
     return found.problems
 
 
@@ -193,14 +218,16 @@ def _from_broker(
     return problems
 
 
-def _say_exported(output: Path, writer: MessageFileWriter, problems: list[str]) -> None:
+def _report_export(output: Path, writer: MessageFileWriter, problems: list[str]) -> None:
     from pyjms_broker.cli.terminal import FAILED, plural
 
     for problem in problems:
         typer.echo(f"not exported: {problem}", err=True)
+    to_standard_output = output == _STANDARD_OUTPUT
     typer.echo(
-        f"{output}: {plural(writer.messages, 'message')},"
-        f" {plural(writer.subscriptions, 'durable subscription')}"
+        f"{'exported' if to_standard_output else output}: {plural(writer.messages, 'message')},"
+        f" {plural(writer.subscriptions, 'durable subscription')}",
+        err=to_standard_output,
     )
     if problems:
         raise typer.Exit(FAILED)

@@ -16,7 +16,6 @@ from pyjms_broker.cli.main import app
     ("arguments", "sentence"),
     [
         (["--ephemeral", "--data", "somewhere"], "--data and --ephemeral contradict each other"),
-        (["--ephemeral", "--stomp", "127.0.0.1:61613"], "--stomp: this version speaks OpenWire"),
         (["--ephemeral", "--openwire", "127.0.0.1:http"], "port"),
         (["--ephemeral", "--openwire", "127.0.0.1:0?colour=red"], "colour"),
         (["--config", "nowhere.yaml"], "nowhere.yaml"),
@@ -58,7 +57,7 @@ def test_help_names_every_option_and_loads_no_broker() -> None:
         [sys.executable, "-c", script], capture_output=True, text=True, check=False, timeout=50
     )
     assert done.returncode == 0, done.stderr
-    for option in ("--config", "--data", "--ephemeral", "--openwire", "--stomp", "--name"):
+    for option in ("--config", "--data", "--ephemeral", "--openwire", "--name"):
         assert option in done.stdout
 
 

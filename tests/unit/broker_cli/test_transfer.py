@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -9,10 +10,11 @@ from typing import Any
 
 import pytest
 
+from pyjms.errors import MessageFormatException
 from pyjms.jms.destination import Queue, TemporaryQueue, Topic
 from pyjms.wire.kahadb.frames import encode_message as frame_of
 from pyjms.wire.openwire.commands import ActiveMQMessage, ActiveMQTextMessage, MessageId
-from pyjms.wire.openwire.primitives import decode_map, encode_map
+from pyjms.wire.openwire.primitives import decode_map, encode_map, encode_text
 from pyjms_broker.service.transfer.message_fields import decode_message, encode_message
 
 Run = Callable[..., Any]
@@ -35,6 +37,41 @@ HEAD = {"format": "pyjms-messages", "version": 1}
 GOOD = {"kind": "text", "destination": "queue://q", "message_id": "ID:h:1:2:3"}
 
 
+def test_text_is_text_and_goes_to_standard_output(
+    filled: Any, tmp_path: Path, pyjms_broker: Run
+) -> None:
+    file = tmp_path / "f.jsonl"
+    pyjms_broker("export", filled.path, "-o", file)
+    result = pyjms_broker("export", filled.path, "-o", "-")
+    assert result.exit_code == 0, result.output
+    assert result.stdout.splitlines() == file.read_text().splitlines()
+    assert "exported: 10 messages, 2 durable subscriptions" in result.stderr
+    texts = [m for m in lines_of(file) if m.get("message", {}).get("kind") == "text"]
+    assert any(isinstance(m["message"].get("text"), str) for m in texts)
+
+
+def test_a_file_of_version_1_is_read(tmp_path: Path, pyjms_broker: Run) -> None:
+    body = base64.b64encode(encode_text("before")).decode()
+    message = {"kind": "text", "destination": "queue://q", "message_id": "ID:a", "body": body}
+    file = write(
+        tmp_path / "1.jsonl",
+        {"format": "pyjms-messages", "version": 1},
+        {"message": message},
+        {"end": {"messages": 1, "subscriptions": 0}},
+    )
+    assert pyjms_broker("import", file, "--data", tmp_path / "d").exit_code == 0
+    pyjms_broker("export", tmp_path / "d", "-o", tmp_path / "2.jsonl")
+    assert [m["message"]["text"] for m in lines_of(tmp_path / "2.jsonl") if "message" in m] == [
+        "before"
+    ]
+
+
+@pytest.mark.parametrize("fields", [{"kind": "bytes", "text": "x"}, {"kind": "text", "text": 3}])
+def test_text_belongs_to_text_messages(fields: dict[str, object]) -> None:
+    with pytest.raises(MessageFormatException, match="text: only a message of kind text has one"):
+        decode_message({"destination": "queue://q", "message_id": "ID:a", **fields})
+
+
 def test_a_store_goes_through_a_file_and_stays_the_same(
     filled: Any, tmp_path: Path, pyjms_broker: Run
 ) -> None:
@@ -43,7 +80,7 @@ def test_a_store_goes_through_a_file_and_stays_the_same(
     result = pyjms_broker("export", filled.path.parent, "--output", first)
     assert result.exit_code == 0, result.output
     assert f"{first}: 10 messages, 2 durable subscriptions" in result.stdout
-    assert "1 prepared transaction may still change this" in result.stdout
+    assert "1 prepared transaction may still change this" in result.stderr
     assert {k: v for k, v in filled.contents().items() if k != "lock"} == before
 
     result = pyjms_broker("import", first, "--data", other)
@@ -110,12 +147,12 @@ def test_patterns_choose_destinations(
 def test_messages_with_a_time_are_told_of(filled: Any, tmp_path: Path, pyjms_broker: Run) -> None:
     jobs = filled.path.parent / "localhost" / "scheduler"
     jobs.mkdir(parents=True)
-    assert "note" not in pyjms_broker("export", filled.path, "-o", tmp_path / "1").stdout.replace(
+    assert "note" not in pyjms_broker("export", filled.path, "-o", tmp_path / "1").stderr.replace(
         "note: 1 prepared", ""
     )
     (jobs / "db-1.log").write_bytes(b"")
-    said = pyjms_broker("export", filled.path, "-o", tmp_path / "2").stdout
-    assert f"note: messages that wait for their time, in {jobs}, are not in the file" in said
+    said = pyjms_broker("export", filled.path, "-o", tmp_path / "2").stderr
+    assert f"note: scheduled messages in {jobs} are not in the file" in said
 
 
 def test_a_large_file_goes_in_several_transactions(tmp_path: Path, pyjms_broker: Run) -> None:
@@ -199,7 +236,7 @@ def test_a_file_that_was_cut_off_is_told(tmp_path: Path, pyjms_broker: Run) -> N
     ("first", "sentence"),
     [
         ("text", "is no export of messages"),
-        ({"format": "pyjms-messages", "version": 2}, "has version 2 of the format, not 1"),
+        ({"format": "pyjms-messages", "version": 3}, "has version 3 of the format, not 2 or older"),
         ({}, "is no export of messages"),
     ],
 )

@@ -232,3 +232,92 @@ def test_a_second_signal_ends_the_run_at_once(tmp_path: Path) -> None:
         guard.cancel()
     assert "SIGTERM again: stopping now" in log
     assert process.returncode == -signal.SIGTERM
+
+
+def test_version_names_the_distribution(pyjms: Run) -> None:
+    done = pyjms("--version")
+    assert done.returncode == 0
+    assert done.stdout.startswith("pyjms-framework ")
+
+
+def test_the_package_runs_as_a_module(pyjms: Run, tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "pyjms", "check", "orders"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (done.stdout, done.returncode) == ("No problems found in orders.\n", 0), done.stderr
+
+
+def test_help_names_shell_completion(pyjms: Run) -> None:
+    assert "--install-completion" in pyjms("--help").stdout
+
+
+@pytest.mark.parametrize("target", ["orders.py", "./orders.py", "{folder}/orders.py"])
+def test_an_application_may_be_named_by_its_file(pyjms: Run, tmp_path: Path, target: str) -> None:
+    named = target.format(folder=tmp_path)
+    done = pyjms("listeners", named)
+    assert done.stdout.splitlines()[0].split("\t")[0] == "orders", done.stderr
+    assert pyjms("check", named).stdout == f"No problems found in {named}.\n"
+
+
+def test_a_file_elsewhere_or_in_a_package_can_be_named(pyjms: Run, tmp_path: Path) -> None:
+    package = tmp_path / "shop"
+    package.mkdir()
+    (package / "__init__.py").write_text("")
+    (package / "parts.py").write_text("NAME = 'parts'\n")
+    (package / "app.py").write_text(
+        "from pyjms import JmsApplication, jms_listener\nfrom shop.parts import NAME\n\n"
+        "@jms_listener(NAME)\ndef on_part(text: str) -> None: ...\n"
+    )
+    assert pyjms("listeners", "shop/app.py").stdout.split("\t")[1] == "parts"
+    elsewhere = tmp_path / "not-a-package"
+    elsewhere.mkdir()
+    (elsewhere / "lone.py").write_text(
+        "from pyjms import JmsApplication, jms_listener\n\n"
+        "@jms_listener('lone')\ndef on_it(text: str) -> None: ...\n\n"
+        "import sys\napp = JmsApplication(sys.modules[__name__])\n"
+    )
+    assert pyjms("listeners", "not-a-package/lone.py:app").stdout.split("\t")[1] == "lone"
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [("absent.py", "There is no file 'absent.py'"), ("a-b.py", "'a-b' is not a Python name")],
+)
+def test_a_file_that_cannot_be_imported_is_refused(
+    pyjms: Run, tmp_path: Path, name: str, text: str
+) -> None:
+    (tmp_path / "a-b.py").write_text("")
+    done = pyjms("run", name)
+    assert done.returncode == 1
+    assert text in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("command", ["run", "check", "listeners"])
+def test_a_module_that_raises_shows_its_own_frames_only(
+    pyjms: Run, tmp_path: Path, command: str
+) -> None:
+    (tmp_path / "helper.py").write_text("def fail():\n    return 1 / 0\n")
+    (tmp_path / "broken.py").write_text("import helper\n\nhelper.fail()\n")
+    done = pyjms(command, "broken")
+    assert done.returncode == 1
+    lines = done.stderr.splitlines()
+    assert lines[0] == "Traceback (most recent call last):"
+    files = [line for line in lines if line.startswith("  File ")]
+    assert [Path(line.split('"')[1]).name for line in files] == ["broken.py", "helper.py"]
+    assert lines[-1] == "ZeroDivisionError: division by zero"
+
+
+def test_an_absent_import_of_the_module_is_not_taken_for_the_module(
+    pyjms: Run, tmp_path: Path
+) -> None:
+    (tmp_path / "needs.py").write_text("import nosuchpackage\n")
+    done = pyjms("run", "needs")
+    assert done.returncode == 1
+    assert "No module named 'nosuchpackage'" in done.stderr
+    assert done.stderr.count("  File ") == 1

@@ -17,6 +17,7 @@ from pyjms.wire.openwire.commands import (
     MessageId,
     ProducerId,
 )
+from pyjms.wire.openwire.primitives import decode_text, encode_text
 from pyjms_broker.service.transfer.property_values import (
     decode_bytes,
     decode_properties,
@@ -98,8 +99,23 @@ def encode_message(message: ActiveMQMessage) -> dict[str, object]:
         else:
             fields["properties"] = properties
     if message.content is not None:
-        fields["body"] = encode_bytes(message.content)
+        text = _text_of(message, message.content)
+        if text is None:
+            fields["body"] = encode_bytes(message.content)
+        else:
+            fields["text"] = text
     return fields
+
+
+def _text_of(message: ActiveMQMessage, content: bytes) -> str | None:
+    """Return a text message's body if exactly the same bytes can be made of it again."""
+    if not isinstance(message, ActiveMQTextMessage) or message.compressed:
+        return None
+    try:
+        text = decode_text(content)
+    except MessageFormatException:
+        return None
+    return text if text is not None and encode_text(text) == content else None
 
 
 def decode_message(fields: object) -> ActiveMQMessage:
@@ -131,7 +147,12 @@ def decode_message(fields: object) -> ActiveMQMessage:
         message.marshalled_properties = decode_properties(fields["properties"])
     elif "raw_properties" in fields:
         message.marshalled_properties = decode_bytes("raw_properties", fields["raw_properties"])
-    if fields.get("body") is not None:
+    text = fields.get("text")
+    if text is not None:
+        if not isinstance(text, str) or not isinstance(message, ActiveMQTextMessage):
+            raise MessageFormatException("text: only a message of kind text has one, as a string")
+        message.content = encode_text(text)
+    elif fields.get("body") is not None:
         message.content = decode_bytes("body", fields["body"])
     return message
 

@@ -1,4 +1,4 @@
-"""The file that `pyjms broker export` writes: JSON lines. The format, version 1.
+"""The file that `pyjms broker export` writes: JSON lines. The format, version 2.
 
 The first line is `{"format": "pyjms-messages", "version": 1, ...}`. Each other line is an
 object with one of these keys:
@@ -25,6 +25,8 @@ Fields of a message; those that are absent have their usual value:
   themselves; the rest is `{"type": ..., "value": ...}` with byte, short, long, float, double
   (the value is text), char, bytes (base64), map or list. Or `raw_properties`, base64, where
   they cannot be decoded.
+- `text`: the body of a text message. Where it cannot be written as text (compressed, damaged, or
+  not in Java's shortest form), `body`. Version 1 had only `body`.
 - `body`: base64 of the body as OpenWire has it. Bytes, objects: the bytes themselves. Text:
   its length in four bytes, then modified UTF-8. Map, stream: OpenWire's primitives. With
   `compressed` it is deflated, as the sender did.
@@ -61,7 +63,8 @@ __all__ = [
 ]
 
 FORMAT: Final = "pyjms-messages"
-VERSION: Final = 1
+VERSION: Final = 2
+_READABLE_VERSIONS: Final = (1, 2)
 
 
 @dataclass(slots=True)
@@ -152,9 +155,10 @@ class MessageFileReader:
         first = _json_of(next(self._lines, b""))
         if not isinstance(first, dict) or first.get("format") != FORMAT:
             raise ConfigurationException(f"{name} is no export of messages: its first line says no")
-        if first.get("version") != VERSION:
+        if first.get("version") not in _READABLE_VERSIONS:
             raise ConfigurationException(
-                f"{name} has version {first.get('version')} of the format, not {VERSION}"
+                f"{name} has version {first.get('version')} of the format, not {VERSION} or older",
+                hint="read it with the version of pyjms that wrote it, or a newer one",
             )
 
     def __iter__(self) -> Iterator[FileMessage | FileSubscription | BadLine]:
