@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pyjms.errors import JMSException
+from pyjms.errors import JMSException, TransactionRolledBackException
 from pyjms.jms.destination import Queue
 from pyjms.wire.openwire.commands import (
     AckType,
@@ -165,16 +165,35 @@ def test_expired_dead_letters_persistent_messages_and_removes(broker, client):
 
 
 @pytest.mark.fact("activemq-broker A1")
-def test_the_count_must_fit_outside_transactions(broker, client):
+@pytest.mark.parametrize("kind", [AckType.STANDARD, AckType.EXPIRED])
+def test_the_count_must_fit(broker, client, kind):
     consumer = client.consume(Q)
     send_all(client, 3)
     with pytest.raises(JMSException, match=r"Unmatched acknowledge: .*message count"):
-        client.ack(consumer, 1, first=0, count=3)
+        client.ack(consumer, 1, first=0, count=3, kind=kind)
+    with pytest.raises(JMSException, match=r"Unmatched acknowledge: .*message count"):
+        client.ack(consumer, 2, first=0, count=2, kind=kind)
     assert broker.texts(Q) == numbers(1, 2, 3)
+
+
+@pytest.mark.fact("activemq-broker A1")
+@pytest.mark.parametrize(("last", "count"), [(2, 2), (1, 3), (2, 4)])
+def test_a_count_that_does_not_fit_dooms_its_transaction(broker, client, last, count):
+    consumer = client.consume(Q)
+    send_all(client, 4)
     tx = client.begin()
-    client.ack(consumer, 1, first=0, count=3, tx=tx)
+    client.send(Queue("sent"), "never", tx=tx)
+    client.ack(consumer, 0, tx=tx)
+    with pytest.raises(JMSException, match=r"Unmatched acknowledge: .*message count"):
+        client.ack(consumer, last + 1, first=1, count=count, tx=tx)
+    with pytest.raises(TransactionRolledBackException, match="rollback only"):
+        tx.commit(one_phase=True)
+    assert broker.texts(Q) == numbers(1, 2, 3, 4)
+    assert broker.texts(Queue("sent")) == []
+    tx = client.begin()
+    client.ack(consumer, 3, first=0, count=4, tx=tx)
     tx.commit(one_phase=True)
-    assert broker.texts(Q) == ["3"]
+    assert broker.texts(Q) == []
 
 
 @pytest.mark.fact("activemq-broker A2")

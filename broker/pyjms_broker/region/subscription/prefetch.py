@@ -16,7 +16,6 @@ from pyjms.wire.openwire.commands import (
     AckType,
     ConsumerInfo,
     MessageAck,
-    MessageId,
     XATransactionId,
 )
 from pyjms_broker.api.completion import Completion, all_of
@@ -25,6 +24,12 @@ from pyjms_broker.api.exchange import ConsumerExchange
 from pyjms_broker.api.message import NO_TRANSACTION, SYNCED, MessageReference, OperationContext
 from pyjms_broker.api.transaction import Synchronization, Transaction
 from pyjms_broker.policy.entry import PolicyEntry
+from pyjms_broker.region.subscription.ack_range import (
+    counted_range,
+    is_last,
+    unmatched,
+    whole_range,
+)
 from pyjms_broker.region.subscription.base import (
     LAST_DELIVERED_UNKNOWN,
     LAST_DELIVERED_UNSET,
@@ -203,21 +208,15 @@ class PrefetchSubscription(AbstractSubscription):
             reference = self.dispatched.pop(last, None)
             if reference is not None:
                 return self._complete_one(_context_of(ack), reference)
-        references = self._range(ack)
+        references = self._counted_range(ack, transaction)
         if transaction is not None:
             return self._complete_later(transaction, ack, references)
-        if len(references) != ack.message_count:
-            raise _unmatched(
-                ack,
-                f"Expected message count ({ack.message_count}) differs from count in "
-                f"dispatched-list ({len(references)})",
-            )
         return self._complete(_context_of(ack), references)
 
     def _individual(self, exchange: ConsumerExchange, ack: MessageAck) -> Completion | None:
         reference = self._find(ack)
         if reference in self._held:
-            raise _unmatched(ack, "it was acknowledged before in an open transaction")
+            raise unmatched(ack, "it was acknowledged before in an open transaction")
         if exchange.transaction is None:
             return self._complete(_context_of(ack), [reference])
         self._extend(1)
@@ -242,7 +241,7 @@ class PrefetchSubscription(AbstractSubscription):
         return self._complete(_context_of(ack), references, after_dead_letters=True)
 
     def _expired(self, exchange: ConsumerExchange, ack: MessageAck) -> Completion | None:
-        references = self._range(ack)
+        references = self._counted_range(ack, exchange.transaction)
         for reference in references:
             reference.destination.expired(exchange.context, reference, self)
         return self._complete(_context_of(ack), references, after_dead_letters=True)
@@ -252,28 +251,19 @@ class PrefetchSubscription(AbstractSubscription):
         last = ack.last_message_id
         found = self.dispatched.get(last) if self._by_id else None
         if found is None:
-            found = next((r for r in self.dispatched.values() if _is_last(r, ack)), None)
+            found = next((r for r in self.dispatched.values() if is_last(r, ack)), None)
         if found is None:
             raise JMSException(f"Could not correlate acknowledgment with dispatched message: {ack}")
         return found
 
+    def _counted_range(
+        self, ack: MessageAck, transaction: Transaction | None
+    ) -> list[MessageReference]:
+        return counted_range(self.dispatched.values(), self._held, ack, transaction)
+
     def _range(self, ack: MessageAck) -> list[MessageReference]:
-        first: MessageId | None = ack.first_message_id
-        found: list[MessageReference] = []
-        inside = first is None
-        for reference in self.dispatched.values():
-            if not inside:
-                if reference.message_id != first:
-                    continue
-                inside = True
-            if reference not in self._held:
-                found.append(reference)
-            if _is_last(reference, ack):
-                return found
-        missing, end = (ack.last_message_id, "end") if inside else (first, "start")
-        raise _unmatched(
-            ack, f"Could not find Message-ID {missing} in dispatched-list ({end} of ack)"
-        )
+        whole = whole_range(self.dispatched.values(), ack)
+        return [r for r in whole if r not in self._held]
 
     # completing
     def _complete_one(
@@ -386,13 +376,3 @@ class _Acknowledgement(Synchronization):
 
 def _context_of(ack: MessageAck) -> OperationContext:
     return SYNCED if ack.response_required else NO_TRANSACTION
-
-
-def _is_last(reference: MessageReference, ack: MessageAck) -> bool:
-    return reference.message_id == ack.last_message_id and (
-        ack.destination is None or ack.destination == reference.destination.destination
-    )
-
-
-def _unmatched(ack: MessageAck, reason: str) -> JMSException:
-    return JMSException(f"Unmatched acknowledge: {ack}; {reason}")
