@@ -14,18 +14,10 @@ from pathlib import Path
 from types import ModuleType
 
 from pyjms.app import JmsApplication
+from pyjms.cli.user_code import UserCodeFailed
 from pyjms.errors import ConfigurationException, JMSException
 
-__all__ = ["UserCodeFailed", "load_application", "load_module", "split_target"]
-
-
-class UserCodeFailed(Exception):
-    """A module of the user raised while it was imported."""
-
-    def __init__(self, report: str) -> None:
-        """Keep the traceback, from the user's first line on, as text."""
-        super().__init__(report)
-        self.report = report
+__all__ = ["load_application", "load_module", "split_target"]
 
 
 def split_target(target: str) -> tuple[str, str]:

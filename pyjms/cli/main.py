@@ -204,7 +204,7 @@ def _pipeline_problems(target: str, settings: PyjmsSettings) -> list[str]:
 
 def main() -> None:
     """Run the command line. Entry point of the script `pyjms`."""
-    from pyjms.cli.loading import UserCodeFailed
+    from pyjms.cli.user_code import UserCodeFailed
     from pyjms.errors import JMSException
 
     mount_commands(app)
