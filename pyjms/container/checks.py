@@ -24,6 +24,7 @@ def settings_problems(container: Any, settings: PyjmsSettings) -> Iterator[str]:
     """Yield a line for each problem of the settings: URLs, listeners, durable subscriptions."""
     try:
         yield from _broker_problems(container, settings)
+        container.message_converter()
         _check_client_id(container.jms_listener_container_factory())
     except JMSException as error:
         yield str(error)

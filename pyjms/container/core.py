@@ -18,17 +18,16 @@ from pyjms.container import factories
 from pyjms.errors import ConfigurationException
 from pyjms.listener.registry import JmsListenerEndpointRegistry
 from pyjms.settings import PyjmsSettings
-from pyjms.support.converter import DefaultMessageConverter
 from pyjms.support.destination import SimpleDestinationResolver
 
-__all__ = ["ApplicationContainer", "make_container"]
+__all__ = ["ApplicationContainer", "make_container", "named_like"]
 
 
 class ApplicationContainer(containers.DeclarativeContainer):
     """The default wiring; subclass it to add services or replace providers."""
 
     settings: Any = providers.Dependency(instance_of=PyjmsSettings)
-    message_converter = providers.Singleton(DefaultMessageConverter)
+    message_converter = providers.Singleton(factories.message_converter, settings)
     destination_resolver = providers.Singleton(SimpleDestinationResolver)
     native_connection_factory = providers.Singleton(factories.native_connection_factory, settings)
     connection_factory = providers.Singleton(
@@ -46,6 +45,33 @@ class ApplicationContainer(containers.DeclarativeContainer):
     )
     listener_registry = providers.Singleton(JmsListenerEndpointRegistry)
     transaction_manager = providers.Singleton(JmsTransactionManager, connection_factory)
+
+    def __new__(cls, **overriding: Any) -> Any:
+        """Create the providers; one that a subclass replaced is used wherever the old one was."""
+        container: Any = super().__new__(cls, **overriding)
+        replaced = _replaced(cls)
+        if replaced:
+            # dependency-injector copies the inherited providers with references to the old ones
+            stand_ins: dict[Any, Any] = {old: providers.Provider() for old in replaced}
+            memo: dict[int, Any] = {id(old): new for old, new in stand_ins.items()}
+            memo[id(cls.__self__)] = container.__self__
+            for name, copied in providers.deepcopy(dict(cls.providers), memo).items():
+                container.set_provider(name, copied)
+            for old, name in replaced.items():
+                stand_ins[old].override(container.providers[name])
+            container.override_providers(**overriding)
+        return container
+
+
+def _replaced(kind: type[containers.DeclarativeContainer]) -> dict[providers.Provider[Any], str]:
+    """Return the providers of the base classes that `kind` has others for, with their names."""
+    own = kind.providers
+    return {
+        provider: name
+        for base in kind.__mro__[1:]
+        for name, provider in getattr(base, "providers", {}).items()
+        if own.get(name, provider) is not provider
+    }
 
 
 def make_container(
@@ -69,3 +95,14 @@ def make_container(
     if not container.settings.is_defined:
         container.settings.override(providers.Object(settings))
     return container
+
+
+def named_like(container: Any, wanted: Any) -> Any:
+    """Return the name of `wanted` if the container's class replaced it; else `wanted` itself.
+
+    `Provide[ApplicationContainer.message_converter]` then means the subclass's converter.
+    """
+    parent = getattr(container, "declarative_parent", None)
+    if parent is None or not isinstance(wanted, providers.Provider):
+        return wanted
+    return _replaced(parent).get(wanted, wanted)

@@ -12,13 +12,15 @@ from pyjms.jms.api import ConnectionFactory
 from pyjms.listener.backoff import FixedBackOff
 from pyjms.listener.factory import DefaultJmsListenerContainerFactory
 from pyjms.settings import ActiveMQSettings, PyjmsSettings
-from pyjms.support.converter import MessageConverter
+from pyjms.support.class_names import imported_class
+from pyjms.support.converter import DefaultMessageConverter, MessageConverter
 from pyjms.support.destination import DestinationResolver
 
 __all__ = [
     "broker_connection_factory",
     "connection_factory",
     "listener_container_factory",
+    "message_converter",
     "native_connection_factory",
     "template",
 ]
@@ -55,6 +57,22 @@ def connection_factory(native: ConnectionFactory, settings: PyjmsSettings) -> Co
         session_cache_size=cache.session_cache_size,
         cache_producers=cache.producers,
         cache_consumers=cache.consumers,
+    )
+
+
+def message_converter(settings: PyjmsSettings) -> MessageConverter:
+    """Return the converter of template and listeners, as `jms.converter` says.
+
+    Raises:
+        ConfigurationException: a mapped class cannot be imported.
+    """
+    section = settings.jms.converter
+    mappings = {
+        type_id: imported_class(name, f"jms.converter.type_id_mappings.{type_id}")
+        for type_id, name in section.type_id_mappings.items()
+    }
+    return DefaultMessageConverter(
+        type_id_mappings=mappings, trusted_packages=section.trusted_packages
     )
 
 

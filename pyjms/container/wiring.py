@@ -23,6 +23,7 @@ from pyjms.container.checks import (
     raise_all,
     settings_problems,
 )
+from pyjms.container.core import named_like
 from pyjms.container.factories import broker_connection_factory
 from pyjms.container.targets import functions, marked, missing_instances, nothing_to_run
 from pyjms.core.template import JmsTemplate
@@ -211,7 +212,7 @@ class Wiring:
 
     def _provider(self, marker: InjectionMarker) -> Any:
         # a provider of the container's class means that of this instance
-        wanted = marker.provider
+        wanted = named_like(self._container, marker.provider)
         found = injection.ProvidersMap(self._container).resolve_provider(wanted, marker.modifier)
         if found is None:
             known = sorted(self._container.providers)

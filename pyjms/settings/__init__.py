@@ -5,6 +5,7 @@ from __future__ import annotations
 from pyjms.settings.model import (
     ActiveMQSettings,
     CacheSettings,
+    ConverterSettings,
     EmbeddedSettings,
     JmsSettings,
     ListenerOverride,
@@ -19,6 +20,7 @@ from pyjms.settings.spark import PipelineSettings, RestartSettings, SparkSetting
 __all__ = [
     "ActiveMQSettings",
     "CacheSettings",
+    "ConverterSettings",
     "EmbeddedSettings",
     "JmsSettings",
     "ListenerOverride",

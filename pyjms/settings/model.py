@@ -34,6 +34,7 @@ from pyjms.settings.values import read_acknowledge_mode, read_delivery_mode, rea
 __all__ = [
     "ActiveMQSettings",
     "CacheSettings",
+    "ConverterSettings",
     "EmbeddedSettings",
     "JmsSettings",
     "ListenerOverride",
@@ -164,6 +165,17 @@ class TemplateSettings(_Section):
         return not (self.delivery_mode is self.priority is self.time_to_live is None)
 
 
+class ConverterSettings(_Section):
+    """The message converter (`jms.converter`)."""
+
+    type_id_mappings: dict[str, Text] = Field(default_factory=dict)
+    """Type ids of other programs (property _type) and their classes: com.acme.Order:
+    orders.Order. Both for reading and for sending."""
+    trusted_packages: list[Text] = Field(default_factory=list)
+    """Modules whose classes messages may name by their full name, where a handler does not request
+    a type."""
+
+
 class JmsSettings(_Section):
     """JMS (`jms`). Spring: spring.jms."""
 
@@ -173,6 +185,7 @@ class JmsSettings(_Section):
     """Whether the listeners' subscriptions are durable; their names then mean topics."""
     client_id: str | None = None
     """The client id of the listeners' connections."""
+    converter: ConverterSettings = ConverterSettings()
     cache: CacheSettings = CacheSettings()
     listener: ListenerSettings = ListenerSettings()
     template: TemplateSettings = TemplateSettings()

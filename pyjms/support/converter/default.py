@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 import pydantic
+from pydantic import JsonValue
 
 from pyjms.errors import MessageConversionException
 from pyjms.jms.api import Session
@@ -32,11 +33,12 @@ _PLAIN = (Message, str, bytes, bytearray, memoryview, Mapping)
 class DefaultMessageConverter:
     """Converts str, bytes and mappings as SimpleMessageConverter, everything else as JSON text.
 
-    A JSON message names its type in the property `_type`. When it is read, that type must be
-    listed in `type_id_mappings`, lie in `trusted_packages`, or be the type that the receiver asks
-    for, or a subclass of it. Without the property the type asked for decides. A message whose
-    property `content_type` names a converter of an installed package is read by that one. Nothing
-    is ever unpickled. Tasks and threads may share it; no call blocks.
+    A JSON message names its type in the property `_type`. A type that the receiver requests takes
+    precedence: the property then only chooses among its subclasses or, of a union, its members.
+    Where the receiver leaves the type open, it is the one named if that is listed in
+    `type_id_mappings` or lies in `trusted_packages`, else what the JSON contains: a dict, a list or
+    a plain value. A message whose property `content_type` names a converter of an installed package
+    is read by that one. Nothing is ever unpickled. Tasks and threads may share it; no call blocks.
 
     Args:
         type_id_mappings: type id to type, for ids that are not Python names.
@@ -72,7 +74,7 @@ class DefaultMessageConverter:
         """Return the payload of `message` as `target`.
 
         Raises:
-            MessageConversionException: it does not fit, or its type is not allowed.
+            MessageConversionException: it does not fit.
             ConfigurationException: a package's converter for its content type is broken.
         """
         wanted = bare_type(target)
@@ -84,11 +86,22 @@ class DefaultMessageConverter:
             if converter is not None:
                 return converter.from_message(message, target)
         if isinstance(message, TextMessage | BytesMessage) and self._json.has_type_id(message):
-            return self._json.from_message(message, target)
+            return self._from_json(message, target)
         payload = self._simple.from_message(message)
         if is_open(target) or (target is wanted and type(payload) is wanted):
             return payload
         return _converted(payload, target, wanted, message)
+
+    def _from_json(self, message: Message, target: Any) -> Any:
+        if is_open(target) and self._json.named_type(message, target) is None:
+            return self._json.from_message(message, JsonValue)
+        if target is str or target is bytes:
+            try:
+                return self._json.from_message(message, target)
+            except MessageConversionException:
+                # other JSON than a text: its receiver wants the JSON itself
+                return _converted(self._simple.from_message(message), target, target, message)
+        return self._json.from_message(message, target)
 
 
 def _converted(payload: object, target: Any, wanted: Any, message: Message) -> Any:

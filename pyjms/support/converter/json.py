@@ -18,7 +18,7 @@ from pyjms.errors import MessageConversionException
 from pyjms.jms.api import Session
 from pyjms.jms.bodies import BytesMessage, TextMessage
 from pyjms.jms.message import Message
-from pyjms.support.converter.type_ids import TypeIds, bare_type, is_open
+from pyjms.support.converter.type_ids import TypeIds, is_open
 
 __all__ = [
     "JsonMessageConverter",
@@ -37,7 +37,7 @@ class MessageType(Enum):
 
 
 class JsonMessageConverter:
-    """Writes any payload as JSON, and reads it as the type that the message names.
+    """Writes any payload as JSON, and reads it as the type requested, or named by the message.
 
     Tasks and threads may share it; no call blocks. Spring: MappingJackson2MessageConverter,
     JacksonJsonMessageConverter.
@@ -87,11 +87,14 @@ class JsonMessageConverter:
         return message
 
     def from_message(self, message: Message, target: Any = None) -> Any:
-        """Return the payload, as the type that the message names, else as `target`.
+        """Return the payload as `target`, or as the type that the message names.
+
+        The message chooses where `target` is open (None, `object`, `Any`), and among the subclasses
+        or union members of `target`; any other type requested takes precedence.
 
         Raises:
-            MessageConversionException: there is no type to read it as, its id is unknown or
-                not trusted, or the JSON is malformed or does not fit the type.
+            MessageConversionException: no type is requested and the message names none, or one
+                that is unknown or not trusted; or the JSON is malformed or does not fit the type.
             ValueError: the message is neither a TextMessage nor a BytesMessage.
         """
         data = self._json(message)
@@ -102,6 +105,13 @@ class JsonMessageConverter:
         """Whether `message` names its type."""
         name = self.type_id_property_name
         return name is not None and name in message.properties
+
+    def named_type(self, message: Message, target: Any) -> Any:
+        """Return the type that `message` names, if it may be read as that; else None.
+
+        Where `target` is open, that is any type allowed; else `target`'s subclasses or members.
+        """
+        return self._type_ids.find(self._type_id(message), target)
 
     def _message(self, data: bytes, session: Session) -> Message:
         if self.target_type is MessageType.TEXT:
@@ -142,22 +152,20 @@ class JsonMessageConverter:
                 f"[{message.message_id}] from destination [{message.destination}]",
                 hint="request a type, or have the sender set the property",
             )
-        type_id = message.properties.get_string(self.type_id_property_name or "")
-        kind = self._type_ids.find(type_id or "", target)
-        if kind is None:
-            raise MessageConversionException(
-                f"Type id [{type_id}] of message [{message.message_id}] is unknown or not trusted",
-                target=target,
-                hint="list it in type_id_mappings or trusted_packages, or request its type",
-            )
-        return self._narrowed(kind, target)
-
-    def _narrowed(self, kind: type, target: Any) -> Any:
-        """Return the more specific one of the message's type and the requested one."""
-        if is_open(target):
+        kind = self.named_type(message, target)
+        if kind is not None:
             return kind
-        bare = bare_type(target)
-        return target if bare is kind or not isinstance(bare, type) else kind
+        if not is_open(target):
+            return target
+        raise MessageConversionException(
+            f"Type id [{self._type_id(message)}] of message [{message.message_id}] is unknown or "
+            "not trusted",
+            target=target,
+            hint="list it in type_id_mappings or trusted_packages, or request a type",
+        )
+
+    def _type_id(self, message: Message) -> str:
+        return message.properties.get_string(self.type_id_property_name or "") or ""
 
 
 def _validated(data: str | bytes, kind: Any, message: Message) -> Any:

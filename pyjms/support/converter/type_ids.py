@@ -44,15 +44,24 @@ class TypeIds:
             return kind.__name__
         return f"{kind.__module__}.{kind.__qualname__}"
 
-    def find(self, type_id: str, target: Any = None) -> type | None:
-        """Return the type of `type_id`, if it is allowed where `target` is requested; else None."""
-        found = self._types.get(type_id) or _PLAIN_TYPES.get(type_id)
-        if found is not None:
-            return found
-        for kind in _family(target):
-            if self.id_of(kind) == type_id:
-                return kind
-        return self._load(type_id)
+    def find(self, type_id: str, target: Any = None) -> Any:
+        """Return the type of `type_id` if it is allowed, and belongs to `target`; else None.
+
+        An open target takes any type that is allowed; a class takes its subclasses, a union its
+        members and theirs.
+        """
+        if is_open(target):
+            return self._types.get(type_id) or _PLAIN_TYPES.get(type_id) or self._load(type_id)
+        members = dict(_members(target))
+        found = self._types.get(type_id)
+        if found is None:
+            family = (kind for member in members for kind in _family(member))
+            found = next((kind for kind in family if self.id_of(kind) == type_id), None)
+        if found is None:
+            found = self._load(type_id)
+        if found in members:
+            return members[found]
+        return found if any(member in getattr(found, "__mro__", ()) for member in members) else None
 
     def _load(self, type_id: str) -> type | None:
         parts = type_id.split(".")
@@ -84,16 +93,18 @@ def bare_type(target: Any) -> Any:
     return typing.get_origin(target) or target
 
 
-def _family(target: Any) -> Iterator[type]:
-    """Yield the classes that a value of `target` can have: members of a union, subclasses."""
-    if is_open(target):
-        return
+def _members(target: Any) -> Iterator[tuple[type, Any]]:
+    """Yield the classes that `target` names, itself or the members of a union, and their forms."""
     bare = bare_type(target)
     if bare is Union or bare is types.UnionType:
         for member in typing.get_args(target):
-            yield from _family(member)
+            yield from _members(member)
     elif isinstance(bare, type):
-        yield bare
-        children: list[type] = type.__subclasses__(bare)
-        for child in children:
-            yield from _family(child)
+        yield bare, target
+
+
+def _family(root: type) -> Iterator[type]:
+    yield root
+    children: list[type] = type.__subclasses__(root)
+    for child in children:
+        yield from _family(child)

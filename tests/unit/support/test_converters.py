@@ -247,20 +247,84 @@ def test_raw_messages_pass() -> None:
     assert converter.from_message(stream) is stream
 
 
-async def test_types_that_are_named_but_not_allowed(session: Session) -> None:
+class SameShape(pydantic.BaseModel):
+    """The receiver's own model of an Order."""
+
+    id: int
+    name: str = "m"
+
+
+class Holiday(Order):
+    nights: int = 1
+
+
+@pytest.mark.parametrize("type_id", ["com.acme.Order", "os.system", "orders.Order", ""])
+@pytest.mark.parametrize(
+    ("target", "expected"),
+    [
+        (SameShape, SameShape(id=1, name="n")),
+        (Point | SameShape, SameShape(id=1, name="n")),
+        (dict, {"id": 1, "name": "n"}),
+        (dict[str, Any], {"id": 1, "name": "n"}),
+        (Annotated[SameShape, "note"], SameShape(id=1, name="n")),
+        (None, {"id": 1, "name": "n"}),
+        (object, {"id": 1, "name": "n"}),
+        (Any, {"id": 1, "name": "n"}),
+        (str, '{"id":1,"name":"n"}'),
+        (bytes, b'{"id":1,"name":"n"}'),
+    ],
+)
+async def test_the_type_requested_wins_over_the_one_named(
+    type_id: str, target: Any, expected: Any, session: Session
+) -> None:
     converter = DefaultMessageConverter()
     message = converter.to_message(Order(id=1), session)
-    assert message.properties["_type"] == f"{__name__}.Order"
-    for target in (None, object, Point, int):
+    message.properties["_type"] = type_id
+    found = converter.from_message(message, target)
+    assert found == expected
+    assert type(found) is type(expected)
+
+
+async def test_the_type_named_chooses_among_subclasses_and_members(session: Session) -> None:
+    converter = DefaultMessageConverter()
+    express = converter.to_message(Express(id=1), session)
+    assert express.properties["_type"] == f"{__name__}.Express"
+    assert converter.from_message(express, Order) == Express(id=1)
+    assert converter.from_message(express, Holiday) == Holiday(id=1)
+    assert converter.from_message(express, Holiday | Express) == Express(id=1)
+    assert converter.from_message(express, Point | Order) == Express(id=1)
+    assert converter.from_message(express, Order | None) == Express(id=1)
+    java = DefaultMessageConverter(type_id_mappings={"com.acme.Express": Express})
+    express.properties["_type"] = "com.acme.Express"
+    assert java.from_message(express, Order) == Express(id=1)
+    assert java.from_message(express, Holiday | Express) == Express(id=1)
+    assert java.from_message(express, SameShape) == SameShape(id=1, name="n")
+
+
+async def test_mapped_types_are_read_and_written(session: Session) -> None:
+    java = DefaultMessageConverter(type_id_mappings={"com.acme.Order": Order})
+    message = java.to_message(Order(id=1), session)
+    assert message.properties["_type"] == "com.acme.Order"
+    assert java.from_message(message) == Order(id=1)
+
+
+async def test_the_json_converter_needs_a_type_that_it_knows(session: Session) -> None:
+    converter = JsonMessageConverter(type_id_property_name="_type")
+    message = converter.to_message(Order(id=1), session)
+    for target in (None, object, Any):
         with pytest.raises(MessageConversionException, match="unknown or not trusted"):
             converter.from_message(message, target)
-    message.properties["_type"] = "os.system"
-    with pytest.raises(MessageConversionException, match="unknown or not trusted"):
-        converter.from_message(message, Order)
-    java = DefaultMessageConverter(type_id_mappings={"com.acme.Order": Order})
-    message.properties["_type"] = "com.acme.Order"
-    assert java.from_message(message) == Order(id=1)
-    assert java.to_message(Order(id=1), session).properties["_type"] == "com.acme.Order"
+    assert converter.from_message(message, SameShape) == SameShape(id=1, name="n")
+
+
+async def test_a_text_named_as_such_is_no_json(session: Session) -> None:
+    message = JsonMessageConverter(
+        target_type=MessageType.TEXT, type_id_property_name="_type"
+    ).to_message("hello", session)
+    assert DefaultMessageConverter().from_message(message, str) == "hello"
+    message.properties["_type"] = "java.lang.String"
+    assert DefaultMessageConverter().from_message(message, str) == "hello"
+    assert DefaultMessageConverter().from_message(message) == "hello"
 
 
 def test_errors_do_not_show_the_body() -> None:
