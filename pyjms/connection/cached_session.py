@@ -108,12 +108,16 @@ class CachedConsumer(MessageConsumer):
         target: MessageConsumer,
         touch: Callable[[], None],
         forget: Callable[[Closeable], None],
+        discard: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
+        """Receive from `target`; `discard`: how to end it if a receive was interrupted."""
         self._target = target
         self._touch = touch
         self._forget = forget
+        self._discard = discard
         self._closed = False
         self._listening = False
+        self._receiving = False
 
     @property
     def is_closed(self) -> bool:
@@ -144,13 +148,22 @@ class CachedConsumer(MessageConsumer):
         """Wait for the next message and return it, or None when `timeout` seconds pass."""
         consumer = self._consumer()
         self._touch()
-        return await consumer.receive(timeout)
+        self._receiving = True
+        message = await consumer.receive(timeout)
+        self._receiving = False
+        return message
 
     async def close(self) -> None:
-        """Remove the listener; the target stays open and keeps its prefetched messages."""
+        """Remove the listener; the target stays open and keeps its prefetched messages.
+
+        A pull consumer is closed if a receive was interrupted: its message may still come.
+        """
         if not self._closed:
             self._closed = True
             self._forget(self)
+            if self._receiving and self._discard is not None:
+                await self._discard()
+                return
             if self._listening:
                 await self._target.set_message_listener(None)
 
@@ -168,6 +181,7 @@ class _ConsumerKey(NamedTuple):
     selector: str | None
     no_local: bool
     subscription: str | None
+    pulls: bool = False
 
 
 class SessionEntry:
@@ -184,6 +198,11 @@ class SessionEntry:
         self.producers: dict[Destination | None, MessageProducer] = {}
         self.consumers: dict[_ConsumerKey, MessageConsumer] = {}
         self.uncommitted = False
+
+    async def close_consumers(self, condition: Callable[[_ConsumerKey], bool]) -> None:
+        """Close the kept consumers for which `condition` is true."""
+        for key in [key for key in self.consumers if condition(key)]:
+            await self.consumers.pop(key).close()
 
     async def close(self) -> None:
         """Close the session and everything kept on it."""
@@ -243,6 +262,30 @@ class CachedSession(DelegatingSession):
             entry.consumers[key] = target
         return self._add_handle(CachedConsumer(target, self._touch, self._handles.discard))
 
+    async def create_pull_consumer(
+        self,
+        destination: Destination,
+        selector: str | None = None,
+        *,
+        no_local: bool = False,
+        timeout: float | None = None,
+    ) -> MessageConsumer:
+        """Reuse the pull consumer with these arguments, or create one."""
+        entry = self._touched()
+        create = entry.session.create_pull_consumer
+        if not self._cache_consumers or _is_temporary(destination):
+            return await create(destination, selector, no_local=no_local, timeout=timeout)
+        key = _ConsumerKey(destination, selector or None, no_local, None, pulls=True)
+        target = entry.consumers.get(key)
+        if target is None:
+            target = await create(destination, selector, no_local=no_local, timeout=timeout)
+            entry.consumers[key] = target
+
+        async def discard() -> None:
+            await entry.close_consumers(lambda kept: kept == key)
+
+        return self._add_handle(CachedConsumer(target, self._touch, self._handles.discard, discard))
+
     async def create_durable_subscriber(
         self, topic: Topic, name: str, selector: str | None = None, *, no_local: bool = False
     ) -> MessageConsumer:
@@ -275,9 +318,15 @@ class CachedSession(DelegatingSession):
         self._settled()
 
     async def rollback(self) -> None:
-        """Roll back; nothing is left to roll back then."""
+        """Roll back; nothing is left to roll back then.
+
+        Pull consumers are closed, so that the broker has their messages again: here they would
+        wait for a receive that may never come.
+        """
         await self._target().rollback()
         self._settled()
+        if self._entry is not None:
+            await self._entry.close_consumers(lambda key: key.pulls)
 
     async def close(self) -> None:
         """Clean the session up and return it to the cache; close it if that fails."""
@@ -297,11 +346,13 @@ class CachedSession(DelegatingSession):
             await handle.close()
         if self._listening:
             await entry.session.set_message_listener(None)
-        if entry.uncommitted and entry.mode == AcknowledgeMode.TRANSACTED:
+        rolls_back = entry.uncommitted and entry.mode == AcknowledgeMode.TRANSACTED
+        if rolls_back:
             await entry.session.rollback()
         entry.uncommitted = False
-        for key in [key for key in entry.consumers if key.subscription is not None]:
-            await entry.consumers.pop(key).close()
+        await entry.close_consumers(
+            lambda key: key.subscription is not None or (rolls_back and key.pulls)
+        )
 
     def _target(self) -> Session:
         if self._entry is None:

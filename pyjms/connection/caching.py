@@ -20,15 +20,16 @@ class CachingConnectionFactory(SingleConnectionFactory):
     mode of its own), with their producers and consumers. More are created on demand, and closed
     when they are returned to a full cache. Tasks of one loop may share the factory.
 
-    A cached consumer keeps prefetching messages although nobody receives them: use
-    `cache_consumers=False` with templates that receive, and do not use a caching factory for
-    listener containers that scale.
+    A cached consumer keeps prefetching messages although nobody receives them, so consumers are
+    not cached by default, as in Spring Boot. The consumers of a template never fetch ahead. Do
+    not use a caching factory for listener containers that scale.
 
     Args:
         target_connection_factory: opens the connection.
         session_cache_size: idle sessions to keep for each acknowledge mode; at least 1.
         cache_producers: whether sessions keep their producers.
-        cache_consumers: whether sessions keep their consumers.
+        cache_consumers: whether sessions keep their consumers. Spring's class has true here,
+            Spring Boot false.
         client_id: set on the connection when it is opened.
         exception_listener: called with the exceptions that the connection reports.
         reconnect_on_exception: open another connection after one has reported an exception.
@@ -43,7 +44,7 @@ class CachingConnectionFactory(SingleConnectionFactory):
         *,
         session_cache_size: int = 1,
         cache_producers: bool = True,
-        cache_consumers: bool = True,
+        cache_consumers: bool = False,
         client_id: str | None = None,
         exception_listener: ExceptionListener | None = None,
         reconnect_on_exception: bool = True,

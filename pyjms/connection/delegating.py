@@ -85,6 +85,18 @@ class DelegatingSession(Session):
     ) -> MessageConsumer:
         return await self._target().create_consumer(destination, selector, no_local=no_local)
 
+    async def create_pull_consumer(
+        self,
+        destination: Destination,
+        selector: str | None = None,
+        *,
+        no_local: bool = False,
+        timeout: float | None = None,
+    ) -> MessageConsumer:
+        return await self._target().create_pull_consumer(
+            destination, selector, no_local=no_local, timeout=timeout
+        )
+
     async def create_durable_subscriber(
         self, topic: Topic, name: str, selector: str | None = None, *, no_local: bool = False
     ) -> MessageConsumer:

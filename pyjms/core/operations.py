@@ -66,9 +66,12 @@ async def receive_from(
     commit: bool,
 ) -> Message | None:
     """Receive one message; acknowledge it, or commit if `commit`, according to the session."""
-    async with using(
-        await session.create_consumer(destination, selector, no_local=no_local)
-    ) as consumer:
+    if destination.is_queue and not destination.is_temporary:
+        # What others could have stays in the queue. A topic's messages are copies of our own.
+        opened = await session.create_pull_consumer(destination, selector, timeout=timeout)
+    else:
+        opened = await session.create_consumer(destination, selector, no_local=no_local)
+    async with using(opened) as consumer:
         message = await consumer.receive(timeout)
         if session.transacted:
             if commit:

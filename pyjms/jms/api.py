@@ -150,6 +150,33 @@ class Session(Closeable):
             JMSSecurityException: the user may not receive from there.
         """
 
+    async def create_pull_consumer(
+        self,
+        destination: Destination,
+        selector: str | None = None,
+        *,
+        no_local: bool = False,
+        timeout: float | None = None,
+    ) -> MessageConsumer:
+        """Create a consumer that fetches no messages ahead, and request its first one.
+
+        The broker keeps each message until a `receive` requests it, so the consumer never holds
+        messages that others could have. With a prefetch size in the destination's options it is
+        an ordinary consumer, and so is that of a provider without pulls: the default here.
+        ActiveMQ: a consumer with prefetch 0.
+
+        Args:
+            destination: as for `create_consumer`.
+            selector: as for `create_consumer`.
+            no_local: as for `create_consumer`.
+            timeout: that of the `receive` that follows, in seconds; None: for ever.
+
+        Raises:
+            JMSException: as `create_consumer`.
+        """
+        del timeout
+        return await self.create_consumer(destination, selector, no_local=no_local)
+
     @abstractmethod
     async def create_durable_subscriber(
         self, topic: Topic, name: str, selector: str | None = None, *, no_local: bool = False

@@ -73,7 +73,7 @@ class ActiveMQMessageConsumer(api.MessageConsumer):
         prioritized = options.message_priority_supported
         self._buffer: DispatchBuffer = PriorityBuffer() if prioritized else FifoBuffer()
         self._redeliverer = Redeliverer(self)
-        self._pulls = PullRequests(info, session.connection.oneway)
+        self.pulls = PullRequests(info, session.connection.oneway)
         self._checks_expiry = options.consumer_expiry_check_enabled
         self._acks = session.acks
         ledger = self.ledger
@@ -161,7 +161,7 @@ class ActiveMQMessageConsumer(api.MessageConsumer):
         """Accept a dispatch of the broker. A plain call; a closed consumer drops it."""
         command = dispatch.message
         if command is None:
-            self._pulls.on_timeout()
+            self.pulls.on_timeout()
             self.receivers.wake()
             return
         if self.is_closed:
@@ -295,12 +295,10 @@ class ActiveMQMessageConsumer(api.MessageConsumer):
 
     async def _wait_for_pull(self, timeout: float | None) -> Message | None:
         """Pull a message; the broker signals the timeout. (activemq-edges N9)"""
-        pulls = self._pulls
+        pulls = self.pulls
         deadline = None if timeout is None else _clock.now() + timeout
-        # After a cancelled receive the broker may signal that one's timeout first.
-        is_stale = pulls.pending_timeouts > 0
-        pulls.request(timeout)
-        while not self.is_closed:
+        is_stale = pulls.begin(timeout)
+        while not (self.is_closed or pulls.timed_out):
             if not pulls.is_pending:  # the message had expired, or was a duplicate
                 pulls.request(_seconds_left(deadline))
             own_clock = deadline is not None and (is_stale or bool(self._buffer))
@@ -347,7 +345,7 @@ class ActiveMQMessageConsumer(api.MessageConsumer):
     def _enqueue(self, dispatch: MessageDispatch) -> None:
         self._buffer.append(dispatch)
         if self.info.prefetch_size == 0:
-            self._pulls.on_message()
+            self.pulls.on_message()
         if self._listener is not None:
             self._wake()
         elif self.receivers.waiting:

@@ -94,12 +94,31 @@ class PullRequests:
         """How many pulls with a timeout the broker has not responded to."""
         self.timed_out = False
         """Whether the broker has signalled the timeout of the last pull."""
+        self._is_ahead = False
         self._unlimited = False  # a pull without timeout is pending
 
     @property
     def is_pending(self) -> bool:
         """Whether a pull may still bring a message."""
         return self._unlimited or self.pending_timeouts > 0
+
+    def request_ahead(self, timeout: float | None) -> None:
+        """Request the message of a `receive` that is about to follow, if there is no prefetch."""
+        if self._info.prefetch_size == 0:
+            self.request(timeout)
+            self._is_ahead = True
+
+    def begin(self, timeout: float | None) -> bool:
+        """Request the message of a `receive`, unless that was done ahead.
+
+        Returns whether the broker may signal the timeout of an earlier, cancelled one first.
+        """
+        if self._is_ahead:
+            self._is_ahead = False
+            return False
+        is_stale = self.pending_timeouts > 0
+        self.request(timeout)
+        return is_stale
 
     def request(self, timeout: float | None) -> None:
         """Request a message within `timeout` seconds; at most one unlimited pull is pending."""
@@ -117,7 +136,7 @@ class PullRequests:
     def on_message(self) -> None:
         """Note that a message arrived: the broker signals none of the pending timeouts."""
         self.pending_timeouts = 0
-        self._unlimited = False
+        self._unlimited = self._is_ahead = False
 
     def on_timeout(self) -> None:
         """Note a dispatch without message: the oldest pull has timed out."""

@@ -21,6 +21,7 @@ __all__ = [
     "CONSUMER_OPTIONS",
     "PRODUCER_OPTIONS",
     "check_destination",
+    "check_name",
     "consumer_info",
     "selector_or_none",
     "set_destination_options",
@@ -79,8 +80,11 @@ def consumer_info(
     no_local: bool = False,
     subscription_name: str | None = None,
     browser: bool = False,
+    pulls: bool = False,
 ) -> ConsumerInfo:
     """Return the ConsumerInfo that registers a new consumer.
+
+    With `pulls` it fetches nothing ahead, unless the destination has a prefetch size.
 
     Raises:
         InvalidSelectorException: the selector is malformed.
@@ -90,7 +94,9 @@ def consumer_info(
     info = ConsumerInfo(
         consumer_id=consumer_id,
         destination=destination,
-        prefetch_size=_prefetch(options, destination, automatic, subscription_name, browser),
+        prefetch_size=0
+        if pulls
+        else _prefetch(options, destination, automatic, subscription_name, browser),
         maximum_pending_message_limit=options.prefetch_policy.maximum_pending_message_limit,
         dispatch_async=options.dispatch_async,
         client_id=client_id,
@@ -150,6 +156,17 @@ def _prefetch(
     if options.optimized_message_dispatch and automatic:
         return policy.optimize_durable_topic_prefetch
     return policy.durable_topic_prefetch
+
+
+def check_name(name: str) -> str:
+    """Return `name` if it is a str.
+
+    Raises:
+        TypeError: it is something else.
+    """
+    if not isinstance(name, str):
+        raise TypeError(f"The name of a destination must be a str, not {type(name).__name__}")
+    return name
 
 
 def check_destination(destination: object) -> Destination:

@@ -23,11 +23,13 @@ from pyjms.client.delivery.dispatcher import ListenerDispatcher
 from pyjms.client.interfaces import ClientConnection
 from pyjms.client.options.destination_options import (
     check_destination,
+    check_name,
     consumer_info,
     selector_or_none,
 )
 from pyjms.client.producer import ActiveMQMessageProducer
 from pyjms.client.session.acknowledgement import SessionAcks
+from pyjms.client.session.registration import FirstPull, register
 from pyjms.client.session.resources import SessionResources
 from pyjms.client.session.transaction import LocalTransaction
 from pyjms.client.session.unstarted_warning import UnstartedWarning
@@ -110,11 +112,11 @@ class ActiveMQSession(api.Session):
 
     def create_queue(self, name: str) -> Queue:
         self.check_open()
-        return TemporaryQueue(name) if _name(name).startswith("ID:") else Queue(name)
+        return TemporaryQueue(name) if check_name(name).startswith("ID:") else Queue(name)
 
     def create_topic(self, name: str) -> Topic:
         self.check_open()
-        return TemporaryTopic(name) if _name(name).startswith("ID:") else Topic(name)
+        return TemporaryTopic(name) if check_name(name).startswith("ID:") else Topic(name)
 
     def create_message(self) -> Message:
         self.check_open()
@@ -182,6 +184,19 @@ class ActiveMQSession(api.Session):
             destination, selector, ActiveMQMessageConsumer, no_local=no_local
         )
 
+    async def create_pull_consumer(
+        self,
+        destination: Destination,
+        selector: str | None = None,
+        *,
+        no_local: bool = False,
+        timeout: float | None = None,
+    ) -> ActiveMQMessageConsumer:
+        pull = FirstPull(timeout)
+        return await self._open_consumer(
+            destination, selector, ActiveMQMessageConsumer, pull, no_local=no_local
+        )
+
     async def create_durable_subscriber(
         self, topic: Topic, name: str, selector: str | None = None, *, no_local: bool = False
     ) -> ActiveMQMessageConsumer:
@@ -231,34 +246,24 @@ class ActiveMQSession(api.Session):
         destination: Destination,
         selector: str | None,
         kind: type[_C],
+        pull: FirstPull | None = None,
         **details: Any,
     ) -> _C:
         self.check_open()
-        self.connection.check_consumable(check_destination(destination))
-        consumer_id = ConsumerId(
-            self.session_id.connection_id, self.session_id.value, next(self._consumer_numbers)
-        )
-        connection = self.connection
+        connection, session_id = self.connection, self.session_id
+        connection.check_consumable(check_destination(destination))
         info = consumer_info(
-            consumer_id,
+            ConsumerId(session_id.connection_id, session_id.value, next(self._consumer_numbers)),
             destination,
             selector,
             options=connection.options,
             acknowledge_mode=self._mode,
             client_id=connection.registered_client_id,
             optimizes_acks=connection.optimizes_acks,
+            pulls=pull is not None,
             **details,
         )
-        consumer = kind(self, info)
-        self.resources.add_consumer(consumer)
-        try:
-            await self.connection.request(info)
-        except BaseException:
-            consumer.dispose()
-            self.resources.drop_consumer(consumer)
-            raise
-        consumer.ledger.start_timer(self.tasks)
-        return consumer
+        return await register(kind(self, info), self.resources, pull)
 
     # --- acknowledgement, transactions, recovery
 
@@ -392,9 +397,3 @@ class ActiveMQSession(api.Session):
     def _update_flow(self) -> None:
         for consumer in self.resources.consumers:
             consumer.update_flow()
-
-
-def _name(name: str) -> str:
-    if not isinstance(name, str):
-        raise TypeError(f"The name of a destination must be a str, not {type(name).__name__}")
-    return name

@@ -263,21 +263,26 @@ async def test_the_window_holds_senders_back(client: Any) -> None:
 @pytest.mark.parametrize("version", [1, 2, 3, 12])
 @pytest.mark.parametrize("scheme", ["vm", "tcp"])
 async def test_a_window_applies_from_the_wire_version_on_that_has_producer_acks(
-    broker: Any, caplog: Any, version: int, scheme: str
+    caplog: Any, version: int, scheme: str
 ) -> None:
-    url = await broker.tcp_url() if scheme == "tcp" else f"{broker.url}&marshal=true"
-    query = f"{'&' if '?' in url else '?'}wireFormat.version={version}&jms.producerWindowSize=1500"
-    factory = ConnectionFactory(f"{url}{query}", use_async_send=True)
-    async with await factory.create_connection() as connection:
+    options = f"wireFormat.version={version}&jms.producerWindowSize=1500&jms.useAsyncSend=true"
+    async with EmbeddedTestBroker() as broker:
+        vm_url, tcp_url = f"{broker.url}&marshal=true&{options}", await broker.tcp_url()
+        url = vm_url if scheme == "vm" else f"{tcp_url.partition('?')[0]}?{options}"
+        await check_window(url, has_acks=version >= 3)
+    warned = [record.message for record in caplog.records if "ProducerAck" in record.message]
+    assert len(warned) == (version < 3)
+    assert all(f"OpenWire {version} has no ProducerAck" in text for text in warned)
+
+
+async def check_window(url: str, *, has_acks: bool) -> None:
+    async with await ConnectionFactory(url).create_connection() as connection:
         session = await connection.create_session()
         for _ in range(2):
             producer = await session.create_producer(Queue("q"))
             for number in range(20):
                 await producer.send(session.create_text_message(str(number)))
-        assert (producer.window is not None) is (version >= 3)
-    warned = [record.message for record in caplog.records if "ProducerAck" in record.message]
-    assert len(warned) == (version < 3)
-    assert all(f"OpenWire {version} has no ProducerAck" in text for text in warned)
+            assert (producer.window is not None) is has_acks
 
 
 async def test_a_tight_loop_of_sends_lets_others_run(client: Any) -> None:

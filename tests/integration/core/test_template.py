@@ -16,6 +16,7 @@ from pyjms.core.template import JmsTemplate
 from pyjms.enums import AcknowledgeMode, DeliveryMode
 from pyjms.errors import IllegalStateException, InvalidSelectorException
 from pyjms.jms.bodies import BytesMessage, MapMessage, ObjectMessage, StreamMessage, TextMessage
+from pyjms.jms.destination import Queue
 from pyjms.jms.message import Message
 
 
@@ -152,14 +153,17 @@ async def test_a_cached_consumer_fetches_what_nobody_listens_for(
 ) -> None:
     for cache_consumers, left in ((True, None), (False, "two")):
         async with CachingConnectionFactory(factory, cache_consumers=cache_consumers) as caching:
-            cached = JmsTemplate(caching, receive_timeout=1.0)
             for text in ("one", "two"):
                 await template.convert_and_send("q", text)
-            assert await cached.receive_and_convert("q") == "one"
             connection = await caching.create_connection()
-            await connection.start()  # as another user of the shared connection does
+            await connection.start()
+            session = await connection.create_session()
+            consumer = await session.create_consumer(Queue("q"))
+            message = await consumer.receive(1.0)
+            assert isinstance(message, TextMessage)
+            assert message.text == "one"
+            await consumer.close()
             assert await template.receive_and_convert("q") == left
-            await connection.close()
         if left is None:  # the end of the cache gives it back
             assert await template.receive_and_convert("q") == "two"
 

@@ -23,8 +23,9 @@ CALLS = (
 @pytest.mark.fact("spring-jms 3.2.1")
 async def test_defaults(provider: Any) -> None:
     factory = CachingConnectionFactory(provider)
+    # consumers as Spring Boot configures them: Spring's own class caches them (decisions D18)
     assert (factory.session_cache_size, factory.cache_producers, factory.cache_consumers) == (
-        1, True, True,
+        1, True, False,
     )  # fmt: skip
     assert factory.reconnect_on_exception
     with pytest.raises(ValueError):
@@ -34,7 +35,7 @@ async def test_defaults(provider: Any) -> None:
 @pytest.mark.fact("spring-jms 3.2.8")
 async def test_counts_of_ten_sends_and_receives(provider: Any, oracle: dict[str, Any]) -> None:
     recorded = oracle["connection-factories"][2]
-    template = JmsTemplate(CachingConnectionFactory(provider))
+    template = JmsTemplate(CachingConnectionFactory(provider, cache_consumers=True))
     for number in range(10):
         await template.convert_and_send("q", str(number))
     assert {n: provider.counts[n] for n in CALLS} == recorded["10 x convertAndSend to one queue"]
@@ -68,7 +69,7 @@ async def test_idle_sessions_per_mode(provider: Any) -> None:
 @pytest.mark.fact("spring-jms 3.2.3")
 async def test_closing_a_session(provider: Any, oracle: dict[str, Any]) -> None:
     facts = oracle["connection-factories"][3]["facts"]
-    factory = CachingConnectionFactory(provider)
+    factory = CachingConnectionFactory(provider, cache_consumers=True)
     connection = await factory.create_connection()
     session = await connection.create_session(transacted=True)
     producer = await session.create_producer(Queue("q"))
@@ -114,7 +115,7 @@ async def test_closing_a_session(provider: Any, oracle: dict[str, Any]) -> None:
 @pytest.mark.fact("spring-jms 3.2.4")
 async def test_cache_keys(provider: Any, oracle: dict[str, Any]) -> None:
     facts = oracle["connection-factories"][3]["facts"]
-    factory = CachingConnectionFactory(provider)
+    factory = CachingConnectionFactory(provider, cache_consumers=True)
     connection = await factory.create_connection()
     session = await connection.create_session()
     for destination in (Queue("a"), Queue("a"), Queue("b"), None):
@@ -148,7 +149,8 @@ async def test_cache_keys(provider: Any, oracle: dict[str, Any]) -> None:
 @pytest.mark.fact("spring-jms 3.2.5")
 async def test_handles(provider: Any, oracle: dict[str, Any]) -> None:
     facts = oracle["connection-factories"][3]["facts"]
-    session = await (await CachingConnectionFactory(provider).create_connection()).create_session()
+    factory = CachingConnectionFactory(provider, cache_consumers=True)
+    session = await (await factory.create_connection()).create_session()
     producer = await session.create_producer(Queue("q"))
     producer.delivery_mode, producer.priority, producer.time_to_live = DeliveryMode(1), 9, 5.0
     producer.disable_message_id = producer.disable_message_timestamp = True
@@ -205,7 +207,7 @@ async def test_caches_can_be_turned_off(provider: Any) -> None:
 @pytest.mark.parametrize("end", ["destroy", "reset_connection"])
 async def test_ending(provider: Any, end: str, oracle: dict[str, Any]) -> None:
     facts = oracle["connection-factories"][3]["facts"]
-    factory = CachingConnectionFactory(provider, session_cache_size=2)
+    factory = CachingConnectionFactory(provider, session_cache_size=2, cache_consumers=True)
     connection = await factory.create_connection()
     idle, used = await connection.create_session(), await connection.create_session()
     await idle.create_producer(Queue("q"))
@@ -228,7 +230,7 @@ async def test_ending(provider: Any, end: str, oracle: dict[str, Any]) -> None:
 
 
 async def test_a_session_that_cannot_be_cleaned_is_closed(provider: Any) -> None:
-    factory = CachingConnectionFactory(provider)
+    factory = CachingConnectionFactory(provider, cache_consumers=True)
     session = await (await factory.create_connection()).create_session(transacted=True)
     await session.create_producer(Queue("q"))
     provider.failures["Session.rollback"] = JMSException("no rollback")
