@@ -110,7 +110,7 @@ def spawn(
     goes to `on_error` (called on the loop), else to the log with its traceback. `context` holds
     the context variables it starts with; by default a copy of the caller's.
     """
-    context = context or copy_context()
+    context = copy_context() if context is None else context  # an empty one is false
     task = BackgroundTask(name)
     if sniffio.current_async_library() == "trio":
         import trio  # noqa: PLC0415 - only where it runs

@@ -27,6 +27,7 @@ class ConnectionFactory(api.ConnectionFactory):
             set. It may have options (`?jms.sendTimeout=500`, durations in milliseconds).
         user_name: the user of connections that name none.
         password: that user's password.
+        redelivery_policy: the policy of destinations without one of their own.
         options: options as keywords (`send_timeout=0.5`, durations in seconds); they override
             those of the URL. See `ClientOptions`.
     """
@@ -37,6 +38,7 @@ class ConnectionFactory(api.ConnectionFactory):
         *,
         user_name: str | None = None,
         password: str | None = None,
+        redelivery_policy: RedeliveryPolicy | None = None,
         **options: Unpack[ClientKeywords],
     ) -> None:
         """Read the options; does not connect.
@@ -58,6 +60,8 @@ class ConnectionFactory(api.ConnectionFactory):
             raise TypeError(f"ConnectionFactory has no option {min(unknown)!r}")
         for name, value in options.items():
             setattr(self.options, name, value)
+        if redelivery_policy is not None:
+            self.redelivery_policy = redelivery_policy
         self._client_ids = _ids(self.options.client_id_prefix)
         self._connection_ids = _ids(self.options.connection_id_prefix)
 

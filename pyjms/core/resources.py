@@ -109,7 +109,7 @@ def unbound(factory: ConnectionFactory) -> bind:
 @contextmanager
 def bindings_of(context: Context) -> Iterator[None]:
     """Use the bindings of another context within a block."""
-    token = _bindings.set(context[_bindings])
+    token = _bindings.set(context.get(_bindings, _EMPTY))  # none where nothing was ever bound
     try:
         yield
     finally:

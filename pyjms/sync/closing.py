@@ -54,13 +54,17 @@ class ListenerThreads:
 class CloseableFacade(Facade[C], Generic[C]):
     """A blocking object with `close`; `with` closes it."""
 
+    __slots__ = ("listener", "threads")
+
     threads: ListenerThreads
+    listener: BlockingListener | None
 
     def attach(self, core: Any, loop: LoopHandle, owner: Facade[Any] | None) -> None:
         """Set what the object stands for, and register its threads with those of the owner."""
         super().attach(core, loop, owner)
         parent = owner.threads if isinstance(owner, CloseableFacade) else None
         self.threads = ListenerThreads(parent)
+        self.listener = None
 
     def close(self) -> None:
         """Close it and end its listener threads. Blocks; closing twice is fine."""
@@ -75,6 +79,7 @@ class CloseableFacade(Facade[C], Generic[C]):
             call_on_loop(self.loop, target.set_message_listener, None)
         else:
             self.threads.add(call_on_loop(self.loop, _listen_in_thread, target, listener))
+        self.listener = listener
 
     def __enter__(self) -> Self:
         return self

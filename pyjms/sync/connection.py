@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Unpack
 
 from pyjms.client.factory import ConnectionFactory as CoreConnectionFactory
+from pyjms.client.options.client_options import ClientKeywords, ClientOptions
+from pyjms.client.options.policies import PrefetchPolicy, RedeliveryPolicy, RedeliveryPolicyMap
 from pyjms.enums import AcknowledgeMode
 from pyjms.jms import api
 from pyjms.jms.metadata import ConnectionMetaData
+from pyjms.sync.attributes import Attribute
 from pyjms.sync.closing import CloseableFacade
 from pyjms.sync.facade import Facade, blocking, blocking_as
 from pyjms.sync.portal import call_on_loop, current_loop
 from pyjms.sync.session import Session
+from pyjms.transport.uri import TransportURI
 
 __all__ = ["Connection", "ConnectionFactory"]
 
@@ -22,6 +26,8 @@ class Connection(CloseableFacade[api.Connection]):
     It is stopped until `start`: consumers receive nothing. Threads may share it. Close it, or
     use it as a context manager; that closes everything created on it.
     """
+
+    __slots__ = ()
 
     set_client_id = blocking(api.Connection.set_client_id)
     start = blocking(api.Connection.start)
@@ -75,6 +81,7 @@ class ConnectionFactory(Facade[CoreConnectionFactory]):
             `tcp://localhost:61616`, unless AMQ_HOST and AMQ_PORT are set.
         user_name: the user of connections that name none.
         password: that user's password.
+        redelivery_policy: the policy of destinations without one of their own.
         options: the options of `pyjms.aio.ConnectionFactory`; durations in seconds. They
             override those of the URL.
 
@@ -83,15 +90,41 @@ class ConnectionFactory(Facade[CoreConnectionFactory]):
         TypeError: a keyword is no option.
     """
 
+    __slots__ = ()
+
+    uri = Attribute[TransportURI]("The broker's URL without the options of the client.")
+    options = Attribute[ClientOptions]("The options; `pyjms.aio.ConnectionFactory` has them, too.")
+    user_name = Attribute[str | None]("The user of connections that name none.")
+    password = Attribute[str | None]("That user's password.")
+    exception_listener = Attribute[api.ExceptionListener | None](
+        "The exception listener of new connections, called on the loop: it must not block."
+    )
+    redelivery_policy = Attribute[RedeliveryPolicy](
+        "The redelivery policy of destinations without one of their own."
+    )
+    redelivery_policy_map = Attribute[RedeliveryPolicyMap](
+        "The redelivery policies by destination.", read_only=True
+    )
+    prefetch_policy = Attribute[PrefetchPolicy](
+        "How many messages are dispatched ahead of their acknowledgements.", read_only=True
+    )
+
     def __init__(
         self,
         url: str | None = None,
         *,
         user_name: str | None = None,
         password: str | None = None,
-        **options: Any,
+        redelivery_policy: RedeliveryPolicy | None = None,
+        **options: Unpack[ClientKeywords],
     ) -> None:
-        self.core = CoreConnectionFactory(url, user_name=user_name, password=password, **options)
+        self.core = CoreConnectionFactory(
+            url,
+            user_name=user_name,
+            password=password,
+            redelivery_policy=redelivery_policy,
+            **options,
+        )
         self.loop = current_loop()
 
     create_connection = blocking_as(lambda: Connection, CoreConnectionFactory.create_connection)

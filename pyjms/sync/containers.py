@@ -5,43 +5,75 @@ The containers themselves run on the loop of their connection factory.
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar, cast
 
 from pyjms.listener.container.base import AbstractMessageListenerContainer
 from pyjms.listener.container.default import DefaultMessageListenerContainer as CoreDefault
+from pyjms.listener.container.default_properties import DefaultContainerProperties
+from pyjms.listener.container.properties import ContainerProperties
 from pyjms.listener.container.simple import SimpleMessageListenerContainer as CoreSimple
+from pyjms.listener.container.state import ContainerState
+from pyjms.listener.container.task_executor import AsyncTaskExecutor
+from pyjms.sync.attributes import Attribute, attributes_of
 from pyjms.sync.facade import Facade, blocking, core_of, loop_of
 from pyjms.sync.portal import call_on_loop
 
 __all__ = ["DefaultMessageListenerContainer", "SimpleMessageListenerContainer"]
 
 
-class _Container(Facade[AbstractMessageListenerContainer]):
-    KIND: type[AbstractMessageListenerContainer]
+_C = TypeVar("_C", bound=AbstractMessageListenerContainer)
+
+if TYPE_CHECKING:
+    _Properties = ContainerProperties
+    _DefaultProperties = DefaultContainerProperties
+else:
+    _Properties = attributes_of(ContainerProperties, CoreSimple.OPTIONS, on_loop=True)
+    _DefaultProperties = attributes_of(
+        DefaultContainerProperties, CoreDefault.OPTIONS, on_loop=True
+    )
+
+
+class _Container(Facade[_C], Generic[_C]):
+    __slots__ = ()
+
+    KIND: ClassVar[type[AbstractMessageListenerContainer]]
+
+    connection_factory = Attribute[Any]("Opens the connections.", on_loop=True)
+    state = Attribute[ContainerState]("Where the container is in its life cycle.", read_only=True)
+    is_active = Attribute[bool](
+        "Whether the container is initialised and not shut down.", read_only=True
+    )
+    is_running = Attribute[bool](
+        "Whether the container is started and not stopped.", read_only=True
+    )
+    is_auto_startup = Attribute[bool](
+        "Whether an application starts this container by itself.", read_only=True
+    )
+    is_registered_with_destination = Attribute[bool](
+        "Whether at least one consumer exists that outlives a receive.", read_only=True
+    )
+    scheduled_consumer_count = Attribute[int](
+        "How many consumers there are, working, waiting or paused.", read_only=True
+    )
+    active_consumer_count = Attribute[int]("How many consumers work right now.", read_only=True)
 
     def __init__(self, connection_factory: Any, **options: Any) -> None:
         """Take the options of the container of the same name in `pyjms.aio`."""
         self.loop = loop_of(connection_factory)
+        cores = {name: self.take(name, value) for name, value in options.items()}
 
         async def make() -> AbstractMessageListenerContainer:
-            return self.KIND(core_of(connection_factory), **options)
+            return self.KIND(core_of(connection_factory), **cores)
 
-        self.core = call_on_loop(self.loop, make)
+        self.core = cast("_C", call_on_loop(self.loop, make))
+        self.take("connection_factory", connection_factory)
 
     initialize = blocking(AbstractMessageListenerContainer.initialize)
     start = blocking(AbstractMessageListenerContainer.start)
+    wait_until_listening = blocking(AbstractMessageListenerContainer.wait_until_listening)
     stop = blocking(AbstractMessageListenerContainer.stop)
     shutdown = blocking(AbstractMessageListenerContainer.shutdown)
-
-    @property
-    def is_active(self) -> bool:
-        """Whether the container is initialised and not shut down."""
-        return self.core.is_active
-
-    @property
-    def is_running(self) -> bool:
-        """Whether the container is started and not stopped."""
-        return self.core.is_running
+    destroy = blocking(AbstractMessageListenerContainer.destroy)
 
     def __enter__(self) -> Self:
         self.start()
@@ -51,27 +83,32 @@ class _Container(Facade[AbstractMessageListenerContainer]):
         self.shutdown()
 
 
-class DefaultMessageListenerContainer(_Container):
+class DefaultMessageListenerContainer(_Container[CoreDefault], _DefaultProperties):
     """Receives in a pool of consumers that grows and shrinks. Spring: the class of this name."""
+
+    __slots__ = ()
 
     KIND = CoreDefault
 
-    @property
-    def scheduled_consumer_count(self) -> int:
-        """How many consumers there are, working, waiting or paused."""
-        core = self.core
-        assert isinstance(core, CoreDefault)
-        return core.scheduled_consumer_count
-
-    @property
-    def active_consumer_count(self) -> int:
-        """How many consumers work right now."""
-        core = self.core
-        assert isinstance(core, CoreDefault)
-        return core.active_consumer_count
+    is_recovering = Attribute[bool](
+        "Whether the connection is lost and not yet made again.", read_only=True
+    )
+    paused_task_count = Attribute[int](
+        "How many consumers wait for a start, or for the executor.", read_only=True
+    )
 
 
-class SimpleMessageListenerContainer(_Container):
+class SimpleMessageListenerContainer(_Container[CoreSimple], _Properties):
     """Has messages pushed to a fixed number of consumers. Spring: the class of this name."""
 
+    __slots__ = ()
+
     KIND = CoreSimple
+
+    concurrency = Attribute[str]('The number of consumers; of "2-4" the upper number counts.')
+    concurrent_consumers = Attribute[int]("The number of consumers when they are created next.")
+    max_concurrent_consumers = Attribute[int]("The same number.", read_only=True)
+    shared_connection_enabled = Attribute[bool]("Always true.", read_only=True)
+    connect_lazily = Attribute[bool]("Connect at `start` only, not already at `initialize`.")
+    recover_on_exception = Attribute[bool]("Make one attempt to reconnect after a failure.")
+    task_executor = Attribute[AsyncTaskExecutor | None]("Runs the listeners.")

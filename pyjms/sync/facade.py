@@ -28,8 +28,11 @@ class Facade(Generic[T_co]):
     thread at a time), except the thread of the loop.
     """
 
+    __slots__ = ("__weakref__", "_given", "core", "loop")
+
     core: T_co
     loop: LoopHandle
+    _given: dict[str, Facade[Any]]
 
     @classmethod
     def of(
@@ -49,12 +52,26 @@ class Facade(Generic[T_co]):
         self.core = core
         self.loop = loop
 
+    def take(self, name: str, value: Any) -> Any:
+        """Return what to set on the core as attribute `name`: of a blocking object its core."""
+        if not isinstance(value, Facade):
+            return value
+        if not hasattr(self, "_given"):
+            self._given = {}
+        self._given[name] = value
+        return value.core
+
+    def as_given(self, name: str, value: Any) -> Any:
+        """Return the blocking object that was set as attribute `name`, if `value` is its core."""
+        facade = getattr(self, "_given", {}).get(name)
+        return facade if facade is not None and facade.core is value else value
+
     def __repr__(self) -> str:
         return f"<blocking {self.core!r}>"
 
 
 def core_of(factory: Any) -> Any:
-    """Return the coroutine object behind a blocking one; anything else as it is.
+    """Return the coroutine object behind a blocking factory; another object as it is.
 
     Raises:
         IllegalStateException: it is a coroutine object, and the caller runs on a loop: a

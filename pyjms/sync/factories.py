@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import copy_context
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar, Generic, TypeVar, cast
 
 from pyjms.connection.caching import CachingConnectionFactory as CoreCaching
 from pyjms.connection.credentials import UserCredentialsConnectionFactoryAdapter as CoreCredentials
@@ -14,6 +14,8 @@ from pyjms.connection.single import SingleConnectionFactory as CoreSingle
 from pyjms.connection.transaction import JmsTransactionManager as CoreManager
 from pyjms.connection.transaction import Propagation, TransactionStatus
 from pyjms.core import resources
+from pyjms.jms.api import ExceptionListener
+from pyjms.sync.attributes import Attribute
 from pyjms.sync.connection import Connection
 from pyjms.sync.facade import Facade, blocking, blocking_as, core_of, loop_of
 from pyjms.sync.portal import call_on_loop
@@ -26,34 +28,62 @@ __all__ = [
 ]
 
 
-class SingleConnectionFactory(Facade[CoreSingle]):
+C = TypeVar("C", bound=CoreSingle)
+
+
+class _SharingFactory(Facade[C], Generic[C]):
+    """What both factories that share a connection have."""
+
+    __slots__ = ()
+
+    KIND: ClassVar[type[CoreSingle]]
+
+    target_connection_factory = Attribute[Any]("Opens the connection.")
+    client_id = Attribute[str | None]("The client id, set on the connection when it is opened.")
+    exception_listener = Attribute[ExceptionListener | None](
+        "Called on the loop with the exceptions that the connection reports: it must not block."
+    )
+    reconnect_on_exception = Attribute[bool](
+        "Whether the connection is closed when it reports an exception, and opened by the next use."
+    )
+    is_running = Attribute[bool]("Whether there is an open connection.", read_only=True)
+
+    def __init__(self, target: Any, **options: Any) -> None:
+        self.core = cast("C", self.KIND(core_of(target), **options))
+        self.loop = loop_of(target)
+        self.target_connection_factory = target
+
+    create_connection = blocking_as(lambda: Connection, CoreSingle.create_connection)
+    start = blocking(CoreSingle.start)
+    stop = blocking(CoreSingle.stop)
+    destroy = blocking(CoreSingle.destroy)
+    reset_connection = blocking(CoreSingle.reset_connection)
+
+
+class SingleConnectionFactory(_SharingFactory[CoreSingle]):
     """Shares one connection among all callers. Spring: the class of this name.
 
     Threads may share it. Takes the options of `pyjms.aio.SingleConnectionFactory`.
     """
 
-    def __init__(self, target: Any, **options: Any) -> None:
-        self.core = CoreSingle(core_of(target), **options)
-        self.loop = loop_of(target)
+    __slots__ = ()
 
-    create_connection = blocking_as(lambda: Connection, CoreSingle.create_connection)
-    destroy = blocking(CoreSingle.destroy)
-    reset_connection = blocking(CoreSingle.reset_connection)
+    KIND = CoreSingle
 
 
-class CachingConnectionFactory(Facade[CoreCaching]):
+class CachingConnectionFactory(_SharingFactory[CoreCaching]):
     """Shares one connection, and caches sessions, producers and consumers. Spring: same name.
 
     Threads may share it. Takes the options of `pyjms.aio.CachingConnectionFactory`.
     """
 
-    def __init__(self, target: Any, **options: Any) -> None:
-        self.core = CoreCaching(core_of(target), **options)
-        self.loop = loop_of(target)
+    __slots__ = ()
 
-    create_connection = blocking_as(lambda: Connection, CoreCaching.create_connection)
-    destroy = blocking(CoreCaching.destroy)
-    reset_connection = blocking(CoreCaching.reset_connection)
+    KIND = CoreCaching
+
+    session_cache_size = Attribute[int]("Idle sessions to keep for each acknowledge mode.")
+    cache_producers = Attribute[bool]("Whether sessions keep their producers.")
+    cache_consumers = Attribute[bool]("Whether sessions keep their consumers.")
 
 
 class UserCredentialsConnectionFactoryAdapter(Facade[CoreCredentials]):
@@ -67,11 +97,16 @@ class UserCredentialsConnectionFactoryAdapter(Facade[CoreCredentials]):
         password: that user's password.
     """
 
+    __slots__ = ()
+
+    target = Attribute[Any]("Opens the connections.")
+
     def __init__(
         self, target: Any, *, user_name: str | None = None, password: str | None = None
     ) -> None:
         self.core = CoreCredentials(core_of(target), user_name=user_name, password=password)
         self.loop = loop_of(target)
+        self.target = target
 
     create_connection = blocking_as(lambda: Connection, CoreCredentials.create_connection)
 
@@ -96,9 +131,17 @@ class JmsTransactionManager(Facade[CoreManager]):
             None: no limit.
     """
 
+    __slots__ = ()
+
+    connection_factory = Attribute[Any]("Templates with the same factory object join.")
+    default_timeout = Attribute[float | None](
+        "Seconds that a transaction may take unless it has its own timeout; None: no limit."
+    )
+
     def __init__(self, connection_factory: Any, *, default_timeout: float | None = None) -> None:
         self.core = CoreManager(core_of(connection_factory), default_timeout=default_timeout)
         self.loop = loop_of(connection_factory)
+        self.connection_factory = connection_factory
 
     @contextmanager
     def transaction(

@@ -137,7 +137,7 @@ def call_on_loop(
         )
     outcome: Future[R] = Future()
     tasks: list[BackgroundTask] = []
-    context = loop.adopt(context or copy_context())
+    context = loop.adopt(copy_context() if context is None else context)
 
     async def run() -> None:
         try:

@@ -27,6 +27,8 @@ __all__ = ["MessageConsumer", "MessageProducer", "QueueBrowser", "Session"]
 class MessageProducer(CloseableFacade[api.MessageProducer]):
     """Sends messages; its attributes are the defaults of `send`. JMS: MessageProducer."""
 
+    __slots__ = ()
+
     send = blocking(api.MessageProducer.send)
 
     @property
@@ -83,6 +85,8 @@ class MessageProducer(CloseableFacade[api.MessageProducer]):
 class MessageConsumer(CloseableFacade[api.MessageConsumer]):
     """Receives messages. For one thread at a time. JMS: MessageConsumer."""
 
+    __slots__ = ("_interrupted",)
+
     _interrupted: deque[Message | None]
 
     def attach(self, core: Any, loop: LoopHandle, owner: Facade[Any] | None) -> None:
@@ -99,6 +103,11 @@ class MessageConsumer(CloseableFacade[api.MessageConsumer]):
     def message_selector(self) -> str | None:
         """The selector; None for all messages."""
         return self.core.message_selector
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether the consumer is closed."""
+        return self.core.is_closed
 
     def receive(self, timeout: float | None = None) -> Message | None:
         """Wait for the next message and return it, or None when `timeout` seconds pass. Blocks.
@@ -119,6 +128,11 @@ class MessageConsumer(CloseableFacade[api.MessageConsumer]):
         """Return a message that has arrived already, or None."""
         return self.receive(0)
 
+    @property
+    def message_listener(self) -> BlockingListener | None:
+        """The listener that was set here; None: there is none."""
+        return self.listener
+
     def set_message_listener(self, listener: BlockingListener | None) -> None:
         """Have `listener` called with each message, in a thread; None: stop calling it."""
         self._set_listener(self.core, listener)
@@ -131,6 +145,8 @@ class MessageConsumer(CloseableFacade[api.MessageConsumer]):
 
 class QueueBrowser(CloseableFacade[api.QueueBrowser]):
     """Iterates over the messages of a queue, which stay there. JMS: QueueBrowser."""
+
+    __slots__ = ()
 
     @property
     def queue(self) -> Queue:
@@ -156,6 +172,8 @@ class Session(CloseableFacade[api.Session]):
 
     For one thread at a time, except `close`.
     """
+
+    __slots__ = ()
 
     create_producer = blocking_as(lambda: MessageProducer, api.Session.create_producer)
     create_consumer = blocking_as(lambda: MessageConsumer, api.Session.create_consumer)
@@ -212,6 +230,11 @@ class Session(CloseableFacade[api.Session]):
     def create_object_message(self, data: bytes | None = None) -> ObjectMessage:
         """Return a message with a serialized Java object, given as bytes."""
         return self.core.create_object_message(data)
+
+    @property
+    def message_listener(self) -> BlockingListener | None:
+        """The listener that was set here; None: there is none."""
+        return self.listener
 
     def set_message_listener(self, listener: BlockingListener | None) -> None:
         """Set the listener of the session, to be called in a thread; None: remove it."""

@@ -7,13 +7,14 @@ Callbacks that receive a session run in the caller's thread, with blocking objec
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
 from pyjms.core import resources
-from pyjms.core.settings import TemplateOptions
+from pyjms.core.settings import TemplateOptions, TemplateSettings
 from pyjms.core.template import JmsTemplate as CoreTemplate
 from pyjms.errors import DestinationResolutionException
 from pyjms.jms.destination import Destination, Queue
+from pyjms.sync.attributes import Attribute, attributes_of
 from pyjms.sync.connection import Connection
 from pyjms.sync.facade import Facade, blocking, core_of, loop_of
 from pyjms.sync.portal import call_on_loop
@@ -23,8 +24,13 @@ __all__ = ["JmsTemplate"]
 
 R = TypeVar("R")
 
+if TYPE_CHECKING:
+    _Settings = TemplateSettings
+else:
+    _Settings = attributes_of(TemplateSettings, TemplateOptions.__optional_keys__)
 
-class JmsTemplate(Facade[CoreTemplate]):
+
+class JmsTemplate(Facade[CoreTemplate], _Settings):
     """Sends and receives without managing connections and sessions. Spring: JmsTemplate.
 
     Every call blocks. Threads may share it once it is configured. In a handler's thread it uses
@@ -32,9 +38,14 @@ class JmsTemplate(Facade[CoreTemplate]):
     `pyjms.aio.JmsTemplate`; durations are seconds.
     """
 
+    __slots__ = ()
+
+    connection_factory = Attribute[Any]("Opens the connections.")
+
     def __init__(self, connection_factory: Any, **options: Unpack[TemplateOptions]) -> None:
         self.core = CoreTemplate(core_of(connection_factory), **options)
         self.loop = loop_of(connection_factory)
+        self.connection_factory = connection_factory
 
     send = blocking(CoreTemplate.send)
     convert_and_send = blocking(CoreTemplate.convert_and_send)

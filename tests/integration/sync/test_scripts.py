@@ -1,0 +1,72 @@
+"""Programs of the blocking API as a user runs them: plain scripts, on each supported Python.
+
+pytest hides defects of plain scripts: it sets context variables, keeps objects alive and never
+reaches the end of the interpreter.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from importlib.metadata import distribution
+from pathlib import Path
+
+import pytest
+
+from tests.kit.interpreters import VERSIONS, interpreter
+from tests.kit.processes import ROOT, die_with_parent, environment
+
+SCRIPTS = Path(__file__).parent / "scripts"
+PROGRAMS = sorted(path.stem for path in SCRIPTS.glob("*.py"))
+TIMEOUT = 60
+
+
+@pytest.fixture(scope="session")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the distribution's metadata: an embedded broker is found by entry point."""
+    folder = tmp_path_factory.mktemp("installed")
+    ours = distribution("pyjms-framework")
+    metadata = folder / f"pyjms_framework-{ours.version}.dist-info"
+    metadata.mkdir()
+    for name in ("METADATA", "entry_points.txt"):
+        (metadata / name).write_text(ours.read_text(name) or "", encoding="utf-8")
+    return folder
+
+
+def run(version: str, name: str, installed: Path, *arguments: str) -> None:
+    """Run a script, which must say that it is done, and nothing else, and end with status 0."""
+    done = subprocess.run(
+        [
+            interpreter(version),
+            *("-W", "ignore::DeprecationWarning"),
+            SCRIPTS / f"{name}.py",
+            *arguments,
+        ],
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT,
+        check=False,
+        stdin=subprocess.DEVNULL,
+        env=environment(
+            PYTHONPATH=os.pathsep.join([str(ROOT), str(ROOT / "broker"), str(installed)])
+        ),
+        preexec_fn=die_with_parent,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "done\n", "")
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_a_program_runs_as_a_script_with_a_broker_at_a_host_name(
+    program: str, version: str, our_broker: str, installed: Path
+) -> None:
+    url = our_broker.split("?", maxsplit=1)[0].replace("127.0.0.1", "localhost")
+    run(version, program, installed, url)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_a_program_runs_as_a_script_with_an_embedded_broker(
+    program: str, version: str, installed: Path
+) -> None:
+    run(version, program, installed, "vm://scripts?broker.persistent=false")
