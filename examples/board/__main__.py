@@ -14,8 +14,9 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
-from datetime import date, timedelta
+from datetime import date, datetime, timedelta
 from pathlib import Path
+from zoneinfo import ZoneInfo
 
 from examples.board.alerts import listening
 from examples.board.counting import Hour
@@ -36,7 +37,9 @@ from examples.processes import ROOT, running_broker
 from pyjms import Topic
 
 FIRST = date(2013, 1, 1)
+NEW_YORK = ZoneInfo("America/New_York")
 BROKEN_EVERY = 100
+HOUR = timedelta(hours=1)
 HOURS_A_TICK = 12
 
 
@@ -108,15 +111,23 @@ def draw(hours: Sequence[Hour], path: Path) -> None:
     lines: dict[str, list[tuple[float, float]]] = {}
     ticks = {}
     for hour in sorted(hours, key=lambda hour: hour.hour):
-        at = hour.hour.timestamp() / 3600
         if hour.delay is not None:
-            lines.setdefault(hour.origin, []).append((at, hour.delay))
-        if hour.hour.hour % HOURS_A_TICK == 0:
-            ticks[at] = f"{hour.hour:%d %b %H:%M}"
+            lines.setdefault(hour.origin, []).append((_axis(hour.hour), hour.delay))
+    seen = [hour.hour for hour in hours]
+    for number in range(int((max(seen) - min(seen)) / HOUR) + 1 if seen else 0):
+        local = (min(seen) + number * HOUR).astimezone(NEW_YORK)
+        if local.hour % HOURS_A_TICK == 0:
+            ticks[_axis(local)] = f"{local:%d %b %H:%M}"
     path.parent.mkdir(parents=True, exist_ok=True)
-    chart = line_chart("Average delay of departures from New York (UTC)", lines, ticks, "minutes")
+    title = "Average delay of departures from New York, by local time"
+    chart = line_chart(title, lines, ticks, "minutes", gap=1)
     path.write_text(chart, encoding="utf-8")
     print(f"The chart is in {path}")
+
+
+def _axis(at: datetime) -> float:
+    """Return the position on the horizontal axis: hours."""
+    return at.timestamp() / HOUR.total_seconds()
 
 
 if __name__ == "__main__":

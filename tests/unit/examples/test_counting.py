@@ -76,12 +76,31 @@ def test_a_chart_is_svg_with_a_line_a_name():
     drawn = root.findall(f"{namespace}polyline")
     texts = [found.text for found in root.iter(f"{namespace}text")]
     assert len(drawn) == 2
+    assert "prefers-color-scheme: dark" in root.findtext(f"{namespace}style")
     assert {"A & B", "C", "late <flights>", "noon", "minutes"} <= set(texts)
     for line in drawn:
         for point in line.attrib["points"].split():
             x, y = map(float, point.split(","))
             assert 0 <= x <= 960
-            assert 0 <= y <= 420
+            assert 0 <= y <= 440
+
+
+def test_a_chart_draws_no_line_where_there_are_no_data():
+    points = [(0.0, 1.0), (1.0, 2.0), (4.0, 3.0), (5.0, 1.0), (9.0, 2.0)]
+    root = ET.fromstring(line_chart("late", {"EWR": points}, {}, "minutes", gap=1))
+    drawn = root.findall("{http://www.w3.org/2000/svg}polyline")
+    assert [len(line.attrib["points"].split()) for line in drawn] == [2, 2, 1]
+
+
+def test_labels_at_the_edge_are_not_clipped():
+    points, label = [(0.0, 1.0), (1.0, 2.0)], "31 Jan 23:00, a long label"
+    root = ET.fromstring(line_chart("t", {"a": points}, {0.0: label, 1.0: label}, "m"))
+    at = [
+        float(found.attrib["x"])
+        for found in root.iter("{http://www.w3.org/2000/svg}text")
+        if found.text == label
+    ]
+    assert 0 < at[0] - 6 * len(label) / 2 < at[1] + 6 * len(label) / 2 < 960
 
 
 def test_a_chart_of_nothing_is_svg():
