@@ -48,3 +48,4 @@ nightly: venv
 
 docs: venv
 	$(BIN)/pyjms config schema --output docs/application.schema.json
+	$(BIN)/python -m pyjms_broker.settings

@@ -67,7 +67,9 @@ def test_the_plugin_of_the_recipe(tmp_path: Path) -> None:
         ("plugins:\n  - type: size_limit\n    maximum: 0", "broker.yaml:3: plugins[0].maximum: Input should be greater than or equal to 1"),
         ("plugins:\n  - type: size_limits\n    maximum: 1", "broker.yaml:2: plugins[0].type: Broker plug-in 'size_limits' is not installed"),
         ("plugins:\n  - type: other", "installed are: size_limit"),
-        ("plugins:\n  - size_limit", "broker.yaml:2: plugins[0]: a plug-in is a mapping with a type"),
+        ("plugins:\n  - size_limit", "broker.yaml:2: plugins[0].maximum: the key is missing"),
+        ("plugins:\n  size_limit:\n    maximum: 0", "broker.yaml:3: plugins[0].maximum: Input should be greater than or equal to 1"),
+        ("plugins:\n  size_limit:", "broker.yaml:2: plugins[0].maximum: the key is missing"),
         ("connectors:\n  - uri: stomp://localhost:1", "broker.yaml:2: connectors[0].uri: there is no connector for stomp://"),
     ],
 )  # fmt: skip
@@ -75,6 +77,32 @@ def test_errors_in_the_settings_of_a_plugin(tmp_path: Path, text: str, expected:
     install(recipe_files("A broker plug-in"), tmp_path)
     written(tmp_path, text)
     assert expected in python(tmp_path, LOAD)
+
+
+@pytest.mark.parametrize(
+    "plugins",
+    [
+        "[{type: size_limit, maximum: 1}, second, {type: size_limit, maximum: 3}]",
+        "{size_limit: {maximum: 1}, second: null}",
+        "{size_limit: {maximum: 9}, second: {}}",
+    ],
+)
+def test_plugins_are_a_list_or_a_mapping(tmp_path: Path, plugins: str) -> None:
+    files = recipe_files("A broker plug-in")
+    project = files["pyproject.toml"].replace(
+        'size_limit = "acme_limits:SizeLimitPlugin"',
+        'size_limit = "acme_limits:SizeLimitPlugin"\nsecond = "acme_limits:SecondPlugin"',
+    )
+    second = "\n\nclass SecondPlugin(SizeLimitPlugin):\n    maximum: int = 2\n"
+    module = files["acme_limits.py"] + second
+    install(files | {"pyproject.toml": project, "acme_limits.py": module}, tmp_path)
+    written(tmp_path, f"plugins: {plugins}\n")
+    code = (
+        "environ = {'PYJMS_BROKER__PLUGINS__SIZE_LIMIT__MAXIMUM': '1'} if %r else {}\n"
+        "settings = load_broker_settings('broker.yaml', environ=environ)\n"
+        "assert [each.maximum for each in settings.plugins] in ([1, 2], [1, 2, 3])\n"
+    )
+    python(tmp_path, SEND + code % ("9" in plugins))
 
 
 def test_several_plugins_are_installed_in_their_order(tmp_path: Path) -> None:

@@ -182,8 +182,8 @@ class BrokerAttributes:
     scheduler_directory: Annotated[
         Path | str | None,
         Attribute(
-            "Where scheduled messages are kept, the same for master and slave; null: in the "
-            "broker's subdirectory scheduler.",
+            "Directory of scheduled messages, the same for master and slave; null: scheduler in "
+            "the broker's directory.",
             "schedulerDirectory",
             Unit.PATH,
         ),
@@ -235,7 +235,7 @@ class SystemUsageAttributes:
     send_fail_if_no_space_after_timeout: Annotated[
         float,
         Attribute(
-            "How long they wait before they fail; 0: they wait for ever.",
+            "How long sends wait for space before they fail; 0: no limit.",
             "systemUsage.sendFailIfNoSpaceAfterTimeout",
             Unit.SECONDS,
         ),

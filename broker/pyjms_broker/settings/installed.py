@@ -1,14 +1,18 @@
 """The settings model with the plug-ins and stores that a document uses.
 
-BrokerSettings knows the built-in stores only. For a document that uses others, a subclass is made
-whose `plugins` and `persistence` accept exactly the types that are used: so their settings get the
-same checks, with file and line, as the built-in ones.
+BrokerSettings knows the built-in stores only. For a document that uses others, a subclass is
+created whose `plugins` and `persistence` accept exactly the types that are used: so their settings
+get the same checks, with file and line, as the built-in ones.
+
+`plugins` may be a list, `- type: NAME` with the settings or only `- NAME`, or a mapping of names
+to settings, like the elements of ActiveMQ's `<plugins>`. Keys of a mapping can be overridden by a
+profile or an environment variable, and a list can contain the same plug-in twice.
 """
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import reduce
 from operator import or_
 from typing import Annotated, Any, Final, Literal
@@ -23,10 +27,37 @@ from pyjms_broker.connector.registry import known_schemes
 from pyjms_broker.settings.model import BrokerSettings
 from pyjms_broker.settings.persistence import BUILT_IN_TYPES
 
-__all__ = ["model_for"]
+__all__ = ["model_for", "with_plugin_list"]
 
+_Path = tuple[str | int, ...]
 _PLUGIN: Final = "a pydantic model with a method install_plugin(broker)"
 _STORE: Final = "a pydantic model with a method create(directory, broker_name)"
+
+
+def with_plugin_list(document: Document) -> Document:
+    """Return a document whose plug-ins are a list of mappings, whichever form it is written in."""
+    written = document.values.get("plugins")
+    listed: list[object] = []
+    moved: dict[_Path, _Path] = {}
+    if isinstance(written, dict):
+        for index, (name, settings) in enumerate(written.items()):
+            listed.append(_plugin(name, {} if settings is None else settings))
+            moved["plugins", name] = ("plugins", index)
+    elif isinstance(written, list):
+        listed = [_plugin(each, {}) if isinstance(each, str) else each for each in written]
+    else:
+        return document
+    origins = {_moved(path, moved): origin for path, origin in document.origins.items()}
+    return Document({**document.values, "plugins": listed}, origins)
+
+
+def _plugin(name: object, settings: object) -> object:
+    return {"type": name, **settings} if isinstance(settings, dict) else settings
+
+
+def _moved(path: _Path, moved: Mapping[_Path, _Path]) -> _Path:
+    start = moved.get(path[:2])
+    return path if start is None else (*start, *path[2:])
 
 
 def model_for(document: Document) -> type[BrokerSettings]:
@@ -54,26 +85,24 @@ def model_for(document: Document) -> type[BrokerSettings]:
     return create_model("BrokerSettings", __base__=BrokerSettings, **fields)
 
 
-def _plugin_types(document: Document) -> dict[str, tuple[str | int, ...]]:
-    """Return the plug-ins that a document uses, and where."""
+def _plugin_types(document: Document) -> dict[str, _Path]:
+    """Return the names of the plug-ins that a document uses, and the path of each."""
     plugins = document.values.get("plugins")
-    found: dict[str, tuple[str | int, ...]] = {}
+    found: dict[str, _Path] = {}
     for index, plugin in enumerate(plugins if isinstance(plugins, list) else ()):
         kind = plugin.get("type") if isinstance(plugin, dict) else None
         if not isinstance(kind, str):
             known = ", ".join(entry_points.installed(entry_points.PLUGINS)) or "none"
             raise document.problem(
                 ("plugins", index),
-                "a plug-in is a mapping with a type and its settings",
-                hint=f"write - type: NAME; installed are: {known}",
+                "a plug-in is a name, or a mapping with a type and its settings",
+                hint=f"write - type: NAME; installed plug-ins: {known}",
             )
         found.setdefault(kind, ("plugins", index, "type"))
     return found
 
 
-def _load(
-    document: Document, name: str, path: tuple[str | int, ...], group: str
-) -> type[BaseModel]:
+def _load(document: Document, name: str, path: _Path, group: str) -> type[BaseModel]:
     method, expected = (
         ("install_plugin", _PLUGIN) if group == entry_points.PLUGINS else ("create", _STORE)
     )
@@ -113,5 +142,5 @@ def _check_connectors(document: Document) -> None:
             raise document.problem(
                 ("connectors", index, "uri"),
                 f"there is no connector for {scheme}://",
-                hint=f"known are: {', '.join(known)}; such as tcp://0.0.0.0:61616",
+                hint=f"installed connectors: {', '.join(known)}; write for example tcp://0.0.0.0:61616",
             )

@@ -1,4 +1,4 @@
-"""Databases as stores in broker.yaml, with a journal in front or without.
+"""Databases as stores in broker.yaml, with or without a journal in front.
 
 (activemq-persistence J1, J9)
 
@@ -34,66 +34,74 @@ class StatementsSection(Section):
     """The names of the tables."""
 
     table_prefix: str = ""
-    """Stands before each."""
+    """Prefix of all table names."""
     message_table_name: str = "ACTIVEMQ_MSGS"
+    """Table of messages."""
     durable_sub_acks_table_name: str = "ACTIVEMQ_ACKS"
+    """Table of durable subscriptions."""
     lock_table_name: str = "ACTIVEMQ_LOCK"
+    """Table of the store lock."""
 
 
 class _JDBCSettings(Section):
     directory: Path | None = None
-    """Where SQLite's file lies; not set is data_directory/broker_name/jdbc."""
+    """Directory of SQLite's file and the journal; null: data_directory/broker_name/jdbc."""
     data_source: str | None = None
-    """SQLAlchemy's URL of the database; not set is SQLite."""
+    """SQLAlchemy's URL of the database: postgresql+psycopg://...; null: SQLite."""
     statements: StatementsSection = StatementsSection()
+    """The names of the tables."""
     create_tables_on_startup: bool = True
+    """Whether missing tables are created at start."""
     cleanup_period: Duration = 300.0
-    """How often topics' acknowledged messages are deleted; 0 never."""
+    """Time between deletions of acknowledged messages of topics; 0: none."""
     max_rows: int = Field(default=32767, ge=1)
-    """How many rows one statement reads or deletes."""
+    """Maximum number of rows that one statement reads or deletes."""
     enable_audit: bool = False
-    """Whether message ids that came before are dropped."""
+    """Whether messages with a message id that was stored before are dropped."""
     max_producers_to_audit: int = Field(default=1024, ge=1)
+    """Number of producers that the audit remembers."""
     max_audit_depth: int = Field(default=1000, ge=1)
+    """Number of messages of each producer that the audit remembers."""
     audit_recovery_depth: int = Field(default=1024, ge=0)
-    """How many of the last messages the audit knows at the start."""
+    """Number of the newest messages that the audit reads at start."""
     query_timeout: Duration | None = None
-    """When the database gives a statement up; not set never."""
+    """Timeout of a statement; null: none."""
     network_timeout: Duration | None = None
-    """When a dead database is given up; not set as the driver does."""
+    """Time until an unresponsive database counts as failed; null: the driver's default."""
     transaction_isolation: str | None = None
-    """Such as READ COMMITTED; not set is the driver's default."""
+    """Isolation level such as READ COMMITTED; null: the driver's default."""
     use_lock: bool = True
-    """Whether no other broker may have the tables."""
+    """Whether only one broker at a time may open the store."""
     locker: Locker = Locker.DATABASE
-    """How: database (a row is locked), lease (a row says until when)."""
+    """Kind of the lock: database (a locked row), lease (a row with an expiry time)."""
     lock_keep_alive_period: Duration = 30.0
+    """Time between checks that the lock is still held; 0: no checks."""
     lock_acquire_sleep_interval: Duration = 10.0
-    """How often a slave tries; how long a lease lasts."""
+    """Time between a slave's attempts to get the lock; duration of a lease."""
     fail_if_locked: bool = False
     """Whether the start fails instead of waiting for the lock."""
     lease_holder_id: str | None = None
-    """Who has the lease; not set is the broker's name."""
+    """Name of the lease's holder; null: the broker's name."""
     max_allowable_diff_from_db_time: Duration = 0.0
-    """From which difference on the lease uses the database's clock; 0 never."""
+    """Clock difference from which a lease uses the database's clock; 0: never."""
     ignore_sql_exceptions: bool = True
-    """Whether a database that fails is waited for; else the broker stops."""
+    """Whether the broker waits for a database that fails; false: it stops."""
     resume_check_sleep_period: Duration = 5.0
-    """How often it is tried again."""
+    """Time between attempts to reach the database again."""
     max_async_jobs: int = Field(default=10000, ge=1)
-    """How much may wait to be stored before senders have to."""
+    """Maximum number of operations that wait to be stored before senders wait."""
     max_waiting_bytes: Bytes = 64 << 20
-    """The same in bytes."""
+    """Maximum size of operations that wait to be stored before senders wait."""
     duplicate_id_window: int = Field(default=20000, ge=0)
-    """How many ids _AMQ_DUPL_ID a queue remembers."""
+    """Number of ids (_AMQ_DUPL_ID) that a queue remembers."""
 
     @property
     def directory_name(self) -> str:
-        """What its directory is called in the broker's."""
+        """The name of the store's directory in the broker's directory."""
         return "jdbc"
 
     def build(self) -> JDBCSettings:
-        """Make the store's own settings."""
+        """Create the store's own settings object."""
         statements = Statements(**arguments_of(Statements, self.statements))
         return JDBCSettings(**{**arguments_of(JDBCSettings, self), "statements": statements})
 
@@ -104,12 +112,12 @@ class _JDBCSettings(Section):
 
 
 class JDBCPersistenceSettings(_JDBCSettings):
-    """A database."""
+    """A database as the store."""
 
     type: Literal["jdbc"]
 
     def create(self, directory: Path, broker_name: str) -> PersistenceAdapter:
-        """Make the store.
+        """Create the store, closed.
 
         Raises:
             ConfigurationException: SQLAlchemy or the database's driver is not installed.
@@ -119,23 +127,24 @@ class JDBCPersistenceSettings(_JDBCSettings):
 
 
 class JournaledJDBCPersistenceSettings(_JDBCSettings):
-    """A database behind a journal."""
+    """A database with a journal in front."""
 
     type: Literal["journaled_jdbc"]
     journal_log_files: int = Field(default=2, ge=1)
-    """How many files the journal has before a checkpoint."""
+    """Number of journal files that cause a checkpoint."""
     journal_log_file_size: Bytes = 20 << 20
+    """Size of one journal file."""
     checkpoint_interval: Duration = 300.0
-    """How often the journal is brought into the database."""
+    """Time between checkpoints: the journal is written to the database."""
     use_journal: bool = True
-    """Whether there is a journal at all."""
+    """Whether there is a journal; false: as type: jdbc."""
 
     def build_journal(self) -> JournalSettingsJDBC:
-        """Make the journal's own settings."""
+        """Create the journal's own settings object."""
         return JournalSettingsJDBC(**arguments_of(JournalSettingsJDBC, self))
 
     def create(self, directory: Path, broker_name: str) -> PersistenceAdapter:
-        """Make the store.
+        """Create the store, closed.
 
         Raises:
             ConfigurationException: SQLAlchemy or the database's driver is not installed.

@@ -1,4 +1,6 @@
-"""KahaDB stores in broker.yaml: one, or several by destination. (activemq-persistence K0, K25)
+"""KahaDB stores in broker.yaml: one, or several that share the destinations.
+
+(activemq-persistence K0, K25)
 
 Names and defaults are those of the stores' own settings; a test compares them.
 """
@@ -11,7 +13,7 @@ from typing import TYPE_CHECKING, Literal, Self
 from pydantic import Field, model_validator
 
 from pyjms._yaml import Duration
-from pyjms_broker.settings.kahadb_attributes import without_meaningless
+from pyjms_broker.settings.kahadb_attributes import without_ignored
 from pyjms_broker.settings.values import Bytes, Section, arguments_of, check_by
 from pyjms_broker.store.journal.settings import (
     DiskSyncStrategy,
@@ -36,33 +38,33 @@ class JournalSection(Section):
     """The journal of a KahaDB store."""
 
     max_file_length: Bytes = 32 << 20
-    """Bytes of one db-N.log."""
+    """Size of one segment, db-N.log."""
     max_write_batch_size: Bytes = 4 << 20
-    """Bytes that are written at once."""
+    """Maximum size of one write."""
     disk_sync_strategy: DiskSyncStrategy = DiskSyncStrategy.ALWAYS
-    """When it is synced: always (before each answer), periodic, never."""
+    """When writes are synced: always (before each response), periodic, never."""
     disk_sync_interval: Duration = 1.0
-    """How often, if periodic."""
+    """Time between syncs, if periodic."""
     preallocation_strategy: PreallocationStrategy = PreallocationStrategy.SPARSE_FILE
-    """How files get their length."""
+    """How segments are allocated: sparse_file, os_kernel_copy, zeros, chunked_zeros."""
     preallocation_scope: PreallocationScope = PreallocationScope.ENTIRE_JOURNAL
-    """Which files do."""
+    """Which segments are allocated ahead: entire_journal, entire_journal_async, none."""
     checksum: bool = True
     """Whether batches carry a checksum."""
     check_for_corrupt_journal_files: bool = False
-    """Whether all files are checked at the start, not only the last one."""
+    """Whether all segments are checked at start, not only the last one."""
     archive_data_logs: bool = False
-    """Whether files that nobody needs are kept."""
+    """Whether segments that are no longer needed are archived instead of deleted."""
     directory_archive: Path | None = None
-    """Where; not set is data-archive beside the journal."""
+    """Directory of archived segments; null: data-archive beside the journal."""
     max_async_jobs: int = Field(default=10000, ge=1)
-    """How many records may wait to be written before senders have to."""
+    """Maximum number of records that wait to be written before senders wait."""
     max_waiting_bytes: Bytes = 64 << 20
-    """The same in bytes."""
+    """Maximum size of records that wait to be written before senders wait."""
     resume_check_sleep_period: Duration = 5.0
-    """How often a full disk is tried again."""
+    """Time between attempts to write to a full disk."""
     ignore_no_space_errors: bool = True
-    """Whether a full disk is waited for; else the broker stops."""
+    """Whether the broker waits for space on a full disk; false: it stops."""
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -70,57 +72,58 @@ class JournalSection(Section):
         return self
 
     def build(self) -> JournalSettings:
-        """Make the journal's own settings."""
+        """Create the journal's own settings object."""
         return JournalSettings(**arguments_of(JournalSettings, self))
 
 
 class _KahaDBSection(Section):
     journal: JournalSection = JournalSection()
+    """The journal."""
     index_directory: Path | None = None
-    """Where the index lies; not set is beside the journal."""
+    """Directory of the index; null: beside the journal."""
     checkpoint_interval: Duration = 5.0
-    """How often the index is brought up to the journal."""
+    """Time between checkpoints of the index."""
     cleanup_interval: Duration = 30.0
-    """How often files that nobody needs go; 0, both, is at the stop only."""
+    """Time between cleanups of the journal; 0, like checkpoint_interval: 0: at the stop only."""
     cleanup_on_stop: bool = True
-    """Whether also at the stop."""
+    """Whether there is a cleanup at the stop, too."""
     concurrent_store_and_dispatch_queues: bool = True
-    """Whether queues hand out messages while they are being stored."""
+    """Whether queues dispatch messages while they are being stored."""
     concurrent_store_and_dispatch_topics: bool = False
-    """Whether topics do."""
+    """Whether topics dispatch messages while they are being stored."""
     force_recover_index: bool = False
-    """Whether the index is built anew at the start."""
+    """Whether the index is rebuilt at start."""
     archive_corrupted_index: bool = False
-    """Whether an index that cannot be read is kept."""
+    """Whether an index that cannot be read is kept beside its replacement."""
     ignore_missing_journalfiles: bool = False
-    """Whether messages whose file is missing or damaged are dropped; else the start fails."""
+    """Whether messages in missing or damaged segments are dropped; false: the start fails."""
     max_failover_producers_to_track: int = Field(default=64, ge=0)
-    """Producers whose last message is known after a restart."""
+    """Number of producers whose last message id is known after a restart."""
     purge_recovered_xa_transaction_strategy: PurgeRecoveredXATransactionStrategy = (
         PurgeRecoveredXATransactionStrategy.NEVER
     )
-    """What becomes of transactions that are prepared: never (they wait), commit, rollback."""
+    """What happens to prepared transactions at start: never (kept), commit, rollback."""
     enable_ack_compaction: bool = True
-    """Whether files that hold only acknowledgements are rewritten."""
+    """Whether segments that hold only acknowledgements are compacted."""
     compact_acks_after_no_gc: int = Field(default=10, ge=0)
-    """After how many cleanups that freed nothing."""
+    """Number of cleanups without effect before a compaction."""
     compact_acks_ignores_store_growth: bool = False
-    """Whether even while the journal grows."""
+    """Whether acknowledgements are compacted even while the journal grows."""
     store_open_wire_version: int = Field(default=11, ge=1, le=12)
-    """OpenWire version of messages in a new store."""
+    """OpenWire version of the messages in a new store."""
     use_lock: bool = True
-    """Whether no other broker may have the directory."""
+    """Whether only one broker at a time may open the store."""
     lock_acquire_sleep_interval: Duration = 10.0
-    """How often a slave tries to get the lock."""
+    """Time between a slave's attempts to get the lock."""
     fail_if_locked: bool = False
-    """Whether the start fails instead."""
+    """Whether the start fails instead of waiting for the lock."""
     lock_keep_alive_period: Duration = 0.0
-    """How often the lock is checked; 0 never."""
+    """Time between checks that the lock is still held; 0: no checks."""
 
     @model_validator(mode="before")
     @classmethod
     def _leave_out(cls, section: object) -> object:
-        return without_meaningless(section) if isinstance(section, dict) else section
+        return without_ignored(section) if isinstance(section, dict) else section
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -128,7 +131,7 @@ class _KahaDBSection(Section):
         return self
 
     def build(self) -> KahaDBSettings:
-        """Make the store's own settings."""
+        """Create the store's own settings object."""
         journal = self.journal.build()
         return KahaDBSettings(**{**arguments_of(KahaDBSettings, self), "journal": journal})
 
@@ -138,61 +141,61 @@ class KahaDBPersistenceSettings(_KahaDBSection):
 
     type: Literal["kahadb"] = "kahadb"
     directory: Path | None = None
-    """Where it lies; not set is data_directory/broker_name/KahaDB."""
+    """Directory of the store; null: data_directory/broker_name/KahaDB."""
 
     @property
     def directory_name(self) -> str:
-        """What its directory is called in the broker's."""
+        """The name of the store's directory in the broker's directory."""
         return "KahaDB"
 
     def create(self, directory: Path, broker_name: str) -> PersistenceAdapter:
-        """Make the store."""
+        """Create the store, closed."""
         from pyjms_broker.store.kahadb.adapter import KahaDBPersistenceAdapter  # noqa: PLC0415 - heavy
 
         return KahaDBPersistenceAdapter(directory, self.build())
 
 
 class FilteredKahaDBSection(_KahaDBSection):
-    """A store for some destinations; without a name for all others."""
+    """A store for some destinations; without queue and topic: for all others."""
 
     queue: str | None = None
-    """A pattern of queues, or several with commas between."""
+    """Name or pattern of the queues, or several, separated by commas."""
     topic: str | None = None
-    """The same of topics."""
+    """Name or pattern of the topics, or several, separated by commas."""
     per_destination: bool = False
-    """Whether each destination has a store of its own."""
+    """Whether each destination has its own store."""
     store_limit: Bytes = 0
-    """Bytes that it may take, 0 no limit of its own."""
+    """Disk space that the store may use; 0: no limit of its own."""
 
 
 class MultiKahaDBPersistenceSettings(Section):
-    """Several KahaDB stores; each destination is in the one that fits best."""
+    """Several KahaDB stores; each destination is in the one that matches best."""
 
     type: Literal["multi_kahadb"]
     directory: Path | None = None
-    """Where they lie; not set is data_directory/broker_name/mKahaDB."""
+    """Directory of the stores; null: data_directory/broker_name/mKahaDB."""
     filtered_kahadb: tuple[FilteredKahaDBSection, ...] = Field(min_length=1)
-    """The stores."""
+    """The stores; a destination is in the one that matches best."""
     transaction_journal: JournalSection = JournalSection()
-    """The journal of what became of transactions that touch several."""
+    """The journal of transactions that span several stores; keys as in journal."""
     cleanup_interval: Duration = 30.0
-    """How often it is looked through for what nobody needs; 0 never."""
+    """Time between cleanups of the transaction journal; 0: none."""
     use_lock: bool = True
-    """Whether no other broker may have the directory."""
+    """Whether only one broker at a time may open the store."""
     lock_acquire_sleep_interval: Duration = 10.0
-    """How often a slave tries to get the lock."""
+    """Time between a slave's attempts to get the lock."""
     fail_if_locked: bool = False
-    """Whether the start fails instead."""
+    """Whether the start fails instead of waiting for the lock."""
     lock_keep_alive_period: Duration = 0.0
-    """How often the lock is checked; 0 never."""
+    """Time between checks that the lock is still held; 0: no checks."""
 
     @property
     def directory_name(self) -> str:
-        """What its directory is called in the broker's."""
+        """The name of the store's directory in the broker's directory."""
         return "mKahaDB"
 
     def create(self, directory: Path, broker_name: str) -> PersistenceAdapter:
-        """Make the stores."""
+        """Create the stores, closed."""
         from pyjms_broker.store.multi import FilteredKahaDB, MultiKahaDBPersistenceAdapter  # noqa: PLC0415
 
         filters = [

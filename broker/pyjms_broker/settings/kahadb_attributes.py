@@ -1,4 +1,4 @@
-"""ActiveMQ's attributes of `<kahaDB>` that have another place here, or nothing to act on.
+"""ActiveMQ's attributes of `<kahaDB>` that have another name here, or no effect.
 
 (activemq-persistence K0)
 """
@@ -10,13 +10,13 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
-__all__ = ["ELSEWHERE", "WITHOUT_MEANING", "place_of", "without_meaningless"]
+__all__ = ["RENAMED", "WITHOUT_EFFECT", "replacement_for", "without_ignored"]
 
 logger = logging.getLogger(__name__)
 
-WITHOUT_MEANING: Final = frozenset(
+WITHOUT_EFFECT: Final = frozenset(
     {
-        # of ActiveMQ's index, which is in pages of its own; ours is sqlite's
+        # ActiveMQ's index manages its own pages; this one is a SQLite file
         "index_cache_size",
         "index_write_batch_size",
         "enable_index_write_async",
@@ -25,17 +25,17 @@ WITHOUT_MEANING: Final = frozenset(
         "enable_index_page_caching",
         "use_index_lfru_eviction",
         "index_lfu_eviction_factor",
-        # of its producer audit: here one number is kept of each producer
+        # ActiveMQ's audit keeps a window of ids; this one keeps one number for each producer
         "failover_producers_audit_depth",
-        # subscriptions are always counted
+        # subscription statistics are always counted
         "enable_subscription_statistics",
         # a lock that cannot be checked always counts as lost
         "stop_on_error",
     }
 )
-"""Taken and left out; said once, in the log."""
+"""Accepted and ignored; a log line names them."""
 
-ELSEWHERE: Final = {
+RENAMED: Final = {
     "journal_max_file_length": "journal.max_file_length",
     "journal_max_write_batch_size": "journal.max_write_batch_size",
     "journal_disk_sync_strategy": "journal.disk_sync_strategy",
@@ -55,23 +55,22 @@ ELSEWHERE: Final = {
         )
     },
 }
-"""What is written instead."""
+"""ActiveMQ's name to the key that replaces it."""
 
-_HUMP: Final = re.compile(r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
+_WORD_BOUNDARY: Final = re.compile(r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 
 
-def place_of(name: str) -> str | None:
-    """Return what is to be written instead of an attribute's name; None: nobody knows it.
+def replacement_for(name: str) -> str | None:
+    """Return the key that replaces an attribute of ActiveMQ; None if there is none.
 
-    Names with humps, as in ActiveMQ's XML, are understood.
+    The name may be in camel case, as in ActiveMQ's XML.
     """
-    return ELSEWHERE.get(_HUMP.sub("_", name).lower())
+    return RENAMED.get(_WORD_BOUNDARY.sub("_", name).lower())
 
 
-def without_meaningless(section: Mapping[str, object]) -> dict[str, object]:
-    """Leave out what has no meaning here, and say so."""
-    left_out = sorted(WITHOUT_MEANING & section.keys())
-    if left_out:
-        what = ", ".join(left_out)
-        logger.info("persistence: of no meaning here and ignored: %s", what)
-    return {name: value for name, value in section.items() if name not in left_out}
+def without_ignored(section: Mapping[str, object]) -> dict[str, object]:
+    """Return a section without the attributes that have no effect here, and log their names."""
+    ignored = sorted(WITHOUT_EFFECT & section.keys())
+    if ignored:
+        logger.info("persistence: these settings have no effect here: %s", ", ".join(ignored))
+    return {name: value for name, value in section.items() if name not in ignored}

@@ -29,24 +29,41 @@ __all__ = [
 ]
 
 
-InstalledPlugin: TypeAlias = Annotated[
-    PluginSettings,
+InstalledPlugins: TypeAlias = Annotated[
+    tuple[PluginSettings, ...],
     WithJsonSchema(
-        {"type": "object", "properties": {"type": {"type": "string"}}, "required": ["type"]}
+        {
+            "anyOf": [
+                {
+                    "type": "array",
+                    "items": {
+                        "anyOf": [
+                            {"type": "string"},
+                            {
+                                "type": "object",
+                                "properties": {"type": {"type": "string"}},
+                                "required": ["type"],
+                            },
+                        ]
+                    },
+                },
+                {"type": "object", "additionalProperties": {"type": ["object", "null"]}},
+            ]
+        }
     ),
 ]
-"""One of the installed plug-ins; `pyjms_broker.settings.installed` reads its settings."""
+"""Plug-ins with their settings; `pyjms_broker.settings.installed` reads them from a file."""
 
 
 class ConnectorSettings(Section):
     """Where clients connect (`connectors`)."""
 
     uri: str
-    """Such as tcp://127.0.0.1:61616; 0.0.0.0 accepts other machines, port 0 is any free one."""
+    """Address to listen on; 0.0.0.0: all interfaces, port 0: any free port."""
     name: str | None = None
     """Name in logs; null: the URI."""
     allow_link_stealing: bool = False
-    """Whether a new client takes over its client id from a connection that has it."""
+    """Whether a new client with the same client id replaces the connected one."""
 
 
 class SystemUsageSettings(Section, SystemUsageAttributes):
@@ -66,16 +83,16 @@ class BrokerSettings(Section, BrokerAttributes):
     """The store; null: KahaDB with its defaults."""
     io_exception_handler: IOExceptionHandlerSettings = IOExceptionHandlerSettings()
     """What happens when the store fails."""
-    plugins: tuple[InstalledPlugin, ...] = ()
-    """Broker plug-ins, each with its type and its own settings; the last is the outermost."""
+    plugins: InstalledPlugins = ()
+    """Broker plug-ins, as a list (- type: NAME) or mapping (NAME: settings); last is outermost."""
     connectors: tuple[ConnectorSettings, ...] = ()
     """Where clients connect; with none, only vm:// within the process."""
     destinations: tuple[DestinationName, ...] = ()
-    """Created at start: orders, topic://news."""
+    """Destinations that are created at start: orders, topic://news."""
     policies: tuple[PolicySettings, ...] = ()
-    """How destinations behave; the most specific name wins."""
+    """Behaviour of destinations; the most specific name wins."""
     virtual_destinations: tuple[VirtualDestinationSettings, ...] | None = None
-    """Instead of the virtual topics VirtualTopic.>; null: these."""
+    """Virtual destinations; null: the virtual topics VirtualTopic.>."""
 
     @model_validator(mode="after")
     def _check_policies(self) -> Self:

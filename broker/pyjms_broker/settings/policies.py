@@ -41,28 +41,28 @@ __all__ = ["PolicySettings"]
 
 class _DeadLetterSettings(Section):
     process_expired: bool = True
-    """Whether expired messages are kept."""
+    """Whether expired messages are kept as dead letters."""
     process_non_persistent: bool = False
     """Whether non-persistent messages are kept."""
     expiration: Duration = 0.0
-    """After which dead letters expire; 0 never."""
+    """Time until dead letters expire; 0: never."""
     enable_audit: bool = True
-    """Whether a message id is kept once only."""
+    """Whether a message id that was kept before is discarded."""
     max_producers_to_audit: int = Field(default=64, ge=1)
-    """Producers that the audit remembers."""
+    """Number of producers that the audit remembers."""
     max_audit_depth: int = Field(default=2048, ge=1)
-    """Messages of each that it remembers."""
+    """Number of messages of each producer that the audit remembers."""
 
 
 class SharedDeadLetterSettings(_DeadLetterSettings):
-    """One dead-letter queue for all."""
+    """One dead-letter queue for all destinations."""
 
     type: Literal["shared"]
     dead_letter_queue: DestinationName | None = None
-    """Its name; not set is ActiveMQ.DLQ."""
+    """Name of the queue; null: ActiveMQ.DLQ."""
 
     def build(self) -> DeadLetterStrategy:
-        """Make the strategy."""
+        """Create the strategy."""
         return SharedDeadLetterStrategy(**_arguments(self))
 
 
@@ -71,34 +71,34 @@ class IndividualDeadLetterSettings(_DeadLetterSettings):
 
     type: Literal["individual"]
     queue_prefix: str = f"{DEFAULT_DEAD_LETTER_QUEUE}.Queue."
-    """Stands before a queue's name."""
+    """Prefix of the dead-letter destinations of queues."""
     topic_prefix: str = f"{DEFAULT_DEAD_LETTER_QUEUE}.Topic."
-    """Stands before a topic's name."""
+    """Prefix of the dead-letter destinations of topics."""
     queue_suffix: str | None = None
-    """Stands behind a queue's name."""
+    """Suffix of the dead-letter destinations of queues."""
     topic_suffix: str | None = None
-    """Stands behind a topic's name."""
+    """Suffix of the dead-letter destinations of topics."""
     use_queue_for_queue_messages: bool = True
-    """Whether dead letters of queues go to a queue; else to a topic."""
+    """Whether the dead letters of queues go to a queue; false: to a topic."""
     use_queue_for_topic_messages: bool = True
-    """The same for topics."""
+    """Whether the dead letters of topics go to a queue; false: to a topic."""
     destination_per_durable_subscriber: bool = False
-    """Whether each durable subscription has its own."""
+    """Whether each durable subscription has its own dead-letter destination."""
     max_destinations_to_audit: int = Field(default=10_000, ge=1)
-    """Destinations that the audit remembers."""
+    """Number of destinations that the audit remembers."""
 
     def build(self) -> DeadLetterStrategy:
-        """Make the strategy."""
+        """Create the strategy."""
         return IndividualDeadLetterStrategy(**_arguments(self))
 
 
 class DiscardingDeadLetterSettings(Section):
-    """Nothing is kept."""
+    """Messages that cannot be delivered are discarded."""
 
     type: Literal["discarding"]
 
     def build(self) -> DeadLetterStrategy:
-        """Make the strategy."""
+        """Create the strategy."""
         return DiscardingDeadLetterStrategy()
 
 
@@ -107,10 +107,10 @@ class ConstantPendingLimitSettings(Section):
 
     type: Literal["constant"]
     limit: int = Field(default=-1, ge=-1)
-    """Messages that may wait; -1 any number."""
+    """Maximum number of pending messages; -1: unlimited."""
 
     def build(self) -> PendingMessageLimitStrategy:
-        """Make the strategy."""
+        """Create the strategy."""
         return ConstantPendingMessageLimitStrategy(limit=self.limit)
 
 
@@ -119,47 +119,47 @@ class PrefetchRatePendingLimitSettings(Section):
 
     type: Literal["prefetch_rate"]
     multiplier: float = Field(default=0.5, ge=0)
-    """That many times the prefetch may wait."""
+    """Maximum number of pending messages, as a multiple of the prefetch."""
 
     def build(self) -> PendingMessageLimitStrategy:
-        """Make the strategy."""
+        """Create the strategy."""
         return PrefetchRatePendingMessageLimitStrategy(multiplier=self.multiplier)
 
 
 class _EvictionSettings(Section):
     evict_expired_messages_high_watermark: int = Field(default=1000, ge=1)
-    """From that many waiting messages on, expired ones go first."""
+    """Number of pending messages from which expired ones are evicted first."""
 
 
 class OldestEvictionSettings(_EvictionSettings):
-    """The oldest message goes."""
+    """The oldest message is evicted first."""
 
     type: Literal["oldest"]
 
     def build(self) -> MessageEvictionStrategy:
-        """Make the strategy."""
+        """Create the strategy."""
         return OldestMessageEvictionStrategy(**_arguments(self))
 
 
 class LowestPriorityEvictionSettings(_EvictionSettings):
-    """The oldest of the lowest priority goes."""
+    """The oldest message of the lowest priority is evicted first."""
 
     type: Literal["oldest_with_lowest_priority"]
 
     def build(self) -> MessageEvictionStrategy:
-        """Make the strategy."""
+        """Create the strategy."""
         return OldestMessageWithLowestPriorityEvictionStrategy(**_arguments(self))
 
 
 class UniquePropertyEvictionSettings(_EvictionSettings):
-    """All but the newest with the same value of a property go."""
+    """Only the newest message with each value of a property is kept."""
 
     type: Literal["unique_property"]
     property_name: str
-    """The property."""
+    """Name of the property."""
 
     def build(self) -> MessageEvictionStrategy:
-        """Make the strategy."""
+        """Create the strategy."""
         return UniquePropertyMessageEvictionStrategy(**_arguments(self))
 
 
@@ -177,113 +177,110 @@ EvictionSettings = Annotated[
 
 
 class PolicySettings(Section):
-    """What destinations do (`policies`); without a destination it is for all others."""
+    """The behaviour of destinations (`policies`); without a destination: of all others."""
 
     destination: DestinationName | None = None
-    """The name or pattern it is for: orders.>, topic://news.*"""
+    """Name or pattern: orders.>, topic://news.*; without: all other destinations."""
     temp_queue: bool = False
-    """For all temporary queues instead."""
+    """Whether the policy is for all temporary queues, instead of a destination."""
     temp_topic: bool = False
-    """For all temporary topics instead."""
+    """Whether the policy is for all temporary topics, instead of a destination."""
 
     memory_limit: Bytes = 0
-    """Bytes of messages the destination may hold; 0 has no limit of its own."""
+    """Memory for the destination's messages; 0: no limit of its own."""
     producer_flow_control: bool = True
-    """Whether senders wait while it is full."""
+    """Whether senders wait while the destination is full."""
     send_fail_if_no_space: bool | None = None
-    """Whether their sends fail instead; not set as system_usage says."""
+    """Whether sends fail instead of waiting; null: as in system_usage."""
     send_fail_if_no_space_after_timeout: Duration | None = None
-    """Whether they fail after that time, 0 never; not set as system_usage says."""
+    """Time that sends wait before they fail, 0: unlimited; null: as in system_usage."""
     blocked_producer_warning_interval: Duration = 30.0
-    """Least time between two warnings about waiting senders; 0 no warnings."""
+    """Minimum time between two warnings about waiting senders; 0: no warnings."""
     minimum_message_size: Bytes = 1024
-    """What a message counts beside body and properties."""
+    """Memory that each message is counted with, in addition to its body and properties."""
     use_cache: bool = True
-    """Whether stored messages stay in memory, too, while there is room."""
+    """Whether stored messages are kept in memory, too, while there is space."""
     cursor_memory_high_water_mark: int = Field(default=70, ge=0, le=100)
-    """Percent of the memory limits at which waiting messages are left to the stores."""
+    """Percentage of the memory limits from which pending messages are left to the stores."""
     store_usage_high_water_mark: int = Field(default=100, ge=1, le=100)
-    """Percent of the store's limit at which senders wait."""
+    """Percentage of store_limit from which senders wait."""
     persist_jms_redelivered: bool = False
-    """Whether the store notes that a queue's message was dispatched, before it is."""
+    """Whether a dispatch is stored first, so that JMSRedelivered is set after a restart."""
 
     max_page_size: int = Field(default=200, ge=1)
-    """Undispatched messages of a queue that are offered to its consumers."""
+    """Maximum number of undispatched messages of a queue that are paged in."""
     max_browse_page_size: int | None = Field(default=400, ge=1)
-    """Messages that a browser sees; null all."""
+    """Maximum number of messages that a browser returns; null: unlimited."""
     max_expire_page_size: int = Field(default=400, ge=1)
-    """Messages that an expiry scan looks at."""
+    """Maximum number of messages that an expiry scan checks."""
     expire_messages_period: Duration = 30.0
-    """Time between two expiry scans; 0 no scans."""
+    """Time between two expiry scans; 0: no scans."""
 
     prioritized_messages: bool = False
-    """Whether JMSPriority decides the order."""
+    """Whether messages are ordered by JMSPriority."""
     strict_order_dispatch: bool = False
-    """Whether the first consumer is filled before the next."""
+    """Whether one consumer's prefetch is filled before the next one's."""
     use_consumer_priority: bool = True
-    """Whether consumers of higher priority come first."""
+    """Whether consumers of higher priority are preferred."""
     all_consumers_exclusive_by_default: bool = False
     """Whether every consumer is exclusive."""
     lazy_dispatch: bool = False
-    """Whether only as many messages are offered as the consumers have room for."""
+    """Whether only as many messages are paged in as the consumers have capacity for."""
     consumers_before_dispatch_starts: int = Field(default=0, ge=0)
-    """Consumers to wait for before the first dispatch."""
+    """Number of consumers to wait for before the first dispatch."""
     time_before_dispatch_starts: Duration = 0.0
     """Time to wait before the first dispatch."""
     message_group_map_factory_type: str = "cached"
-    """How message groups are remembered: cached?cacheSize=1024, bucket?bucketCount=1024, simple."""
+    """cached, cached?cacheSize=1024, bucket?bucketCount=1024 or simple: how groups are tracked."""
     dispatch_policy: Literal["simple", "round_robin", "strict_order", "priority"] = "simple"
     """Order in which a topic's consumers get a message."""
 
     queue_prefetch: int = Field(default=1000, ge=0)
-    """Replaces a queue consumer's prefetch, if that is the default."""
+    """Prefetch of queue consumers that do not set one."""
     queue_browser_prefetch: int = Field(default=500, ge=0)
-    """Replaces a browser's."""
+    """Prefetch of queue browsers that do not set one."""
     topic_prefetch: int = Field(default=32767, ge=0)
-    """Replaces a topic consumer's."""
+    """Prefetch of topic consumers that do not set one."""
     durable_topic_prefetch: int = Field(default=100, ge=0)
-    """Replaces a durable subscriber's."""
+    """Prefetch of durable subscribers that do not set one."""
     use_prefetch_extension: bool = True
-    """Whether messages delivered but not acknowledged make room for more."""
+    """Whether delivered messages make way for others before they are acknowledged."""
 
     enable_audit: bool = True
-    """Whether repeated message ids are dropped."""
+    """Whether messages with a message id that was seen before are dropped."""
     max_producers_to_audit: int = Field(default=64, ge=1)
-    """Producers that the audit remembers."""
+    """Number of producers that the audit remembers."""
     max_audit_depth: int = Field(default=10_000, ge=1)
-    """Messages of each that it remembers, for topics."""
+    """Number of messages of each producer that a topic's audit remembers."""
     max_queue_audit_depth: int = Field(default=10_000, ge=1)
-    """The same for queues."""
+    """Number of messages of each producer that a queue's audit remembers."""
 
     dead_letter_strategy: DeadLetterSettings | None = None
-    """Where messages go that nobody could handle; not set is type: shared."""
+    """Where messages go that cannot be delivered; null: type: shared."""
     pending_message_limit_strategy: PendingLimitSettings | None = None
-    """How many messages may wait for a topic consumer; not set any number."""
+    """How many messages may be pending for a topic consumer; null: unlimited."""
     message_eviction_strategy: EvictionSettings | None = None
-    """Which of them go beyond that; not set is type: oldest."""
+    """Which pending messages are evicted above that limit; null: type: oldest."""
     pending_queue_policy: PendingQueuePolicy = "storeCursor"
-    """Where a queue's pending messages are that memory has no room for: the store, or the temp
-    store if they are not persistent (storeCursor); or nowhere else (vmQueueCursor)."""
+    """Where a queue's messages wait that do not fit in memory: on disk; vmQueueCursor: nowhere."""
     pending_subscriber_policy: PendingSubscriberPolicy = "fileCursor"
-    """The same of a topic consumer that is not durable: the temp store (fileCursor), or nowhere
-    else (vmCursor)."""
+    """The same for non-durable topic consumers: on disk; vmCursor: nowhere."""
     pending_durable_subscriber_policy: PendingDurableSubscriberPolicy = (
         "storeDurableSubscriberCursor"
     )
-    """The same of a durable subscription: as a queue (storeDurableSubscriberCursor), or nowhere
-    else (vmDurableCursor)."""
+    """The same for durable subscriptions: on disk; vmDurableCursor: nowhere."""
     max_destinations: int = Field(default=-1, ge=-1)
-    """How many destinations may match; -1 any number."""
+    """Maximum number of destinations that match the policy; -1: unlimited."""
 
     advisory_for_consumed: bool = False
-    """Whether each acknowledged message is told of."""
+    """Whether each acknowledged message causes an advisory."""
     advisory_for_discarding_messages: bool = False
-    """Whether each evicted message is told of."""
+    """Whether each evicted message causes an advisory."""
     advisory_for_slow_consumers: bool = False
-    """Whether each consumer that becomes slow is told of."""
+    """Whether each consumer that becomes slow causes an advisory."""
 
     def build(self) -> PolicyEntry:
-        """Make the entry."""
+        """Create the policy entry."""
         arguments = {
             name: getattr(self, name)
             for name in type(self).model_fields

@@ -1,4 +1,4 @@
-"""broker.yaml with its profiles, `${...}`, and `PYJMS_BROKER__` variables over it."""
+"""Reads broker.yaml, its profiles, `${...}` placeholders and `PYJMS_BROKER__` variables."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from pyjms._yaml import (
     refuse_misspelt_variables,
     validate,
 )
-from pyjms_broker.settings.installed import model_for
-from pyjms_broker.settings.kahadb_attributes import place_of
+from pyjms_broker.settings.installed import model_for, with_plugin_list
+from pyjms_broker.settings.kahadb_attributes import replacement_for
 from pyjms_broker.settings.model import BrokerSettings
 from pyjms_broker.settings.persistence import BUILT_IN_TYPES
 
@@ -34,14 +34,15 @@ def load_broker_settings(
 ) -> BrokerSettings:
     """Read the broker's settings; blocking, once at start.
 
-    Without `path` the environment alone counts. `profiles`, else PYJMS_PROFILES, name
-    files beside it: broker-PROFILE.yaml; a profile need not have one. `environ` is the
-    environment, `os.environ` by default.
+    Args:
+        path: the file; None: the settings come from the environment alone.
+        profiles: add `broker-PROFILE.yaml` beside it for each; None: those of PYJMS_PROFILES,
+            which need not have a file.
+        environ: the environment; `os.environ` by default.
 
     Raises:
         ConfigurationException: a file is missing or malformed, a key is unknown or has a
             wrong value, a placeholder cannot be resolved; with file and line.
-
     """
     environment = os.environ if environ is None else environ
     document = Document()
@@ -52,7 +53,7 @@ def load_broker_settings(
         environment, ENVIRONMENT_PREFIX.removesuffix("_"), BrokerSettings, document
     )
     document = overlay_environment(document, environment, ENVIRONMENT_PREFIX)
-    document = expand(document, environment)
+    document = with_plugin_list(expand(document, environment))
     return validate(model_for(document), document, _translate)
 
 
@@ -67,5 +68,5 @@ def broker_schema() -> dict[str, Any]:
 
 
 def _translate(path: tuple[str | int, ...]) -> str | None:
-    location = place_of(str(path[-1])) if path[0] == "persistence" else None
-    return None if location is None else f"there is no such setting; write {location}"
+    key = replacement_for(str(path[-1])) if path[0] == "persistence" else None
+    return None if key is None else f"there is no such setting; write {key}"

@@ -18,26 +18,26 @@ __all__ = ["VirtualDestinationSettings"]
 
 
 class VirtualTopicSettings(Section):
-    """Topics whose messages go to queues, one for each group of consumers."""
+    """Topics whose messages are copied to queues, one for each group of consumers."""
 
     type: Literal["virtual_topic"]
     name: str = "VirtualTopic.>"
-    """The topics."""
+    """Name or pattern of the topics."""
     prefix: str = "Consumer.*."
-    """Stands before the topic's name in the queues' names."""
+    """Prefix of the queues' names, before the topic's name."""
     postfix: str = ""
-    """Stands behind it."""
+    """Suffix of the queues' names, after the topic's name."""
     selector_aware: bool = False
-    """Whether a queue gets only what a present consumer's selector matches."""
+    """Whether a queue gets only the messages that a connected consumer's selector matches."""
     local: bool = False
-    """Whether what came from another broker is left out."""
+    """Whether messages that came from another broker are not copied."""
     drop_on_resource_limit: bool = False
-    """Whether a full queue misses messages, instead of failing the send."""
+    """Whether a full queue does not get a message, instead of failing the send."""
     set_original_destination: bool = True
-    """Whether copies tell the topic they came from."""
+    """Whether copies have the topic as their original destination."""
 
     def build(self) -> VirtualDestination:
-        """Make the virtual topic."""
+        """Create the virtual topic."""
         return VirtualTopic(
             name=self.name,
             prefix=self.prefix,
@@ -50,12 +50,12 @@ class VirtualTopicSettings(Section):
 
 
 class ForwardSettings(Section):
-    """A place that a composite destination forwards to."""
+    """One of the destinations that a composite destination forwards to."""
 
     destination: DestinationName
-    """A queue, or a topic with topic:// in front."""
+    """A queue, or topic://NAME."""
     selector: str | None = None
-    """Only what it matches is forwarded; not set is everything."""
+    """Only messages that it matches are forwarded; null: all."""
 
     @field_validator("selector")
     @classmethod
@@ -68,7 +68,7 @@ class ForwardSettings(Section):
         return selector
 
     def build(self) -> Destination | FilteredDestination:
-        """Make the place."""
+        """Create the destination, with a filter if there is a selector."""
         if self.selector is None:
             return self.destination
         return FilteredDestination(self.destination, self.selector)
@@ -78,33 +78,33 @@ class _CompositeSettings(Section):
     name: str
     """The name that messages are sent to."""
     forward_to: tuple[ForwardSettings, ...] = Field(min_length=1)
-    """Where they go on to."""
+    """The destinations that messages are forwarded to."""
     forward_only: bool = True
-    """Whether the name itself gets nothing."""
+    """Whether the name itself gets no messages."""
     send_when_not_matched: bool = False
-    """Whether the name itself gets what no selector matched, and only that."""
+    """Whether the name itself gets the messages that no selector matches, and only these."""
 
 
 class CompositeQueueSettings(_CompositeSettings):
-    """A queue whose messages go on to other destinations."""
+    """A queue whose messages are forwarded to other destinations."""
 
     type: Literal["composite_queue"]
 
     def build(self) -> VirtualDestination:
-        """Make the composite queue."""
-        places = tuple(place.build() for place in self.forward_to)
-        return CompositeQueue(self.name, places, self.forward_only, self.send_when_not_matched)
+        """Create the composite queue."""
+        targets = tuple(target.build() for target in self.forward_to)
+        return CompositeQueue(self.name, targets, self.forward_only, self.send_when_not_matched)
 
 
 class CompositeTopicSettings(_CompositeSettings):
-    """A topic whose messages go on to other destinations."""
+    """A topic whose messages are forwarded to other destinations."""
 
     type: Literal["composite_topic"]
 
     def build(self) -> VirtualDestination:
-        """Make the composite topic."""
-        places = tuple(place.build() for place in self.forward_to)
-        return CompositeTopic(self.name, places, self.forward_only, self.send_when_not_matched)
+        """Create the composite topic."""
+        targets = tuple(target.build() for target in self.forward_to)
+        return CompositeTopic(self.name, targets, self.forward_only, self.send_when_not_matched)
 
 
 VirtualDestinationSettings = Annotated[

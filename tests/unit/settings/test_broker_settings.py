@@ -33,6 +33,7 @@ from pyjms_broker.settings import (
 )
 from pyjms_broker.settings import policies as policy_models
 from pyjms_broker.settings import virtual as virtual_models
+from pyjms_broker.settings.reference import broker_reference
 from pyjms_broker.settings.values import Section
 from pyjms_broker.virtual.composite import CompositeQueue, CompositeTopic, FilteredDestination
 from pyjms_broker.virtual.topic import VirtualTopic
@@ -193,7 +194,11 @@ def test_sizes(tmp_path: Path, text: str, bytes_: int) -> None:
      ("persistence: {type: tape}", 1, "'kahadb', 'multi_kahadb', 'memory', 'jdbc', 'journaled_jdbc'"),
      ("persistence:\n  type: kahadb\n  lock_acquire_sleep_interval: 0", 1, "must be more than 0"),
      ("persistence:\n  type: kahadb\n  journal:\n    disk_sync_strategy: seldom", 4, "'periodic'"),
-     ("plugins: [x]", 1, "a plug-in is a mapping with a type"),
+     ("plugins: [x]", 1, "plugins[0].type: Broker plug-in 'x' is not installed"),
+     ("plugins:\n  x: {a: 1}", 2, "plugins[0].type: Broker plug-in 'x' is not installed"),
+     ("plugins: [1]", 1, "a plug-in is a name, or a mapping with a type"),
+     ("plugins:\n  x: 1", 2, "a plug-in is a name, or a mapping with a type"),
+     ("plugins: x", 1, "plugins: Input should be a valid tuple"),
      ("connectors:\n  - url: x", 2, "did you mean connectors[0].uri?"),
      ("connectors:\n  - name: x", 2, "connectors[0].uri: the key is missing"),
      ("policies:\n  - memroy_limit: 1", 2, "did you mean policies[0].memory_limit?"),
@@ -217,6 +222,10 @@ def test_errors(tmp_path: Path, text: str, line: int, reason: str) -> None:
 
 def reference() -> str:
     return (ROOT / "config/broker.yaml").read_text(encoding="utf-8")
+
+
+def test_the_reference_is_generated_from_the_models() -> None:
+    assert reference() == broker_reference(), "config/broker.yaml is outdated: run `make docs`"
 
 
 def test_the_reference_has_every_key_with_its_default() -> None:

@@ -14,7 +14,7 @@ from pyjms.errors import ConfigurationException
 from pyjms_broker.service import BrokerService
 from pyjms_broker.settings import load_broker_settings
 from pyjms_broker.settings.kahadb import KahaDBPersistenceSettings
-from pyjms_broker.settings.kahadb_attributes import ELSEWHERE, WITHOUT_MEANING
+from pyjms_broker.settings.kahadb_attributes import RENAMED, WITHOUT_EFFECT
 
 DEFAULTS: dict[str, Any] = {
     "journalMaxFileLength": 32 << 20,
@@ -48,7 +48,7 @@ DEFAULTS: dict[str, Any] = {
 }
 """ActiveMQ's, with its defaults; times in seconds, None: beside the journal."""
 
-MEANINGLESS = {
+IGNORED = {
     "indexCacheSize": "10000",
     "indexWriteBatchSize": "1000",
     "enableIndexWriteAsync": "false",
@@ -77,28 +77,28 @@ def settings_of(tmp_path: Path, text: str) -> Any:
 @pytest.mark.parametrize("name", DEFAULTS)
 def test_every_attribute_has_activemqs_default(name: str) -> None:
     found: Any = KahaDBPersistenceSettings()
-    for part in ELSEWHERE.get(snake(name), snake(name)).split("."):
+    for part in RENAMED.get(snake(name), snake(name)).split("."):
         found = getattr(found, part)
     assert (found.value if isinstance(found, Enum) else found) == DEFAULTS[name]
 
 
 @pytest.mark.fact("activemq-persistence K0")
-def test_the_directory_is_in_the_brokers(tmp_path: Path) -> None:
+def test_the_directory_is_below_the_brokers_directory(tmp_path: Path) -> None:
     service = BrokerService("b", data_directory=tmp_path, persistence=KahaDBPersistenceSettings())
     assert service.stores.directory == tmp_path / "b" / "KahaDB"
     assert BrokerService().data_directory == Path("activemq-data")
 
 
 @pytest.mark.fact("activemq-persistence K0")
-def test_what_means_nothing_here_is_taken_and_said_once(
+def test_attributes_without_effect_are_accepted_and_logged_once(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "pyjms_broker.settings")
-    assert {snake(name) for name in MEANINGLESS} == WITHOUT_MEANING
-    lines = "".join(f"  {snake(name)}: {value}\n" for name, value in MEANINGLESS.items())
+    assert {snake(name) for name in IGNORED} == WITHOUT_EFFECT
+    lines = "".join(f"  {snake(name)}: {value}\n" for name, value in IGNORED.items())
     assert settings_of(tmp_path, lines).build() == KahaDBPersistenceSettings().build()
-    (said,) = caplog.messages
-    assert all(snake(name) in said for name in MEANINGLESS)
+    (logged,) = caplog.messages
+    assert all(snake(name) in logged for name in IGNORED)
     caplog.clear()
     assert settings_of(tmp_path, "").build() == KahaDBPersistenceSettings().build()
     assert caplog.messages == []
@@ -106,7 +106,7 @@ def test_what_means_nothing_here_is_taken_and_said_once(
 
 @pytest.mark.fact("activemq-persistence K0")
 @pytest.mark.parametrize(
-    ("written", "place"),
+    ("written", "replacement"),
     [
         ("journal_max_file_length: 1mb", "journal.max_file_length"),
         ("journalMaxFileLength: 1mb", "journal.max_file_length"),
@@ -117,20 +117,22 @@ def test_what_means_nothing_here_is_taken_and_said_once(
         ("checkpointInterval: 5s", "persistence.checkpoint_interval"),
     ],
 )
-def test_what_has_another_name_is_refused_with_it(tmp_path: Path, written: str, place: str) -> None:
-    with pytest.raises(ConfigurationException, match=re.escape(place)) as refused:
+def test_a_renamed_attribute_is_refused_with_its_new_name(
+    tmp_path: Path, written: str, replacement: str
+) -> None:
+    with pytest.raises(ConfigurationException, match=re.escape(replacement)) as refused:
         settings_of(tmp_path, f"  {written}\n")
     assert "broker.yaml:3:" in str(refused.value)
 
 
-def test_every_journal_attribute_that_is_elsewhere_is_there() -> None:
-    for place in ELSEWHERE.values():
+def test_every_replacement_exists() -> None:
+    for place in RENAMED.values():
         section: Any = KahaDBPersistenceSettings()
         for part in place.partition(":")[0].split("."):
             section = getattr(section, part)
 
 
-def test_the_stores_of_several_take_and_refuse_the_same(tmp_path: Path) -> None:
+def test_multi_kahadb_accepts_and_refuses_the_same_attributes(tmp_path: Path) -> None:
     path = tmp_path / "broker.yaml"
     several = "persistence:\n  type: multi_kahadb\n  filtered_kahadb:\n    - {}\n    - queue: a\n"
     path.write_text(f"{several}      index_cache_size: 5\n", encoding="utf-8")

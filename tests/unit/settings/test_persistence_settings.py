@@ -89,7 +89,7 @@ def test_the_reference_has_an_example_with_every_key(
         assert written >= {"queue", "topic", "per_destination", "store_limit"}
 
 
-def test_what_is_written_reaches_the_store(tmp_path: Path) -> None:
+def test_settings_are_passed_to_the_store(tmp_path: Path) -> None:
     text = "{type: kahadb, checkpoint_interval: 2s, journal: {disk_sync_strategy: never, max_file_length: 1mb}}"
     factory = of(tmp_path, text).persistence
     assert isinstance(factory, KahaDBPersistenceSettings)
@@ -113,7 +113,7 @@ def test_what_is_written_reaches_the_store(tmp_path: Path) -> None:
         ("{type: journaled_jdbc}", "localhost/jdbc"),
     ],
 )
-async def test_each_store_has_a_folder_in_the_brokers(
+async def test_each_store_has_a_directory_below_the_brokers(
     tmp_path: Path, persistence: str, folder: str
 ) -> None:
     service = of(tmp_path, persistence)
@@ -122,7 +122,7 @@ async def test_each_store_has_a_folder_in_the_brokers(
         assert (tmp_path / folder).is_dir()
 
 
-async def test_a_store_in_memory_leaves_nothing(tmp_path: Path) -> None:
+async def test_a_memory_store_creates_no_files(tmp_path: Path) -> None:
     service = of(tmp_path, "{type: memory}")
     assert service.stores.directory is None
     async with service:
@@ -130,7 +130,7 @@ async def test_a_store_in_memory_leaves_nothing(tmp_path: Path) -> None:
     assert not (tmp_path / "localhost").exists()
 
 
-async def test_a_store_may_lie_elsewhere(tmp_path: Path) -> None:
+async def test_the_store_directory_can_be_configured(tmp_path: Path) -> None:
     there = tmp_path / "there"
     service = of(tmp_path, f"{{type: kahadb, directory: {there}}}")
     async with service:
@@ -139,7 +139,7 @@ async def test_a_store_may_lie_elsewhere(tmp_path: Path) -> None:
 
 @pytest.mark.fact("activemq-persistence E2")
 @pytest.mark.parametrize("kind", ["levelDB", "leveldb", "replicatedLevelDB", "replicated_leveldb"])
-def test_stores_that_are_gone_are_refused(tmp_path: Path, kind: str) -> None:
+def test_removed_stores_are_refused(tmp_path: Path, kind: str) -> None:
     with pytest.raises(ConfigurationException, match=r"removed from ActiveMQ in 5\.17") as refused:
         of(tmp_path, f"{{type: {kind}}}")
     assert "use type: kahadb" in str(refused.value)
@@ -147,7 +147,7 @@ def test_stores_that_are_gone_are_refused(tmp_path: Path, kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ["jdbc", "journaled_jdbc"])
-def test_without_sqlalchemy_it_is_said_what_to_install(tmp_path: Path, kind: str) -> None:
+def test_without_sqlalchemy_the_error_names_the_package(tmp_path: Path, kind: str) -> None:
     script = (
         "import sys\n"
         "from pathlib import Path\n"

@@ -1,0 +1,312 @@
+"""The reference config/broker.yaml, generated from the settings models.
+
+Keys, defaults and comments come from the models. What they cannot know is declared here: the
+header, and examples of the keys whose default is null or an empty list. After a change of a model
+run `make docs`; a test compares the committed file with `broker_reference()`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from enum import Enum
+from pathlib import Path
+from typing import Any, Final, NamedTuple, get_args
+
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+from pydantic_core import PydanticUndefined
+
+from pyjms._yaml import Duration
+from pyjms_broker.service.attributes import Attribute, Unit
+from pyjms_broker.settings.jdbc import JournaledJDBCPersistenceSettings
+from pyjms_broker.settings.kahadb import KahaDBPersistenceSettings, MultiKahaDBPersistenceSettings
+from pyjms_broker.settings.model import BrokerSettings, ConnectorSettings
+from pyjms_broker.settings.policies import IndividualDeadLetterSettings, PolicySettings
+from pyjms_broker.settings.values import Bytes
+from pyjms_broker.settings.virtual import CompositeQueueSettings, VirtualTopicSettings
+
+__all__ = ["broker_reference"]
+
+_HEADER: Final = """\
+# yaml-language-server: $schema=../docs/broker.schema.json
+#
+# Every key of broker.yaml with its default, for `pyjms broker start --config FILE`. Copy the keys
+# that you change. Lines that begin with #| are examples: remove that mark to use them. Lines that
+# begin with #2| or #3| are other examples of the same key.
+#
+# Profiles (PYJMS_PROFILES=test) add broker-test.yaml on top, if it exists. Environment variables
+# override the files: PYJMS_BROKER__SYSTEM_USAGE__MEMORY_LIMIT=256mb.
+# ${NAME} and ${NAME:default} are environment variables or keys of this file.
+# Durations have a unit: 500ms, 30s, 5m, 1h; only 0 needs none. Sizes are bytes, or have kb, mb, gb.
+#
+# Generated from the settings models: see pyjms_broker/settings/reference.py.
+
+"""
+_COMMENT_COLUMN: Final = 38
+_WIDTH: Final = 120
+
+
+class _Example(NamedTuple):
+    """An example section: all keys of a model, with values that differ from the defaults."""
+
+    model: type[BaseModel]
+    values: Mapping[str, object] = {}
+    choices: str = ""
+    """The comment on `type`: the other values it may have."""
+
+
+class _Text(NamedTuple):
+    """An example that is written as it is."""
+
+    lines: str
+
+
+_DEAD_LETTERS: Final = _Example(
+    IndividualDeadLetterSettings,
+    {"type": "individual", "queue_suffix": ".dead", "topic_suffix": ".dead"},
+    "shared (with dead_letter_queue), individual, discarding",
+)
+_FURTHER_POLICIES: Final = """\
+- destination: topic://prices.>
+  dead_letter_strategy: {type: shared, dead_letter_queue: prices.dead}
+  pending_message_limit_strategy: {type: constant, limit: 1000}
+  message_eviction_strategy:
+    type: unique_property             # oldest, oldest_with_lowest_priority, unique_property
+    property_name: symbol
+    evict_expired_messages_high_watermark: 1000
+- destination: topic://logs.>
+  dead_letter_strategy: {type: discarding}
+  pending_message_limit_strategy: {type: prefetch_rate, multiplier: 0.5}"""
+_STORES: Final = """\
+- queue: orders.>                     # names or patterns; the other keys as for kahadb
+  per_destination: true               # each destination has its own store
+  store_limit: 1gb                    # 0: no limit of its own
+- topic: news.>
+  journal: {disk_sync_strategy: periodic}
+- {}                                  # all other destinations"""
+_TARGETS: Final = """\
+- destination: orders.eu
+  selector: region = 'EU'             # without: all messages
+- destination: topic://orders.audit"""
+
+_Item = _Example | _Text
+_EXAMPLES: Final[Mapping[str, tuple[tuple[_Item, ...], ...]]] = {
+    "persistence": (
+        (
+            _Example(
+                KahaDBPersistenceSettings,
+                {"directory": "activemq-data/localhost/KahaDB"},
+                "multi_kahadb, jdbc, journaled_jdbc (see below), memory",
+            ),
+        ),
+        (
+            _Example(
+                JournaledJDBCPersistenceSettings,
+                {"type": "journaled_jdbc"},
+                "jdbc: the same without the last four keys",
+            ),
+        ),
+        (
+            _Example(
+                MultiKahaDBPersistenceSettings,
+                {
+                    "type": "multi_kahadb",
+                    "directory": "activemq-data/localhost/mKahaDB",
+                    "filtered_kahadb": _Text(_STORES),
+                    "transaction_journal": {},
+                },
+            ),
+        ),
+    ),
+    "connectors": (
+        (_Example(ConnectorSettings, {"name": "openwire", "uri": "tcp://127.0.0.1:61616"}),),
+    ),
+    "destinations": ((_Text('[orders.new, "topic://news"]'),),),
+    "policies": (
+        (
+            _Example(
+                PolicySettings,
+                {
+                    "destination": "orders.>",
+                    "memory_limit": 64 << 20,
+                    "send_fail_if_no_space": False,
+                    "send_fail_if_no_space_after_timeout": 10.0,
+                    "dead_letter_strategy": _DEAD_LETTERS,
+                    "pending_message_limit_strategy": None,
+                    "message_eviction_strategy": None,
+                },
+            ),
+            _Text(_FURTHER_POLICIES),
+        ),
+    ),
+    "virtual_destinations": (
+        (
+            _Example(VirtualTopicSettings, {"type": "virtual_topic"}),
+            _Example(
+                CompositeQueueSettings,
+                {
+                    "type": "composite_queue",
+                    "name": "orders.all",
+                    "forward_to": _Text(_TARGETS),
+                },
+                "or composite_topic",
+            ),
+        ),
+    ),
+}
+
+
+class _Line(NamedTuple):
+    """A line of the file, with its comment."""
+
+    text: str
+    comment: str = ""
+
+    def indented(self, prefix: str = "  ") -> _Line:
+        return self._replace(text=prefix + self.text)
+
+    def rendered(self, mark: str = "") -> str:
+        """Return the line; its comment is above it if both do not fit into the width."""
+        if not self.comment:
+            return f"{mark}{self.text}\n"
+        line = f"{mark}{self.text:<{_COMMENT_COLUMN - 2 - len(mark)}}  # {self.comment}"
+        if len(line) <= _WIDTH:
+            return f"{line}\n"
+        indent = " " * (len(self.text) - len(self.text.lstrip(" -")))
+        return f"{mark}{indent}# {self.comment}\n{mark}{self.text}\n"
+
+
+def broker_reference() -> str:
+    """Return the text of config/broker.yaml."""
+    return _HEADER + "".join(_document())
+
+
+def _document() -> Iterator[str]:
+    settings = BrokerSettings()
+    follows_structure = False
+    for name, field in BrokerSettings.model_fields.items():
+        value, examples = getattr(settings, name), _EXAMPLES.get(name, ())
+        is_structure = bool(examples) or isinstance(value, BaseModel) or name == "plugins"
+        if is_structure or follows_structure:
+            yield "\n"
+        follows_structure = is_structure
+        yield from (line.rendered() for line in _entry(name, field, value))
+        for number, items in enumerate(examples, 1):
+            mark = "#|" if number == 1 else f"#{number}|"
+            yield from (line.rendered(mark) for line in _example(name, items))
+
+
+def _example(name: str, items: tuple[_Item, ...]) -> Iterator[_Line]:
+    first = items[0]
+    if isinstance(first, _Text) and first.lines.startswith("["):
+        yield _Line(f"{name}: {first.lines}")
+        return
+    yield _Line(f"{name}:")
+    for item in items:
+        lines = list(_section(item)) if isinstance(item, _Example) else _written(item)
+        if isinstance(item, _Example) and name != "persistence":
+            lines = [line.indented("  " if index else "- ") for index, line in enumerate(lines)]
+        yield from (line.indented() for line in lines)
+
+
+def _section(example: _Example) -> Iterator[_Line]:
+    fields = example.model.model_fields
+    for name in sorted(fields, key=lambda each: each != "type"):  # the type first
+        field = fields[name]
+        value = example.values[name] if name in example.values else _default_of(field)
+        if isinstance(value, _Example | _Text):
+            lines = _section(value) if isinstance(value, _Example) else _written(value)
+            yield _Line(f"{name}:", _comment_of(field))
+            yield from (line.indented() for line in lines)
+        else:
+            comment = example.choices if name == "type" else _comment_of(field)
+            yield from _entry(name, field, value, comment)
+
+
+def _written(example: _Text) -> list[_Line]:
+    lines = []
+    for line in example.lines.splitlines():
+        text, _, comment = line.partition("  # ")
+        lines.append(_Line(text.rstrip(), comment))
+    return lines
+
+
+def _entry(
+    name: str, field: FieldInfo, value: object, comment: str | None = None
+) -> Iterator[_Line]:
+    comment = _comment_of(field) if comment is None else comment
+    if isinstance(value, BaseModel):
+        yield _Line(f"{name}:", comment)
+        for inner, inner_field in type(value).model_fields.items():
+            yield from (
+                line.indented() for line in _entry(inner, inner_field, getattr(value, inner))
+            )
+    else:
+        yield _Line(f"{name}: {_yaml_of(value, field)}", comment)
+
+
+def _default_of(field: FieldInfo) -> object:
+    default = field.get_default(call_default_factory=True)
+    assert default is not PydanticUndefined, "a required key needs a value in its example"
+    return default
+
+
+def _comment_of(field: FieldInfo) -> str:
+    attribute = _attribute_of(field)
+    text = (attribute.description if attribute is not None else field.description) or ""
+    return " ".join(text.split()).removesuffix(".")
+
+
+def _attribute_of(field: FieldInfo) -> Attribute | None:
+    return next((each for each in field.metadata if isinstance(each, Attribute)), None)
+
+
+def _yaml_of(value: object, field: FieldInfo) -> str:
+    if value is None or isinstance(value, bool):
+        return {None: "null", True: "true", False: "false"}[value]
+    if isinstance(value, Enum):
+        return str(value.value)
+    if isinstance(value, tuple):
+        return "[]"
+    if isinstance(value, dict):
+        return "{}"
+    if isinstance(value, str | Path):
+        return str(value) or '""'
+    assert isinstance(value, int | float)
+    unit = _unit_of(field)
+    if unit is Unit.BYTES:
+        return _size(int(value))
+    return _duration(value) if unit is Unit.SECONDS else str(value)
+
+
+def _unit_of(field: FieldInfo) -> Unit:
+    attribute = _attribute_of(field)
+    if attribute is not None:
+        return attribute.unit
+    metadata = [*field.metadata]
+    for kind in get_args(field.annotation):
+        metadata += getattr(kind, "__metadata__", ())
+    for unit, alias in ((Unit.BYTES, Bytes), (Unit.SECONDS, Duration)):
+        if any(each in metadata for each in _metadata_of(alias)):
+            return unit
+    return Unit.NONE
+
+
+def _metadata_of(alias: Any) -> tuple[object, ...]:
+    found: tuple[object, ...] = alias.__metadata__
+    return found
+
+
+def _size(size: int) -> str:
+    for factor, unit in ((1 << 30, "gb"), (1 << 20, "mb"), (1 << 10, "kb")):
+        if size >= factor and size % factor == 0:
+            return f"{size // factor}{unit}"
+    return str(size)
+
+
+def _duration(seconds: float) -> str:
+    if not seconds:
+        return "0"
+    if seconds % 60 == 0 and seconds > 60:
+        return f"{seconds / 60:g}m"
+    return f"{seconds:g}s" if seconds >= 1 else f"{seconds * 1000:g}ms"
