@@ -161,6 +161,10 @@ class RegionDestination(BrokerDestination):
         """Return a new reference to a message of this destination that a store returned."""
 
     @abstractmethod
+    def committing(self, stored: Completion) -> None:
+        """Note that messages of a transaction are numbered and visible when `stored` is done."""
+
+    @abstractmethod
     def publish(self, reference: MessageReference) -> None:
         """Make a message visible whose transaction, from before the start, is committed now.
 

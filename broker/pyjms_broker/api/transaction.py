@@ -27,6 +27,12 @@ class Synchronization:
         Synchronizations that this registers in the same transaction are called as well.
         """
 
+    def committing(self, stored: Completion) -> None:
+        """Note that the store has numbered the work, and will have it when `stored` is done.
+
+        Not called where the store has it at once.
+        """
+
     def after_commit(self) -> None:
         """Make the work visible: the store has it."""
 

@@ -60,6 +60,9 @@ class BaseDestination(RegionDestination):
         self.watchers = []
         self.decided_sends = 0
         """Messages of transactions that are prepared or being committed: they keep it here."""
+        self.commits = 0
+        """How many transactions have numbered messages here that are not visible yet."""
+        self._last_commit: Completion | None = None
         self.flow_control = FlowControl(self, broker.system_usage)
         self._controls_flow = policy.producer_flow_control and not self.is_advisory
         self._minimum_size = policy.minimum_message_size
@@ -123,6 +126,17 @@ class BaseDestination(RegionDestination):
 
     def hold(self, reference: MessageReference) -> None:
         """Count one holder more of a message, where messages have holders."""
+
+    def committing(self, stored: Completion) -> None:
+        """Let what comes later wait, so that messages are seen in the order of their numbers."""
+        if stored is self._last_commit:
+            return
+        self._last_commit = stored
+        self.commits += 1
+        stored.then(self._commit_done)
+
+    def _commit_done(self, _stored: Completion) -> None:
+        self.commits -= 1
 
     def spooling_changed(self, subscription: Subscription, spooling: bool) -> None:
         """Ignore it, except where `needs_disk` depends on it."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from pyjms_broker.api.completion import Completion
 from pyjms_broker.api.context import ConnectionContext
 from pyjms_broker.api.transaction import Synchronization, Transaction
 
@@ -51,6 +52,9 @@ class OpenSend(Synchronization):
         there.accept(
             ConnectionContext(), there.reference_to(self.reference.message), self.transaction
         )
+
+    def committing(self, stored: Completion) -> None:
+        self.reference.destination.committing(stored)
 
     def release(self) -> None:
         """Let its destination be removed: the end has come."""

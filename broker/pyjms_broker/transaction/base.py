@@ -256,6 +256,9 @@ class BaseTransaction(Transaction):
                 result.complete(failed)
 
         stored.then(when_stored)
+        if self.state is TransactionState.COMMITTING:
+            for synchronization in self._synchronizations:
+                synchronization.committing(stored)  # its callbacks come after `when_stored`
         return result
 
     def _committed(self) -> None:

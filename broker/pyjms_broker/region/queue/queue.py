@@ -105,11 +105,12 @@ class Queue(BaseDestination):
                 TransactedSend(self.broker, transaction, reference, self._committed, self._give_up)
             )
             return stored
+        is_behind = is_leased or self.commits or self._line  # of lower numbers, not visible yet
         if store is not None and reference.position is None:
             self._repeated(reference)
         elif stored is None and not self._line:
             self._enqueue(reference)
-        elif stored is not None and self._is_concurrent and not is_leased:
+        elif stored is not None and self._is_concurrent and not is_behind:
             stored.then(lambda done: self._take_out_unstored(context, reference, done))
             self._enqueue(reference)
         else:
@@ -198,9 +199,8 @@ class Queue(BaseDestination):
         self.statistics.inflight += 1
 
     def mark_redelivered(self, reference: MessageReference) -> Completion | None:
-        if self.store is None or not self.marks_redelivered:
-            return None
-        if reference.position is None or reference.redelivery_counter:
+        is_marked = reference.position is None or reference.redelivery_counter
+        if self.store is None or not self.marks_redelivered or is_marked:
             return None
         marked = copy_command(reference.message)
         marked.redelivery_counter = 1

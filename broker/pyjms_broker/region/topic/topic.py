@@ -94,7 +94,7 @@ class Topic(BaseDestination):
         else:
             if stored is not None:
                 stored.then(lambda done: self.tell_if_lost(context, reference, done))
-            if self._line or (stored is not None and not self._is_concurrent):
+            if self._line or (stored is not None and (self.commits or not self._is_concurrent)):
                 self.hold(reference)
                 self._wait_in_line(reference, stored)
             else:
