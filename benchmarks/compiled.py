@@ -36,8 +36,6 @@ INTERPRETED = (
     "pyjms/wire/openwire/__init__.py",
     "pyjms/wire/openwire/settings.py",  # a dataclass read once a connection
     "broker/pyjms_broker/region/__init__.py",
-    # mypyc cannot build a class with methods under two names
-    "broker/pyjms_broker/region/region_broker.py",
     "broker/pyjms_broker/region/dead_letter/__init__.py",
     "broker/pyjms_broker/region/flow/__init__.py",
     "broker/pyjms_broker/region/queue/__init__.py",

@@ -9,7 +9,9 @@ return a Completion. Any call may raise a JMSException: the client gets it as th
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from typing import Any, NoReturn
 
+from pyjms.errors import IllegalStateException
 from pyjms.jms.destination import Destination
 from pyjms.wire.openwire.commands import (
     ActiveMQMessage,
@@ -37,6 +39,7 @@ __all__ = [
     "Broker",
     "BrokerEvents",
     "BrokerTransactions",
+    "BrokerWithoutTransactions",
     "ClientRegistry",
     "DestinationRegistry",
     "MessageRouter",
@@ -275,3 +278,23 @@ class Broker(
     @abstractmethod
     async def stop(self) -> None:
         """Stop dispatching and all background tasks. Idempotent."""
+
+
+class BrokerWithoutTransactions(Broker):
+    """Refuses transactions: a filter around it keeps them. The base of the region broker."""
+
+    def _refuse_transaction(self, *args: Any, **kwargs: Any) -> NoReturn:
+        raise IllegalStateException(
+            "A transaction call reached the region broker", hint="put a TransactionBroker around it"
+        )
+
+    begin_transaction = _refuse_transaction
+    prepare_transaction = _refuse_transaction
+    commit_transaction = _refuse_transaction
+    rollback_transaction = _refuse_transaction
+    forget_transaction = _refuse_transaction
+    set_rollback_only = _refuse_transaction
+
+    def prepared_transactions(self, context: ConnectionContext) -> list[XATransactionId]:
+        """Return nothing: there are no transactions."""
+        return []

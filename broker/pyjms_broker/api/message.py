@@ -6,8 +6,8 @@ Properties are decoded when somebody asks, once.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Final, NamedTuple
+from collections.abc import Callable, Container
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from pyjms import _clock
 from pyjms.errors import JMSException
@@ -33,6 +33,7 @@ __all__ = [
     "MessageReference",
     "OperationContext",
     "Position",
+    "Positions",
     "StoredMessage",
     "SubscriptionKey",
 ]
@@ -47,6 +48,10 @@ class Position(NamedTuple):
     """0 where the destination ignores priorities; else 9 minus the priority."""
     arrival: int
     """The number of its arrival in this destination, from 1."""
+
+
+Positions: TypeAlias = Container[Position]
+"""Positions to leave out: a set, or what knows of each whether it is one of them."""
 
 
 class StoredMessage(NamedTuple):

@@ -7,10 +7,10 @@ nothing comes twice. (activemq-broker M8; QueueStorePrefetch, TopicStorePrefetch
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Container
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from pyjms_broker.api.message import Position, StoredMessage
+from pyjms_broker.api.message import Position, Positions, StoredMessage
 from pyjms_broker.cursor.sources import HIGHEST_PRIORITY, level_of
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ __all__ = ["NextMessages", "PrioritizedStoreSource", "StoreSource"]
 
 logger = logging.getLogger(__name__)
 
-NextMessages = Callable[[Position | None, int, Container[Position]], list[StoredMessage]]
+NextMessages = Callable[[Position | None, int, Positions], list[StoredMessage]]
 """`next_messages` of a store, or of a durable subscription in it."""
 
 
@@ -34,7 +34,7 @@ class StoreSource:
         next_messages: NextMessages,
         paged_in: Callable[[StoredMessage], MessageReference],
         recovered: int = 0,
-        skipped: Container[Position] = (),
+        skipped: Positions = (),
     ) -> None:
         """Create a source that pages with `next_messages`.
 
@@ -119,7 +119,7 @@ class PrioritizedStoreSource(StoreSource):
         self,
         next_messages: NextMessages,
         paged_in: Callable[[StoredMessage], MessageReference],
-        held: Container[Position],
+        held: Positions,
         recovered: int = 0,
     ) -> None:
         """Create a source; `held` are the positions of all messages in memory."""

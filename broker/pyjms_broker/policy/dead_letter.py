@@ -5,8 +5,9 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections import OrderedDict
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypedDict, Unpack
 
 from pyjms.jms.destination import DEFAULT_DEAD_LETTER_QUEUE, Destination, Queue, Topic
 from pyjms_broker.api.dead_letter import DeadLetterStrategy
@@ -18,10 +19,22 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AbstractDeadLetterStrategy",
+    "DeadLetterOptions",
     "DiscardingDeadLetterStrategy",
     "IndividualDeadLetterStrategy",
     "SharedDeadLetterStrategy",
 ]
+
+
+class DeadLetterOptions(TypedDict, total=False):
+    """The options of every strategy; see `AbstractDeadLetterStrategy` for the defaults."""
+
+    process_expired: bool
+    process_non_persistent: bool
+    expiration: float
+    enable_audit: bool
+    max_producers_to_audit: int
+    max_audit_depth: int
 
 
 class AbstractDeadLetterStrategy(DeadLetterStrategy):
@@ -63,8 +76,9 @@ class AbstractDeadLetterStrategy(DeadLetterStrategy):
         """Forget the message, so that it can be dead-lettered again."""
         self._audit(reference).rollback(reference.message_id)
 
+    @abstractmethod
     def _audit(self, reference: MessageReference) -> MessageAudit:
-        raise NotImplementedError
+        """Return the audit that covers the message."""
 
     def _new_audit(self) -> MessageAudit:
         return MessageAudit(self.max_audit_depth, self.max_producers_to_audit)
@@ -77,21 +91,9 @@ class SharedDeadLetterStrategy(AbstractDeadLetterStrategy):
         self,
         *,
         dead_letter_queue: Destination | None = None,
-        process_expired: bool = True,
-        process_non_persistent: bool = False,
-        expiration: float = 0,
-        enable_audit: bool = True,
-        max_producers_to_audit: int = 64,
-        max_audit_depth: int = 2048,
+        **options: Unpack[DeadLetterOptions],
     ) -> None:
-        super().__init__(
-            process_expired=process_expired,
-            process_non_persistent=process_non_persistent,
-            expiration=expiration,
-            enable_audit=enable_audit,
-            max_producers_to_audit=max_producers_to_audit,
-            max_audit_depth=max_audit_depth,
-        )
+        super().__init__(**options)
         self.dead_letter_queue = dead_letter_queue or Queue(DEFAULT_DEAD_LETTER_QUEUE)
         self._shared_audit = self._new_audit()
 
@@ -124,21 +126,9 @@ class IndividualDeadLetterStrategy(AbstractDeadLetterStrategy):
         use_queue_for_topic_messages: bool = True,
         destination_per_durable_subscriber: bool = False,
         max_destinations_to_audit: int = 10_000,
-        process_expired: bool = True,
-        process_non_persistent: bool = False,
-        expiration: float = 0,
-        enable_audit: bool = True,
-        max_producers_to_audit: int = 64,
-        max_audit_depth: int = 2048,
+        **options: Unpack[DeadLetterOptions],
     ) -> None:
-        super().__init__(
-            process_expired=process_expired,
-            process_non_persistent=process_non_persistent,
-            expiration=expiration,
-            enable_audit=enable_audit,
-            max_producers_to_audit=max_producers_to_audit,
-            max_audit_depth=max_audit_depth,
-        )
+        super().__init__(**options)
         self.queue_prefix = queue_prefix
         self.topic_prefix = topic_prefix
         self.queue_suffix = queue_suffix
@@ -197,6 +187,10 @@ class DiscardingDeadLetterStrategy(AbstractDeadLetterStrategy):
 
     def rollback(self, reference: MessageReference) -> None:
         """Do nothing: no message was recorded."""
+
+    def _audit(self, reference: MessageReference) -> MessageAudit:
+        """Return an empty audit: no message is recorded."""
+        return self._new_audit()
 
     def dead_letter_destination(
         self, reference: MessageReference, subscription: Subscription | None

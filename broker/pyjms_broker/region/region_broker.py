@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING
 
 from pyjms import _clock
 from pyjms.errors import (
     DestinationDoesNotExistException,
-    IllegalStateException,
     InvalidDestinationException,
     JMSException,
 )
@@ -32,9 +31,8 @@ from pyjms.wire.openwire.commands import (
     RemoveSubscriptionInfo,
     SessionInfo,
     Throwable,
-    XATransactionId,
 )
-from pyjms_broker.api.broker import Broker
+from pyjms_broker.api.broker import Broker, BrokerWithoutTransactions
 from pyjms_broker.api.completion import Completion
 from pyjms_broker.api.context import ConnectionContext
 from pyjms_broker.api.destination import BrokerDestination, RegionDestination
@@ -64,7 +62,7 @@ logger = logging.getLogger(__name__)
 _ADD, _REMOVE = 0, 1
 
 
-class RegionBroker(Broker):
+class RegionBroker(BrokerWithoutTransactions):
     """Queues and topics. Start the store before this."""
 
     def __init__(
@@ -333,22 +331,6 @@ class RegionBroker(Broker):
         subscription = exchange.subscription or self.subscriptions.get(control.consumer_id)
         if subscription is not None and not control.close:
             subscription.set_prefetch(control.prefetch)
-
-    # transactions: the transaction filter keeps them
-    def _refuse_transaction(self, *args: Any, **kwargs: Any) -> NoReturn:
-        raise IllegalStateException(
-            "A transaction call reached the region broker", hint="put a TransactionBroker around it"
-        )
-
-    begin_transaction = _refuse_transaction
-    prepare_transaction = _refuse_transaction
-    commit_transaction = _refuse_transaction
-    rollback_transaction = _refuse_transaction
-    forget_transaction = _refuse_transaction
-    set_rollback_only = _refuse_transaction
-
-    def prepared_transactions(self, context: ConnectionContext) -> list[XATransactionId]:
-        return []
 
     # events
     def message_expired(

@@ -16,13 +16,16 @@ from pyjms_broker.api.context import ConnectionContext
 from pyjms_broker.api.message import SubscriptionKey
 from pyjms_broker.api.subscription import Subscription
 from pyjms_broker.api.text import can_be_written
-from pyjms_broker.policy.entry import PolicyEntry
 from pyjms_broker.policy.map import PolicyMap
 from pyjms_broker.region.base_destination import ADVISORY_PREFIX
 from pyjms_broker.region.destination_table import DestinationTable, SubscriptionIndex
 from pyjms_broker.region.queue.browser import QueueBrowserSubscription
 from pyjms_broker.region.queue.subscription import QueueSubscription
-from pyjms_broker.region.subscription.base import LAST_DELIVERED_UNKNOWN, LAST_DELIVERED_UNSET
+from pyjms_broker.region.subscription.base import (
+    LAST_DELIVERED_UNKNOWN,
+    LAST_DELIVERED_UNSET,
+    SubscriptionRequest,
+)
 from pyjms_broker.region.topic.durable_subscription import DurableTopicSubscription
 from pyjms_broker.region.topic.subscription import TopicSubscription
 from pyjms_broker.store.api import StoredSubscription
@@ -103,14 +106,14 @@ class SubscriptionRegistry:
     ) -> Subscription:
         policy = self._policy_map.entry_for(destination)
         asked = info.prefetch_size
+        kind: type[TopicSubscription | QueueBrowserSubscription | QueueSubscription]
         if destination.is_topic:
-            prefetch = policy.topic_prefetch_for(asked)
-            return TopicSubscription(self._broker, context, info, policy, prefetch)
-        if info.browser:
-            prefetch = policy.browser_prefetch_for(asked)
-            return QueueBrowserSubscription(self._broker, context, info, policy, prefetch)
-        prefetch = policy.queue_prefetch_for(asked)
-        return QueueSubscription(self._broker, context, info, policy, prefetch)
+            kind, prefetch = TopicSubscription, policy.topic_prefetch_for(asked)
+        elif info.browser:
+            kind, prefetch = QueueBrowserSubscription, policy.browser_prefetch_for(asked)
+        else:
+            kind, prefetch = QueueSubscription, policy.queue_prefetch_for(asked)
+        return kind(SubscriptionRequest(self._broker, context, info, policy, prefetch))
 
     def remove(
         self, context: ConnectionContext, info: ConsumerInfo, last_delivered_sequence_id: int
@@ -154,27 +157,23 @@ class SubscriptionRegistry:
             self._forget_durable(context, subscription)
             subscription = None
         if subscription is None:
-            subscription = self._make_durable(context, info, policy, prefetch, key)
+            request = SubscriptionRequest(self._broker, context, info, policy, prefetch)
+            subscription = self._make_durable(request, key)
         subscription.activate(context, info, prefetch)
         self._by_consumer[info.consumer_id] = subscription
         return subscription
 
     def _make_durable(
-        self,
-        context: ConnectionContext,
-        info: ConsumerInfo,
-        policy: PolicyEntry,
-        prefetch: int,
-        key: SubscriptionKey,
+        self, request: SubscriptionRequest, key: SubscriptionKey
     ) -> DurableTopicSubscription:
-        subscription = DurableTopicSubscription(self._broker, context, info, policy, prefetch, key)
+        subscription = DurableTopicSubscription(request, key)
         self._durables[key] = subscription
         self._index.add(subscription)
         try:
             for entrance in self._table.matching(subscription.requested):
-                entrance.add_subscription(context, subscription)
+                entrance.add_subscription(request.context, subscription)
         except Exception:
-            self._forget_durable(context, subscription)
+            self._forget_durable(request.context, subscription)
             raise
         return subscription
 
@@ -194,7 +193,9 @@ class SubscriptionRegistry:
         )
         policy = self._policy_map.entry_for(stored.destination)
         prefetch = policy.durable_prefetch_for(info.prefetch_size)
-        self._make_durable(self._broker.context, info, policy, prefetch, stored.key)
+        context = self._broker.context
+        request = SubscriptionRequest(self._broker, context, info, policy, prefetch)
+        self._make_durable(request, stored.key)
 
     def _key(
         self, context: ConnectionContext, client_id: str | None, name: str | None

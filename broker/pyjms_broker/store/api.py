@@ -98,7 +98,7 @@ references.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container
+from collections.abc import Callable
 from enum import Enum
 from typing import NamedTuple, Protocol
 
@@ -115,6 +115,7 @@ from pyjms_broker.api.message import (
     MessageReference,
     OperationContext,
     Position,
+    Positions,
     StoredMessage,
     SubscriptionKey,
 )
@@ -124,6 +125,7 @@ __all__ = [
     "OperationContext",
     "PersistenceAdapter",
     "Position",
+    "Positions",
     "RecoveredTransaction",
     "StorePartition",
     "StoreState",
@@ -205,7 +207,7 @@ class MessageStore(Protocol):
         """Return a message, visible or not; None if there is none. May block on a read."""
 
     def next_messages(
-        self, after: Position | None, limit: int, skip: Container[Position] = ()
+        self, after: Position | None, limit: int, skip: Positions = ()
     ) -> list[StoredMessage]:
         """Return at most `limit` visible messages behind a position, in order. May block.
 
@@ -274,11 +276,7 @@ class TopicMessageStore(MessageStore, Protocol):
         """
 
     def next_subscription_messages(
-        self,
-        key: SubscriptionKey,
-        after: Position | None,
-        limit: int,
-        skip: Container[Position] = (),
+        self, key: SubscriptionKey, after: Position | None, limit: int, skip: Positions = ()
     ) -> list[StoredMessage]:
         """Return what `next_messages` would, without what the subscription acknowledged.
 

@@ -35,6 +35,8 @@ conditions on the mode that every message passes. (activemq-broker A3 to A8; ope
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+
 from pyjms import _clock
 from pyjms.client.interfaces import ClientSession
 from pyjms.client.tasks import OwnedTasks
@@ -66,7 +68,7 @@ _DELIVERED = int(AckType.DELIVERED)
 _INDIVIDUAL = int(AckType.INDIVIDUAL)
 
 
-class AckLedger:
+class AckLedger(ABC):
     """Base of all rules: the list of delivered messages, and acknowledgements of any type."""
 
     redelivers_on_error = True
@@ -81,20 +83,21 @@ class AckLedger:
         """Record that `dispatch` is handed to the application."""
         self.delivered.append(dispatch)
 
+    @abstractmethod
     def after_delivery(self, dispatch: MessageDispatch) -> None:
         """Record that the application is done with `dispatch`."""
-        raise NotImplementedError
 
+    @abstractmethod
     def flush(self) -> None:
         """Acknowledge what can be: the consumer or its session is about to close."""
 
-    def start_timer(self, tasks: OwnedTasks) -> None:
+    def start_timer(self, tasks: OwnedTasks) -> None:  # noqa: B027 - only some rules have timers
         """Start acknowledging by time, if that is configured."""
 
-    def close(self) -> None:
+    def close(self) -> None:  # noqa: B027 - as above
         """Stop acknowledging by time."""
 
-    def acknowledge_in_transaction(self) -> None:
+    def acknowledge_in_transaction(self) -> None:  # noqa: B027 - only deferred rules wait for it
         """Acknowledge what the transaction has consumed, before it ends."""
 
     def settle(self) -> None:
@@ -270,6 +273,9 @@ class DeferredAckLedger(AckLedger):
             fresh = self.delivered[self._delivered_acks :]
             self._delivered_acks = len(self.delivered)
             self.send_ack(_DELIVERED, fresh, in_transaction=True)
+
+    def flush(self) -> None:
+        """Do nothing: what the application has not acknowledged is redelivered."""
 
     def acknowledge_in_transaction(self) -> None:
         if self.delivered:

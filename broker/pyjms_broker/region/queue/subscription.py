@@ -4,18 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pyjms.wire.openwire.commands import ConsumerInfo
 from pyjms_broker.api.completion import Completion
-from pyjms_broker.api.context import ConnectionContext
 from pyjms_broker.api.message import MessageReference, OperationContext
-from pyjms_broker.policy.entry import PolicyEntry
 from pyjms_broker.region.queue.consumer_ring import Candidate
+from pyjms_broker.region.subscription.base import SubscriptionRequest
 from pyjms_broker.region.subscription.prefetch import PrefetchSubscription
 from pyjms_broker.region.subscription.redelivery_marking import PendingRedeliveryMarks
 
 if TYPE_CHECKING:
     from pyjms_broker.region.queue.queue import Queue
-    from pyjms_broker.region.services import RegionServices
 
 __all__ = ["QueueSubscription"]
 
@@ -23,15 +20,8 @@ __all__ = ["QueueSubscription"]
 class QueueSubscription(PrefetchSubscription):
     """Has a place in each queue that it consumes from."""
 
-    def __init__(
-        self,
-        broker: RegionServices,
-        context: ConnectionContext,
-        info: ConsumerInfo,
-        policy: PolicyEntry,
-        prefetch_size: int,
-    ) -> None:
-        super().__init__(broker, context, info, policy, prefetch_size)
+    def __init__(self, request: SubscriptionRequest) -> None:
+        super().__init__(request)
         self._places: dict[Queue, Candidate] = {}
         self._left: list[Queue] = []
 

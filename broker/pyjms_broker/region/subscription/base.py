@@ -7,7 +7,7 @@ pulls come in by the broker. (ActiveMQ Subscription, AbstractSubscription)
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from pyjms import _clock, _wakeup
 from pyjms.errors import InvalidDestinationException
@@ -30,7 +30,12 @@ from pyjms_broker.region.subscription.redelivery_marking import PendingRedeliver
 if TYPE_CHECKING:
     from pyjms_broker.region.services import RegionServices
 
-__all__ = ["LAST_DELIVERED_UNKNOWN", "LAST_DELIVERED_UNSET", "AbstractSubscription"]
+__all__ = [
+    "LAST_DELIVERED_UNKNOWN",
+    "LAST_DELIVERED_UNSET",
+    "AbstractSubscription",
+    "SubscriptionRequest",
+]
 
 logger = logging.getLogger(__name__)
 
@@ -38,30 +43,34 @@ LAST_DELIVERED_UNKNOWN: Final = -2
 LAST_DELIVERED_UNSET: Final = -1
 
 
+class SubscriptionRequest(NamedTuple):
+    """A consumer's subscription to be: who asks for it, and what applies to it."""
+
+    broker: RegionServices
+    context: ConnectionContext
+    info: ConsumerInfo
+    policy: PolicyEntry
+    prefetch_size: int
+
+
 class AbstractSubscription(Subscription):
     """Common base of all subscriptions."""
 
-    def __init__(
-        self,
-        broker: RegionServices,
-        context: ConnectionContext,
-        info: ConsumerInfo,
-        policy: PolicyEntry,
-        prefetch_size: int,
-    ) -> None:
+    def __init__(self, request: SubscriptionRequest) -> None:
         """Take the consumer's wishes.
 
         Raises:
             InvalidSelectorException: its selector is wrong.
             InvalidDestinationException: it has no destination.
         """
+        info, policy = request.info, request.policy
         if info.destination is None:
             raise InvalidDestinationException("A consumer must have a destination")
-        self.broker = broker
-        self.context = context
+        self.broker = request.broker
+        self.context = request.context
         self.policy = policy
         self.requested: Destination = info.destination
-        self.prefetch_size = prefetch_size
+        self.prefetch_size = request.prefetch_size
         self.destinations: list[BrokerDestination] = []
         self.saved: Completion | None = None
         """Done when the stores have the subscription, or have forgotten it. None: at once."""

@@ -9,21 +9,18 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections import OrderedDict
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from pyjms.errors import JMSException
 from pyjms.wire.openwire.commands import (
     AckType,
-    ConsumerInfo,
     MessageAck,
     XATransactionId,
 )
 from pyjms_broker.api.completion import Completion, all_of
-from pyjms_broker.api.context import ConnectionContext
 from pyjms_broker.api.exchange import ConsumerExchange
 from pyjms_broker.api.message import NO_TRANSACTION, SYNCED, MessageReference, OperationContext
 from pyjms_broker.api.transaction import Synchronization, Transaction
-from pyjms_broker.policy.entry import PolicyEntry
 from pyjms_broker.region.subscription.ack_range import (
     counted_range,
     is_last,
@@ -34,10 +31,8 @@ from pyjms_broker.region.subscription.base import (
     LAST_DELIVERED_UNKNOWN,
     LAST_DELIVERED_UNSET,
     AbstractSubscription,
+    SubscriptionRequest,
 )
-
-if TYPE_CHECKING:
-    from pyjms_broker.region.services import RegionServices
 
 __all__ = ["PrefetchSubscription"]
 
@@ -52,15 +47,8 @@ _EXPIRED: Final = int(AckType.EXPIRED)
 class PrefetchSubscription(AbstractSubscription):
     """A subscription whose messages stay in their destination until acknowledged."""
 
-    def __init__(
-        self,
-        broker: RegionServices,
-        context: ConnectionContext,
-        info: ConsumerInfo,
-        policy: PolicyEntry,
-        prefetch_size: int,
-    ) -> None:
-        super().__init__(broker, context, info, policy, prefetch_size)
+    def __init__(self, request: SubscriptionRequest) -> None:
+        super().__init__(request)
         self.dispatched: OrderedDict[object, MessageReference] = OrderedDict()
         self._by_id = not (self.requested.is_composite or self.requested.is_pattern)
         self._held: set[MessageReference] = set()  # open transactions have acknowledged them

@@ -6,11 +6,16 @@ A subscription to a pattern has messages of several topics, each with a store of
 
 from __future__ import annotations
 
-from collections.abc import Container
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from pyjms_broker.api.message import MessageReference, Position, StoredMessage, SubscriptionKey
+from pyjms_broker.api.message import (
+    MessageReference,
+    Position,
+    Positions,
+    StoredMessage,
+    SubscriptionKey,
+)
 from pyjms_broker.cursor.memory import pending_list
 from pyjms_broker.cursor.sources import MemorySource, MessageSource, SpoolSource
 from pyjms_broker.cursor.spilling import (
@@ -56,9 +61,7 @@ class _Part:
         """Return the source of what the store has for the subscription."""
         key = self._key
 
-        def page(
-            after: Position | None, limit: int, skip: Container[Position]
-        ) -> list[StoredMessage]:
+        def page(after: Position | None, limit: int, skip: Positions) -> list[StoredMessage]:
             return store.next_subscription_messages(key, after, limit, skip)
 
         recovered = store.subscription_message_count(key)

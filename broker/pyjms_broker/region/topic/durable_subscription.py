@@ -23,15 +23,13 @@ from pyjms_broker.api.message import (
     SubscriptionKey,
 )
 from pyjms_broker.policy.audit import MessageAudit
-from pyjms_broker.policy.entry import PolicyEntry
-from pyjms_broker.region.subscription.base import LAST_DELIVERED_UNKNOWN
+from pyjms_broker.region.subscription.base import LAST_DELIVERED_UNKNOWN, SubscriptionRequest
 from pyjms_broker.region.subscription.prefetch import PrefetchSubscription
 from pyjms_broker.region.topic.durable_backlog import SubscriptionBacklog
 from pyjms_broker.store.api import StoredSubscription, StoreState
 
 if TYPE_CHECKING:
     from pyjms_broker.api.destination import RegionDestination
-    from pyjms_broker.region.services import RegionServices
     from pyjms_broker.region.topic.topic import Topic
 
 __all__ = ["DurableTopicSubscription"]
@@ -52,19 +50,11 @@ class DurableTopicSubscription(PrefetchSubscription):
     (activemq-broker T20)
     """
 
-    def __init__(
-        self,
-        broker: RegionServices,
-        context: ConnectionContext,
-        info: ConsumerInfo,
-        policy: PolicyEntry,
-        prefetch_size: int,
-        key: SubscriptionKey,
-    ) -> None:
-        super().__init__(broker, context, info, policy, prefetch_size)
+    def __init__(self, request: SubscriptionRequest, key: SubscriptionKey) -> None:
+        super().__init__(request)
         self.key = key
         self.is_active = False
-        self._backlog = SubscriptionBacklog(key, broker, policy)
+        self._backlog = SubscriptionBacklog(key, request.broker, request.policy)
         self._pending = self._backlog.pending
         self._topics: dict[RegionDestination, int | None] = {}
         """With the number of the last arrival before it came; None where nothing is stored."""
@@ -72,8 +62,8 @@ class DurableTopicSubscription(PrefetchSubscription):
         self._last_delivered = LAST_DELIVERED_UNKNOWN
         self._turn: _wakeup.BackgroundTask | None = None
         self._audit = (
-            MessageAudit(policy.max_audit_depth, policy.max_producers_to_audit)
-            if policy.enable_audit
+            MessageAudit(self.policy.max_audit_depth, self.policy.max_producers_to_audit)
+            if self.policy.enable_audit
             else None
         )
 

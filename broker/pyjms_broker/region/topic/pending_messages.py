@@ -25,8 +25,6 @@ __all__ = ["HeldPendingList", "SpoolingCursor"]
 class HeldPendingList(FifoPendingList):
     """Messages that are all in memory; it holds them."""
 
-    __slots__ = ()
-
     @property
     def is_spilling(self) -> bool:
         """Whether messages are elsewhere: never."""

@@ -8,22 +8,17 @@ temp store when memory is short: a slow consumer does not keep memory from other
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from pyjms.errors import JMSException
-from pyjms.wire.openwire.commands import AckType, ConsumerInfo, MessageAck, Throwable
+from pyjms.wire.openwire.commands import AckType, MessageAck, Throwable
 from pyjms_broker.api.completion import Completion
-from pyjms_broker.api.context import ConnectionContext
 from pyjms_broker.api.exchange import ConsumerExchange
 from pyjms_broker.api.message import MessageReference
 from pyjms_broker.api.transaction import Synchronization, Transaction
 from pyjms_broker.policy.audit import MessageAudit
-from pyjms_broker.policy.entry import PolicyEntry
-from pyjms_broker.region.subscription.base import AbstractSubscription
+from pyjms_broker.region.subscription.base import AbstractSubscription, SubscriptionRequest
 from pyjms_broker.region.topic.pending_messages import HeldPendingList, SpoolingCursor
-
-if TYPE_CHECKING:
-    from pyjms_broker.region.services import RegionServices
 
 __all__ = ["TopicSubscription"]
 
@@ -37,15 +32,8 @@ _FREES: Final = (AckType.STANDARD, AckType.POISON, AckType.INDIVIDUAL)
 class TopicSubscription(AbstractSubscription):
     """Gets every matching message, or the latest where a limit says so."""
 
-    def __init__(
-        self,
-        broker: RegionServices,
-        context: ConnectionContext,
-        info: ConsumerInfo,
-        policy: PolicyEntry,
-        prefetch_size: int,
-    ) -> None:
-        super().__init__(broker, context, info, policy, prefetch_size)
+    def __init__(self, request: SubscriptionRequest) -> None:
+        super().__init__(request)
         self.discarded_count = 0
         self._is_slow = False
         self.expired_count = 0
@@ -55,8 +43,8 @@ class TopicSubscription(AbstractSubscription):
         """Whether pending messages are in the temp store."""
         self._unsettled = 0  # messages that open transactions have acknowledged
         self._audit = (
-            MessageAudit(policy.max_audit_depth, policy.max_producers_to_audit)
-            if policy.audits_topic_subscriptions
+            MessageAudit(self.policy.max_audit_depth, self.policy.max_producers_to_audit)
+            if self.policy.audits_topic_subscriptions
             else None
         )
 

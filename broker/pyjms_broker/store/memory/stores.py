@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Container, Iterable
+from collections.abc import Callable, Iterable
 from itertools import islice
 from operator import attrgetter
 from typing import TYPE_CHECKING, Final
@@ -14,7 +14,13 @@ from typing import TYPE_CHECKING, Final
 from pyjms.jms.destination import Destination
 from pyjms.wire.openwire.commands import MessageId, ProducerId
 from pyjms_broker.api.completion import Completion
-from pyjms_broker.api.message import OperationContext, Position, StoredMessage, SubscriptionKey
+from pyjms_broker.api.message import (
+    OperationContext,
+    Position,
+    Positions,
+    StoredMessage,
+    SubscriptionKey,
+)
 from pyjms_broker.store.api import StoredSubscription, StoreState
 from pyjms_broker.store.memory.transactions import MemoryEntry, MemoryTransactionStore
 
@@ -94,7 +100,7 @@ class MemoryMessageStore:
         return None if entry is None else StoredMessage(entry.position, entry.message)
 
     def next_messages(
-        self, after: Position | None, limit: int, skip: Container[Position] = ()
+        self, after: Position | None, limit: int, skip: Positions = ()
     ) -> list[StoredMessage]:
         if not self._prioritized and after is not None:
             by_arrival = self._by_arrival
@@ -214,11 +220,7 @@ class MemoryTopicMessageStore(MemoryMessageStore):
         return None
 
     def next_subscription_messages(
-        self,
-        key: SubscriptionKey,
-        after: Position | None,
-        limit: int,
-        skip: Container[Position] = (),
+        self, key: SubscriptionKey, after: Position | None, limit: int, skip: Positions = ()
     ) -> list[StoredMessage]:
         return _page(self._unacknowledged.get(key, {}).values(), after, limit, skip, key)
 
@@ -337,7 +339,7 @@ def _page(
     entries: Iterable[MemoryEntry],
     after: Position | None,
     limit: int,
-    skip: Container[Position],
+    skip: Positions,
     key: SubscriptionKey | None = None,
 ) -> list[StoredMessage]:
     following = (
@@ -349,7 +351,7 @@ def _page(
 def _wanted(
     entries: Iterable[MemoryEntry],
     limit: int,
-    skip: Container[Position],
+    skip: Positions,
     key: SubscriptionKey | None = None,
 ) -> list[StoredMessage]:
     wanted = (

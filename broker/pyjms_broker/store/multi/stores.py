@@ -5,12 +5,17 @@ A call within a transaction enlists that store first; nothing else is added.
 
 from __future__ import annotations
 
-from collections.abc import Container
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from pyjms.wire.openwire.commands import MessageId
 from pyjms_broker.api.completion import Completion
-from pyjms_broker.api.message import OperationContext, Position, StoredMessage, SubscriptionKey
+from pyjms_broker.api.message import (
+    OperationContext,
+    Position,
+    Positions,
+    StoredMessage,
+    SubscriptionKey,
+)
 from pyjms_broker.store.api import (
     MessageStore,
     StoredSubscription,
@@ -58,7 +63,7 @@ class _Store(Generic[S]):
         return self._store.get_message(message_id)
 
     def next_messages(
-        self, after: Position | None, limit: int, skip: Container[Position] = ()
+        self, after: Position | None, limit: int, skip: Positions = ()
     ) -> list[StoredMessage]:
         return self._store.next_messages(after, limit, skip)
 
@@ -110,11 +115,7 @@ class MultiTopicMessageStore(_Store[TopicMessageStore]):
         return self._store.acknowledge(context, key, reference)
 
     def next_subscription_messages(
-        self,
-        key: SubscriptionKey,
-        after: Position | None,
-        limit: int,
-        skip: Container[Position] = (),
+        self, key: SubscriptionKey, after: Position | None, limit: int, skip: Positions = ()
     ) -> list[StoredMessage]:
         return self._store.next_subscription_messages(key, after, limit, skip)
 

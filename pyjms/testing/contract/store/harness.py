@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any, TypeAlias
 
@@ -18,7 +18,13 @@ from pyjms.wire.openwire.commands import (
 )
 from pyjms.wire.openwire.primitives import encode_map
 from pyjms_broker.api.completion import wait_for
-from pyjms_broker.api.message import MessageReference, OperationContext, Position, SubscriptionKey
+from pyjms_broker.api.message import (
+    MessageReference,
+    OperationContext,
+    Position,
+    Positions,
+    SubscriptionKey,
+)
 from pyjms_broker.store.api import (
     MessageStore,
     PersistenceAdapter,
@@ -161,7 +167,7 @@ class StoreHarness:
         store: MessageStore,
         limit: int = 1000,
         after: Position | None = None,
-        skip: Container[Position] = (),
+        skip: Positions = (),
     ) -> list[str | None]:
         """Return the JMSTypes of a page of messages."""
         return [m.message.type for m in store.next_messages(after, limit, skip)]

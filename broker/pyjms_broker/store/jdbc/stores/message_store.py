@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Container
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 from pyjms.jms.destination import Destination
 from pyjms.wire.kahadb.frames import decode_message, encode_message
 from pyjms.wire.openwire.commands import MessageId
 from pyjms_broker.api.completion import Completion
-from pyjms_broker.api.message import OperationContext, Position, StoredMessage
+from pyjms_broker.api.message import OperationContext, Position, Positions, StoredMessage
 from pyjms_broker.store.jdbc.execution.operations import AddMessage, RemoveAll, UpdateMessage
 from pyjms_broker.store.jdbc.stores.context import StoreContext, split_id
 from pyjms_broker.store.jdbc.stores.overlay import Overlay
@@ -107,7 +107,7 @@ class JDBCMessageStore:
         return None if position is None else next(iter(self._load([position])), None)
 
     def next_messages(
-        self, after: Position | None, limit: int, skip: Container[Position] = ()
+        self, after: Position | None, limit: int, skip: Positions = ()
     ) -> list[StoredMessage]:
         self._settle()
         page = self._page_statement
@@ -314,7 +314,7 @@ class JDBCMessageStore:
         parameters: dict[str, object],
         after: Position | None,
         limit: int,
-        skip: Container[Position],
+        skip: Positions,
         visible: Callable[[int], bool],
     ) -> list[StoredMessage]:
         parameters = {**parameters, "at": self.container}
@@ -334,7 +334,7 @@ class JDBCMessageStore:
         parameters: dict[str, object],
         after: Position,
         wanted: int,
-        skip: Container[Position],
+        skip: Positions,
         visible: Callable[[int], bool],
     ) -> list[Position]:
         level = after.level

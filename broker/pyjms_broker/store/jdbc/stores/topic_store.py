@@ -5,12 +5,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from pyjms.jms.destination import Destination
 from pyjms_broker.api.completion import Completion
-from pyjms_broker.api.message import OperationContext, Position, StoredMessage, SubscriptionKey
+from pyjms_broker.api.message import (
+    OperationContext,
+    Position,
+    Positions,
+    StoredMessage,
+    SubscriptionKey,
+)
 from pyjms_broker.store.api import StoredSubscription
 from pyjms_broker.store.jdbc.execution.operations import (
     AddMessage,
@@ -117,11 +123,7 @@ class JDBCTopicMessageStore(JDBCMessageStore):
         return self._do(context, work)
 
     def next_subscription_messages(
-        self,
-        key: SubscriptionKey,
-        after: Position | None,
-        limit: int,
-        skip: Container[Position] = (),
+        self, key: SubscriptionKey, after: Position | None, limit: int, skip: Positions = ()
     ) -> list[StoredMessage]:
         found = self._subscriptions.get(key)
         if found is None:

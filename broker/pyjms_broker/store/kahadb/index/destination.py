@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator
+from collections.abc import Iterator
 from collections.abc import Set as AbstractSet
 from typing import Final
 
 from pyjms.wire.kahadb.structures import DestinationType, KahaDestination
-from pyjms_broker.api.message import Position
+from pyjms_broker.api.message import Position, Positions
 from pyjms_broker.store.kahadb.index.checkpoint import DestinationChanges, Row, SubscriptionChanges
 from pyjms_broker.store.kahadb.index.context import IndexContext
 from pyjms_broker.store.kahadb.index.duplicate_ids import DuplicateIds
@@ -172,9 +172,7 @@ class DestinationIndex:
         """Return whether `page` leaves the message out."""
         return position[1] in self._hidden
 
-    def page(
-        self, after: Position | None, limit: int, skip: Container[Position] = ()
-    ) -> list[IndexEntry]:
+    def page(self, after: Position | None, limit: int, skip: Positions = ()) -> list[IndexEntry]:
         """Return at most `limit` visible messages behind a position, in order, none in `skip`."""
         return self._walk(after, limit, self._hidden, skip)
 
@@ -252,7 +250,7 @@ class DestinationIndex:
         after: Position | None,
         limit: int,
         hidden: AbstractSet[int] = frozenset(),
-        skip: Container[Position] = (),
+        skip: Positions = (),
         acked: SequenceSet | None = None,
     ) -> list[IndexEntry]:
         found: list[IndexEntry] = []

@@ -9,10 +9,10 @@ count is `last_arrival` minus the size of its set.
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable
+from collections.abc import Iterable
 
 from pyjms.wire.kahadb.structures import KahaDestination
-from pyjms_broker.api.message import Position
+from pyjms_broker.api.message import Position, Positions
 from pyjms_broker.store.kahadb.index.checkpoint import Row, SubscriptionChanges
 from pyjms_broker.store.kahadb.index.context import IndexContext
 from pyjms_broker.store.kahadb.index.destination import DestinationIndex
@@ -215,7 +215,7 @@ class TopicIndex(DestinationIndex):
             self.subscriptions[key].hidden.discard(position[1])
 
     def page_for_subscription(
-        self, key: str, after: Position | None, limit: int, skip: Container[Position] = ()
+        self, key: str, after: Position | None, limit: int, skip: Positions = ()
     ) -> list[IndexEntry]:
         """Return a page of the messages that the subscription has not acknowledged."""
         subscription = self.subscriptions.get(key)

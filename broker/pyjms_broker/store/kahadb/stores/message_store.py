@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from pyjms.jms.destination import Destination
@@ -11,7 +11,7 @@ from pyjms.wire.kahadb.commands import KahaRemoveDestinationCommand
 from pyjms.wire.kahadb.frames import to_kaha_destination
 from pyjms.wire.openwire.commands import MessageId
 from pyjms_broker.api.completion import Completion
-from pyjms_broker.api.message import OperationContext, Position, StoredMessage
+from pyjms_broker.api.message import OperationContext, Position, Positions, StoredMessage
 from pyjms_broker.store.kahadb.index import DestinationIndex, IndexEntry
 from pyjms_broker.store.kahadb.message_database import MessageDatabase
 from pyjms_broker.store.kahadb.records import (
@@ -166,7 +166,7 @@ class KahaDBMessageStore:
         return None if entry is None else self._read([entry])[0]
 
     def next_messages(
-        self, after: Position | None, limit: int, skip: Container[Position] = ()
+        self, after: Position | None, limit: int, skip: Positions = ()
     ) -> list[StoredMessage]:
         """See MessageStore."""
         return self._read(self._index.page(after, limit, skip))

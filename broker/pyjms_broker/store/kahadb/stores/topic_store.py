@@ -5,24 +5,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Container
 from typing import TYPE_CHECKING
 
 from pyjms.errors import JMSException
-from pyjms.jms.destination import Destination
 from pyjms.wire.kahadb.codec import encode_command
 from pyjms.wire.kahadb.commands import KahaSubscriptionCommand
 from pyjms.wire.kahadb.frames import decode_subscription_info, encode_frame, subscription_key
 from pyjms.wire.openwire.commands import SubscriptionInfo
 from pyjms_broker.api.completion import Completion
-from pyjms_broker.api.message import OperationContext, Position, StoredMessage, SubscriptionKey
+from pyjms_broker.api.message import (
+    OperationContext,
+    Position,
+    Positions,
+    StoredMessage,
+    SubscriptionKey,
+)
 from pyjms_broker.store.api import StoredSubscription
 from pyjms_broker.store.kahadb.index import TopicIndex
-from pyjms_broker.store.kahadb.message_database import MessageDatabase
 from pyjms_broker.store.kahadb.records import reference_metadata, remove_record
 from pyjms_broker.store.kahadb.stores.message_store import KahaDBMessageStore
 from pyjms_broker.store.kahadb.transactions.operations import Operation, OperationKind
-from pyjms_broker.store.kahadb.transactions.transaction_store import KahaDBTransactionStore
 
 if TYPE_CHECKING:
     from pyjms_broker.api.message import MessageReference
@@ -37,15 +39,6 @@ class KahaDBTopicMessageStore(KahaDBMessageStore):
     """
 
     _index: TopicIndex
-
-    def __init__(
-        self,
-        db: MessageDatabase,
-        transactions: KahaDBTransactionStore,
-        destination: Destination,
-        prioritized: bool,
-    ) -> None:
-        super().__init__(db, transactions, destination, prioritized)
 
     def add_message(
         self, context: OperationContext, reference: MessageReference
@@ -148,11 +141,7 @@ class KahaDBTopicMessageStore(KahaDBMessageStore):
         return waiter
 
     def next_subscription_messages(
-        self,
-        key: SubscriptionKey,
-        after: Position | None,
-        limit: int,
-        skip: Container[Position] = (),
+        self, key: SubscriptionKey, after: Position | None, limit: int, skip: Positions = ()
     ) -> list[StoredMessage]:
         """See TopicMessageStore."""
         text = subscription_key(*key)
