@@ -44,7 +44,7 @@ compiled: venv
 	$(BIN)/python -m benchmarks.compiled
 
 nightly: venv
-	$(PYTEST) -m "nightly or not ($(SERVERS))" --timeout 600
+	TEST_EXAMPLES=10 $(PYTEST) -m "nightly or not ($(SERVERS))" --timeout 600
 
 docs: venv
 	$(BIN)/pyjms config schema --output docs/application.schema.json

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.kit.parallel import FileOrGroupScheduling, add_groups
+from tests.kit.parallel import FileOrGroupScheduling, add_groups, longest_first
 
 
 @pytest.fixture(params=["asyncio", "trio"])
@@ -15,8 +15,10 @@ def anyio_backend(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     add_groups(items)
+    if hasattr(config, "workerinput"):  # a worker of pytest-xdist
+        longest_first(items)
 
 
 @pytest.hookimpl(optionalhook=True)

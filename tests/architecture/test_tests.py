@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.kit.parallel import GROUPS_BY_FIXTURE, SECONDS
 from tests.kit.source_tree import FILES, ROOT, relative, tree
 
 SOURCES = sorted(p for top in ("tests", "benchmarks") for p in (ROOT / top).rglob("*.py"))
@@ -74,3 +75,9 @@ def test_files_named_in_the_projects_settings_exist() -> None:
     named = re.findall(r"tests/[\w/]+\.py", text)
     assert named
     assert [name for name in named if not (ROOT / name).is_file()] == []
+
+
+def test_expected_durations_are_of_groups_and_files_that_exist() -> None:
+    files = SECONDS.keys() - set(GROUPS_BY_FIXTURE.values())
+    assert files < SECONDS.keys()
+    assert [name for name in files if not (ROOT / name).is_file()] == []

@@ -72,10 +72,20 @@ def definitions() -> dict[str, frozenset[str]]:
     return {**documents, "decisions": frozenset(defined(DECISIONS))}
 
 
-def prose_of(path: Path) -> Iterator[tuple[int, str]]:
-    """Yield line numbers and texts where people read: comments and docstrings, or whole documents."""
+@functools.cache
+def prose_of(path: Path) -> tuple[tuple[int, str], ...]:
+    """Return line numbers and texts of comments and docstrings, or of all lines of a document.
+
+    Nothing for a file without a code anywhere: most have none, and to parse them takes seconds.
+    """
     text = path.read_text(encoding="utf-8")
-    if path.suffix != ".py":
+    if not any(pattern.search(text) for pattern in (CITATION, BARE, OLD_STYLE)):
+        return ()
+    return tuple(_prose(text, path.suffix))
+
+
+def _prose(text: str, suffix: str) -> Iterator[tuple[int, str]]:
+    if suffix != ".py":
         yield from enumerate(text.splitlines(), 1)
         return
     for token in tokenize.generate_tokens(io.StringIO(text).readline):

@@ -4,21 +4,55 @@ The unit is a file, so that what is costly to set up once per module stays on on
 that use one costly resource per process share a group instead, whatever their file: one Spark
 session, with its JVM of about 1 GB, serves all tests that ask for the fixture `spark`. A test
 joins a group of its own choice with `pytest.mark.xdist_group("name")`.
+
+Groups start in the order of their expected duration, the longest first: a long group that starts
+last runs alone, while the other workers have nothing left to do.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Final
 
 import pytest
 from xdist.scheduler import LoadGroupScheduling
 
 GROUPS_BY_FIXTURE = {"spark": "spark"}
 
+SECONDS_PER_TEST: Final = 0.03
+SECONDS: Final = {
+    "spark": 300,
+    "tests/contract/store/test_store_contract.py": 60,
+    "tests/integration/crash/test_kill.py": 30,
+    "tests/integration/broker/test_restart.py": 25,
+    "tests/integration/spark/test_cluster.py": 25,
+    "tests/integration/spark/test_runner.py": 20,
+    "tests/integration/broker/scheduler/test_store.py": 20,
+    "tests/unit/cli/test_pipeline_commands.py": 18,
+    "tests/integration/ranges/test_ranges.py": 17,
+    "tests/docs/test_extending_broker.py": 17,
+    "tests/benchmarks/test_benchmarks.py": 17,
+    "tests/integration/broker_robustness/test_robustness.py": 14,
+    "tests/unit/cli/test_commands.py": 13,
+    "tests/integration/broker/scheduler/test_failures.py": 12,
+    "tests/integration/broker/test_stored_bounds.py": 11,
+    "tests/property/journal/test_journal.py": 11,
+    "tests/property/wire/test_codec.py": 10,
+    "tests/unit/testing/test_plugin.py": 9,
+    "tests/integration/broker/test_transfer_command.py": 8,
+    "tests/examples/test_examples.py": 8,
+    "tests/unit/store/kahadb/test_crash.py": 8,
+}
+"""Expected durations of groups and files that take longer than their number of tests suggests."""
+
 
 class FileOrGroupScheduling(LoadGroupScheduling):
-    """Send a group to one worker, and what is in no group file by file."""
+    """Send a group to one worker, and what is in no group file by file, in the collected order."""
+
+    def __init__(self, config: pytest.Config, log: Any) -> None:
+        super().__init__(config, log)
+        config.option.loadscopereorder = False  # by number of tests; see `longest_first`
 
     def _split_scope(self, nodeid: str) -> str:
         scope = super()._split_scope(nodeid)
@@ -32,3 +66,20 @@ def add_groups(items: Iterable[pytest.Item]) -> None:
         for fixture, group in GROUPS_BY_FIXTURE.items():
             if fixture in names:
                 item.add_marker(pytest.mark.xdist_group(group))
+
+
+def longest_first(items: list[pytest.Item]) -> None:
+    """Sort tests by the expected duration of their groups, which stay together."""
+    names = [_group(item) for item in items]
+    seconds = {name: SECONDS.get(name, n * SECONDS_PER_TEST) for name, n in Counter(names).items()}
+    places = {name: place for place, name in enumerate(seconds)}
+    ordered = sorted(
+        range(len(items)),
+        key=lambda index: (-seconds[names[index]], places[names[index]]),
+    )
+    items[:] = [items[index] for index in ordered]
+
+
+def _group(item: pytest.Item) -> str:
+    mark = item.get_closest_marker("xdist_group")
+    return str(mark.args[0]) if mark else item.nodeid.partition("::")[0]

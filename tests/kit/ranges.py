@@ -48,7 +48,8 @@ class RangesClient:
         message.reply_to = self.answers
         await self._producer.send(message)
 
-    async def answer(self, timeout: float = 10) -> Message:
+    async def answer(self, timeout: float | None = None) -> Message:
+        """Wait for the next response; None: for as long as the test may last."""
         message = await self._consumer.receive(timeout)
         assert message is not None, "no answer came"
         return message

@@ -248,9 +248,10 @@ def anyio_backend() -> str:
     return "asyncio"
 
 
-@pytest.mark.timeout(180)
-async def test_ten_kills_lose_nothing(tmp_path: Path) -> None:
-    await rounds(tmp_path, 10)
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("count", [4, pytest.param(200, marks=pytest.mark.nightly)])
+async def test_kills_lose_nothing(tmp_path: Path, count: int) -> None:
+    await rounds(tmp_path, count)
 
 
 @pytest.mark.timeout(3600)
@@ -260,9 +261,3 @@ async def test_kills_lose_nothing_that_is_to_be_delivered_later(
 ) -> None:
     monkeypatch.setenv("PYJMS_BROKER__SCHEDULER_SUPPORT", "true")
     await rounds(tmp_path, count, delays=True)
-
-
-@pytest.mark.nightly
-@pytest.mark.timeout(3600)
-async def test_two_hundred_kills_lose_nothing(tmp_path: Path) -> None:
-    await rounds(tmp_path, 200)

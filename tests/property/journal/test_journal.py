@@ -10,7 +10,7 @@ from typing import Any
 
 import anyio
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from pyjms.errors import ResourceAllocationException
@@ -19,6 +19,7 @@ from pyjms_broker.api.completion import Completion
 from pyjms_broker.store.api import StoreState
 from pyjms_broker.store.journal.journal import Journal
 from pyjms_broker.store.journal.settings import JournalSettings, PreallocationScope
+from tests.kit.properties import examples
 from tests.kit.simulated_disk import SimulatedDisk
 
 FOLDER = Path("/journal")
@@ -138,7 +139,7 @@ async def goes_on(disk: Any, kind: JournalSettings, lost: list[bytes]) -> int:
 
 
 @pytest.mark.parametrize("scope", [PreallocationScope.ENTIRE_JOURNAL, PreallocationScope.NONE])
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@examples(75, suppress_health_check=[HealthCheck.too_slow])
 @given(steps=_STEPS)
 def test_a_crash_leaves_a_prefix_with_all_that_was_answered(
     scope: PreallocationScope, steps: list[tuple[str, int]]

@@ -6,13 +6,14 @@ import math
 import re
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pyjms.errors import InvalidSelectorException
 from pyjms.jms.types import Byte, Char, Float, Long
 from pyjms.selector import Selector
 from pyjms.selector.regex import compile_pattern
+from tests.kit.properties import examples
 
 NAMES = ("a", "b", "c", "d")
 
@@ -250,7 +251,7 @@ def compiled(text: str) -> tuple[Selector | None, InvalidSelectorException | Non
         return None, error
 
 
-@settings(max_examples=600, deadline=None)
+@examples(300)
 @given(conditions, messages)
 def test_compiled_equals_slow(node: Any, message: dict[str, object]) -> None:
     text = show(node)
@@ -265,7 +266,7 @@ def test_compiled_equals_slow(node: Any, message: dict[str, object]) -> None:
     assert selector.matches(message.get) is (expected is True)
 
 
-@settings(max_examples=400, deadline=None)
+@examples(200)
 @given(st.text(st.sampled_from("ab()='<>+-*/%.,019eExXL \n_$\"!\\LIKENOTADR"), max_size=40))
 def test_any_text_is_a_selector_or_the_documented_error(text: str) -> None:
     selector, problem = compiled(text)
@@ -295,7 +296,7 @@ repeats = st.tuples(
 ).map("".join)  # fmt: skip
 
 
-@settings(max_examples=600, deadline=None)
+@examples(300)
 @given(repeats, st.text("ab\n c", max_size=12))
 def test_patterns_find_what_re_finds(pattern: str, text: str) -> None:
     found = compile_pattern(pattern).search(text)
@@ -305,7 +306,7 @@ def test_patterns_find_what_re_finds(pattern: str, text: str) -> None:
     assert everything[:1] == [m.span() for m in re.finditer(pattern, text, re.ASCII)][:1]
 
 
-@settings(max_examples=300, deadline=None)
+@examples(150)
 @given(st.text("ab()[]{}*+?|\\^$.,-012dwxu&:is<=!", max_size=20), st.text("ab1 ", max_size=10))
 def test_any_pattern_compiles_or_raises_value_error(pattern: str, text: str) -> None:
     try:

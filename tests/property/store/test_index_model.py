@@ -7,7 +7,6 @@ from copy import deepcopy
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
     RuleBasedStateMachine,
@@ -21,6 +20,7 @@ from pyjms.wire.kahadb.journal import Location
 from pyjms.wire.kahadb.structures import DestinationType, KahaDestination
 from pyjms_broker.api.message import Position
 from pyjms_broker.store.kahadb.index import IndexCheckpoint, IndexEntry, StoreIndex, TopicIndex
+from tests.kit.properties import examples
 
 TOPIC = KahaDestination(DestinationType.TOPIC, "t")
 QUEUE = KahaDestination(DestinationType.QUEUE, "q")
@@ -373,5 +373,5 @@ def same(entry: IndexEntry | None, position: Position, message: ModelMessage | N
     )
 
 
-IndexMachine.TestCase.settings = settings(max_examples=80, stateful_step_count=50, deadline=None)
+IndexMachine.TestCase.settings = examples(40, stateful_step_count=50)
 TestIndexModel = IndexMachine.TestCase

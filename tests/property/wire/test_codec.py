@@ -6,7 +6,7 @@ from functools import cache
 from typing import Any
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from pyjms.errors import RemoteProtocolError
@@ -46,8 +46,9 @@ from pyjms.wire.openwire.primitives import (
 from pyjms.wire.openwire.reader import LooseReader, TightReader
 from pyjms.wire.openwire.schema import DESTINATIONS, MESSAGES, STRUCTURES, layout_of
 from pyjms.wire.openwire.writer import LooseWriter, TightWriter
+from tests.kit.properties import examples
 
-few = settings(max_examples=200, deadline=None)
+few = examples(100)
 
 texts = st.text(st.characters(codec="utf-16-be"), max_size=20)
 names = st.text(st.sampled_from("ab.é😀"), min_size=1, max_size=8)
@@ -167,7 +168,7 @@ def usual(command: Any) -> Any:
     return command
 
 
-@settings(max_examples=400, deadline=None)
+@examples(200)
 @given(structures(HOT, 2) | structures(HOT, 2).map(usual))
 def test_the_fast_codec_equals_the_general_codec(command):
     frame = LooseWriter(12, True).frame(command)
@@ -213,7 +214,7 @@ few_acks = few_ids.flatmap(
 few_dispatches = st.builds(MessageDispatch, few_consumers, few_destinations, few_messages)
 
 
-@settings(max_examples=300, deadline=None)
+@examples(150)
 @given(st.lists(few_messages | few_acks | few_dispatches, max_size=12), st.data())
 def test_the_memo_of_the_fast_codec_changes_nothing(commands, data):
     reader, writer = FastReader(), FastWriter()
@@ -251,7 +252,7 @@ def receive_anything(receiver: OpenWireFormat, data: bytes) -> None:
             receiver.receive_data(b"")
 
 
-@settings(max_examples=200, deadline=None)
+@examples(100)
 @given(FORMS, st.sampled_from(sorted(STRUCTURES)), st.binary(max_size=200))
 def test_random_bytes_raise_remote_protocol_error_only(wishes, code, data):
     _, receiver = pair(wishes)
@@ -267,7 +268,7 @@ def test_random_beginnings_raise_remote_protocol_error_only(data):
     receive_anything(OpenWireFormat(), data)
 
 
-@settings(max_examples=200, deadline=None)
+@examples(100)
 @given(FORMS, structures(COMMANDS, 2), st.data())
 def test_damaged_frames_raise_remote_protocol_error_only(wishes, command, data):
     sender, receiver = pair(wishes)
@@ -307,6 +308,7 @@ def types_of(value: Any) -> Any:
 
 
 @given(st.dictionaries(texts, values, max_size=6))
+@few
 def test_maps_come_back_with_their_types(content):
     back = decode_map(encode_map(content))
     assert back == content
@@ -314,6 +316,7 @@ def test_maps_come_back_with_their_types(content):
 
 
 @given(st.lists(scalars, max_size=8))
+@few
 def test_streams_come_back_with_their_types(content):
     back = decode_values(encode_values(content))
     assert back == content

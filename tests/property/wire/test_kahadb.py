@@ -6,7 +6,7 @@ import random
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pyjms.errors import RemoteProtocolError
@@ -22,8 +22,9 @@ from pyjms.wire.kahadb.structures import (
     FieldKind,
     KahaStructure,
 )
+from tests.kit.properties import examples
 
-few = settings(max_examples=150, deadline=None)
+few = examples(75)
 
 VALUES: dict[FieldKind, st.SearchStrategy[Any]] = {
     FieldKind.INT32: st.integers(-(2**31), 2**31 - 1),
@@ -128,7 +129,7 @@ def test_random_frames_raise_the_documented_error(data: bytes) -> None:
                 decode(len(data).to_bytes(4, "big") + data)
 
 
-@settings(max_examples=40, deadline=None)
+@examples(20)
 @given(segments)
 def test_a_segment_cut_anywhere_has_exactly_the_batches_that_are_whole(
     batches: list[list[bytes]],
@@ -143,7 +144,7 @@ def test_a_segment_cut_anywhere_has_exactly_the_batches_that_are_whole(
     assert read(bytes(data)) == batches
 
 
-@settings(max_examples=40, deadline=None)
+@examples(20)
 @given(segments)
 def test_a_preallocated_segment_torn_anywhere_has_exactly_the_batches_that_are_whole(
     batches: list[list[bytes]],
