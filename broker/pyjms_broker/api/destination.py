@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from pyjms.jms.destination import Destination
-from pyjms.wire.openwire.commands import ActiveMQMessage
+from pyjms.wire.openwire.commands import ActiveMQMessage, Throwable
 from pyjms_broker.api.completion import Completion
 from pyjms_broker.api.context import ConnectionContext
 from pyjms_broker.api.dead_letter import DeadLetterStrategy
@@ -139,8 +139,9 @@ class RegionDestination(BrokerDestination):
     """A destination itself, inside all filters: what subscriptions ask of it."""
 
     dead_letter_strategy: DeadLetterStrategy
-    decided_sends: int
-    """Messages of transactions that are prepared or being committed: it cannot be removed."""
+    prepared_sends: int
+    """Its number of messages in prepared transactions and running commits: while there
+    are any, it cannot be removed."""
 
     @abstractmethod
     def accept(
@@ -187,47 +188,36 @@ class RegionDestination(BrokerDestination):
         """Make a message available again that `hide` returned: the transaction was rolled back."""
 
     @abstractmethod
-    def is_short(self, reference: MessageReference) -> bool:
-        """Whether a waiting message is better left to a store than kept in memory."""
+    def is_memory_short(self, reference: MessageReference) -> bool:
+        """Whether memory is short, so that a waiting message is better left to a store.
+
+        (activemq-broker M8)
+        """
 
     @abstractmethod
-    def drop(self, reference: MessageReference) -> None:
-        """Release a message: a queue removes it, a topic counts one holder less."""
-
-    @abstractmethod
-    def hold(self, reference: MessageReference) -> None:
-        """Count one holder more of a message, where messages have holders."""
-
-    @abstractmethod
-    def spooling_changed(self, subscription: Subscription, spooling: bool) -> None:
-        """Note that a subscription begins or ends to keep its messages in the temp store."""
-
-    @abstractmethod
-    def store_removal(
+    def store_acknowledgement(
         self,
         context: OperationContext,
         reference: MessageReference,
+        key: SubscriptionKey | None = None,
         dead_letter: Completion | None = None,
     ) -> Completion | None:
-        """Remove a message from the store, after its dead letter `dead_letter` was stored."""
+        """Record in the store that a message was consumed; None where that is done already.
+
+        A queue's message is removed; a topic's is acknowledged for the durable subscription
+        `key`. With `dead_letter` the store changes only after that dead letter was stored.
+        """
 
     @abstractmethod
-    def store_subscriber_acknowledgement(
-        self, context: OperationContext, key: SubscriptionKey, reference: MessageReference
-    ) -> Completion | None:
-        """Record in the store that a durable subscription has consumed a message."""
+    def consumed(self, context: ConnectionContext, reference: MessageReference) -> None:
+        """Count a message as consumed; report it to the chain where the policy asks for it.
+
+        A queue removes the message. (activemq-broker Q4)
+        """
 
     @abstractmethod
-    def requeue(self, reference: MessageReference) -> None:
-        """Restore a consumed message: the store could not remove it."""
-
-    @abstractmethod
-    def mark_redelivered(self, reference: MessageReference) -> Completion | None:
-        """Record in the store that a message may have been delivered."""
-
-    @abstractmethod
-    def forget_duplicate(self, reference: MessageReference) -> None:
-        """Let the message's id be accepted again, where repeated ids are detected."""
+    def undo_consumed(self, reference: MessageReference) -> None:
+        """Undo `consumed`: the store could not record it. A queue delivers the message again."""
 
     @abstractmethod
     def expired(
@@ -236,11 +226,23 @@ class RegionDestination(BrokerDestination):
         reference: MessageReference,
         subscription: Subscription | None,
     ) -> None:
-        """Count a message as expired and report it to the chain, which may dead-letter it."""
+        """Count a message as expired and report it to the chain, which may dead-letter it.
+
+        (activemq-broker Q1, L7)
+        """
 
     @abstractmethod
-    def consumed(self, context: ConnectionContext, reference: MessageReference) -> None:
-        """Report an acknowledged message to the chain, where the policy asks for it."""
+    def poisoned(
+        self,
+        context: ConnectionContext,
+        reference: MessageReference,
+        subscription: Subscription,
+        cause: Throwable | None,
+    ) -> None:
+        """Dead-letter a message that `subscription` rejected with a poison acknowledgement.
+
+        (activemq-broker L1)
+        """
 
 
 class DestinationFilter(BrokerDestination):

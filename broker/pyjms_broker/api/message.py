@@ -1,7 +1,7 @@
-"""A message inside the broker: the command as received, and beside it what the broker knows.
+"""A message inside the broker: the command as received, and the broker's own state beside it.
 
-The command is never changed once a consumer has it. Counters, owner and size live here.
-Properties are decoded when somebody asks, once.
+The command is never changed once it was dispatched. Counters, owner and size live in the
+reference. Properties are decoded on first use and kept.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _DUPLICATE_ID_BYTES: Final = DUPLICATE_ID_PROPERTY.encode()
 
 
 class Position(NamedTuple):
-    """Where a message stands in its destination. Sorts in reading order."""
+    """A message's order within its destination. Sorts in reading order."""
 
     level: int
     """0 where the destination ignores priorities; else 9 minus the priority."""
@@ -62,12 +62,13 @@ class StoredMessage(NamedTuple):
 
 
 class OperationContext(NamedTuple):
-    """What a change of a store belongs to."""
+    """The transaction of a store operation, and how durable it must be."""
 
     xid: TransactionId | None = None
     """The transaction that it is part of; None: it takes effect at once."""
     response_required: bool = False
-    """Whether a client waits for it, so that it is synced. (activemq-persistence K13)"""
+    """Whether a client waits for the response, so that the change is synced before it.
+    (activemq-persistence K13)"""
 
 
 NO_TRANSACTION: Final = OperationContext()
@@ -130,18 +131,19 @@ class MessageReference:
         self.group_id = message.group_id
         self.redelivery_counter = message.redelivery_counter
         self.owner: Subscription | None = None
-        """Who has it and has not acknowledged it: queues lock a message to one consumer."""
+        """The consumer that it is dispatched to: queues lock a message to one consumer."""
         self.acked = False
-        """A queue's: acknowledged in a transaction that is still open."""
+        """Queues only: whether it is acknowledged in a transaction that is still open."""
         self.dropped = False
-        """No longer in its destination."""
+        """Whether it is no longer in its destination."""
         self.position: Position | None = None
-        """Where the store has it, once the store has numbered it."""
+        """Its position in the store, once the store has assigned one."""
         self.dead_letter: Completion | None = None
-        """The dead letter that is being stored elsewhere; who sent it leaves the store after it."""
+        """Its dead letter, which is being stored: the message must not leave its store before."""
         self.raw_is_numbered = False
-        """Whether what is marshalled has the broker's number: a store has written it."""
+        """Whether the marshalled form contains the broker's number: a store has written it."""
         self.reference_count = 0
+        """Topics only: how many holders keep it in memory."""
         self.size = (
             minimum_size
             + (0 if content is None else len(content))
@@ -154,8 +156,25 @@ class MessageReference:
         """The broker-wide number of the message (activemq-broker Q3)."""
         return self.message_id.broker_sequence_id
 
+    def increment_reference_count(self) -> None:
+        """Keep the message in memory for one more holder; the first one counts its size.
+
+        Topics only: the subscriptions of a topic share a message. Source: ActiveMQ
+        MessageReference.incrementReferenceCount.
+        """
+        if not self.reference_count:
+            self.destination.memory.increase(self.size)
+        self.reference_count += 1
+
+    def decrement_reference_count(self) -> None:
+        """Release the message for one holder; the last one drops it and frees its memory."""
+        self.reference_count -= 1
+        if not self.reference_count:
+            self.dropped = True
+            self.destination.memory.decrease(self.size)
+
     def is_expired(self) -> bool:
-        """Whether its time to live is over."""
+        """Whether its time to live has passed."""
         expiration = self.expiration
         return expiration > 0 and _clock.time_ms() > expiration
 
@@ -174,7 +193,7 @@ class MessageReference:
 
     @property
     def properties(self) -> dict[str, object]:
-        """The application's properties. Do not change them."""
+        """The application's properties, decoded on first use. Read-only by convention."""
         properties = self._properties
         if properties is None:
             marshalled = self.message.marshalled_properties
@@ -184,7 +203,7 @@ class MessageReference:
 
     @property
     def duplicate_id(self) -> str | None:
-        """The id by which its sender wants repeated messages dropped (`_AMQ_DUPL_ID`)."""
+        """The sender's duplicate id (`_AMQ_DUPL_ID`): repetitions of it are dropped."""
         marshalled = self.message.marshalled_properties
         if marshalled is None or _DUPLICATE_ID_BYTES not in marshalled:
             return None

@@ -20,7 +20,7 @@ class PendingCursor(Protocol):
 
     @property
     def must_read(self) -> bool:
-        """Whether `take` would read messages into memory."""
+        """Whether `pop` would page in messages."""
 
     def __len__(self) -> int: ...
 
@@ -36,12 +36,12 @@ class PendingCursor(Protocol):
         """Add the message before those of its priority."""
 
     def requeue(self, references: list[MessageReference]) -> None:
-        """Add messages that were removed by `take`, in the order of their broker sequence numbers.
+        """Return messages that `pop` removed, in the order of their broker sequence numbers.
 
-        They come behind messages put back earlier with lower numbers, and before all others.
+        They come behind messages returned earlier with lower numbers, and before all others.
         """
 
-    def take(self) -> MessageReference:
+    def pop(self) -> MessageReference:
         """Remove and return the first message.
 
         Raises:

@@ -1,6 +1,6 @@
 """Pending messages in memory: in order of arrival, or by priority.
 
-All operations are O(1) except `requeue`, which scans the messages put back before.
+All operations are O(1) except `requeue`, which scans the messages returned before.
 """
 
 from __future__ import annotations
@@ -61,11 +61,11 @@ class FifoPendingList:
         for reference in reversed(front):
             self.append_front(reference)
 
-    def take(self) -> MessageReference:
+    def pop(self) -> MessageReference:
         return self._references.popitem(last=False)[0]
 
     def first(self) -> MessageReference | None:
-        """Return the message that `take` would return; None if there is none."""
+        """Return the message that `pop` would return; None if there is none."""
         return next(iter(self._references), None)
 
     def remove(self, reference: MessageReference) -> bool:
@@ -120,15 +120,15 @@ class PrioritizedPendingList:
             level.requeue([r for r in references if self._level(r) is level])
         self._size += len(references)
 
-    def take(self) -> MessageReference:
+    def pop(self) -> MessageReference:
         for level in reversed(self._levels):
             if level:
                 self._size -= 1
-                return level.take()
+                return level.pop()
         raise KeyError("no message is pending")
 
     def first(self) -> MessageReference | None:
-        """Return the message that `take` would return; None if there is none."""
+        """Return the message that `pop` would return; None if there is none."""
         return next((level.first() for level in reversed(self._levels) if level), None)
 
     def count_above(self, priority: int) -> int:

@@ -27,7 +27,7 @@ def level_of(priority: int) -> int:
 
 
 class MessageSource(Protocol):
-    """Messages of one kind (persistent, non-persistent) that the cursor does not hold."""
+    """Messages of one kind (persistent, non-persistent) that wait outside the cursor's head."""
 
     holds_in_memory: bool
     """Whether the messages it accepts stay in memory."""
@@ -66,14 +66,14 @@ class SpoolSource:
         self,
         temp_store: TempStore,
         name: str,
-        paged_in: Callable[[SpooledMessage], MessageReference],
+        page_in: Callable[[SpooledMessage], MessageReference],
         prioritized: bool,
     ) -> None:
         self._prioritized = prioritized
         self._spools = [
             temp_store.spool(name) for _ in range(HIGHEST_PRIORITY + 1 if prioritized else 1)
         ]
-        self._paged_in = paged_in
+        self._page_in = page_in
 
     def __len__(self) -> int:
         return sum(map(len, self._spools))
@@ -86,9 +86,9 @@ class SpoolSource:
         return True
 
     def read(self, limit: int) -> list[MessageReference]:
-        return [self._paged_in(spooled) for spooled in self.take(limit)]
+        return [self._page_in(spooled) for spooled in self.pop(limit)]
 
-    def take(self, limit: int) -> list[SpooledMessage]:
+    def pop(self, limit: int) -> list[SpooledMessage]:
         """Remove and return at most `limit` messages, of one priority if prioritized.
 
         Raises:
@@ -123,7 +123,7 @@ class SpoolSource:
 
 
 class MemorySource:
-    """Messages that no store accepts: they wait in memory, apart from the cursor."""
+    """Messages that no store accepts: they wait in memory, outside the cursor's head."""
 
     holds_in_memory = True
 
@@ -141,7 +141,7 @@ class MemorySource:
         return True
 
     def read(self, limit: int) -> list[MessageReference]:
-        return [self._pending.take() for _ in range(min(limit, len(self._pending)))]
+        return [self._pending.pop() for _ in range(min(limit, len(self._pending)))]
 
     def count_above(self, priority: int) -> int:
         pending = self._pending

@@ -4,7 +4,7 @@ Theory of operation. The messages of a queue or durable subscription are in two 
 a list in memory from which messages are dispatched, and the *sources* (a store, a spool of the
 temp store, or a separate list in memory), each of which keeps its own order.
 
-    state          new messages go to      `take` serves
+    state          new messages go to      `pop` serves
     =============  ======================  ==================================================
     not spilling   the head                the head; the sources hold nothing
     spilling       their source            the head; when it is empty, a page of each source
@@ -12,7 +12,7 @@ temp store, or a separate list in memory), each of which keeps its own order.
 
     event                                                        transition
     ===========================================================  =======================
-    `append` while memory is short (`is_short`)                  to spilling
+    `append` while memory is short (`is_memory_short`)           to spilling
     `append` of a stored message with `MOST_CACHED` in the head  to spilling
     `add_source` with messages from before the start             to spilling
     head and sources empty, or the sources drained by a read     to not spilling
@@ -26,7 +26,7 @@ Invariants:
   message never goes to the head, even if memory is free again, as long as a source holds older
   ones: it would overtake them. The exceptions are messages that a source does not accept (the store
   already counts them as paged in) or fails to accept: these stay in the head and are never lost.
-- Messages that are put back (rollback, a closed consumer) always go to the head: they are older.
+- Returned messages (rollback, a closed consumer) always go to the head: they are older.
 
 Order between sources. Each source is in order, but nothing records how messages of different
 sources interleave. A read therefore takes a page of each and merges the pages message by
@@ -37,7 +37,7 @@ Failures. A source that cannot be read does not keep the others from being read;
 raised only if the head remains empty. A source begins again where its last good read ended.
 
 Priorities. `PrioritizedSpillingCursor` cannot wait until its head is empty, because a more urgent
-message may be outside: before each `take` it reads the messages that a source reports above the
+message may be paged out: before each `pop` it reads the messages that a source reports above the
 priority of the first one in the head.
 
 (activemq-broker M8, M9, M11, Q19)
@@ -62,7 +62,8 @@ __all__ = ["MOST_CACHED", "UNLIMITED", "PrioritizedSpillingCursor", "SpillingCur
 logger = logging.getLogger(__name__)
 
 MOST_CACHED: Final = 20_000
-"""Pending messages above which new stored ones are left to the store, even if memory is free."""
+"""Pending messages in memory above which new stored ones stay in the store, even if memory is
+free."""
 
 UNLIMITED: Final = sys.maxsize
 
@@ -79,8 +80,8 @@ class SpillingCursor:
         self,
         name: str,
         source_of: Callable[[MessageReference], MessageSource],
-        is_short: Callable[[MessageReference], bool],
-        spilled: Callable[[MessageReference], None],
+        is_memory_short: Callable[[MessageReference], bool],
+        on_spilled: Callable[[MessageReference], None],
         page_size: int,
         most_cached: int = MOST_CACHED,
     ) -> None:
@@ -89,19 +90,19 @@ class SpillingCursor:
         Args:
             name: of the destination or subscription, for the log.
             source_of: returns the source for a message; one that was added.
-            is_short: whether memory is short for a message, so that it and the following ones go to
-                their sources.
-            spilled: called with each message that is no longer held in memory.
+            is_memory_short: whether memory is short for a message, so that it and the following
+                ones go to their sources.
+            on_spilled: called with each message that is no longer held in memory.
             page_size: how many messages are read from a source at once.
-            most_cached: how many messages of a store the head holds before it spills.
+            most_cached: how many messages the head may have before stored ones spill.
 
         """
         self._name = name
         self._head = self._make_head()
         self._sources: list[MessageSource] = []
         self._source_of = source_of
-        self._is_short = is_short
-        self._spilled = spilled
+        self._is_memory_short = is_memory_short
+        self._on_spilled = on_spilled
         self._page_size = page_size
         self._most_cached = most_cached
         self.is_spilling = False
@@ -124,23 +125,23 @@ class SpillingCursor:
         """Remove a source and clear it."""
         source.clear()
         self._sources.remove(source)
-        self.settle()
+        self.end_spilling_if_empty()
 
     # pending messages
     @property
-    def outside_count(self) -> int:
+    def paged_out_count(self) -> int:
         """The number of messages in the sources."""
         return sum(map(len, self._sources)) if self.is_spilling else 0
 
     @property
     def must_read(self) -> bool:
-        return self.is_spilling and not self._head and self.outside_count > 0
+        return self.is_spilling and not self._head and self.paged_out_count > 0
 
     def __len__(self) -> int:
-        return len(self._head) + self.outside_count
+        return len(self._head) + self.paged_out_count
 
     def __bool__(self) -> bool:
-        # also while a source is being read: what arrives meanwhile must not overtake it
+        # True also while a source is being read, so that a new message does not overtake it
         return self.is_spilling or bool(self._head)
 
     def __iter__(self) -> Iterator[MessageReference]:
@@ -152,8 +153,8 @@ class SpillingCursor:
     def append(self, reference: MessageReference) -> None:
         if not self.is_spilling:
             head = self._head
-            many = len(head) >= self._most_cached and reference.position is not None
-            if not many and not self._is_short(reference):
+            is_head_full = len(head) >= self._most_cached and reference.position is not None
+            if not is_head_full and not self._is_memory_short(reference):
                 head.append(reference)
                 return
             self.is_spilling = True
@@ -161,16 +162,16 @@ class SpillingCursor:
                 source.begin()
         source = self._source_of(reference)
         try:
-            taken = source.add(reference)
+            accepted = source.add(reference)
         except Exception:
             logger.exception(
                 "A message of %s stays in memory: its source failed to accept it", self._name
             )
-            taken = False
-        if not taken:
+            accepted = False
+        if not accepted:
             self._head.append(reference)
         elif not source.holds_in_memory:
-            self._spilled(reference)
+            self._on_spilled(reference)
 
     def append_front(self, reference: MessageReference) -> None:
         self._head.append_front(reference)
@@ -178,12 +179,12 @@ class SpillingCursor:
     def requeue(self, references: list[MessageReference]) -> None:
         self._head.requeue(references)
 
-    def take(self) -> MessageReference:
+    def pop(self) -> MessageReference:
         if not self.is_spilling:
-            return self._head.take()
+            return self._head.pop()
         self._refill()
-        reference = self._head.take()
-        self.settle()
+        reference = self._head.pop()
+        self.end_spilling_if_empty()
         return reference
 
     def remove(self, reference: MessageReference) -> bool:
@@ -191,15 +192,15 @@ class SpillingCursor:
         if self.is_spilling:
             source = self._source_of(reference)
             removed = removed or (source.holds_in_memory and source.remove(reference))
-            self.settle()
+            self.end_spilling_if_empty()
         return removed
 
-    def take_out(self, reference: MessageReference) -> bool:
-        """Drop a message from its source, not from the store; return whether it was there."""
+    def remove_paged_out(self, reference: MessageReference) -> bool:
+        """Remove a message from its source, not from the store; return whether it was there."""
         if not self.is_spilling:
             return False
         removed = self._source_of(reference).remove(reference)
-        self.settle()
+        self.end_spilling_if_empty()
         return removed
 
     def clear(self) -> None:
@@ -210,8 +211,9 @@ class SpillingCursor:
 
     # the sources
     def read_ahead(self, count: int) -> None:
-        """Read from the sources until the head has `count` messages, they have no more, or
-        memory is short. An empty head gets a page in any case.
+        """Read from the sources until the head has `count` messages or memory is short.
+
+        An empty head gets a page in any case.
 
         Raises:
             JMSException: a source cannot be read and the head is empty.
@@ -219,15 +221,15 @@ class SpillingCursor:
         head = self._head
         while self.is_spilling and len(head) < count:
             first = head.first()
-            before = self.outside_count
-            if first is None or not self._is_short(first):
+            before = self.paged_out_count
+            if first is None or not self._is_memory_short(first):
                 self._read_all()
-            if self.outside_count == before:
+            if self.paged_out_count == before:
                 return
 
-    def settle(self) -> None:
+    def end_spilling_if_empty(self) -> None:
         """End spilling if neither the head nor a source holds a message."""
-        if self.is_spilling and not self._head and not self.outside_count:
+        if self.is_spilling and not self._head and not self.paged_out_count:
             self.is_spilling = False
 
     def _refill(self) -> None:
@@ -244,13 +246,13 @@ class SpillingCursor:
             except Exception as error:
                 logger.exception("Failed to page in more messages of %s", self._name)
                 failure = error
-        for turn in zip_longest(*pages):
-            for reference in turn:
+        for references in zip_longest(*pages):
+            for reference in references:
                 if reference is not None:
                     self._head.append(reference)
         if failure is not None and not self._head:
             raise failure
-        if not self.outside_count:
+        if not self.paged_out_count:
             self.is_spilling = False
 
 

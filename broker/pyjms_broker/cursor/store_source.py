@@ -32,22 +32,22 @@ class StoreSource:
     def __init__(
         self,
         next_messages: NextMessages,
-        paged_in: Callable[[StoredMessage], MessageReference],
+        page_in: Callable[[StoredMessage], MessageReference],
         recovered: int = 0,
-        skipped: Positions = (),
+        excluded: Positions = (),
     ) -> None:
         """Create a source that pages with `next_messages`.
 
-        `paged_in` creates a reference of a stored message. `recovered` messages are in the store
-        already, none of them in memory. Positions in `skipped`, which changes over time, are not
-        read: the store still has these messages, nothing else does.
+        `page_in` creates a reference of a stored message. `recovered` messages are in the store
+        already, none of them in memory. Positions in `excluded`, which changes over time, are not
+        read: only the store still has these messages, and they will be removed from it.
         """
         self.paged_to: Position | None = None
         self._visible_to: Position | None = None
         self._next_messages = next_messages
-        self._paged_in = paged_in
+        self._page_in = page_in
         self._count = recovered
-        self._skipped = skipped
+        self._excluded = excluded
 
     def __len__(self) -> int:
         return self._count
@@ -60,33 +60,33 @@ class StoreSource:
     def begin(self) -> None:
         self.paged_to = self._visible_to
 
-    def is_outside(self, position: Position) -> bool:
+    def is_paged_out(self, position: Position) -> bool:
         """Whether the message at this position was never in memory."""
         behind = self.paged_to is None or position > self.paged_to
-        return behind and position not in self._skipped
+        return behind and position not in self._excluded
 
     def add(self, reference: MessageReference) -> bool:
         position = reference.position
-        if position is None or not self.is_outside(position):
-            return False  # later ones were made visible or paged in already
+        if position is None or not self.is_paged_out(position):
+            return False  # later messages are visible or were paged in already
         self._count += 1
         return True
 
     def read(self, limit: int) -> list[MessageReference]:
         if not self._count:
             return []
-        page = self.first_outside(limit)
+        page = self.first_paged_out(limit)
         if not page:
             logger.warning("%d messages are no longer in the store", self._count)
             self._count = 0
             return []
         self._count = max(0, self._count - len(page))
         self._passed(page)
-        return [self._paged_in(stored) for stored in page]
+        return [self._page_in(stored) for stored in page]
 
-    def first_outside(self, limit: int) -> list[StoredMessage]:
+    def first_paged_out(self, limit: int) -> list[StoredMessage]:
         """Return the first `limit` messages that are not in memory, without removing them."""
-        return self._next_messages(self.first_after, limit, self._skipped) if self._count else []
+        return self._next_messages(self.first_after, limit, self._excluded) if self._count else []
 
     @property
     def first_after(self) -> Position | None:
@@ -99,7 +99,7 @@ class StoreSource:
 
     def remove(self, reference: MessageReference) -> bool:
         position = reference.position
-        if not self._count or position is None or not self.is_outside(position):
+        if not self._count or position is None or not self.is_paged_out(position):
             return False
         self._count -= 1
         return True
@@ -118,12 +118,12 @@ class PrioritizedStoreSource(StoreSource):
     def __init__(
         self,
         next_messages: NextMessages,
-        paged_in: Callable[[StoredMessage], MessageReference],
-        held: Positions,
+        page_in: Callable[[StoredMessage], MessageReference],
+        excluded: Positions,
         recovered: int = 0,
     ) -> None:
-        """Create a source; `held` are the positions of all messages in memory."""
-        super().__init__(next_messages, paged_in, recovered, held)
+        """Create a source; `excluded` are the positions not to be read, all in memory included."""
+        super().__init__(next_messages, page_in, recovered, excluded)
         self._by_priority = [0] * (HIGHEST_PRIORITY + 1)  # of the added messages
 
     @property
@@ -131,10 +131,10 @@ class PrioritizedStoreSource(StoreSource):
         return None
 
     def begin(self) -> None:
-        """Do nothing: `held` knows what is in memory."""
+        """Do nothing: `excluded` names what is in memory."""
 
-    def is_outside(self, position: Position) -> bool:
-        return position not in self._skipped
+    def is_paged_out(self, position: Position) -> bool:
+        return position not in self._excluded
 
     def add(self, reference: MessageReference) -> bool:
         if reference.position is None:

@@ -235,13 +235,13 @@ class QueueReading:
                 self._store_again(reference)
             elif self._is_volatile:
                 self._store.mark_visible(reference)
-        while spooled := queue.contents.take_spooled(_BATCH):
+        while spooled := queue.contents.pop_spooled(_BATCH):
             for reference in spooled:
                 queue.statistics.messages -= 1
                 self._store_again(reference)
 
     def _withdraw(self, reference: MessageReference) -> None:
-        self._queue.dispatcher.forget(reference)
+        self._queue.dispatcher.remove(reference)
         self._queue.drop(reference)
         self._queue.statistics.dequeues -= 1
 
@@ -262,8 +262,8 @@ class QueueReading:
         held = (r for r in queue.references if r.position is not None and r.position.arrival < end)
         removed = 0
         for reference in tuple(held):
-            queue.dispatcher.forget(reference)
-            queue.store_removal(NO_TRANSACTION, reference)
+            queue.dispatcher.remove(reference)
+            queue.store_acknowledgement(NO_TRANSACTION, reference)
             queue.drop(reference)
             removed += 1
             if removed % _BATCH == 0:
@@ -274,7 +274,7 @@ class QueueReading:
         queue = self._queue
         removed = 0
         for stored in messages_between(self._store, 1, end, prioritized=self._prioritized):
-            queue.remove_outside(queue.broker.context, self.reference_to(stored))
+            queue.remove_paged_out(self.reference_to(stored))
             removed += 1
             if removed % _BATCH == 0:
                 await _clock.sleep(0)

@@ -1,4 +1,4 @@
-"""The line of messages that nobody may see before they are stored.
+"""Messages of one destination that become visible only once they are stored.
 
 (activemq-persistence K13; activemq-broker Q2)
 """
@@ -7,46 +7,50 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
 from pyjms_broker.api.completion import Completion
 
 if TYPE_CHECKING:
     from pyjms_broker.api.message import MessageReference
 
-__all__ = ["arrival_order"]
-
-_Line: TypeAlias = "deque[tuple[MessageReference, Completion | None]]"
+__all__ = ["ArrivalOrder"]
 
 
-def arrival_order(
-    enter: Callable[[MessageReference], None],
-    refuse: Callable[[MessageReference, Exception], None],
-) -> tuple[_Line, Callable[[MessageReference, Completion | None], None]]:
-    """Return a line, and the function that puts a message at its end.
+class ArrivalOrder:
+    """Keeps the order of arrival while messages are being stored.
 
-    Messages go in by `enter` in the order in which they came, each when its Completion (None:
-    at once) is done; one that could not be stored goes by `refuse`. While the line has somebody
-    whoever comes must go to its end.
+    As long as `messages` is not empty, every new message of the destination must be appended
+    here, even one that is not stored: otherwise it would overtake those that wait.
     """
-    line: _Line = deque()
 
-    def advance(_: object = None) -> None:
-        while line:
-            reference, stored = line[0]
+    def __init__(
+        self,
+        enqueue: Callable[[MessageReference], None],
+        discard: Callable[[MessageReference, Exception], None],
+    ) -> None:
+        """Call `enqueue` with each stored message, `discard` with one that could not be stored."""
+        self.messages: deque[tuple[MessageReference, Completion | None]] = deque()
+        """The messages that wait, oldest first, each with the completion of its storage."""
+        self._enqueue = enqueue
+        self._discard = discard
+
+    def append(self, reference: MessageReference, stored: Completion | None) -> None:
+        """Pass the message on once `stored` is done (None: it needs no storage) and it is first."""
+        self.messages.append((reference, stored))
+        if stored is None:
+            self._advance()
+        else:
+            stored.then(self._advance)
+
+    def _advance(self, _: Completion | None = None) -> None:
+        messages = self.messages
+        while messages:
+            reference, stored = messages[0]
             if stored is not None and not stored.done:
                 return
-            line.popleft()
+            messages.popleft()
             if stored is None or stored.error is None:
-                enter(reference)
+                self._enqueue(reference)
             else:
-                refuse(reference, stored.error)
-
-    def put(reference: MessageReference, stored: Completion | None) -> None:
-        line.append((reference, stored))
-        if stored is None:
-            advance()
-        else:
-            stored.then(advance)
-
-    return line, put
+                self._discard(reference, stored.error)

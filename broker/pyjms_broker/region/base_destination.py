@@ -1,22 +1,22 @@
-"""What all destinations have: settings, statistics, memory, and the way in for messages.
+"""What queues and topics share: settings, statistics, memory accounting and admission.
 
-A message passes `send`, which may turn it away or park it, and then `accept`, where the
-kind of destination decides. (ActiveMQ Destination, BaseDestination; activemq-broker Q1, Q4, T5, M2)
+`send` may drop an expired message, refuse it, or make it wait for space; otherwise it calls
+`accept`, which differs between queues and topics.
+(ActiveMQ Destination, BaseDestination; activemq-broker Q1, Q4, T5, M2)
 """
 
 from __future__ import annotations
 
 import logging
-from abc import abstractmethod
 from typing import TYPE_CHECKING
 
 from pyjms.jms.destination import Destination
-from pyjms.wire.openwire.commands import ActiveMQMessage
+from pyjms.wire.openwire.commands import ActiveMQMessage, Throwable
 from pyjms_broker.api.completion import Completion
 from pyjms_broker.api.context import ConnectionContext
 from pyjms_broker.api.destination import DestinationStatistics, RegionDestination
 from pyjms_broker.api.exchange import ProducerExchange
-from pyjms_broker.api.message import MessageReference, OperationContext, Position, SubscriptionKey
+from pyjms_broker.api.message import MessageReference, Position
 from pyjms_broker.api.usage import MemoryUsage
 from pyjms_broker.policy.entry import PolicyEntry
 from pyjms_broker.region.flow.disk_usage import DiskUsage
@@ -35,7 +35,7 @@ ADVISORY_PREFIX = "ActiveMQ.Advisory."
 
 
 class BaseDestination(RegionDestination):
-    """What queues and topics share."""
+    """Common base of queues and topics."""
 
     disposed: bool = False
     is_dead_letter_queue: bool = False
@@ -58,16 +58,17 @@ class BaseDestination(RegionDestination):
             ADVISORY_PREFIX
         )
         self.watchers = []
-        self.decided_sends = 0
-        """Messages of transactions that are prepared or being committed: they keep it here."""
-        self.commits = 0
-        """How many transactions have numbered messages here that are not visible yet."""
+        self.prepared_sends = 0
+        self.running_commits = 0
+        """How many commits have numbered messages here that are not visible yet."""
         self._last_commit: Completion | None = None
+        self.reports_consumed = policy.advisory_for_consumed and not self.is_advisory
+        """Whether each acknowledged message is reported to the chain."""
         self.flow_control = FlowControl(self, broker.system_usage)
         self._controls_flow = policy.producer_flow_control and not self.is_advisory
         self._minimum_size = policy.minimum_message_size
         self.needs_disk = False
-        """Whether messages need room in `store_usage` or, if not persistent, in `temp_usage`."""
+        """Whether messages need room in `store_usage`, non-persistent ones in `temp_usage`."""
         self.store_usage = broker.system_usage.store_of(destination)
         self.temp_usage = broker.system_usage.temp
 
@@ -84,11 +85,14 @@ class BaseDestination(RegionDestination):
         if may_be_full and context.producer_flow_control:
             full = self.full_usage(reference)
             if full is not None:
-                return self.flow_control.park(exchange, reference, full)
+                return self.flow_control.wait_for_space(exchange, reference, full)
         return self.accept(context, reference, exchange.transaction)
 
     def full_usage(self, reference: MessageReference) -> MemoryUsage | DiskUsage | None:
-        """Return what has no room for a message, None if all have. (activemq-broker M2, M3, M4)"""
+        """Return the usage that has no room for the message, None if all have.
+
+        (activemq-broker M2, M3, M4)
+        """
         if self._controls_flow and self.memory.is_full:
             return self.memory
         return self.full_disk(reference) if self.needs_disk else None
@@ -98,11 +102,7 @@ class BaseDestination(RegionDestination):
         disk = self.store_usage if reference.persistent else self.temp_usage
         return disk.full(self.policy.store_usage_high_water_mark)
 
-    def is_short(self, reference: MessageReference) -> bool:
-        """Whether a waiting message is better left to a store than kept in memory.
-
-        (activemq-broker M8)
-        """
+    def is_memory_short(self, reference: MessageReference) -> bool:
         if not self.policy.use_cache and reference.position is not None:
             return True
         return self.memory.is_above(self.policy.cursor_memory_high_water_mark)
@@ -110,86 +110,49 @@ class BaseDestination(RegionDestination):
     def reference_to(
         self, message: ActiveMQMessage, position: Position | None = None
     ) -> MessageReference:
-        """Return a new reference to a message of this destination that a store gave back."""
         reference = MessageReference(message, self, self._minimum_size)
         reference.position = position
         if position is not None:
-            reference.persistent = True  # it is in the store, whatever its sender asked for
+            reference.persistent = True  # stored, whatever delivery mode its sender chose
         return reference
 
     def stop(self) -> None:
-        """Stop dispatching and what runs in the background."""
-
-    @abstractmethod
-    def drop(self, reference: MessageReference) -> None:
-        """Let go of a message: a queue forgets it, a topic counts one holder less."""
-
-    def hold(self, reference: MessageReference) -> None:
-        """Count one holder more of a message, where messages have holders."""
+        """Stop dispatching and all background tasks."""
 
     def committing(self, stored: Completion) -> None:
-        """Let what comes later wait, so that messages are seen in the order of their numbers."""
+        """Delay messages that arrive from now on until the commit `stored` is done.
+
+        So messages become visible in the order of their numbers.
+        """
         if stored is self._last_commit:
             return
         self._last_commit = stored
-        self.commits += 1
+        self.running_commits += 1
         stored.then(self._commit_done)
 
     def _commit_done(self, _stored: Completion) -> None:
-        self.commits -= 1
+        self.running_commits -= 1
 
-    def spooling_changed(self, subscription: Subscription, spooling: bool) -> None:
-        """Ignore it, except where `needs_disk` depends on it."""
-
-    def store_removal(
-        self,
-        context: OperationContext,
-        reference: MessageReference,
-        dead_letter: Completion | None = None,
-    ) -> Completion | None:
-        """Have the store forget a message; None where it is done, or there is no store.
-
-        Where its dead letter is being stored, that is done first.
-        """
-        return None
-
-    def tell_if_lost(
-        self, context: ConnectionContext, reference: MessageReference, done: Completion
+    def report_lost(
+        self, context: ConnectionContext, reference: MessageReference, stored: Completion
     ) -> None:
-        """Say that a message could not be stored, where its sender does not wait to hear it.
+        """Report a message that could not be stored, unless its sender gets the error response.
 
+        When the whole store has failed, the client learns it from the end of its connection.
         (activemq-broker C5)
-
-        Of a store that has failed altogether the client hears by the end of its connection.
         """
-        error = done.error
+        error = stored.error
         if error is None or reference.message.response_required:
             return
         logger.error("%s: message %s is lost: %s", self, reference.message_id, error)
         if context.connection is not None and self.broker.store.state is not StoreState.FAILED:
             context.connection.service_exception(error)
 
-    def repeated(self, reference: MessageReference) -> None:
-        """Say that the store has a message already: it is dropped, its sender's answer is OK."""
+    def log_duplicate(self, reference: MessageReference) -> None:
+        """Log that the store has the message already: it is dropped, the send succeeds."""
         logger.warning(
-            "%s has message %s already: it is dropped, as a repetition", self, reference.message_id
+            "%s: message %s is stored already; the duplicate is dropped", self, reference.message_id
         )
-
-    def mark_redelivered(self, reference: MessageReference) -> Completion | None:
-        """Have the store note that a message may be seen soon; None where that is not wanted."""
-        return None
-
-    def requeue(self, reference: MessageReference) -> None:
-        """Have a consumed message again: the store could not forget it."""
-
-    def store_subscriber_acknowledgement(
-        self, context: OperationContext, key: SubscriptionKey, reference: MessageReference
-    ) -> Completion | None:
-        """Have the store note that a durable subscription is done with a message."""
-        return None
-
-    def forget_duplicate(self, reference: MessageReference) -> None:
-        """Let the message's id come again, where repeated ids are watched for."""
 
     def expired(
         self,
@@ -197,20 +160,24 @@ class BaseDestination(RegionDestination):
         reference: MessageReference,
         subscription: Subscription | None,
     ) -> None:
-        """Count a message as expired and tell the chain, which may dead-letter it.
-
-        (activemq-broker Q1, L7)
-        """
         self.statistics.expired += 1
         self.broker.root.message_expired(context, reference, subscription)
 
-    def consumed(self, context: ConnectionContext, reference: MessageReference) -> None:
-        """Tell the chain of an acknowledged message, where the policy wants it."""
-        if self.policy.advisory_for_consumed and not self.is_advisory:
-            self.broker.root.message_consumed(context, reference)
+    def poisoned(
+        self,
+        context: ConnectionContext,
+        reference: MessageReference,
+        subscription: Subscription,
+        cause: Throwable | None,
+    ) -> None:
+        self.broker.root.send_to_dead_letter_queue(context, reference, subscription, cause)
+
+    def report_consumed(self, context: ConnectionContext, reference: MessageReference) -> None:
+        """Report an acknowledged message to the chain. Call it only if `reports_consumed`."""
+        self.broker.root.message_consumed(context, reference)
 
     def changed(self) -> None:
-        """Tell the watchers."""
+        """Notify the watchers."""
         for watcher in tuple(self.watchers):
             watcher(self)
 

@@ -1,4 +1,4 @@
-"""What a prepared transaction from before the start still has to do at its end.
+"""The work of XA transactions that were prepared before the broker started.
 
 (activemq-broker X6, T25)
 """
@@ -25,43 +25,53 @@ logger = logging.getLogger(__name__)
 def recovered_work(
     region: RegionServices, transaction: RecoveredTransaction
 ) -> list[Synchronization]:
-    """Return the work: sends appear at the commit, acknowledged messages again at a rollback."""
-    sends = [_Send(region, destination, message) for destination, message in transaction.added]
+    """Return the transaction's work.
+
+    Its sends become visible at the commit; its acknowledged messages are hidden until then, and
+    available again after a rollback.
+    """
+    sends = [
+        _RecoveredSend(region, destination, message) for destination, message in transaction.added
+    ]
     acknowledged = [
-        _Acknowledgement(region, destination, key, stored)
+        _RecoveredAcknowledgement(region, destination, key, stored)
         for destination, key, stored in transaction.removed
     ]
     return [*sends, *acknowledged]
 
 
-class _Send(Synchronization):
-    __slots__ = ("_message", "_store", "_there")
+class _RecoveredSend(Synchronization):
+    __slots__ = ("_destination", "_message", "_store")
 
     def __init__(
         self, region: RegionServices, destination: Destination, message: ActiveMQMessage
     ) -> None:
-        self._there = region.region_destination(destination)
-        self._there.decided_sends += 1
+        self._destination = region.region_destination(destination)
+        self._destination.prepared_sends += 1
         self._message = message
         self._store = region.store.transaction_store()
 
     def after_commit(self) -> None:
-        there, message = self._there, self._message
-        there.decided_sends -= 1
+        target, message = self._destination, self._message
+        target.prepared_sends -= 1
         if message.message_id is None:
             return
-        position = self._store.position_of(there.destination, message.message_id)
+        position = self._store.position_of(target.destination, message.message_id)
         if position is None:
-            logger.warning("%s has %s already; dropped", there, message.message_id)
+            logger.warning(
+                "%s: message %s of a recovered transaction is stored already; it is dropped",
+                target,
+                message.message_id,
+            )
             return
-        there.publish(there.reference_to(message, position))
+        target.publish(target.reference_to(message, position))
 
     def after_rollback(self) -> None:
-        self._there.decided_sends -= 1
+        self._destination.prepared_sends -= 1
 
 
-class _Acknowledgement(Synchronization):
-    __slots__ = ("_hidden", "_key", "_there")
+class _RecoveredAcknowledgement(Synchronization):
+    __slots__ = ("_destination", "_hidden", "_key")
 
     def __init__(
         self,
@@ -70,14 +80,14 @@ class _Acknowledgement(Synchronization):
         key: SubscriptionKey | None,
         stored: StoredMessage,
     ) -> None:
-        self._there = region.region_destination(destination)
+        self._destination = region.region_destination(destination)
         self._key = key
-        self._hidden = self._there.hide(stored, key)
+        self._hidden = self._destination.hide(stored, key)
 
     def after_commit(self) -> None:
-        if not self._there.disposed:
-            self._there.forget_hidden(self._hidden, self._key)
+        if not self._destination.disposed:
+            self._destination.forget_hidden(self._hidden, self._key)
 
     def after_rollback(self) -> None:
-        if not self._there.disposed:
-            self._there.restore(self._hidden, self._key)
+        if not self._destination.disposed:
+            self._destination.restore(self._hidden, self._key)

@@ -241,7 +241,7 @@ class RegionBroker(BrokerWithoutTransactions):
             raise JMSException(
                 f"Destination: {destination} still has an active subscription: {consumers[0]}"
             )
-        if found.decided_sends and timeout >= 0 and not destination.is_temporary:
+        if found.prepared_sends and timeout >= 0 and not destination.is_temporary:
             raise JMSException(
                 f"Destination: {destination} still has messages of transactions that are "
                 "prepared or being committed",

@@ -152,7 +152,7 @@ class SubscriptionRegistry:
         if (
             subscription is not None
             and not subscription.is_active
-            and subscription.is_changed_by(info)
+            and subscription.differs_from(info)
         ):
             self._forget_durable(context, subscription)
             subscription = None

@@ -1,4 +1,4 @@
-"""A message whose transaction is open: what happens to it at its end."""
+"""Messages sent in a transaction: what happens to them when the transaction ends."""
 
 from __future__ import annotations
 
@@ -14,14 +14,15 @@ if TYPE_CHECKING:
     from pyjms_broker.api.message import MessageReference
     from pyjms_broker.region.services import RegionServices
 
-__all__ = ["OpenSend", "TransactedSend"]
+__all__ = ["PendingSend", "TransactedSend"]
 
 
-class OpenSend(Synchronization):
-    """What becomes of a message whose destination is removed before the end.
+class PendingSend(Synchronization):
+    """A send of an open transaction, whose destination may be removed before the end.
 
-    It goes to the one of that name that is made again, as what is sent without a transaction
-    does; one to a temporary destination is gone. While it is prepared its destination stays.
+    The message then goes to the destination that is created again under the same name, as a message
+    sent without a transaction would; one to a temporary destination is discarded. From
+    `before_commit` to the end, `prepared_sends` keeps the destination from being removed.
     """
 
     __slots__ = ("_kept", "_region", "reference", "transaction")
@@ -36,35 +37,35 @@ class OpenSend(Synchronization):
 
     @property
     def is_void(self) -> bool:
-        """Whether its destination is gone."""
+        """Whether its destination was removed."""
         return self.reference.destination.disposed
 
     def before_commit(self) -> None:
-        there = self.reference.destination
-        if not there.disposed:
-            self._kept = there
-            there.decided_sends += 1
-        elif not there.destination.is_temporary:
-            self._send_again(there)
+        destination = self.reference.destination
+        if not destination.disposed:
+            self._kept = destination
+            destination.prepared_sends += 1
+        elif not destination.destination.is_temporary:
+            self._send_again(destination)
 
     def _send_again(self, removed: RegionDestination) -> None:
-        there = self._region.region_destination(removed.destination)
-        there.accept(
-            ConnectionContext(), there.reference_to(self.reference.message), self.transaction
+        destination = self._region.region_destination(removed.destination)
+        destination.accept(
+            ConnectionContext(), destination.reference_to(self.reference.message), self.transaction
         )
 
     def committing(self, stored: Completion) -> None:
         self.reference.destination.committing(stored)
 
     def release(self) -> None:
-        """Let its destination be removed: the end has come."""
+        """Allow the destination to be removed: the transaction has ended."""
         if self._kept is not None:
-            self._kept.decided_sends -= 1
+            self._kept.prepared_sends -= 1
             self._kept = None
 
 
-class TransactedSend(OpenSend):
-    """Calls `committed` or `rolled_back` with the message."""
+class TransactedSend(PendingSend):
+    """A send that calls `committed` or `rolled_back` with its message at the end."""
 
     __slots__ = ("_committed", "_rolled_back")
 

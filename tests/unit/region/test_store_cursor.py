@@ -206,7 +206,7 @@ def test_priorities(make_broker, paged, prefetch):
     for level in range(10):
         same = [int(t) for t in got if int(t) % 10 == level]
         assert same == sorted(same)
-    assert (queue.statistics.messages, len(queue.contents.held)) == (0, 0)
+    assert (queue.statistics.messages, len(queue.contents.excluded)) == (0, 0)
 
 
 # looking at what is outside
@@ -448,7 +448,7 @@ def test_a_message_that_the_store_has_is_dropped(make_broker, paged, caplog):
         tx = client.begin()
         client.send(Q, "1", message=message, tx=tx)
         tx.commit(one_phase=True)
-    assert caplog.text.count("is dropped, as a repetition") == 2
+    assert caplog.text.count("the duplicate is dropped") == 2
     queue = broker.queue(Q)
     assert broker.texts(Q) == ["1"]
     assert (queue.statistics.messages, queue.statistics.enqueues) == (1, 1)

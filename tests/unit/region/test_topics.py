@@ -330,7 +330,7 @@ def test_dispatch_policies(make_broker, name, order):
 
 
 def test_an_unknown_dispatch_policy_is_an_error(make_broker):
-    with pytest.raises(ValueError, match="unknown dispatch policy 'random'"):
+    with pytest.raises(ValueError, match="unknown dispatch_policy 'random'"):
         make_broker(PolicyEntry(dispatch_policy="random")).client().consume(T)
 
 

@@ -1,8 +1,8 @@
-"""Removes messages from their store after their dead letters, which other journals store.
+"""Removes a message from its store only after its dead letter was stored in another journal.
 
-One journal keeps its records in order: after a crash there is both, or neither. Of two journals
-the one with the removal may be durable first, and the dead letter would be lost.
-(activemq-persistence K25)
+One journal keeps its records in order: after a crash it has both the dead letter and the removal,
+or neither. With two journals the removal may become durable first, and a crash would then lose the
+message altogether. (activemq-persistence K25)
 """
 
 from __future__ import annotations
@@ -16,61 +16,62 @@ __all__ = ["DeadLetterOrdering"]
 
 
 class DeadLetterOrdering:
-    """Messages of one queue or subscription that the store has until their letters are safe.
+    """Messages of one queue or durable subscription whose dead letters are being stored.
 
-    Nobody has them in memory any more, and nobody may read them again.
+    They are no longer in memory, the store still has them, and they must not be paged in.
     """
 
-    __slots__ = ("_held", "positions")
+    __slots__ = ("_excluded", "positions")
 
-    def __init__(self, held: set[Position] | None) -> None:
-        """`held`, where it is kept, are the positions that are not read: these are among them."""
+    def __init__(self, excluded: set[Position] | None) -> None:
+        """Add the positions to `excluded` as well, where a prioritized source needs that set."""
         self.positions: set[Position] = set()
-        """Where they are; also those whose letters were lost and who are not back in memory."""
-        self._held = held
+        """The positions of the messages, including those whose dead letters could not be stored
+        and that no consumer has been given again."""
+        self._excluded = excluded
 
-    def remove_behind(
+    def remove_after(
         self,
         dead_letter: Completion,
         context: OperationContext,
         reference: MessageReference,
         remove: Callable[[OperationContext, MessageReference], Completion | None],
     ) -> Completion | None:
-        """Call `remove`, which tells the store, when the dead_letter is safe.
+        """Call `remove`, which changes the store, once `dead_letter` is done.
 
-        A dead letter that could not be stored is the result, and nothing is removed: the message is
-        there again after a restart, or when its owner takes it back into memory.
+        If the dead letter could not be stored, its error is the result and nothing is removed: the
+        message is available again after a restart, or when its owner restores it to memory.
         """
         if dead_letter.done and dead_letter.error is None:
             return remove(context, reference)
         position = reference.position
         if position is not None:
             self.positions.add(position)
-            if self._held is not None:
-                self._held.add(position)
+            if self._excluded is not None:
+                self._excluded.add(position)
         removed = Completion()
-        apart = OperationContext(None, context.response_required)
+        outside_transaction = OperationContext(None, context.response_required)
 
-        def go_on(done: Completion) -> None:
+        def remove_now(done: Completion) -> None:
             if done.error is not None:
                 removed.complete(done.error)
                 return
             try:
-                stored = remove(apart, reference)
+                stored = remove(outside_transaction, reference)
             except Exception as error:
                 removed.complete(error)
                 return
             if position is not None:
-                self._has_left(position)
+                self._discard(position)
             if stored is None:
                 removed.complete()
             else:
-                stored.then(lambda told: removed.complete(told.error))
+                stored.then(lambda result: removed.complete(result.error))
 
-        dead_letter.then(go_on)
+        dead_letter.then(remove_now)
         return removed
 
-    def _has_left(self, position: Position) -> None:
+    def _discard(self, position: Position) -> None:
         self.positions.discard(position)
-        if self._held is not None:
-            self._held.discard(position)
+        if self._excluded is not None:
+            self._excluded.discard(position)

@@ -47,7 +47,7 @@ class FlowControl:
         self._warning_interval = policy.blocked_producer_warning_interval
         self._last_warning: float | None = None
 
-    def park(
+    def wait_for_space(
         self, exchange: ProducerExchange, reference: MessageReference, full: MemoryUsage | DiskUsage
     ) -> Completion:
         """Let the message wait for room in `full`; done when it came in, or never will.

@@ -1,30 +1,33 @@
-"""The consumers of a queue in the order in which they are asked. (activemq-broker Q5 to Q7)
+"""The consumers of a queue in the order in which they are offered messages.
 
-Only those with room are in `ready`; a message costs the same whether the others are one
-or a thousand. Who took a message goes behind its equals.
+Only those with room are in `ready`, so that a message costs the same whether one or a thousand
+other consumers are full. A consumer that got a message goes behind its equals.
+(activemq-broker Q5 to Q7)
 """
 
 from __future__ import annotations
 
 from bisect import insort
 from operator import attrgetter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from pyjms_broker.api.subscription import Subscription
-    from pyjms_broker.region.queue.subscription import QueueSubscription
+    from pyjms_broker.region.subscription.prefetch import PrefetchSubscription
 
 __all__ = ["Candidate", "ConsumerRing"]
 
+_ALWAYS_EXCLUSIVE: Final = 127
+"""The priority with which an exclusive consumer replaces any other one."""
 _order = attrgetter("order")
 
 
 class Candidate:
-    """One consumer's place in one queue."""
+    """The entry of one consumer in the ring of one queue."""
 
     __slots__ = ("assigned_groups", "order", "ready", "reported_slow", "stamp", "subscription")
 
-    def __init__(self, subscription: QueueSubscription, stamp: int) -> None:
+    def __init__(self, subscription: PrefetchSubscription, stamp: int) -> None:
         self.subscription = subscription
         self.stamp = stamp
         self.assigned_groups = 0
@@ -34,14 +37,26 @@ class Candidate:
 
 
 class ConsumerRing:
-    """All candidates, and the ready ones in the order in which they are asked.
+    """All consumers of a queue, and the ready ones in the order in which they are asked.
 
-    That is by priority, then fewest groups, then longest without a message.
+    The order is by priority, then by fewest groups, then by longest time without a message.
     """
 
-    def __init__(self, use_priority: bool, rotates: bool) -> None:
+    def __init__(self, *, use_priority: bool, rotates: bool, all_exclusive: bool) -> None:
+        """Create an empty ring.
+
+        Args:
+            use_priority: whether consumers of higher priority come first.
+            rotates: whether a consumer that got a message goes behind its equals.
+            all_exclusive: whether every consumer counts as exclusive.
+        """
         self.use_priority = use_priority
         self.rotates = rotates
+        self.exclusive: Candidate | None = None
+        """The consumer that gets all messages; None: no exclusive consumer has attached.
+        (activemq-broker Q16, Q17)"""
+        self._rotates_without_exclusive = rotates
+        self._all_exclusive = all_exclusive
         self.candidates: dict[Subscription, Candidate] = {}
         self.ready: list[Candidate] = []
         self._stamp = 0
@@ -49,25 +64,51 @@ class ConsumerRing:
     def __len__(self) -> int:
         return len(self.candidates)
 
-    def add(self, subscription: QueueSubscription) -> Candidate:
-        """Take a consumer in, behind its equals; ready if it has room."""
+    def add(self, subscription: PrefetchSubscription) -> Candidate:
+        """Add a consumer behind its equals; it is ready if it has room."""
         self._stamp += 1
         candidate = Candidate(subscription, self._stamp)
         self.candidates[subscription] = candidate
         if not subscription.is_full():
-            self.put_ready(candidate)
+            self.add_ready(candidate)
+        if self._all_exclusive or subscription.info.exclusive:
+            self._claim_exclusive(candidate)
         return candidate
 
     def remove(self, subscription: Subscription) -> Candidate | None:
-        """Take a consumer out; return its place, None if it had none."""
+        """Remove a consumer; return its entry, None if it had none."""
         candidate = self.candidates.pop(subscription, None)
         if candidate is not None and candidate.ready:
             self.ready.remove(candidate)
             candidate.ready = False
+        if candidate is not None and candidate is self.exclusive:
+            self._elect_exclusive()
         return candidate
 
-    def put_ready(self, candidate: Candidate) -> None:
-        """Say that a consumer has room."""
+    def _claim_exclusive(self, newcomer: Candidate) -> None:
+        holder = self.exclusive
+        priority = newcomer.subscription.info.priority
+        if (
+            holder is None
+            or priority > holder.subscription.info.priority
+            or priority == _ALWAYS_EXCLUSIVE
+        ):
+            self.exclusive = newcomer
+        self.rotates = False
+
+    def _elect_exclusive(self) -> None:
+        candidates = [
+            candidate
+            for candidate in self.candidates.values()
+            if self._all_exclusive or candidate.subscription.info.exclusive
+        ]
+        self.exclusive = max(
+            candidates, key=lambda candidate: candidate.subscription.info.priority, default=None
+        )
+        self.rotates = self.exclusive is None and self._rotates_without_exclusive
+
+    def add_ready(self, candidate: Candidate) -> None:
+        """Add a consumer to `ready`: it has room."""
         candidate.ready = True
         candidate.reported_slow = False
         priority = candidate.subscription.info.priority if self.use_priority else 0
@@ -78,12 +119,15 @@ class ConsumerRing:
         else:
             insort(ready, candidate, key=_order)
 
-    def put_full(self, index: int) -> None:
-        """Say that the consumer at `index` of `ready` has no room."""
+    def remove_ready(self, index: int) -> None:
+        """Remove the consumer at `index` from `ready`: it has no room."""
         self.ready.pop(index).ready = False
 
-    def took(self, candidate: Candidate, index: int) -> None:
-        """End the turn of a consumer that took a message, last seen at `index` of `ready`."""
+    def rotate(self, candidate: Candidate, index: int) -> None:
+        """Put a consumer that got a message behind its equals; it was at `index` of `ready`.
+
+        The dispatch may have changed `ready` meanwhile.
+        """
         ready = self.ready
         if index >= len(ready) or ready[index] is not candidate:
             if not candidate.ready:
@@ -92,16 +136,16 @@ class ConsumerRing:
         is_full = candidate.subscription.is_full()
         if not self.rotates or len(self.candidates) == 1:
             if is_full:
-                self.put_full(index)
+                self.remove_ready(index)
             return
-        self.put_full(index)
+        self.remove_ready(index)
         self._stamp += 1
         candidate.stamp = self._stamp
         if not is_full:
-            self.put_ready(candidate)
+            self.add_ready(candidate)
 
     def reorder(self, candidate: Candidate) -> None:
-        """Put a ready consumer where it belongs now, after its number of groups changed."""
+        """Move a ready consumer to its new position after its number of groups has changed."""
         if candidate.ready:
             self.ready.remove(candidate)
-            self.put_ready(candidate)
+            self.add_ready(candidate)

@@ -1,8 +1,8 @@
-"""What a queue holds: in memory, beyond that in its store and in the temp store.
+"""The messages of a queue: in memory, and paged out to its store and the temp store.
 
-`references` are the messages in memory, in flight or waiting. What is outside is counted by
-the cursor's sources and read by pages; whoever looks at it gets references of his own.
-(activemq-broker M8, Q31, Q32)
+`references` are the messages in memory, in flight or waiting. Paged-out messages are counted by
+the cursor's sources and read page by page. Browsing and searching return new references to them,
+which do not belong to `references`. (activemq-broker M8, Q31, Q32)
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from pyjms_broker.region.dead_letter.ordering import DeadLetterOrdering
 from pyjms_broker.store.api import MessageStore
 
 if TYPE_CHECKING:
-    from pyjms_broker.region.queue.queue import Queue
+    from pyjms_broker.region.base_destination import BaseDestination
     from pyjms_broker.store.temp import SpooledMessage, TempStore
 
 __all__ = ["QueueContents"]
@@ -38,23 +38,22 @@ class QueueContents:
     """The messages of one queue."""
 
     def __init__(
-        self, queue: Queue, store: MessageStore | None, temp_store: TempStore | None
+        self, queue: BaseDestination, store: MessageStore | None, temp_store: TempStore | None
     ) -> None:
-        """Take what the store has from before; without a store everything stays in memory."""
+        """Start with the messages of the store; without a store everything stays in memory."""
         self.references: dict[MessageReference, None] = {}
-        self.held: set[Position] | None = None
-        """Stored ones by position that are not to be read, where the priority makes the order:
-        those of `references` and those of `dead_letter_ordering`."""
+        self.excluded: set[Position] | None = None
+        """Positions that a prioritized source must not page in: those of `references` and of
+        `dead_letter_ordering`. None without priorities, where a position up to which all was
+        read is enough."""
         self._queue = queue
         self._store = store
-        self._from_store: StoreSource | None = None
-        self._from_memory: SpoolSource | MemorySource | None = None
+        self._store_source: StoreSource | None = None
+        self._unstored: SpoolSource | MemorySource | None = None
         prioritized = queue.policy.prioritized_messages
         if store is not None and prioritized:
-            self.held = set()
-        self.dead_letter_ordering = DeadLetterOrdering(self.held)
-        self.leaving = self.dead_letter_ordering.positions
-        """The stored ones that are in memory no more, but are not to be read."""
+            self.excluded = set()
+        self.dead_letter_ordering = DeadLetterOrdering(self.excluded)
         self.cursor: PendingCursor
         if store is None:
             self.cursor = pending_list(prioritized)
@@ -67,99 +66,106 @@ class QueueContents:
         queue = self._queue
         recovered = store.message_count
         queue.statistics.messages += recovered
-        if self.held is not None:
-            self._from_store = PrioritizedStoreSource(
+        if self.excluded is not None:
+            self._store_source = PrioritizedStoreSource(
                 store.next_messages,
-                self._paged_in,
-                self.held,
+                self._page_in,
+                self.excluded,
                 recovered,
             )
         else:
-            self._from_store = StoreSource(
-                store.next_messages, self._paged_in, recovered, self.leaving
+            self._store_source = StoreSource(
+                store.next_messages,
+                self._page_in,
+                recovered,
+                self.dead_letter_ordering.positions,
             )
         if temp_store is None:
-            self._from_memory = MemorySource(prioritized)
+            self._unstored = MemorySource(prioritized)
         else:
-            self._from_memory = SpoolSource(temp_store, str(queue), self._unspooled, prioritized)
+            self._unstored = SpoolSource(temp_store, str(queue), self._page_in_spooled, prioritized)
         in_memory = queue.policy.pending_queue_policy == "vmQueueCursor"
         cursor = (PrioritizedSpillingCursor if prioritized else SpillingCursor)(
             str(queue),
             self._source_of,
-            never_short if in_memory else queue.is_short,
-            self._spilled,
+            never_short if in_memory else queue.is_memory_short,
+            self._on_spilled,
             queue.policy.max_page_size,
             UNLIMITED if in_memory else MOST_CACHED,
         )
-        cursor.add_source(self._from_store)
-        cursor.add_source(self._from_memory)
+        cursor.add_source(self._store_source)
+        cursor.add_source(self._unstored)
         if in_memory:
             cursor.read_ahead(UNLIMITED)
         return cursor
 
     def _source_of(self, reference: MessageReference) -> MessageSource:
-        source = self._from_memory if reference.position is None else self._from_store
-        assert source is not None, "only a spilling cursor asks"
+        source = self._unstored if reference.position is None else self._store_source
+        assert source is not None, "only a spilling cursor needs a source"
         return source
 
-    # into memory, out of memory
-    def hold(self, reference: MessageReference) -> None:
-        """Have a message in memory; its size is counted already."""
+    # into and out of memory
+    def add(self, reference: MessageReference) -> None:
+        """Add a message in memory, whose size is counted already."""
         self.references[reference] = None
         position = reference.position
         if position is not None:
-            self.leaving.discard(position)
-            if self.held is not None:
-                self.held.add(position)
+            self.dead_letter_ordering.positions.discard(position)
+            if self.excluded is not None:
+                self.excluded.add(position)
 
     def mark_visible(self, reference: MessageReference) -> None:
-        """Let the store know that the queue counts a message, and has it in memory."""
-        if self._store is not None and self._from_store is not None and reference.position:
+        """Record in the store that the queue counts the message and has it in memory."""
+        if self._store is not None and self._store_source is not None and reference.position:
             self._store.mark_visible(reference)
-            self._from_store.mark_visible(reference.position)
+            self._store_source.mark_visible(reference.position)
 
-    def release(self, reference: MessageReference) -> None:
-        """Have it in memory no more; its size is counted still."""
+    def remove(self, reference: MessageReference) -> None:
+        """Remove a message from memory; the caller subtracts its size."""
         del self.references[reference]
         position = reference.position
-        if self.held is not None and position is not None and position not in self.leaving:
-            self.held.discard(position)
+        if (
+            self.excluded is not None
+            and position is not None
+            and position not in self.dead_letter_ordering.positions
+        ):
+            self.excluded.discard(position)
 
-    def _spilled(self, reference: MessageReference) -> None:
-        self.release(reference)
+    def _on_spilled(self, reference: MessageReference) -> None:
+        self.remove(reference)
         self._queue.memory.decrease(reference.size)
 
-    def _paged_in(self, stored: StoredMessage) -> MessageReference:
-        return self._came_back(self._queue.reference_to(stored.message, stored.position))
+    def _page_in(self, stored: StoredMessage) -> MessageReference:
+        return self._add_paged_in(self._queue.reference_to(stored.message, stored.position))
 
-    def _unspooled(self, spooled: SpooledMessage) -> MessageReference:
+    def _page_in_spooled(self, spooled: SpooledMessage) -> MessageReference:
         reference = self._queue.reference_to(spooled.message)
         reference.redelivery_counter = spooled.redelivery_counter
-        return self._came_back(reference)
+        return self._add_paged_in(reference)
 
-    def _came_back(self, reference: MessageReference) -> MessageReference:
+    def _add_paged_in(self, reference: MessageReference) -> MessageReference:
         self._queue.memory.increase(reference.size)
-        self.hold(reference)
+        self.add(reference)
         return reference
 
-    # looking
+    # browsing and searching
     def __iter__(self) -> Iterator[MessageReference]:
-        """Go through all messages, those in memory first; what comes meanwhile may be missed."""
+        """Iterate over all messages, those in memory first; new ones may be missed."""
         in_memory = tuple(self.references)
         yield from in_memory
-        if self._store is not None and self._from_store is not None and len(self._from_store):
-            yield from self._stored(self._store, in_memory)
-        if isinstance(self._from_memory, SpoolSource):
-            for _, spooled in self._from_memory.browse(self._page_size):
+        if self._store is not None and self._store_source is not None and len(self._store_source):
+            yield from self._browse_store(self._store, in_memory)
+        if isinstance(self._unstored, SpoolSource):
+            for _, spooled in self._unstored.browse(self._page_size):
                 yield self._queue.reference_to(spooled.message)
 
-    def _stored(
+    def _browse_store(
         self, store: MessageStore, in_memory: tuple[MessageReference, ...]
     ) -> Iterator[MessageReference]:
-        assert self._from_store is not None
-        after = self._from_store.first_after
-        skip = frozenset(self.leaving)
-        if self.held is not None:
+        assert self._store_source is not None
+        after = self._store_source.first_after
+        skip = frozenset(self.dead_letter_ordering.positions)
+        if self.excluded is not None:
             skip = skip.union(r.position for r in in_memory if r.position is not None)
         while page := store.next_messages(after, self._page_size, skip):
             for stored in page:
@@ -175,19 +181,19 @@ class QueueContents:
         for reference in self.references:
             if reference.message_id == message_id:
                 return reference
-        if self._store is not None and self._from_store is not None and len(self._from_store):
+        if self._store is not None and self._store_source is not None and len(self._store_source):
             stored = self._store.get_message(message_id)
-            if stored is not None and self._from_store.is_outside(stored.position):
+            if stored is not None and self._store_source.is_paged_out(stored.position):
                 return self._queue.reference_to(stored.message, stored.position)
-        if isinstance(self._from_memory, SpoolSource):
-            for _, spooled in self._from_memory.browse(self._page_size):
+        if isinstance(self._unstored, SpoolSource):
+            for _, spooled in self._unstored.browse(self._page_size):
                 if spooled.message.message_id == message_id:
                     return self._queue.reference_to(spooled.message)
         return None
 
-    # what is outside, one by one
+    # paged-out messages
     def in_memory(self, reference: MessageReference) -> MessageReference | None:
-        """Return what memory holds of a message, None if it is outside or gone."""
+        """Return the reference in memory to the same message, None if it is not in memory."""
         if reference in self.references:
             return reference
         position, message_id = reference.position, reference.message_id
@@ -196,40 +202,43 @@ class QueueContents:
             None,
         )
 
-    def first_outside(self, limit: int) -> list[MessageReference]:
-        """Return the first `limit` messages that are outside; see `take_out`."""
+    def first_paged_out(self, limit: int) -> list[MessageReference]:
+        """Return new references to the first `limit` paged-out messages; none is removed."""
         found = self.first_stored(limit)
-        if isinstance(self._from_memory, SpoolSource):
-            spooled = islice(self._from_memory.browse(limit), limit - len(found))
+        if isinstance(self._unstored, SpoolSource):
+            spooled = islice(self._unstored.browse(limit), limit - len(found))
             found += [self._queue.reference_to(each.message) for _, each in spooled]
         return found
 
     def first_stored(self, limit: int) -> list[MessageReference]:
-        """Return the first `limit` messages that only the store has."""
-        page = [] if self._from_store is None else self._from_store.first_outside(limit)
+        """Return new references to the first `limit` messages that only the store has."""
+        page = [] if self._store_source is None else self._store_source.first_paged_out(limit)
         return [self._queue.reference_to(stored.message, stored.position) for stored in page]
 
-    def take_spooled(self, limit: int) -> list[MessageReference]:
-        """Take the first `limit` messages out of the temp store."""
-        if not isinstance(self._from_memory, SpoolSource):
+    def pop_spooled(self, limit: int) -> list[MessageReference]:
+        """Remove and return the first `limit` messages in the temp store."""
+        if not isinstance(self._unstored, SpoolSource):
             return []
-        taken = self._from_memory.take(limit)
+        removed = self._unstored.pop(limit)
         if isinstance(self.cursor, SpillingCursor):
-            self.cursor.settle()
-        return [self._queue.reference_to(spooled.message) for spooled in taken]
+            self.cursor.end_spilling_if_empty()
+        return [self._queue.reference_to(spooled.message) for spooled in removed]
 
-    def is_outside(self, reference: MessageReference) -> bool:
-        """Whether a message may be outside: one of the store's is, for others `take_out` knows."""
-        source, position = self._from_store, reference.position
+    def may_be_paged_out(self, reference: MessageReference) -> bool:
+        """Whether the message may be paged out.
+
+        Exact for a stored message; a spooled one is found by `remove_paged_out` only.
+        """
+        source, position = self._store_source, reference.position
         if position is None or source is None:
             return source is not None
-        return len(source) > 0 and source.is_outside(position)
+        return len(source) > 0 and source.is_paged_out(position)
 
-    def take_out(self, reference: MessageReference) -> bool:
-        """Forget a message that is outside; return whether it was. The store has it still."""
-        return isinstance(self.cursor, SpillingCursor) and self.cursor.take_out(reference)
+    def remove_paged_out(self, reference: MessageReference) -> bool:
+        """Remove a paged-out message, but not from the store; return whether it was there."""
+        return isinstance(self.cursor, SpillingCursor) and self.cursor.remove_paged_out(reference)
 
     @property
-    def outside_count(self) -> int:
-        """How many messages are outside."""
-        return self.cursor.outside_count if isinstance(self.cursor, SpillingCursor) else 0
+    def paged_out_count(self) -> int:
+        """How many messages are paged out."""
+        return self.cursor.paged_out_count if isinstance(self.cursor, SpillingCursor) else 0

@@ -15,27 +15,27 @@ A message that no consumer has is in exactly one of four lists:
     (new)                  waiting       consumers have room, none of them matches
     (new)                  fresh         no consumer has room
     (new)                  cursor        dispatch is closed or running, a page of messages waits,
-                                         or there are messages to be offered before it
+                                         or other messages must be offered first
     cursor                 fresh         `_page_in`, up to `max_page_size` with `waiting`
     fresh                  a consumer    a consumer has room and matches
     fresh                  waiting       consumers have room, none of them matches
     waiting                fresh         a rescan, in order and at the head
     a consumer             redelivered   the consumer leaves
     redelivered            a consumer    a rescan: a consumer has room and matches
-    any                    (expired)     its time to live is over when it is paged in or offered
+    any                    (expired)     it has expired when it is paged in or offered
 
 `waiting` and `redelivered` are offered again only in a rescan, which is due when the set of
 consumers with room has grown, a consumer has left, or a message group has lost its owner. So the
 work for a message does not grow with the number of messages that wait for another consumer.
 
-Nothing is dispatched while the queue is closed to dispatch: it has no consumer, is paused, or
-waits for `consumers_before_dispatch_starts` and `time_before_dispatch_starts`. `_is_open` caches
-this, since each arrival checks it.
+Nothing is dispatched while dispatch is closed: the queue has no consumer, is paused, or waits for
+`consumers_before_dispatch_starts` and `time_before_dispatch_starts`. `_is_open` caches this, since
+each arrival checks it.
 
-`iterate` may be called from anywhere, also by what it calls (an acknowledgement inside a dispatch
-frees a window): a nested call only requests another round. Nothing here waits; a round that must
-go on later (a suspended store, many expired messages, a failed read) is continued by a
-background task.
+`iterate` may be called from anywhere, also from within a dispatch (an acknowledgement frees a
+window): a nested call only requests another round. Nothing here waits; a round that cannot
+continue now (a suspended store, many expired messages, a failed read) is resumed by a background
+task.
 
 (activemq-broker Q5 to Q10, Q16 to Q17, Q19, Q21 to Q26, Q33; ActiveMQ Queue.iterate)
 """
@@ -43,37 +43,40 @@ background task.
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from anyio import lowlevel
 
 from pyjms import _clock, _wakeup
-from pyjms_broker.api.copying import copy_command
 from pyjms_broker.api.message import MessageReference
 from pyjms_broker.cursor.base import PendingCursor
 from pyjms_broker.cursor.memory import pending_list
 from pyjms_broker.policy.entry import PolicyEntry
 from pyjms_broker.region.queue.consumer_ring import Candidate, ConsumerRing
+from pyjms_broker.region.queue.group_assignment import GroupAssignment
 from pyjms_broker.region.queue.message_groups import message_group_map
 from pyjms_broker.store.api import StoreState
 
 if TYPE_CHECKING:
     from pyjms_broker.region.queue.queue import Queue
-    from pyjms_broker.region.queue.subscription import QueueSubscription
+    from pyjms_broker.region.subscription.prefetch import PrefetchSubscription
 
 __all__ = ["QueueDispatcher"]
 
 logger = logging.getLogger(__name__)
 
-_ALWAYS_WINS = 127
-_EXPIRED_AT_ONCE = 500  # before the others of the broker have their turn
-_STORE_CHECK = 1.0  # seconds
-_RETRY = 5.0  # seconds until a store that failed to give messages back is asked again
-_DEFAULT_START_WAIT = 1.0
+_MAX_EXPIRED_PER_TURN: Final = 500
+"""Expired messages that are processed before other tasks of the event loop run."""
+_STORE_CHECK_INTERVAL: Final = 1.0
+"""Seconds between checks whether a suspended store is running again."""
+_RETRY_DELAY: Final = 5.0
+"""Seconds until messages are paged in again after the store failed to read them."""
+_DEFAULT_START_DELAY: Final = 1.0
+"""Seconds; see `PolicyEntry.time_before_dispatch_starts`."""
 
 
 class QueueDispatcher:
-    """The dispatching side of one queue."""
+    """Dispatches the messages of one queue; see the module's docstring."""
 
     def __init__(self, queue: Queue, policy: PolicyEntry, cursor: PendingCursor) -> None:
         prioritized = policy.prioritized_messages
@@ -81,99 +84,77 @@ class QueueDispatcher:
         self._policy = policy
         self._max_page_size = policy.max_page_size
         self._prioritized = prioritized
-        self.ring = ConsumerRing(policy.use_consumer_priority, not policy.strict_order_dispatch)
-        self.exclusive: Candidate | None = None
-        self.groups = message_group_map(policy.message_group_map_factory_type)
+        self.ring = ConsumerRing(
+            use_priority=policy.use_consumer_priority,
+            rotates=not policy.strict_order_dispatch,
+            all_exclusive=policy.all_consumers_exclusive_by_default,
+        )
+        self.groups = GroupAssignment(
+            message_group_map(policy.message_group_map_factory_type), self.ring
+        )
         self.cursor = cursor
         self.fresh = pending_list(prioritized)
         self.waiting = pending_list(prioritized)
         self.redelivered = pending_list(prioritized=False)
         self.is_paused = False
-        self._gate: _wakeup.BackgroundTask | None = None
-        self._is_open = False  # has consumers, is not paused, the gate is not shut
+        self._start_delay: _wakeup.BackgroundTask | None = None
+        self._is_open = False  # has consumers, is not paused, the start is not delayed
         self._iterating = False
         self._again = False
         self._rescan = False
-        self._expired_left = _EXPIRED_AT_ONCE
-        self._turn: _wakeup.BackgroundTask | None = None
+        self._expired_left = _MAX_EXPIRED_PER_TURN
+        self._resume_task: _wakeup.BackgroundTask | None = None
 
-    # consumers come and go
-    def add_consumer(self, subscription: QueueSubscription) -> Candidate:
-        """Let a consumer take part."""
+    # consumers
+    def add_consumer(self, subscription: PrefetchSubscription) -> Candidate:
+        """Add a consumer; return its entry in the ring."""
         first = not len(self.ring)
         candidate = self.ring.add(subscription)
-        if self._policy.all_consumers_exclusive_by_default or subscription.info.exclusive:
-            self._claim_exclusive(candidate)
         if first:
-            self._shut_gate()
-        elif self._gate is not None:
-            self._open_gate_if_enough()
+            self._delay_start()
+        elif self._start_delay is not None:
+            self._start_if_enough_consumers()
         self._rescan = True
         self._update_open()
         return candidate
 
-    def remove_consumer(self, subscription: QueueSubscription) -> None:
-        """Take a consumer out, its groups are free again (activemq-broker Q26)."""
+    def remove_consumer(self, subscription: PrefetchSubscription) -> None:
+        """Remove a consumer; its groups lose their owner (activemq-broker Q26)."""
         candidate = self.ring.remove(subscription)
         if candidate is None:
             return
         self.groups.remove_owner(subscription)
-        if candidate is self.exclusive:
-            self._elect_exclusive()
         if not len(self.ring):
-            self._end_gate()
+            self._cancel_start_delay()
         self._rescan = True
         self._update_open()
 
-    def _claim_exclusive(self, newcomer: Candidate) -> None:
-        holder = self.exclusive
-        priority = newcomer.subscription.info.priority
-        if (
-            holder is None
-            or priority > holder.subscription.info.priority
-            or priority == _ALWAYS_WINS
-        ):
-            self.exclusive = newcomer
-        self.ring.rotates = False
-
-    def _elect_exclusive(self) -> None:
-        every = self._policy.all_consumers_exclusive_by_default
-        candidates = [
-            candidate
-            for candidate in self.ring.candidates.values()
-            if every or candidate.subscription.info.exclusive
-        ]
-        self.exclusive = max(
-            candidates, key=lambda candidate: candidate.subscription.info.priority, default=None
-        )
-        self.ring.rotates = self.exclusive is None and not self._policy.strict_order_dispatch
-
-    # the gate (activemq-broker Q21) and the pause (activemq-broker Q22)
-    def _shut_gate(self) -> None:
+    # the delayed start (activemq-broker Q21) and the pause (activemq-broker Q22)
+    def _delay_start(self) -> None:
         policy = self._policy
-        wait = policy.time_before_dispatch_starts
-        if policy.consumers_before_dispatch_starts > 1 and not wait:
-            wait = _DEFAULT_START_WAIT
-        if wait:
-            self._gate = _wakeup.spawn(
-                self._open_gate_after, wait, name=f"dispatch start of {self._queue}"
+        delay = policy.time_before_dispatch_starts
+        if policy.consumers_before_dispatch_starts > 1 and not delay:
+            delay = _DEFAULT_START_DELAY
+        if delay:
+            self._start_delay = _wakeup.spawn(
+                self._start_after, delay, name=f"dispatch start of {self._queue}"
             )
 
-    async def _open_gate_after(self, seconds: float) -> None:
+    async def _start_after(self, seconds: float) -> None:
         await _clock.sleep(seconds)
-        self._gate = None
+        self._start_delay = None
         self._update_open()
         self.iterate()
 
-    def _open_gate_if_enough(self) -> None:
-        wanted = self._policy.consumers_before_dispatch_starts
-        if wanted and len(self.ring) >= wanted:
-            self._end_gate()
+    def _start_if_enough_consumers(self) -> None:
+        required = self._policy.consumers_before_dispatch_starts
+        if required and len(self.ring) >= required:
+            self._cancel_start_delay()
 
-    def _end_gate(self) -> None:
-        if self._gate is not None:
-            self._gate.cancel()
-            self._gate = None
+    def _cancel_start_delay(self) -> None:
+        if self._start_delay is not None:
+            self._start_delay.cancel()
+            self._start_delay = None
 
     def pause(self) -> None:
         """Stop dispatching."""
@@ -187,23 +168,23 @@ class QueueDispatcher:
         self.iterate()
 
     def stop(self) -> None:
-        """Stop for good."""
-        self._end_gate()
-        if self._turn is not None:
-            self._turn.cancel()
+        """Stop dispatching and cancel the background tasks."""
+        self._cancel_start_delay()
+        if self._resume_task is not None:
+            self._resume_task.cancel()
         self.pause()
 
     def _update_open(self) -> None:
-        self._is_open = len(self.ring) > 0 and not self.is_paused and self._gate is None
+        self._is_open = len(self.ring) > 0 and not self.is_paused and self._start_delay is None
 
-    # messages come, come back, and go
+    # messages
     @property
     def pending_count(self) -> int:
-        """How many messages no consumer has."""
+        """The number of messages that no consumer has."""
         return len(self.cursor) + len(self.fresh) + len(self.waiting) + len(self.redelivered)
 
     def arrived(self, reference: MessageReference) -> None:
-        """Take a new message and give it to somebody, if somebody wants it now."""
+        """Dispatch a new message, or add it to the messages that wait."""
         if (
             not self._is_open
             or self._iterating
@@ -225,8 +206,8 @@ class QueueDispatcher:
         if self._again:
             self.iterate()
 
-    def returned(self, references: list[MessageReference], at_head: bool) -> None:
-        """Take messages back from a consumer, in their order; they go out before all others."""
+    def redeliver(self, references: list[MessageReference], at_head: bool) -> None:
+        """Dispatch messages of a consumer that left, in their order, before all others."""
         if at_head:
             for reference in reversed(references):
                 self.redelivered.append_front(reference)
@@ -236,32 +217,32 @@ class QueueDispatcher:
         self._rescan = True
         self.iterate()
 
-    def forget(self, reference: MessageReference) -> None:
-        """Take a message out, wherever it waits."""
-        for place in (self.cursor, self.fresh, self.waiting, self.redelivered):
-            if place.remove(reference):
+    def remove(self, reference: MessageReference) -> None:
+        """Remove a message from the list in which it waits."""
+        for pending in (self.cursor, self.fresh, self.waiting, self.redelivered):
+            if pending.remove(reference):
                 return
 
     def window_freed(self, candidate: Candidate) -> None:
-        """Give messages to a consumer that has room again."""
+        """Dispatch to a consumer whose window may have room again."""
         if not candidate.ready:
             if candidate.subscription.is_full():
                 return
-            self.ring.put_ready(candidate)
+            self.ring.add_ready(candidate)
             if self.waiting or self.redelivered:
                 self._rescan = True
         if self._rescan or self.fresh or self.cursor:
             self.iterate()
 
     def iterate(self) -> None:
-        """Dispatch what can be dispatched."""
+        """Dispatch all messages that can be dispatched now; a nested call requests a round."""
         if self._iterating:
             self._again = True
             return
         if not self._is_open:
             return
         self._iterating = True
-        self._expired_left = _EXPIRED_AT_ONCE
+        self._expired_left = _MAX_EXPIRED_PER_TURN
         try:
             self._again = True
             while self._again and self._is_open:
@@ -273,7 +254,7 @@ class QueueDispatcher:
             self._report_slow()
 
     def _report_slow(self) -> None:
-        """Tell the chain of each consumer for which messages wait, once until it has room."""
+        """Report each consumer without room while messages wait, once until it has room again."""
         queue = self._queue
         for subscription, candidate in tuple(self.ring.candidates.items()):
             if not candidate.reported_slow and subscription.is_full():
@@ -295,7 +276,7 @@ class QueueDispatcher:
                 self._page_in()
             if not fresh or not self._has_ready():
                 return
-            reference = fresh.take()
+            reference = fresh.pop()
             if self._offer(reference):
                 continue
             if self._has_ready():
@@ -317,116 +298,94 @@ class QueueDispatcher:
             ready = self.ring.ready
             room = min(room, sum(c.subscription.room for c in ready) - len(self.fresh))
         cursor, fresh = self.cursor, self.fresh
-        while room > 0 and cursor and not (cursor.must_read and self._is_to_wait()):
+        while room > 0 and cursor and not (cursor.must_read and self._must_not_read()):
             try:
-                reference = cursor.take()
+                reference = cursor.pop()
             except Exception:
-                logger.exception("No more messages of %s can be read now", self._queue)
-                self._go_on_soon(_RETRY)
+                logger.exception(
+                    "%s: paging in messages failed, next attempt in %g s",
+                    self._queue,
+                    _RETRY_DELAY,
+                )
+                self._resume_later(_RETRY_DELAY)
                 return
             if reference.expiration and reference.is_expired():
                 self._queue.expire(reference)
                 self._expired_left -= 1
                 if not self._expired_left:
-                    self._go_on_soon()
+                    self._resume_later()
                     return
                 continue
             fresh.append(reference)
             room -= 1
 
-    def _is_to_wait(self) -> bool:
-        """Whether nothing is to be read now: there are messages to be done with first.
-
-        (activemq-broker M8)
+    def _must_not_read(self) -> bool:
+        """Whether nothing may be paged in: too many have expired, the store is suspended, or
+        memory is short. Memory is only a reason while acknowledgements of messages in flight will
+        free some. (activemq-broker M8)
         """
         queue = self._queue
         if self._expired_left <= 0:
             return True
         if queue.broker.store.state is StoreState.SUSPENDED:
-            # what is done with these could not be written, and would have to be kept
-            self._go_on_soon()
+            # acknowledgements of these messages could not be written and would use memory
+            self._resume_later()
             return True
         mark = self._policy.cursor_memory_high_water_mark
         return queue.statistics.inflight > 0 and queue.memory.is_above(mark)
 
-    def _go_on_soon(self, seconds: float = 0) -> None:
-        if self._turn is None or self._turn.done:
-            self._turn = _wakeup.spawn(self._go_on, seconds, name=f"dispatch of {self._queue}")
+    def _resume_later(self, seconds: float = 0) -> None:
+        if self._resume_task is None or self._resume_task.done:
+            self._resume_task = _wakeup.spawn(
+                self._resume, seconds, name=f"dispatch of {self._queue}"
+            )
 
-    async def _go_on(self, seconds: float) -> None:
+    async def _resume(self, seconds: float) -> None:
         await (_clock.sleep(seconds) if seconds else lowlevel.checkpoint())
         while self._queue.broker.store.state is StoreState.SUSPENDED:
-            await _clock.sleep(_STORE_CHECK)
-        self._turn = None
+            await _clock.sleep(_STORE_CHECK_INTERVAL)
+        self._resume_task = None
         self.iterate()
 
     def _has_ready(self) -> bool:
-        if self.exclusive is None:
-            return bool(self.ring.ready)
-        return self.exclusive.ready
+        ring = self.ring
+        return bool(ring.ready) if ring.exclusive is None else ring.exclusive.ready
 
     def _offer(self, reference: MessageReference) -> bool:
-        """Give the message to the first that has room and wants it; whether it is off the hands."""
+        """Dispatch the message to the first consumer that has room and matches it.
+
+        Returns:
+            Whether the message no longer waits: it was dispatched, or it has expired.
+        """
         if reference.expiration and reference.is_expired():
             self._queue.expire(reference)
             return True
         ring = self.ring
         ready = ring.ready
-        exclusive = self.exclusive
+        exclusive = ring.exclusive
         index = 0
         while index < len(ready):
             candidate = ready[index]
             subscription = candidate.subscription
             if subscription.is_full():
-                ring.put_full(index)
+                ring.remove_ready(index)
             elif (
                 (exclusive is None or candidate is exclusive)
                 and subscription.matches(reference)
-                and (reference.group_id is None or self._takes_group(candidate, reference))
+                and (reference.group_id is None or self._accepts_group(candidate, reference))
             ):
                 self._queue.count_dispatch(reference, subscription)
                 subscription.dispatch(reference, reference.redelivery_counter)
-                ring.took(candidate, index)
+                ring.rotate(candidate, index)
                 return True
             else:
                 index += 1
         return False
 
-    # groups
-    def _takes_group(self, candidate: Candidate, reference: MessageReference) -> bool:
-        """Whether the message's group lets this consumer have it; makes it the owner where due."""
-        group_id = reference.group_id
-        if group_id is None:
-            return True
-        sequence = reference.message.group_sequence
-        owner = self.groups.get(group_id)
-        if sequence == 1 or owner is None:
-            self._assign_group(group_id, candidate, reference)
-            return True
-        if owner is not candidate.subscription:
-            return False
-        _mark_first(reference, is_first=False)
-        if sequence < 0:
-            self.groups.remove(group_id)
-            candidate.assigned_groups -= 1
-            self.ring.reorder(candidate)
-            self._rescan = True
-            self._again = True
-        return True
-
-    def _assign_group(
-        self, group_id: str, candidate: Candidate, reference: MessageReference
-    ) -> None:
-        loser = self.groups.put(group_id, candidate.subscription)
-        candidate.assigned_groups += 1
-        losing = None if loser is None else self.ring.candidates.get(loser)
-        if losing is not None:
-            losing.assigned_groups -= 1
-            self.ring.reorder(losing)
-        _mark_first(reference, is_first=True)
-
-
-def _mark_first(reference: MessageReference, is_first: bool) -> None:
-    if reference.message.jms_xgroup_first_for_consumer != is_first:
-        reference.message = copy_command(reference.message)
-        reference.message.jms_xgroup_first_for_consumer = is_first
+    def _accepts_group(self, candidate: Candidate, reference: MessageReference) -> bool:
+        groups = self.groups
+        accepted = groups.accepts(candidate, reference)
+        if groups.is_rescan_due:
+            groups.is_rescan_due = False
+            self._rescan = self._again = True
+        return accepted

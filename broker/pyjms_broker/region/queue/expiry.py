@@ -1,4 +1,7 @@
-"""The look through a queue for messages whose time is over. (activemq-broker Q32)"""
+"""The expiry scan of a queue: removes expired messages that no consumer has.
+
+(activemq-broker Q32)
+"""
 
 from __future__ import annotations
 
@@ -8,26 +11,26 @@ if TYPE_CHECKING:
     from pyjms_broker.api.message import MessageReference
     from pyjms_broker.region.queue.queue import Queue
 
-__all__ = ["expire_what_is_over"]
+__all__ = ["expire_waiting_messages"]
 
 
-def expire_what_is_over(queue: Queue) -> None:
-    """Expire what is over among the first `max_expire_page_size` messages, that nobody has."""
+def expire_waiting_messages(queue: Queue) -> None:
+    """Expire the expired ones of the first `max_expire_page_size` messages that no consumer has."""
     page = queue.policy.max_expire_page_size
-    seen = [reference for reference, _ in zip(queue.references, range(page), strict=False)]
-    for reference in seen:
+    scanned = [reference for reference, _ in zip(queue.references, range(page), strict=False)]
+    for reference in scanned:
         if (
             reference.owner is None
             and not reference.dropped
             and not reference.acked
             and _may_expire(queue, reference)
         ):
-            queue.dispatcher.forget(reference)
+            queue.dispatcher.remove(reference)
             queue.expire(reference)
-    for reference in queue.contents.first_outside(page - len(seen)):
-        if _may_expire(queue, reference) and queue.contents.is_outside(reference):
+    for reference in queue.contents.first_paged_out(page - len(scanned)):
+        if _may_expire(queue, reference) and queue.contents.may_be_paged_out(reference):
             queue.count_expired(reference)
-            queue.remove_outside(queue.broker.context, reference)
+            queue.remove_paged_out(reference)
     queue.dispatcher.iterate()
 
 

@@ -1,4 +1,7 @@
-"""Which consumer owns which message group (JMSXGroupID). (activemq-broker Q23 to Q28)"""
+"""Group maps: the owners of a queue's message groups, by `JMSXGroupID`.
+
+How groups are assigned is in `pyjms_broker.region.queue.group_assignment`. (activemq-broker Q27)
+"""
 
 from __future__ import annotations
 
@@ -19,26 +22,26 @@ __all__ = [
 
 
 class MessageGroupMap(Protocol):
-    """Owners by group."""
+    """The owners by group. Source: ActiveMQ MessageGroupMap."""
 
     def get(self, group_id: str) -> Subscription | None:
-        """Return the owner, None if there is none."""
+        """Return the owner of a group, None if it has none."""
 
     def put(self, group_id: str, owner: Subscription) -> Subscription | None:
-        """Set the owner; return one who loses a group by that, if any."""
+        """Set the owner of a group; return the consumer that loses a group by it, if any."""
 
     def remove(self, group_id: str) -> Subscription | None:
-        """Free the group; return who owned it."""
+        """Remove the owner of a group and return it."""
 
     def remove_owner(self, owner: Subscription) -> int:
-        """Free all of an owner's groups; return how many they were."""
+        """Free all groups of a consumer; return their number."""
 
     def owners(self) -> dict[str, Subscription]:
-        """Return the owners by group, as far as groups are known by name."""
+        """Return the owners by group name, as far as the names are known."""
 
 
 class SimpleMessageGroupMap:
-    """Every group, without bound."""
+    """All groups, without a limit."""
 
     def __init__(self) -> None:
         self._owners: dict[str, Subscription] = {}
@@ -65,7 +68,7 @@ class SimpleMessageGroupMap:
 
 
 class CachedMessageGroupMap:
-    """The `cache_size` most recently used groups; the eldest loses its owner."""
+    """The `cache_size` most recently used groups; the least recently used loses its owner."""
 
     def __init__(self, cache_size: int = 1024) -> None:
         self.cache_size = cache_size
@@ -99,9 +102,9 @@ class CachedMessageGroupMap:
 
 
 class BucketMessageGroupMap:
-    """Groups share `bucket_count` buckets by hash; what happens to one happens to its bucket.
+    """Groups in `bucket_count` buckets by hash; all groups of a bucket have one owner.
 
-    The names of the `cache_size` latest groups are remembered, to be shown.
+    The names of the `cache_size` latest groups are kept for `owners`.
     """
 
     def __init__(self, bucket_count: int = 1024, cache_size: int = 64) -> None:
@@ -148,23 +151,24 @@ _OPTIONS = {
 
 
 def message_group_map(factory_type: str) -> MessageGroupMap:
-    """Return the map that a text such as `cached?cacheSize=1024` describes.
+    """Return the map for a setting such as `cached?cacheSize=1024`.
 
     Raises:
-        ValueError: there is no such map or option.
+        ValueError: the setting names an unknown map or option, or a wrong value.
     """
     name, _, query = factory_type.partition("?")
     if name not in _OPTIONS:
         raise ValueError(
-            f"unknown message group map {name!r}: known are {', '.join(sorted(_OPTIONS))}"
+            f"unknown message_group_map_factory_type {name!r}; use one of "
+            f"{', '.join(sorted(_OPTIONS))}"
         )
     options = dict(_OPTIONS[name])
     for part in filter(None, query.split("&")):
         key, _, value = part.partition("=")
         if key not in options or not value.isdecimal() or int(value) < 1:
             raise ValueError(
-                f"wrong option {part!r} of message group map {name!r}: "
-                f"known are {', '.join(options) or 'none'}, with a number from 1"
+                f"message_group_map_factory_type {name!r}: invalid option {part!r}; the options "
+                f"are {', '.join(options) or 'none'}, each a number from 1"
             )
         options[key] = int(value)
     if name == "cached":

@@ -1,6 +1,7 @@
-"""A queue: what it does with a message from its arrival to its last acknowledgement.
+"""A queue: a message's life from its arrival to its acknowledgement.
 
-Its contents know where messages are, its dispatcher which wait; `owner` is a message's consumer.
+`QueueContents` keeps the messages, in memory or paged out; `QueueDispatcher` gives them to
+consumers. The `owner` of a message is the consumer that it is dispatched to.
 (activemq-broker Q1 to Q4, Q22, Q29 to Q33; activemq-persistence K13, K14, S6)
 """
 
@@ -10,7 +11,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from pyjms.jms.destination import Destination
-from pyjms.wire.openwire.commands import MessageId
+from pyjms.wire.openwire.commands import MessageId, Throwable
 from pyjms_broker.api.completion import Completion
 from pyjms_broker.api.context import ConnectionContext
 from pyjms_broker.api.copying import copy_command
@@ -25,11 +26,11 @@ from pyjms_broker.api.subscription import Subscription
 from pyjms_broker.api.transaction import Transaction
 from pyjms_broker.policy.audit import MessageAudit
 from pyjms_broker.policy.entry import PolicyEntry
-from pyjms_broker.region.arrival_order import arrival_order
+from pyjms_broker.region.arrival_order import ArrivalOrder
 from pyjms_broker.region.base_destination import BaseDestination
 from pyjms_broker.region.queue.contents import QueueContents
 from pyjms_broker.region.queue.dispatcher import QueueDispatcher
-from pyjms_broker.region.queue.expiry import expire_what_is_over
+from pyjms_broker.region.queue.expiry import expire_waiting_messages
 from pyjms_broker.region.queue.reader import QueueReader
 from pyjms_broker.region.queue.subscription import QueueSubscription
 from pyjms_broker.region.transacted_send import TransactedSend
@@ -42,7 +43,7 @@ __all__ = ["Queue"]
 
 
 class Queue(BaseDestination):
-    """A queue of the broker, lasting or temporary."""
+    """A queue of the broker, permanent or temporary."""
 
     def __init__(
         self,
@@ -51,14 +52,14 @@ class Queue(BaseDestination):
         policy: PolicyEntry,
         store: MessageStore | None,
     ) -> None:
-        """Make a queue with what `store` has; None keeps nothing (temporary queues)."""
+        """Create a queue with the messages of `store`; None keeps nothing (temporary queues)."""
         super().__init__(broker, destination, policy)
         self.store = store
         self._is_paged = store is not None and not broker.store_capabilities.is_volatile
         self.contents = QueueContents(self, store if self._is_paged else None, broker.temp_store)
         self.references = self.contents.references
         """The messages in memory."""
-        self._held = self.contents.held
+        self._tracks_positions = self.contents.excluded is not None
         self.dispatcher = QueueDispatcher(self, policy, self.contents.cursor)
         self._audit = (
             MessageAudit(policy.max_queue_audit_depth, policy.max_producers_to_audit)
@@ -67,11 +68,13 @@ class Queue(BaseDestination):
         )
         self._browsers: dict[Subscription, None] = {}
         self._is_concurrent = broker.store_capabilities.concurrent_store_and_dispatch_queues
-        self._line, self._wait_in_line = arrival_order(self._enqueue, self._give_up)
+        self._arrivals = ArrivalOrder(self._enqueue, self._discard)
+        self._unstored = self._arrivals.messages
+        """Messages that are not visible before they are stored, and those behind them."""
         self.marks_redelivered = policy.persist_jms_redelivered and store is not None
         self.needs_disk = self._is_paged
         self.reader: QueueReader | None = None
-        """Who reads it by its numbers (`pyjms_broker.ranges`), or did and may come again."""
+        """The range reader (`pyjms_broker.ranges`) that holds a lease of the queue or held one."""
 
     @property
     def consumers(self) -> list[Subscription]:
@@ -98,52 +101,51 @@ class Queue(BaseDestination):
                     reference,
                 )
             except Exception:
-                self._give_up(reference)
+                self._discard(reference)
                 raise
         if transaction is not None:
             transaction.add(
-                TransactedSend(self.broker, transaction, reference, self._committed, self._give_up)
+                TransactedSend(self.broker, transaction, reference, self._committed, self._discard)
             )
             return stored
-        is_behind = is_leased or self.commits or self._line  # of lower numbers, not visible yet
+        must_wait = is_leased or self.running_commits or self._unstored  # for lower numbers
         if store is not None and reference.position is None:
-            self._repeated(reference)
-        elif stored is None and not self._line:
+            self._drop_duplicate(reference)
+        elif stored is None and not self._unstored:
             self._enqueue(reference)
-        elif stored is not None and self._is_concurrent and not is_behind:
-            stored.then(lambda done: self._take_out_unstored(context, reference, done))
+        elif stored is not None and self._is_concurrent and not must_wait:
+            stored.then(lambda done: self._remove_if_unstored(context, reference, done))
             self._enqueue(reference)
         else:
             if stored is not None:
-                stored.then(lambda done: self.tell_if_lost(context, reference, done))
-            self._wait_in_line(reference, stored)
+                stored.then(lambda done: self.report_lost(context, reference, done))
+            self._arrivals.append(reference, stored)
         return stored if reference.message.response_required else None
 
-    def _take_out_unstored(
-        self, context: ConnectionContext, reference: MessageReference, done: Completion
+    def _remove_if_unstored(
+        self, context: ConnectionContext, reference: MessageReference, stored: Completion
     ) -> None:
-        """Forget a message that could not be stored, if nobody has it yet."""
-        if done.error is None:
+        """Remove a message that could not be stored, unless it was dispatched already."""
+        if stored.error is None:
             return
-        self.tell_if_lost(context, reference, done)
+        self.report_lost(context, reference, stored)
         self.forget_duplicate(reference)
-        held = None if reference.dropped else self.contents.in_memory(reference)
-        if held is not None and held.owner is None:
-            self.dispatcher.forget(held)
-            self.drop(held)
+        in_memory = None if reference.dropped else self.contents.in_memory(reference)
+        if in_memory is not None and in_memory.owner is None:
+            self.dispatcher.remove(in_memory)
+            self.drop(in_memory)
 
     def _committed(self, reference: MessageReference) -> None:
         if reference.position is None and reference.persistent and self.store is not None:
-            self._repeated(reference)
+            self._drop_duplicate(reference)
         else:
             self._enqueue(reference)
 
-    def _repeated(self, reference: MessageReference) -> None:
-        self.repeated(reference)
+    def _drop_duplicate(self, reference: MessageReference) -> None:
+        self.log_duplicate(reference)
         self.memory.decrease(reference.size)
 
     def publish(self, reference: MessageReference) -> None:
-        """Let in a message whose transaction is done; its size counts from now on."""
         self.memory.increase(reference.size)
         self._enqueue(reference)
 
@@ -156,30 +158,30 @@ class Queue(BaseDestination):
         statistics.messages += 1
         if self._is_paged and reference.position is not None:
             self.contents.mark_visible(reference)
-        if self._held is None:
-            self.references[reference] = None
+        if self._tracks_positions:
+            self.contents.add(reference)
         else:
-            self.contents.hold(reference)
+            self.references[reference] = None
         self.dispatcher.arrived(reference)
         if self.reader is not None:
             self.reader.arrived(reference)
         if self.watchers:
             self.changed()
 
-    def _give_up(self, reference: MessageReference, _error: Exception | None = None) -> None:
+    def _discard(self, reference: MessageReference, _error: Exception | None = None) -> None:
         self.memory.decrease(reference.size)
         self.forget_duplicate(reference)
 
     def forget_duplicate(self, reference: MessageReference) -> None:
-        """Let the message's id come again."""
+        """Accept a message with this id again."""
         if self._audit is not None:
             self._audit.rollback(reference.message_id)
 
     def hide(self, stored: StoredMessage, key: SubscriptionKey | None) -> MessageReference:
         reference = self.reference_to(stored.message, stored.position)
-        self.contents.take_out(reference)
+        self.contents.remove_paged_out(reference)
         self.memory.increase(reference.size)
-        self.contents.hold(reference)
+        self.contents.add(reference)
         reference.acked = True
         return reference
 
@@ -193,12 +195,13 @@ class Queue(BaseDestination):
             self.dispatcher.arrived(reference)
 
     def count_dispatch(self, reference: MessageReference, owner: Subscription) -> None:
-        """Note that `owner` gets the message."""
+        """Make `owner` the owner of the message and count it as dispatched."""
         reference.owner = owner
         self.statistics.dispatched += 1
         self.statistics.inflight += 1
 
     def mark_redelivered(self, reference: MessageReference) -> Completion | None:
+        """Record in the store that the message may have been delivered; None: nothing to do."""
         is_marked = reference.position is None or reference.redelivery_counter
         if self.store is None or not self.marks_redelivered or is_marked:
             return None
@@ -206,24 +209,39 @@ class Queue(BaseDestination):
         marked.redelivery_counter = 1
         return self.store.update_message(self.reference_to(marked, reference.position))
 
-    def store_removal(
+    def store_acknowledgement(
         self,
         context: OperationContext,
         reference: MessageReference,
+        key: SubscriptionKey | None = None,
         dead_letter: Completion | None = None,
     ) -> Completion | None:
-        """Have the store forget the message, behind its dead letter."""
         if self.store is None or not reference.persistent:
             return None
         remove = self.store.remove_message
         if dead_letter is None:
             return remove(context, reference)
-        return self.contents.dead_letter_ordering.remove_behind(
+        return self.contents.dead_letter_ordering.remove_after(
             dead_letter, context, reference, remove
         )
 
+    def consumed(self, context: ConnectionContext, reference: MessageReference) -> None:
+        self.drop(reference)
+        if self.reports_consumed:
+            self.report_consumed(context, reference)
+
+    def poisoned(
+        self,
+        context: ConnectionContext,
+        reference: MessageReference,
+        subscription: Subscription,
+        cause: Throwable | None,
+    ) -> None:
+        super().poisoned(context, reference, subscription, cause)
+        self.forget_duplicate(reference)
+
     def drop(self, reference: MessageReference) -> None:
-        """Forget a message for good: it was consumed, expired or removed."""
+        """Remove a message that is in memory: it was consumed, has expired or was removed."""
         if reference.dropped:
             return
         reference.dropped = True
@@ -233,16 +251,15 @@ class Queue(BaseDestination):
             statistics.inflight -= 1
         statistics.dequeues += 1
         statistics.messages -= 1
-        if self._held is None:
-            del self.references[reference]
+        if self._tracks_positions:
+            self.contents.remove(reference)
         else:
-            self.contents.release(reference)
+            del self.references[reference]
         self.memory.decrease(reference.size)
         if self.watchers:
             self.changed()
 
-    def requeue(self, reference: MessageReference) -> None:
-        """Have a consumed message again, redelivered: the store could not forget it."""
+    def undo_consumed(self, reference: MessageReference) -> None:
         if self.disposed or not reference.dropped:
             return
         reference.dropped = False
@@ -250,13 +267,13 @@ class Queue(BaseDestination):
         self.statistics.dequeues -= 1
         self.statistics.messages += 1
         self.memory.increase(reference.size)
-        self.contents.hold(reference)
-        self.dispatcher.returned([reference], at_head=False)
+        self.contents.add(reference)
+        self.dispatcher.redeliver([reference], at_head=False)
         if self.watchers:
             self.changed()
 
-    def take_back(self, references: list[MessageReference]) -> None:
-        """Take messages back from a consumer that left; they go out again at once."""
+    def requeue(self, references: list[MessageReference]) -> None:
+        """Return messages of a consumer that left; they are dispatched before all others."""
         returned = []
         for reference in references:
             if reference.dropped:
@@ -268,7 +285,7 @@ class Queue(BaseDestination):
         if not returned or self.disposed:
             return
         first = next(iter(self.dispatcher.redelivered), None)
-        self.dispatcher.returned(
+        self.dispatcher.redeliver(
             returned,
             at_head=self.policy.strict_order_dispatch
             and not len(self.dispatcher.ring)
@@ -279,7 +296,7 @@ class Queue(BaseDestination):
     def add_subscription(self, context: ConnectionContext, subscription: Subscription) -> None:
         self.statistics.consumers += 1
         if isinstance(subscription, QueueSubscription):
-            subscription.joined(self, self.dispatcher.add_consumer(subscription))
+            subscription.attach(self, self.dispatcher.add_consumer(subscription))
             self.dispatcher.iterate()
         else:
             self._browsers[subscription] = None
@@ -298,50 +315,54 @@ class Queue(BaseDestination):
         self.statistics.consumers -= 1
         if isinstance(subscription, QueueSubscription):
             self.dispatcher.remove_consumer(subscription)
-            subscription.left(self, last_delivered_sequence_id)
+            subscription.detach(self, last_delivered_sequence_id)
             self.dispatcher.iterate()
         else:
             self._browsers.pop(subscription, None)
             subscription.destination_removed(self)
 
     def messages(self) -> Iterator[MessageReference]:
-        for reference in self.contents:  # compiled, an expression reads all
+        for reference in self.contents:  # mypyc evaluates a generator expression eagerly
             if not reference.acked:
                 yield reference
 
     def get_message(self, message_id: MessageId) -> MessageReference | None:
-        """Return the message with that id, None if it is not here."""
+        """Return the message with that id, None if the queue has none."""
         return self.contents.find(message_id)
 
     def remove_message(self, context: ConnectionContext, reference: MessageReference) -> bool:
-        """Take out a message that nobody has; return whether it was. Not of a leased queue."""
+        """Remove a message that no consumer has; return whether it was removed.
+
+        Nothing is removed while the queue is leased to a range reader.
+        """
         if self.reader is not None and self.reader.is_leased:
             return False
         return self.remove_for_reader(context, reference)
 
     def remove_for_reader(self, context: ConnectionContext, reference: MessageReference) -> bool:
-        """Do that for who reads the queue, leased or not."""
-        held = self.contents.in_memory(reference)
-        if held is None:
-            return self.remove_outside(context, reference)
-        if held.owner is not None or held.acked:
+        """Remove a message as `remove_message` does, also while the queue is leased."""
+        in_memory = self.contents.in_memory(reference)
+        if in_memory is None:
+            return self.remove_paged_out(reference)
+        if in_memory.owner is not None or in_memory.acked:
             return False
-        self.dispatcher.forget(held)
-        self.store_removal(NO_TRANSACTION, held)
-        self.drop(held)
+        self.dispatcher.remove(in_memory)
+        self.store_acknowledgement(NO_TRANSACTION, in_memory)
+        self.drop(in_memory)
         return True
 
-    def remove_outside(self, context: ConnectionContext, reference: MessageReference) -> bool:
-        if reference.dropped or not self.contents.is_outside(reference):
+    def remove_paged_out(self, reference: MessageReference) -> bool:
+        """Remove a paged-out message; return whether it was there."""
+        if reference.dropped or not self.contents.may_be_paged_out(reference):
             return False
         if (dead_letter := reference.dead_letter) is None:
-            self.store_removal(NO_TRANSACTION, reference)
-        taken = self.contents.take_out(reference) and self._removed(reference)
+            self.store_acknowledgement(NO_TRANSACTION, reference)
+        removed = self.contents.remove_paged_out(reference) and self._count_removed(reference)
         if dead_letter is not None:
-            self.store_removal(NO_TRANSACTION, reference, dead_letter)
-        return taken
+            self.store_acknowledgement(NO_TRANSACTION, reference, dead_letter=dead_letter)
+        return removed
 
-    def _removed(self, reference: MessageReference) -> bool:
+    def _count_removed(self, reference: MessageReference) -> bool:
         reference.dropped = True
         self.statistics.dequeues += 1
         self.statistics.messages -= 1
@@ -350,39 +371,39 @@ class Queue(BaseDestination):
         return True
 
     def purge(self, context: ConnectionContext) -> int:
-        """Remove all messages that no consumer has; return how many they were."""
+        """Remove all messages that no consumer has; return their number."""
         if self.reader is not None and not self.reader.may_purge():
             return 0
         removed = sum(self.remove_message(context, r) for r in tuple(self.references))
-        page, away = self.policy.max_page_size, self.remove_outside
-        while gone := sum(away(context, r) for r in self.contents.first_stored(page)):
-            removed += gone
-        while spooled := self.contents.take_spooled(page):
-            removed += sum(map(self._removed, spooled))
+        page = self.policy.max_page_size
+        while count := sum(map(self.remove_paged_out, self.contents.first_stored(page))):
+            removed += count
+        while spooled := self.contents.pop_spooled(page):
+            removed += sum(map(self._count_removed, spooled))
         return removed
 
     def expire(self, reference: MessageReference) -> None:
-        """Expire a message that no consumer has and that waits nowhere (any more)."""
+        """Expire a message that no consumer has and that the dispatcher no longer has."""
         self.count_expired(reference)
-        self.store_removal(NO_TRANSACTION, reference, reference.dead_letter)
+        self.store_acknowledgement(NO_TRANSACTION, reference, dead_letter=reference.dead_letter)
         self.drop(reference)
 
     def count_expired(self, reference: MessageReference) -> None:
-        """Count a message as expired; its dead letter is sent before the store forgets it."""
+        """Count a message as expired and dead-letter it; the store still has it afterwards."""
         self.expired(self.broker.context, reference, None)
         self.forget_duplicate(reference)
 
     def expire_messages(self) -> None:
-        """Expire what is over among the first `max_expire_page_size` messages."""
+        """Expire the expired ones of the first `max_expire_page_size` messages."""
         if not self.dispatcher.is_paused:
-            expire_what_is_over(self)
+            expire_waiting_messages(self)
 
     def pause(self) -> None:
-        """Stop dispatching and scanning; messages are still accepted (activemq-broker Q22)."""
+        """Stop dispatching and expiry scans; messages are still accepted (activemq-broker Q22)."""
         self.dispatcher.pause()
 
     def resume(self) -> None:
-        """Go on after `pause`."""
+        """Dispatch and scan again after `pause`."""
         self.dispatcher.resume()
 
     def stop(self) -> None:
@@ -393,7 +414,7 @@ class Queue(BaseDestination):
         self.dispatcher.stop()
         for reference in tuple(self.references):
             self.drop(reference)
-        self.statistics.messages -= self.contents.outside_count
+        self.statistics.messages -= self.contents.paged_out_count
         self.contents.cursor.clear()
         if self.store is not None:
             self.store.remove_all_messages(NO_TRANSACTION)

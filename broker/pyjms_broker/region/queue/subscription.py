@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pyjms_broker.api.completion import Completion
-from pyjms_broker.api.message import MessageReference, OperationContext
+from pyjms_broker.api.message import MessageReference
 from pyjms_broker.region.queue.consumer_ring import Candidate
 from pyjms_broker.region.subscription.base import SubscriptionRequest
 from pyjms_broker.region.subscription.prefetch import PrefetchSubscription
@@ -18,82 +17,78 @@ __all__ = ["QueueSubscription"]
 
 
 class QueueSubscription(PrefetchSubscription):
-    """Has a place in each queue that it consumes from."""
+    """A consumer with an entry in the consumer ring of each of its queues."""
 
     def __init__(self, request: SubscriptionRequest) -> None:
         super().__init__(request)
-        self._places: dict[Queue, Candidate] = {}
-        self._left: list[Queue] = []
+        self._candidates: dict[Queue, Candidate] = {}
+        self._detached: list[Queue] = []
+        """Queues that it left and that have not got back all its messages yet."""
 
     @property
     def pending_count(self) -> int:
-        """Nothing waits in the subscription: messages wait in their queues."""
+        """0: messages wait in their queues, not in the subscription."""
         return 0
 
     @property
     def is_slow(self) -> bool:
-        return self.is_full() and any(q.dispatcher.pending_count for q in self._places)
+        return self.is_full() and any(q.dispatcher.pending_count for q in self._candidates)
 
-    def joined(self, queue: Queue, place: Candidate) -> None:
-        """Remember the place in a queue."""
-        self._places[queue] = place
+    def attach(self, queue: Queue, candidate: Candidate) -> None:
+        """Consume from a queue from now on; `candidate` is the entry in its consumer ring."""
+        self._candidates[queue] = candidate
         self.destinations.append(queue)
-        if queue.marks_redelivered and self.redelivery_marking is None:
-            self.redelivery_marking = PendingRedeliveryMarks(self)
+        if queue.marks_redelivered:
+            if self.redelivery_marking is None:
+                self.redelivery_marking = PendingRedeliveryMarks(self)
+            self.redelivery_marking.add_queue(queue, queue.mark_redelivered)
 
-    def left(self, queue: Queue, last_delivered_sequence_id: int) -> None:
+    def detach(self, queue: Queue, last_delivered_sequence_id: int) -> None:
         """Leave a queue; it gets back what was not acknowledged, after open transactions."""
-        self._places.pop(queue, None)
+        self._candidates.pop(queue, None)
         self.destination_removed(queue)
         unsent = (
-            set() if self.redelivery_marking is None else self.redelivery_marking.withdraw(queue)
+            set()
+            if self.redelivery_marking is None
+            else self.redelivery_marking.remove_queue(queue)
         )
-        for reference in self.delivered(queue, last_delivered_sequence_id):
+        for reference in self.delivered_messages(queue, last_delivered_sequence_id):
             if reference not in unsent:
                 reference.redelivery_counter += 1
-        self._left.append(queue)
+        self._detached.append(queue)
         self.return_unacknowledged([])
 
-    def hold(self, references: list[MessageReference]) -> None:
-        super().hold(references)
+    def add_transacted(self, references: list[MessageReference]) -> None:
+        super().add_transacted(references)
         for reference in references:
             reference.acked = True
 
-    def unhold(self, references: list[MessageReference]) -> None:
-        super().unhold(references)
+    def remove_transacted(self, references: list[MessageReference]) -> None:
+        super().remove_transacted(references)
         for reference in references:
             reference.acked = False
 
     def return_unacknowledged(self, rolled_back: list[MessageReference]) -> None:
-        """See PrefetchSubscription; local transactions end first, for the messages' order."""
-        if self._unsettled or not self._left:
+        """Return the messages of queues that it left, once no local transaction is open.
+
+        All at once, so that a queue gets them back in their order.
+        """
+        if self._open_transactions or not self._detached:
             return
-        left, self._left = self._left, []
-        for queue in left:
-            returned = self.release(queue)
+        detached, self._detached = self._detached, []
+        for queue in detached:
+            returned = self.remove_dispatched(queue)
             if any(reference.destination is queue for reference in self.dispatched.values()):
-                self._left.append(queue)  # an XA branch holds some still
+                self._detached.append(queue)  # an XA transaction has acknowledged some
             if returned:
-                queue.take_back(returned)
+                queue.requeue(returned)
 
     def window_freed(self) -> None:
-        for queue, place in tuple(self._places.items()):
-            queue.dispatcher.window_freed(place)
-
-    def store_acknowledgement(
-        self,
-        context: OperationContext,
-        reference: MessageReference,
-        dead_letter: Completion | None = None,
-    ) -> Completion | None:
-        if not reference.persistent:
-            return None
-        return reference.destination.store_removal(context, reference, dead_letter)
+        for queue, candidate in tuple(self._candidates.items()):
+            queue.dispatcher.window_freed(candidate)
 
     def settle(self, reference: MessageReference) -> None:
-        destination = reference.destination
-        destination.drop(reference)
-        destination.consumed(self.context, reference)
+        reference.destination.consumed(self.context, reference)
 
     def unsettle(self, reference: MessageReference) -> None:
-        reference.destination.requeue(reference)
+        reference.destination.undo_consumed(reference)

@@ -1,4 +1,4 @@
-"""Which dispatched messages an acknowledgement of a range names. (activemq-broker 7.1, A1)"""
+"""The dispatched messages that an acknowledgement of a range covers. (activemq-broker 7.1, A1)"""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def whole_range(dispatched: Iterable[MessageReference], ack: MessageAck) -> list
     """Return the messages of the range, in dispatch order.
 
     Raises:
-        JMSException: its start or its end was not dispatched.
+        JMSException: the first or last message of the range was not dispatched.
     """
     first: MessageId | None = ack.first_message_id
     found: list[MessageReference] = []
@@ -38,21 +38,21 @@ def whole_range(dispatched: Iterable[MessageReference], ack: MessageAck) -> list
 
 def counted_range(
     dispatched: Iterable[MessageReference],
-    held: Container[MessageReference],
+    transacted: Container[MessageReference],
     ack: MessageAck,
     transaction: Transaction | None,
 ) -> list[MessageReference]:
-    """Return those messages of the range that no open transaction holds.
+    """Return the messages of the range that no open transaction has acknowledged before.
 
-    There must be as many as the acknowledgement says: after a failover the order may differ, and
-    what lies between its ends was never delivered. In a transaction the count may include what
-    was acknowledged before. A count that does not fit makes the transaction rollback-only.
+    Their number must match the acknowledgement's count: after a failover the order of dispatch may
+    differ, and the range may cover messages that were never delivered. In a transaction the count
+    may include messages acknowledged before. A wrong count makes the transaction rollback-only.
 
     Raises:
-        JMSException: the count does not fit, or an end was not dispatched.
+        JMSException: the count is wrong, or the first or last message was not dispatched.
     """
     whole = whole_range(dispatched, ack)
-    references = [reference for reference in whole if reference not in held]
+    references = [reference for reference in whole if reference not in transacted]
     if len(references) <= ack.message_count <= len(references if transaction is None else whole):
         return references
     error = unmatched(
@@ -66,12 +66,12 @@ def counted_range(
 
 
 def is_last(reference: MessageReference, ack: MessageAck) -> bool:
-    """Whether the acknowledgement ends with this message."""
+    """Whether this message is the last one of the acknowledgement."""
     return reference.message_id == ack.last_message_id and (
         ack.destination is None or ack.destination == reference.destination.destination
     )
 
 
 def unmatched(ack: MessageAck, reason: str) -> JMSException:
-    """Return the error of an acknowledgement that fits nothing."""
+    """Return the error for an acknowledgement that does not match what was dispatched."""
     return JMSException(f"Unmatched acknowledge: {ack}; {reason}")

@@ -1,7 +1,7 @@
-"""A window of dispatched messages that wait for their acknowledgements: queues and durable topics.
+"""The prefetch window of queue consumers and durable subscriptions, and their acknowledgements.
 
-Messages stay in `dispatched`, in dispatch order, until they are done. Work in a
-transaction takes effect at its end.
+Messages stay in `dispatched`, in dispatch order, until they are settled. Acknowledgements in a
+transaction take effect at its end.
 (ActiveMQ PrefetchSubscription; activemq-broker 7.1, A1, A2, Q13, Q18)
 """
 
@@ -19,7 +19,13 @@ from pyjms.wire.openwire.commands import (
 )
 from pyjms_broker.api.completion import Completion, all_of
 from pyjms_broker.api.exchange import ConsumerExchange
-from pyjms_broker.api.message import NO_TRANSACTION, SYNCED, MessageReference, OperationContext
+from pyjms_broker.api.message import (
+    NO_TRANSACTION,
+    SYNCED,
+    MessageReference,
+    OperationContext,
+    SubscriptionKey,
+)
 from pyjms_broker.api.transaction import Synchronization, Transaction
 from pyjms_broker.region.subscription.ack_range import (
     counted_range,
@@ -47,49 +53,57 @@ _EXPIRED: Final = int(AckType.EXPIRED)
 class PrefetchSubscription(AbstractSubscription):
     """A subscription whose messages stay in their destination until acknowledged."""
 
+    key: SubscriptionKey | None = None
+    """The identity of a durable subscription; None: a queue consumer."""
+
     def __init__(self, request: SubscriptionRequest) -> None:
         super().__init__(request)
         self.dispatched: OrderedDict[object, MessageReference] = OrderedDict()
         self._by_id = not (self.requested.is_composite or self.requested.is_pattern)
-        self._held: set[MessageReference] = set()  # open transactions have acknowledged them
-        self._unsettled = 0  # acknowledgements in open local transactions
+        self._transacted: set[MessageReference] = set()  # acknowledged in open transactions
+        self._open_transactions = 0  # acknowledgements in open local transactions
 
-    # what the kinds do
+    # the kinds of subscriptions
     @abstractmethod
+    def settle(self, reference: MessageReference) -> None:
+        """Release the message: it was consumed."""
+
+    @abstractmethod
+    def unsettle(self, reference: MessageReference) -> None:
+        """Undo `settle`: the store could not record it. The message is redelivered."""
+
+    @abstractmethod
+    def return_unacknowledged(self, rolled_back: list[MessageReference]) -> None:
+        """Return the messages of consumers that left, as far as no transaction holds them back.
+
+        Called after a transaction has ended; `rolled_back` are the messages whose acknowledgement
+        was undone with it.
+        """
+
     def store_acknowledgement(
         self,
         context: OperationContext,
         reference: MessageReference,
         dead_letter: Completion | None = None,
     ) -> Completion | None:
-        """Have the store forget the message, with the context's transaction if it has one.
+        """Record in the store that the message was consumed, in the context's transaction if any.
 
-        Whoever gives the message up for a dead letter that is being stored waits for that.
+        With `dead_letter` the store changes only after that dead letter was stored.
         """
+        if not reference.persistent:
+            return None
+        return reference.destination.store_acknowledgement(
+            context, reference, self.key, dead_letter
+        )
 
-    @abstractmethod
-    def settle(self, reference: MessageReference) -> None:
-        """Forget the message: it is consumed for good."""
+    # messages that were acknowledged in open transactions
+    def add_transacted(self, references: list[MessageReference]) -> None:
+        """Record that an open transaction has acknowledged the messages."""
+        self._transacted.update(references)
 
-    @abstractmethod
-    def unsettle(self, reference: MessageReference) -> None:
-        """Have a settled message again: the store could not forget it. It is redelivered."""
-
-    @abstractmethod
-    def return_unacknowledged(self, rolled_back: list[MessageReference]) -> None:
-        """Return what gone consumers left behind and an ended transaction held no longer holds.
-
-        `rolled_back` are the messages whose acknowledgements it has undone.
-        """
-
-    # what transactions hold
-    def hold(self, references: list[MessageReference]) -> None:
-        """Note that an open transaction has acknowledged the messages."""
-        self._held.update(references)
-
-    def unhold(self, references: list[MessageReference]) -> None:
-        """Note that their transaction has ended."""
-        self._held.difference_update(references)
+    def remove_transacted(self, references: list[MessageReference]) -> None:
+        """Record that the transaction of the messages has ended."""
+        self._transacted.difference_update(references)
 
     # the window
     def is_full(self) -> bool:
@@ -101,7 +115,7 @@ class PrefetchSubscription(AbstractSubscription):
 
     @property
     def room(self) -> int:
-        """How many messages the window takes now."""
+        """How many messages the window has room for."""
         if self.context.congested:
             return 0
         if self.prefetch_size == 0:
@@ -113,14 +127,14 @@ class PrefetchSubscription(AbstractSubscription):
         return len(self.dispatched)
 
     def dispatch(self, reference: MessageReference, redelivery_counter: int) -> None:
-        """Send the message and wait for its acknowledgement."""
+        """Send the message to the consumer; it stays in the window until it is settled."""
         by_id = self._by_id and reference.message_id not in self.dispatched  # ids may repeat
         self.dispatched[reference.message_id if by_id else reference] = reference
         self.enqueue_count += 1
         self.transmit(reference, redelivery_counter)
 
     def undispatch(self, reference: MessageReference) -> bool:
-        """Take a message out of the window; return whether it was there."""
+        """Remove a message from the window; return whether it was there."""
         if self.dispatched.get(reference.message_id) is reference:
             del self.dispatched[reference.message_id]
             return True
@@ -131,39 +145,43 @@ class PrefetchSubscription(AbstractSubscription):
         dispatched = self.dispatched
         return dispatched.get(reference.message_id) is reference or reference in dispatched
 
-    def release(self, destination: object) -> list[MessageReference]:
-        """Take the destination's messages out of the window, except those a transaction holds."""
-        released = [
+    def remove_dispatched(self, destination: object) -> list[MessageReference]:
+        """Remove and return the destination's messages in the window, in dispatch order.
+
+        Those that an open transaction has acknowledged stay.
+        """
+        removed = [
             reference
             for reference in self.dispatched.values()
-            if reference.destination is destination and reference not in self._held
+            if reference.destination is destination and reference not in self._transacted
         ]
-        for reference in released:
+        for reference in removed:
             self.undispatch(reference)
-        return released
+        return removed
 
-    def delivered(self, destination: object, last_sequence_id: int) -> list[MessageReference]:
-        """Return the destination's messages in the window that the application saw
+    def delivered_messages(
+        self, destination: object, last_sequence_id: int
+    ) -> list[MessageReference]:
+        """Return the destination's messages in the window that were delivered to the application.
 
-        (activemq-broker Q29).
-
-        It saw what it has acknowledged in a transaction, whatever it says was the last.
+        These are the ones up to `last_sequence_id`, and all that were acknowledged in a
+        transaction. (activemq-broker Q29)
         """
-        mine = [r for r in self.dispatched.values() if r.destination is destination]
+        own = [r for r in self.dispatched.values() if r.destination is destination]
         if last_sequence_id == LAST_DELIVERED_UNKNOWN:
-            return mine
+            return own
         count = 0
         if last_sequence_id != LAST_DELIVERED_UNSET:
-            for index, reference in enumerate(mine):
+            for index, reference in enumerate(own):
                 if reference.broker_sequence_id == last_sequence_id:
                     count = index + 1
                     break
-        return [r for index, r in enumerate(mine) if index < count or r in self._held]
+        return [r for index, r in enumerate(own) if index < count or r in self._transacted]
 
     # acknowledgements
     def acknowledge(self, exchange: ConsumerExchange, ack: MessageAck) -> Completion | None:
         if self.dispatched_count == 0:
-            # dispatched by the broker that this client failed over from (activemq-broker A2)
+            # for a message of the broker that this client failed over from (activemq-broker A2)
             return None
         kind = ack.ack_type
         if kind == _STANDARD:
@@ -187,7 +205,7 @@ class PrefetchSubscription(AbstractSubscription):
         last = ack.last_message_id
         if (
             transaction is None
-            and not self._held
+            and not self._transacted
             and self._by_id
             and ack.message_count == 1
             and last is not None
@@ -198,17 +216,17 @@ class PrefetchSubscription(AbstractSubscription):
                 return self._complete_one(_context_of(ack), reference)
         references = self._counted_range(ack, transaction)
         if transaction is not None:
-            return self._complete_later(transaction, ack, references)
+            return self._complete_in_transaction(transaction, ack, references)
         return self._complete(_context_of(ack), references)
 
     def _individual(self, exchange: ConsumerExchange, ack: MessageAck) -> Completion | None:
         reference = self._find(ack)
-        if reference in self._held:
+        if reference in self._transacted:
             raise unmatched(ack, "it was acknowledged before in an open transaction")
         if exchange.transaction is None:
             return self._complete(_context_of(ack), [reference])
         self._extend(1)
-        stored = self._complete_later(exchange.transaction, ack, [reference])
+        stored = self._complete_in_transaction(exchange.transaction, ack, [reference])
         self.window_freed()
         return stored
 
@@ -222,10 +240,7 @@ class PrefetchSubscription(AbstractSubscription):
             raise JMSException(f"Poison ack cannot be transacted: {ack}")
         references = self._range(ack)
         for reference in references:
-            self.broker.root.send_to_dead_letter_queue(
-                exchange.context, reference, self, ack.poison_cause
-            )
-            reference.destination.forget_duplicate(reference)
+            reference.destination.poisoned(exchange.context, reference, self, ack.poison_cause)
         return self._complete(_context_of(ack), references, after_dead_letters=True)
 
     def _expired(self, exchange: ConsumerExchange, ack: MessageAck) -> Completion | None:
@@ -234,7 +249,7 @@ class PrefetchSubscription(AbstractSubscription):
             reference.destination.expired(exchange.context, reference, self)
         return self._complete(_context_of(ack), references, after_dead_letters=True)
 
-    # finding
+    # the messages that an acknowledgement names
     def _find(self, ack: MessageAck) -> MessageReference:
         last = ack.last_message_id
         found = self.dispatched.get(last) if self._by_id else None
@@ -247,13 +262,13 @@ class PrefetchSubscription(AbstractSubscription):
     def _counted_range(
         self, ack: MessageAck, transaction: Transaction | None
     ) -> list[MessageReference]:
-        return counted_range(self.dispatched.values(), self._held, ack, transaction)
+        return counted_range(self.dispatched.values(), self._transacted, ack, transaction)
 
     def _range(self, ack: MessageAck) -> list[MessageReference]:
         whole = whole_range(self.dispatched.values(), ack)
-        return [r for r in whole if r not in self._held]
+        return [r for r in whole if r not in self._transacted]
 
-    # completing
+    # settling
     def _complete_one(
         self, context: OperationContext, reference: MessageReference
     ) -> Completion | None:
@@ -303,28 +318,28 @@ class PrefetchSubscription(AbstractSubscription):
             stored.then(lambda done: self._unsettle_if_failed(done, reference))
         return stored
 
-    def _complete_later(
+    def _complete_in_transaction(
         self, transaction: Transaction, ack: MessageAck, references: list[MessageReference]
     ) -> Completion | None:
         if not references:
             return None
         context = OperationContext(transaction.xid, ack.response_required)
         stored = [self.store_acknowledgement(context, reference) for reference in references]
-        self.hold(references)
+        self.add_transacted(references)
         local = not isinstance(transaction.xid, XATransactionId)
-        self._unsettled += local
+        self._open_transactions += local
         transaction.add(_Acknowledgement(self, references, local))
         return all_of(stored)
 
     def transaction_ended(
         self, references: list[MessageReference], local: bool, committed: bool
     ) -> None:
-        """Let a transaction's acknowledgements take effect, or undo them.
+        """Apply the acknowledgements of a transaction that has committed, or undo them.
 
         (activemq-broker X2, X3)
         """
-        self.unhold(references)
-        in_window = 0  # the others were of a consumer that is gone
+        self.remove_transacted(references)
+        in_window = 0  # without those of a consumer that has left
         for reference in references:
             if committed:
                 in_window += self.undispatch(reference)
@@ -333,7 +348,7 @@ class PrefetchSubscription(AbstractSubscription):
             else:
                 in_window += self.is_dispatched(reference)
         self._shrink(in_window)
-        self._unsettled -= local
+        self._open_transactions -= local
         self.return_unacknowledged([] if committed else references)
         self.window_freed()
 

@@ -1,17 +1,49 @@
-"""The line in which messages wait until the store knows that they may be seen soon.
+"""Messages that are sent to a consumer only after the store has marked them as redelivered.
 
-A message that is sent before that would be taken for a new one after a crash. All that a
-consumer gets goes into its one line, for the order: acknowledgements name ranges of it.
-(ActiveMQ persistJMSRedelivered)
+Theory of operation
+-------------------
+
+With `persist_jms_redelivered`, a queue's store records that a message may have been delivered
+*before* the message is sent. If the broker crashes between the two, the message is delivered again
+with JMSRedelivered set, which is allowed; without the mark, a message that a consumer has seen
+would come again as a new one.
+
+The mark is a store write, so it takes time. Each consumer has one list of messages in the order of
+their dispatch; it is sent from its head:
+
+    state of a message      next                            when
+    ======================  ==============================  ====================================
+    (dispatched)            waiting for its mark            `put`
+    waiting for its mark    marked                          the store has recorded it, or the
+                                                            queue needs no mark
+    waiting for its mark    failed                          the store could not record it
+    failed                  waiting for its mark            `_RETRY_DELAY` seconds later
+    marked                  sent                            all messages before it were sent
+    any                     returned to its queue, unsent   the consumer leaves the queue
+
+Invariants:
+
+- The order of the list is the order of `PrefetchSubscription.dispatched`, and messages are sent in
+  that order only: acknowledgements name ranges of it. That is why a message that needs no mark
+  waits behind one that does, and why a consumer of several queues has one list and not one per
+  queue.
+- A message in the list counts as dispatched: it occupies the prefetch window and has its owner.
+- A message that was never sent is not counted as delivered when the consumer leaves
+  (`remove_queue` returns those), although its mark may be in the store.
+
+Marking when the message is returned, instead of before it is sent, would be cheaper, but a crash
+returns nothing. (ActiveMQ persistJMSRedelivered)
 """
 
 from __future__ import annotations
 
 import logging
 from collections import deque
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from pyjms import _clock, _wakeup
+from pyjms_broker.api.completion import Completion
 
 if TYPE_CHECKING:
     from pyjms_broker.api.destination import BrokerDestination
@@ -22,13 +54,14 @@ __all__ = ["PendingRedeliveryMarks"]
 
 logger = logging.getLogger(__name__)
 
-_RETRY: Final = 5.0
-"""Seconds until a store that failed to take a mark is asked again."""
+_RETRY_DELAY: Final = 5.0
+"""Seconds until marks are written again after the store failed to write one."""
+
+_Marker = Callable[["MessageReference"], Completion | None]
+"""Marks a message in its store; None: there is nothing to wait for."""
 
 
-class _Waiting:
-    """A message in the line."""
-
+class _PendingMessage:
     __slots__ = ("has_failed", "is_marked", "redelivery_counter", "reference")
 
     def __init__(self, reference: MessageReference, redelivery_counter: int) -> None:
@@ -39,76 +72,83 @@ class _Waiting:
 
 
 class PendingRedeliveryMarks:
-    """The line of one consumer. Its messages count as dispatched already."""
+    """The messages of one consumer that wait for their marks; see the module's docstring."""
 
     def __init__(self, subscription: Subscription) -> None:
         self._subscription = subscription
-        self._line: deque[_Waiting] = deque()
+        self._pending: deque[_PendingMessage] = deque()
+        self._markers: dict[BrokerDestination, _Marker] = {}
         self._retry: _wakeup.BackgroundTask | None = None
+
+    def add_queue(self, queue: BrokerDestination, mark: _Marker) -> None:
+        """Mark the messages of a queue with `mark`; those of other queues need no mark."""
+        self._markers[queue] = mark
+
+    def remove_queue(self, queue: BrokerDestination) -> set[MessageReference]:
+        """Send nothing more of a queue; return the messages that were not sent."""
+        unsent = {p.reference for p in self._pending if p.reference.destination is queue}
+        if unsent:
+            self._pending = deque(p for p in self._pending if p.reference.destination is not queue)
+            self._send_marked()
+        self._markers.pop(queue, None)
+        return unsent
 
     def put(self, reference: MessageReference, redelivery_counter: int) -> None:
         """Send a message behind those that wait, as soon as its store has the mark."""
-        waiting = _Waiting(reference, redelivery_counter)
-        self._line.append(waiting)
-        self._mark(waiting)
-
-    def withdraw(self, destination: BrokerDestination) -> set[MessageReference]:
-        """Send nothing more of a destination; return what has not been sent."""
-        withdrawn = {w.reference for w in self._line if w.reference.destination is destination}
-        if withdrawn:
-            left = [w for w in self._line if w.reference.destination is not destination]
-            self._line = deque(left)
-            self._send()
-        return withdrawn
+        pending = _PendingMessage(reference, redelivery_counter)
+        self._pending.append(pending)
+        self._mark(pending)
 
     def close(self) -> None:
-        """Try no more what has failed."""
+        """Stop retrying failed marks."""
         if self._retry is not None:
             self._retry.cancel()
 
-    def _mark(self, waiting: _Waiting) -> None:
-        reference = waiting.reference
+    def _mark(self, pending: _PendingMessage) -> None:
+        reference = pending.reference
+        mark = self._markers.get(reference.destination)
         try:
-            marked = reference.destination.mark_redelivered(reference)
+            marked = None if mark is None else mark(reference)
         except Exception as error:
-            self._marked(waiting, error)
+            self._on_marked(pending, error)
             return
         if marked is None:
-            self._marked(waiting, None)
+            self._on_marked(pending, None)
         else:
-            marked.then(lambda done: self._marked(waiting, done.error))
+            marked.then(lambda done: self._on_marked(pending, done.error))
 
-    def _marked(self, waiting: _Waiting, error: Exception | None) -> None:
+    def _on_marked(self, pending: _PendingMessage, error: Exception | None) -> None:
         if error is None:
-            waiting.is_marked = True
-            self._send()
+            pending.is_marked = True
+            self._send_marked()
             return
-        waiting.has_failed = True
+        pending.has_failed = True
         if self._retry is None or self._retry.done:
-            where = waiting.reference.destination
             logger.error(
-                "%s waits: the store cannot note of messages of %s that they may have been seen, "
-                "it is asked again in %g seconds: %s",
+                "%s waits: the store of %s failed to mark messages as redelivered, "
+                "next attempt in %g s: %s",
                 self._subscription,
-                where,
-                _RETRY,
+                pending.reference.destination,
+                _RETRY_DELAY,
                 error,
             )
-            self._retry = _wakeup.spawn(self._try_again, name=f"marks for {self._subscription}")
+            self._retry = _wakeup.spawn(
+                self._retry_failed, name=f"redelivery marks for {self._subscription}"
+            )
 
-    async def _try_again(self) -> None:
-        await _clock.sleep(_RETRY)
+    async def _retry_failed(self) -> None:
+        await _clock.sleep(_RETRY_DELAY)
         self._retry = None
-        for waiting in [waiting for waiting in self._line if waiting.has_failed]:
-            waiting.has_failed = False
-            self._mark(waiting)
+        for pending in [pending for pending in self._pending if pending.has_failed]:
+            pending.has_failed = False
+            self._mark(pending)
 
-    def _send(self) -> None:
-        line, subscription = self._line, self._subscription
-        while line and line[0].is_marked:
-            waiting = line.popleft()
-            reference, connection = waiting.reference, subscription.context.connection
+    def _send_marked(self) -> None:
+        messages, subscription = self._pending, self._subscription
+        while messages and messages[0].is_marked:
+            pending = messages.popleft()
+            reference, connection = pending.reference, subscription.context.connection
             if connection is not None and not reference.dropped:
                 connection.dispatch(
-                    reference.dispatch_to(subscription.consumer_id, waiting.redelivery_counter)
+                    reference.dispatch_to(subscription.consumer_id, pending.redelivery_counter)
                 )

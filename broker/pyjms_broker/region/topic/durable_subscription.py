@@ -1,4 +1,53 @@
-"""A durable topic subscription: it stays when its consumer goes, and keeps what comes meanwhile.
+"""A durable topic subscription: it outlives its consumer and keeps the messages it misses.
+
+Theory of operation
+-------------------
+
+A durable subscription is identified by client id and subscription name (`SubscriptionKey`). It
+exists from its first consumer until it is unsubscribed, in three places: in the registry of
+subscriptions, in the store of every topic it is attached to, and here.
+
+    state       `add` (a message matches)               `window_freed`    consumer
+    ==========  ======================================  ================  =====================
+    inactive    appended to the backlog                 does nothing      none
+    active      dispatched, if nothing waits before it  dispatches        exactly one; a second
+                and the window has room; else appended                    one is refused
+
+    event                                             transition
+    ================================================  =====================================
+    `activate`: a consumer with the same key, same    inactive to active; the backlog is
+    destination, selector and noLocal                 dispatched up to the prefetch
+    the same key with another destination, selector   the registry removes this subscription
+    or noLocal, while inactive                        and creates a new one
+    `deactivate`: its consumer is closed or lost      active to inactive; what is in flight
+                                                      returns to the backlog
+    unsubscribed, while inactive                      removed from registry and stores
+    broker start: `recover` of the registry           inactive, its backlog in the store
+
+Invariants:
+
+- A message that matched is in exactly one of: the backlog, `dispatched`, or an open transaction
+  that acknowledged it (then it stays in `dispatched`, and in `_transacted`). It leaves the store
+  when it was acknowledged, expired or dead-lettered, never because memory is short.
+- A topic's message in memory is shared by its subscriptions and counted by references. Each
+  subscription retains it once, from `add` or page-in until it is settled or paged out.
+- The messages come in store order per topic. Returned messages go before all that wait, sorted by
+  their broker sequence numbers.
+- A subscription has no part in messages from before it: the store numbers arrivals, and `_topics`
+  keeps the number of the last arrival before the subscription. This matters for a message whose
+  transaction was stored before the subscription and commits after it: the store did not record
+  the subscription for it, so that a restart would lose what had been delivered until then.
+
+Redelivery counters are kept here by message id (`_redeliveries`) and not in the shared message
+reference: the other subscriptions have not seen the message. They live in memory only, as in
+ActiveMQ; after a restart a message counts as new. (activemq-broker T20)
+
+Messages in transactions stay in `dispatched` when the consumer is closed. On rollback they return
+to the backlog (`return_unacknowledged`), whether or not another consumer is active by then.
+
+Where the store is slow or memory is short, `window_freed` pages in nothing and a background task
+tries again; it never blocks. An earlier version kept the whole backlog in memory, so that an
+inactive subscription to a busy topic filled it and stopped the producers of that topic.
 
 (ActiveMQ DurableTopicSubscription; activemq-broker T16 to T21)
 """
@@ -13,16 +62,15 @@ from anyio import lowlevel
 from pyjms import _clock, _wakeup
 from pyjms.errors import JMSException
 from pyjms.wire.openwire.commands import ConsumerInfo, MessageId
-from pyjms_broker.api.completion import Completion
 from pyjms_broker.api.context import ConnectionContext
 from pyjms_broker.api.message import (
     NO_TRANSACTION,
     MessageReference,
-    OperationContext,
     StoredMessage,
     SubscriptionKey,
 )
 from pyjms_broker.policy.audit import MessageAudit
+from pyjms_broker.region.dead_letter.ordering import DeadLetterOrdering
 from pyjms_broker.region.subscription.base import LAST_DELIVERED_UNKNOWN, SubscriptionRequest
 from pyjms_broker.region.subscription.prefetch import PrefetchSubscription
 from pyjms_broker.region.topic.durable_backlog import SubscriptionBacklog
@@ -36,19 +84,18 @@ __all__ = ["DurableTopicSubscription"]
 
 logger = logging.getLogger(__name__)
 
-_EXPIRED_AT_ONCE: Final = 500
-"""How many expired messages are done with before the others of the broker have their turn."""
-_LOOK_AGAIN: Final = 1.0
-"""Seconds until messages are read for whom there was no room."""
-_RETRY: Final = 5.0
-"""Seconds until a store that failed to give messages back is asked again."""
+_MAX_EXPIRED_PER_TURN: Final = 500
+"""Expired messages that are processed before other tasks of the event loop run."""
+_MEMORY_CHECK_INTERVAL: Final = 1.0
+"""Seconds between checks whether memory has room to page in again."""
+_RETRY_DELAY: Final = 5.0
+"""Seconds until messages are paged in again after the store failed to read them."""
 
 
 class DurableTopicSubscription(PrefetchSubscription):
-    """Active while a consumer has it. Redelivery counters live in memory only.
+    """A subscription that is active while a consumer uses it; see the module's docstring."""
 
-    (activemq-broker T20)
-    """
+    key: SubscriptionKey
 
     def __init__(self, request: SubscriptionRequest, key: SubscriptionKey) -> None:
         super().__init__(request)
@@ -57,10 +104,10 @@ class DurableTopicSubscription(PrefetchSubscription):
         self._backlog = SubscriptionBacklog(key, request.broker, request.policy)
         self._pending = self._backlog.pending
         self._topics: dict[RegionDestination, int | None] = {}
-        """With the number of the last arrival before it came; None where nothing is stored."""
+        """Each with the number of its last arrival before this subscription; None: no store."""
         self._redeliveries: dict[MessageId, int] = {}
         self._last_delivered = LAST_DELIVERED_UNKNOWN
-        self._turn: _wakeup.BackgroundTask | None = None
+        self._resume_task: _wakeup.BackgroundTask | None = None
         self._audit = (
             MessageAudit(self.policy.max_audit_depth, self.policy.max_producers_to_audit)
             if self.policy.enable_audit
@@ -69,7 +116,7 @@ class DurableTopicSubscription(PrefetchSubscription):
 
     @property
     def stored(self) -> StoredSubscription:
-        """What the store keeps of it."""
+        """The subscription as the store keeps it."""
         return StoredSubscription(self.key, self.requested, self.info.selector, self.info.no_local)
 
     @property
@@ -80,38 +127,38 @@ class DurableTopicSubscription(PrefetchSubscription):
     def pending_count(self) -> int:
         return len(self._pending)
 
-    def is_changed_by(self, info: ConsumerInfo) -> bool:
-        """Whether a consumer with these wishes needs a new subscription (activemq-broker T18)."""
+    def differs_from(self, info: ConsumerInfo) -> bool:
+        """Whether a consumer with this `info` needs a new subscription (activemq-broker T18)."""
         return (
             info.destination != self.requested
             or (info.selector or None) != (self.info.selector or None)
             or info.no_local != self.info.no_local
         )
 
-    def joined(self, topic: Topic, start: int | None) -> None:
-        """Remember a topic that it gets messages from, with what its store has for this.
+    def attach(self, topic: Topic, start: int | None) -> None:
+        """Get messages of a topic from now on, and those that its store has for this.
 
-        Of the store's messages it gets those whose arrival has a higher number than `start`.
+        Only messages whose arrival number is above `start` belong to the subscription.
         """
         self._topics[topic] = start
-        self._backlog.join(topic)
+        self._backlog.add_topic(topic)
         self.destinations.append(topic)
 
-    def left(self, topic: Topic) -> None:
-        """Forget a topic that is gone, with what waited from it."""
+    def detach(self, topic: Topic) -> None:
+        """Remove a topic that was removed, with the messages that waited."""
         self._topics.pop(topic, None)
         self.destination_removed(topic)
-        self._backlog.leave(topic)
-        for reference in self.release(topic):
-            topic.drop(reference)
+        self._backlog.remove_topic(topic)
+        for reference in self.remove_dispatched(topic):
+            reference.decrement_reference_count()
         self.window_freed()
 
-    # active and not
+    # active and inactive
     def activate(self, context: ConnectionContext, info: ConsumerInfo, prefetch_size: int) -> None:
-        """Give what waits to a consumer.
+        """Dispatch to a consumer from now on.
 
         Raises:
-            JMSException: another one has it (activemq-broker T17).
+            JMSException: another consumer uses the subscription (activemq-broker T17).
         """
         if self.is_active:
             raise JMSException(
@@ -126,18 +173,17 @@ class DurableTopicSubscription(PrefetchSubscription):
         self.window_freed()
 
     def deactivate(self, last_delivered_sequence_id: int) -> None:
-        """Take back what the consumer has not acknowledged; the subscription stays
+        """Return to the backlog what the consumer has not acknowledged; keep the subscription.
 
-        (activemq-broker T20).
-
-        What its transactions hold comes back when they are rolled back, whoever is here then.
+        Messages that open transactions have acknowledged return when these are rolled back.
+        (activemq-broker T20)
         """
         self.is_active = False
         self.close()
         for topic in self._topics:
-            for reference in self.delivered(topic, last_delivered_sequence_id):
-                self._redeliveries[reference.message_id] = self._redelivery(reference) + 1
-        returned = [r for topic in self._topics for r in self.release(topic)]
+            for reference in self.delivered_messages(topic, last_delivered_sequence_id):
+                self._redeliveries[reference.message_id] = self._redelivery_counter(reference) + 1
+        returned = [r for topic in self._topics for r in self.remove_dispatched(topic)]
         self.dispatched.clear()
         self._pending.requeue(returned)
 
@@ -146,12 +192,12 @@ class DurableTopicSubscription(PrefetchSubscription):
         for reference in rolled_back:
             if reference.destination not in self._topics:
                 self.undispatch(reference)
-                self._forget(reference)
+                self._release(reference)
             elif not self.is_dispatched(reference):
                 returned.append(reference)
         self._pending.requeue(returned)
 
-    def _redelivery(self, reference: MessageReference) -> int:
+    def _redelivery_counter(self, reference: MessageReference) -> int:
         return self._redeliveries.get(reference.message_id, reference.redelivery_counter)
 
     # messages
@@ -159,22 +205,22 @@ class DurableTopicSubscription(PrefetchSubscription):
         return not self.is_active or super().is_full()
 
     def add(self, reference: MessageReference) -> None:
-        """Take a message that matches: send it, or keep it."""
-        if self._is_too_old(reference):
+        """Accept a message that matches: dispatch it, or append it to the backlog."""
+        if self._precedes_subscription(reference):
             return
         if self._audit is not None and self._audit.is_duplicate(reference.message_id):
             self.store_acknowledgement(NO_TRANSACTION, reference)
             return
-        self._backlog.hold(reference)
+        self._backlog.retain(reference)
         if not self._pending and not self.is_full():
             self._send(reference)
         else:
             self._pending.append(reference)
 
-    def _is_too_old(self, reference: MessageReference) -> bool:
-        """Whether its topic's store had taken the message, or left it, when this subscribed.
+    def _precedes_subscription(self, reference: MessageReference) -> bool:
+        """Whether the message arrived in the topic's store before this subscription.
 
-        The store has it for others only: a restart would lose what this had got of it.
+        The store has it for other subscriptions only.
         """
         start = self._topics[reference.destination]
         if start is None or not reference.persistent:
@@ -186,25 +232,28 @@ class DurableTopicSubscription(PrefetchSubscription):
         pending = self._pending
         expired = 0
         while pending and not self.is_full():
-            if expired == _EXPIRED_AT_ONCE or (pending.must_read and self._is_to_wait()):
-                self._go_on_soon()
+            if expired == _MAX_EXPIRED_PER_TURN or (pending.must_read and self._must_not_read()):
+                self._resume_later()
                 return
             try:
-                reference = pending.take()
+                reference = pending.pop()
             except Exception:
-                logger.exception("No more messages for %s can be read now", self)
-                self._go_on_soon(_RETRY)
+                logger.exception(
+                    "%s: paging in messages failed, next attempt in %g s", self, _RETRY_DELAY
+                )
+                self._resume_later(_RETRY_DELAY)
                 return
             if reference.expiration and reference.is_expired():
                 self._expire(reference)
-                self._forget(reference)
+                self._release(reference)
                 expired += 1
             else:
                 self._send(reference)
 
-    def _is_to_wait(self) -> bool:
-        """Whether nothing is to be read now: there are messages to be done with first.
+    def _must_not_read(self) -> bool:
+        """Whether nothing may be paged in: the store is suspended, or memory is short.
 
+        Memory is only a reason while acknowledgements of messages in flight will free some.
         (activemq-broker M8)
         """
         if self.broker.store.state is StoreState.SUSPENDED:
@@ -212,33 +261,33 @@ class DurableTopicSubscription(PrefetchSubscription):
         mark = self.policy.cursor_memory_high_water_mark
         return bool(self.dispatched) and any(t.memory.is_above(mark) for t in self._topics)
 
-    def _go_on_soon(self, seconds: float = 0) -> None:
-        if self._turn is None or self._turn.done:
-            self._turn = _wakeup.spawn(self._go_on, seconds, name=f"dispatch to {self}")
+    def _resume_later(self, seconds: float = 0) -> None:
+        if self._resume_task is None or self._resume_task.done:
+            self._resume_task = _wakeup.spawn(self._resume, seconds, name=f"dispatch to {self}")
 
     def close(self) -> None:
         super().close()
-        turn, self._turn = self._turn, None
-        if turn is not None:
-            turn.cancel()
+        task, self._resume_task = self._resume_task, None
+        if task is not None:
+            task.cancel()
 
-    async def _go_on(self, seconds: float) -> None:
+    async def _resume(self, seconds: float) -> None:
         await (_clock.sleep(seconds) if seconds else lowlevel.checkpoint())
-        while self._pending.must_read and self._is_to_wait():
-            await _clock.sleep(_LOOK_AGAIN)
-        self._turn = None
+        while self._pending.must_read and self._must_not_read():
+            await _clock.sleep(_MEMORY_CHECK_INTERVAL)
+        self._resume_task = None
         self.window_freed()
 
     def _send(self, reference: MessageReference) -> None:
         reference.destination.statistics.dispatched += 1
-        self.dispatch(reference, self._redelivery(reference))
+        self.dispatch(reference, self._redelivery_counter(reference))
 
     def _expire(self, reference: MessageReference) -> None:
         reference.destination.expired(self.context, reference, self)
         self.store_acknowledgement(NO_TRANSACTION, reference, reference.dead_letter)
 
     def expire_messages(self, limit: int) -> None:
-        """Expire what is over among the first `limit` waiting messages, while inactive.
+        """Remove the expired ones of the first `limit` waiting messages, while inactive.
 
         (activemq-broker T24)
         """
@@ -249,60 +298,47 @@ class DurableTopicSubscription(PrefetchSubscription):
             if reference.is_expired():
                 self._pending.remove(reference)
                 self._expire(reference)
-                self._forget(reference)
-        for reference in self._backlog.first_outside(limit - len(page)):
-            if reference.is_expired() and self._backlog.take_out(reference):
+                self._release(reference)
+        for reference in self._backlog.first_paged_out(limit - len(page)):
+            if reference.is_expired() and self._backlog.remove_paged_out(reference):
                 self._expire(reference)
 
-    def store_acknowledgement(
-        self,
-        context: OperationContext,
-        reference: MessageReference,
-        dead_letter: Completion | None = None,
-    ) -> Completion | None:
-        if dead_letter is not None:
-            leaving = self._backlog.dead_letter_ordering(reference.destination)
-            return leaving.remove_behind(
-                dead_letter, context, reference, self.store_acknowledgement
-            )
-        return reference.destination.store_subscriber_acknowledgement(context, self.key, reference)
+    def dead_letter_ordering(self, topic: RegionDestination) -> DeadLetterOrdering:
+        """Return the topic's messages that leave the store after their dead letters."""
+        return self._backlog.dead_letter_ordering(topic)
 
     def settle(self, reference: MessageReference) -> None:
-        reference.destination.statistics.dequeues += 1
-        self._forget(reference)
+        self._release(reference)
         reference.destination.consumed(self.context, reference)
 
     def unsettle(self, reference: MessageReference) -> None:
         if reference.destination not in self._topics:
             return
-        reference.destination.statistics.dequeues -= 1
-        self._redeliveries[reference.message_id] = self._redelivery(reference) + 1
-        self._come_back(reference)
-
-    def _come_back(self, reference: MessageReference) -> None:
-        self._backlog.hold(reference)
+        reference.destination.undo_consumed(reference)
+        self._redeliveries[reference.message_id] = self._redelivery_counter(reference) + 1
+        self._backlog.retain(reference)
         self._pending.requeue([reference])
         self.window_freed()
 
-    def _forget(self, reference: MessageReference) -> None:
+    def _release(self, reference: MessageReference) -> None:
         self._redeliveries.pop(reference.message_id, None)
         self._backlog.release(reference)
 
-    # prepared transactions from before the start
+    # transactions that were prepared before the broker started
     def hide(self, topic: Topic, stored: StoredMessage) -> MessageReference:
-        """Hold a message back that a prepared transaction has acknowledged.
+        """Take a message out of the backlog that a prepared transaction has acknowledged.
 
         (activemq-broker T25)
         """
         return self._backlog.hide(topic, stored)
 
     def forget_hidden(self, reference: MessageReference) -> None:
-        """Be done with a message that `hide` returned."""
+        """Settle a message that `hide` returned: its transaction is committed."""
         if reference.destination in self._topics:
             self.settle(reference)
 
     def restore(self, reference: MessageReference) -> None:
-        """Have a message back that `hide` returned."""
+        """Add a message again that `hide` returned: its transaction was rolled back."""
         if reference.destination in self._topics:
             self._backlog.restore(reference)
             self.window_freed()

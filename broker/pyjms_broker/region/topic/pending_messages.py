@@ -19,71 +19,73 @@ if TYPE_CHECKING:
     from pyjms_broker.policy.entry import PolicyEntry
     from pyjms_broker.store.temp import SpooledMessage, TempStore
 
-__all__ = ["HeldPendingList", "SpoolingCursor"]
+__all__ = ["RetainedPendingList", "SpoolingCursor"]
 
 
-class HeldPendingList(FifoPendingList):
-    """Messages that are all in memory; it holds them."""
+class RetainedPendingList(FifoPendingList):
+    """Pending messages that are all in memory; each counts as one holder of its message."""
 
     @property
     def is_spilling(self) -> bool:
-        """Whether messages are elsewhere: never."""
+        """False: no message is in the temp store."""
         return False
 
     def append(self, reference: MessageReference) -> None:
-        reference.destination.hold(reference)
+        reference.increment_reference_count()
         super().append(reference)
 
     def read_ahead(self, count: int) -> None:
         """Do nothing: all messages are in memory."""
 
     def clear(self) -> None:
-        _drop_all(self)
+        _release_all(self)
         super().clear()
 
 
 class SpoolingCursor(SpillingCursor):
-    """Messages of one or several topics in order of arrival. It holds those in memory.
+    """Messages of one or several topics in order of arrival; it is a holder of those in memory.
 
-    What memory has no room for is in one spool, so that the order of a pattern's topics is kept.
+    All topics of a pattern share one spool, which keeps the order of arrival across them.
     """
 
     def __init__(self, name: str, temp_store: TempStore, policy: PolicyEntry) -> None:
-        """Create an empty cursor; `name` is the consumer's, for the log."""
-        super().__init__(name, self._source_of, self._is_above, self._spooled, policy.max_page_size)
+        """Create an empty cursor; `name` is that of the consumer, for the log."""
+        super().__init__(
+            name, self._source_of, self._is_memory_short_for, self._on_spooled, policy.max_page_size
+        )
         self._mark = policy.cursor_memory_high_water_mark
-        self._spool = SpoolSource(temp_store, name, self._paged_in, prioritized=False)
+        self._spool = SpoolSource(temp_store, name, self._page_in, prioritized=False)
         self._topics: dict[Destination | None, RegionDestination] = {}
-        """Where spooled messages came from, by the destination that they name."""
+        """The topics of spooled messages, by the destination named in the message."""
         self.add_source(self._spool)
 
     def append(self, reference: MessageReference) -> None:
         super().append(reference)
         if not self.is_spilling or reference in self:
-            reference.destination.hold(reference)
+            reference.increment_reference_count()
 
     def clear(self) -> None:
-        _drop_all(self)
+        _release_all(self)
         super().clear()
         self._topics.clear()
 
     def _source_of(self, reference: MessageReference) -> SpoolSource:
         return self._spool
 
-    def _is_above(self, reference: MessageReference) -> bool:
+    def _is_memory_short_for(self, reference: MessageReference) -> bool:
         return reference.destination.memory.is_above(self._mark)
 
-    def _spooled(self, reference: MessageReference) -> None:
+    def _on_spooled(self, reference: MessageReference) -> None:
         self._topics[reference.message.destination] = reference.destination
 
-    def _paged_in(self, spooled: SpooledMessage) -> MessageReference:
+    def _page_in(self, spooled: SpooledMessage) -> MessageReference:
         topic = self._topics[spooled.message.destination]
         reference = topic.reference_to(spooled.message)
         reference.redelivery_counter = spooled.redelivery_counter
-        topic.hold(reference)
+        reference.increment_reference_count()
         return reference
 
 
-def _drop_all(references: Iterable[MessageReference]) -> None:
+def _release_all(references: Iterable[MessageReference]) -> None:
     for reference in references:
-        reference.destination.drop(reference)
+        reference.decrement_reference_count()

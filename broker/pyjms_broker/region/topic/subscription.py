@@ -1,14 +1,16 @@
-"""A consumer of topics that is not durable: a window, and pending messages behind it.
+"""A non-durable consumer of topics: a prefetch window, and pending messages beyond it.
 
-Messages already sent are only counted; nothing comes back. Pending ones wait in memory, and in the
-temp store when memory is short: a slow consumer does not keep memory from others.
+Messages in flight are only counted: an unacknowledged one is not redelivered. Pending messages wait
+in memory, and in the temp store when memory is short, so that a slow consumer does not use up the
+memory of the others.
 (ActiveMQ TopicSubscription; activemq-broker T1, T7 to T10)
 """
 
 from __future__ import annotations
 
 import logging
-from typing import Final
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from pyjms.errors import JMSException
 from pyjms.wire.openwire.commands import AckType, MessageAck, Throwable
@@ -18,19 +20,23 @@ from pyjms_broker.api.message import MessageReference
 from pyjms_broker.api.transaction import Synchronization, Transaction
 from pyjms_broker.policy.audit import MessageAudit
 from pyjms_broker.region.subscription.base import AbstractSubscription, SubscriptionRequest
-from pyjms_broker.region.topic.pending_messages import HeldPendingList, SpoolingCursor
+from pyjms_broker.region.topic.pending_messages import RetainedPendingList, SpoolingCursor
+
+if TYPE_CHECKING:
+    from pyjms_broker.api.destination import BrokerDestination
 
 __all__ = ["TopicSubscription"]
 
 logger = logging.getLogger(__name__)
 
+_SpoolingListener: TypeAlias = Callable[["TopicSubscription", bool], None]
 _EVICTION_PAGE: Final = 1000
-"""How many spooled messages are read at once to choose from, as ActiveMQ does."""
-_FREES: Final = (AckType.STANDARD, AckType.POISON, AckType.INDIVIDUAL)
+"""Spooled messages that are read at once for the eviction strategy, as in ActiveMQ."""
+_CONSUMES: Final = (AckType.STANDARD, AckType.POISON, AckType.INDIVIDUAL)
 
 
 class TopicSubscription(AbstractSubscription):
-    """Gets every matching message, or the latest where a limit says so."""
+    """Gets every matching message, or only the latest ones under a pending message limit."""
 
     def __init__(self, request: SubscriptionRequest) -> None:
         super().__init__(request)
@@ -41,7 +47,8 @@ class TopicSubscription(AbstractSubscription):
         self._pending = self._make_pending()
         self.is_spooling = False
         """Whether pending messages are in the temp store."""
-        self._unsettled = 0  # messages that open transactions have acknowledged
+        self._spooling_listeners: dict[BrokerDestination, _SpoolingListener] = {}
+        self._transacted_count = 0  # messages acknowledged in open transactions
         self._audit = (
             MessageAudit(self.policy.max_audit_depth, self.policy.max_producers_to_audit)
             if self.policy.audits_topic_subscriptions
@@ -49,8 +56,9 @@ class TopicSubscription(AbstractSubscription):
         )
 
     def _limit(self) -> int:
-        """Return the policy's limit, which the consumer's own may lower (activemq-broker T8); -1
-        is none.
+        """Return the policy's limit, which the consumer's own may lower; -1 is none.
+
+        (activemq-broker T8)
         """
         strategy = self.policy.pending_message_limit_strategy
         limit = (
@@ -61,11 +69,26 @@ class TopicSubscription(AbstractSubscription):
             return own if limit < 0 else min(limit, own)
         return limit
 
-    def _make_pending(self) -> HeldPendingList | SpoolingCursor:
+    def _make_pending(self) -> RetainedPendingList | SpoolingCursor:
         temp_store = self.broker.temp_store
         if temp_store is None or self.policy.pending_subscriber_policy == "vmCursor":
-            return HeldPendingList()
+            return RetainedPendingList()
         return SpoolingCursor(str(self), temp_store, self.policy)
+
+    def attach(self, topic: BrokerDestination, spooling_changed: _SpoolingListener) -> None:
+        """Get the messages of a topic.
+
+        `spooling_changed` is called whenever messages begin or cease to go to the temp store.
+        """
+        self.destinations.append(topic)
+        self._spooling_listeners[topic] = spooling_changed
+        if self.is_spooling:
+            spooling_changed(self, True)
+
+    def detach(self, topic: BrokerDestination) -> None:
+        """Leave a topic."""
+        self._spooling_listeners.pop(topic, None)
+        self.destination_removed(topic)
 
     # the window
     @property
@@ -87,9 +110,9 @@ class TopicSubscription(AbstractSubscription):
     def pending_count(self) -> int:
         return len(self._pending)
 
-    # in
+    # messages
     def add(self, reference: MessageReference) -> None:
-        """Take a message that matches: send it, or keep it until there is room."""
+        """Accept a message that matches: dispatch it, or keep it until the window has room."""
         if self._audit is not None and self._audit.is_duplicate(reference.message_id):
             return
         self.enqueue_count += 1
@@ -99,22 +122,22 @@ class TopicSubscription(AbstractSubscription):
             return
         pending.append(reference)
         if pending.is_spilling is not self.is_spooling:
-            self._note_spooling()
-        self._note_slow()
+            self._update_spooling()
+        self._update_slow()
         if 0 <= self.maximum_pending_message_limit < len(pending):
             self._evict()
 
-    def _note_spooling(self) -> None:
-        """Let the topics know whether their messages need room in the temp store."""
+    def _update_spooling(self) -> None:
+        """Notify the topics whether their messages need room in the temp store."""
         self.is_spooling = self._pending.is_spilling
-        for destination in self.destinations:
-            destination.base.spooling_changed(self, self.is_spooling)
+        for listener in self._spooling_listeners.values():
+            listener(self, self.is_spooling)
 
-    def _note_slow(self) -> None:
+    def _update_slow(self) -> None:
         if self._is_slow or self.prefetch_size <= 1 or len(self._pending) < self.prefetch_size:
             return
         self._is_slow = True
-        logger.warning("%s: has twice its prefetch limit pending", self)
+        logger.warning("%s: has twice its prefetch limit pending; it appears to be slow", self)
         if self.policy.advisory_for_slow_consumers:
             for destination in tuple(self.destinations):
                 self.broker.root.slow_consumer(self.context, destination, self)
@@ -140,14 +163,13 @@ class TopicSubscription(AbstractSubscription):
             self.broker.root.send_to_dead_letter_queue(self.context, reference, self, cause)
         if self.policy.advisory_for_discarding_messages:
             self.broker.root.message_discarded(self.context, reference, self)
-        reference.destination.drop(reference)
+        reference.decrement_reference_count()
 
     def _expire(self, reference: MessageReference) -> None:
         self.expired_count += 1
         reference.destination.expired(self.context, reference, self)
-        reference.destination.drop(reference)
+        reference.decrement_reference_count()
 
-    # out
     def _dispatch(self, reference: MessageReference) -> None:
         statistics = reference.destination.statistics
         statistics.dispatched += 1
@@ -157,7 +179,7 @@ class TopicSubscription(AbstractSubscription):
         pending = self._pending
         while pending and not self.is_full():
             try:
-                reference = pending.take()
+                reference = pending.pop()
             except Exception:
                 logger.exception("%s: messages that were in the temp store are lost", self)
                 continue
@@ -165,20 +187,20 @@ class TopicSubscription(AbstractSubscription):
                 self._expire(reference)
                 continue
             self._dispatch(reference)
-            reference.destination.drop(reference)
+            reference.decrement_reference_count()
         if pending.is_spilling is not self.is_spooling:
-            self._note_spooling()
+            self._update_spooling()
         if len(pending) < self.prefetch_size:
             self._is_slow = False
 
     def acknowledge(self, exchange: ConsumerExchange, ack: MessageAck) -> Completion | None:
         kind = ack.ack_type
-        if kind in _FREES:
+        if kind in _CONSUMES:
             transaction = exchange.transaction
             if transaction is None:
                 self.acknowledged(ack)
             else:
-                self._acknowledge_later(transaction, ack)
+                self._acknowledge_in_transaction(transaction, ack)
         elif kind == AckType.DELIVERED:
             if self.use_prefetch_extension and self.prefetch_size:
                 self.prefetch_extension += ack.message_count
@@ -190,18 +212,18 @@ class TopicSubscription(AbstractSubscription):
             raise JMSException(f"Invalid acknowledgment: {ack}")
         return None
 
-    def _acknowledge_later(self, transaction: Transaction, ack: MessageAck) -> None:
-        count = min(ack.message_count, self.in_flight - self._unsettled)
-        if count > 0:  # else it names nothing that was sent, and a transaction keeps no such work
-            self._unsettled += count
+    def _acknowledge_in_transaction(self, transaction: Transaction, ack: MessageAck) -> None:
+        count = min(ack.message_count, self.in_flight - self._transacted_count)
+        if count > 0:  # an acknowledgement of nothing must not become work of the transaction
+            self._transacted_count += count
             transaction.add(_Acknowledgement(self, ack, count))
 
-    def settled(self, count: int) -> None:
-        """Note that the transaction in which `count` messages were acknowledged has ended."""
-        self._unsettled -= count
+    def transaction_ended(self, count: int) -> None:
+        """End a transaction that had acknowledged `count` messages."""
+        self._transacted_count -= count
 
     def acknowledged(self, ack: MessageAck) -> None:
-        """Count messages as done and use the room."""
+        """Count messages as consumed and dispatch into the room in the window."""
         count = max(0, min(ack.message_count, self.in_flight))
         self.dequeue_count += count
         self.prefetch_extension = max(0, self.prefetch_extension - ack.message_count)
@@ -225,8 +247,8 @@ class _Acknowledgement(Synchronization):
         self._count = count
 
     def after_commit(self) -> None:
-        self._subscription.settled(self._count)
+        self._subscription.transaction_ended(self._count)
         self._subscription.acknowledged(self._ack)
 
     def after_rollback(self) -> None:
-        self._subscription.settled(self._count)
+        self._subscription.transaction_ended(self._count)

@@ -1,6 +1,6 @@
-"""A topic: hands each message to every subscription that wants it, and keeps none itself.
+"""A topic: passes each message to every matching subscription, and keeps none itself.
 
-Memory counts a message while any subscription holds it.
+A message counts as used memory while a subscription or a transaction retains it.
 (ActiveMQ Topic; activemq-broker T1 to T6, T10, T19)
 """
 
@@ -22,12 +22,12 @@ from pyjms_broker.api.message import (
 from pyjms_broker.api.subscription import Subscription
 from pyjms_broker.api.transaction import Transaction
 from pyjms_broker.policy.entry import PolicyEntry
-from pyjms_broker.region.arrival_order import arrival_order
+from pyjms_broker.region.arrival_order import ArrivalOrder
 from pyjms_broker.region.base_destination import BaseDestination
 from pyjms_broker.region.flow.disk_usage import DiskUsage
 from pyjms_broker.region.topic.durable_subscription import DurableTopicSubscription
 from pyjms_broker.region.topic.subscription import TopicSubscription
-from pyjms_broker.region.transacted_send import OpenSend
+from pyjms_broker.region.transacted_send import PendingSend
 from pyjms_broker.store.api import TopicMessageStore
 
 if TYPE_CHECKING:
@@ -35,11 +35,12 @@ if TYPE_CHECKING:
 
 __all__ = ["Topic"]
 
-_Subscribers = list[TopicSubscription | DurableTopicSubscription]
+_Subscriber = TopicSubscription | DurableTopicSubscription
+_Subscribers = list[_Subscriber]
 
 
 class Topic(BaseDestination):
-    """A topic of the broker, lasting or temporary."""
+    """A topic of the broker, permanent or temporary."""
 
     def __init__(
         self,
@@ -48,27 +49,28 @@ class Topic(BaseDestination):
         policy: PolicyEntry,
         store: TopicMessageStore | None,
     ) -> None:
-        """Make a topic; `store` None keeps nothing (temporary and advisory topics).
+        """Create a topic; without a `store` it keeps nothing (temporary and advisory topics).
 
         Raises:
             ValueError: the policy names an unknown dispatch policy.
         """
         super().__init__(broker, destination, policy)
         self.store = store
-        traits = broker.store_capabilities
-        self._is_concurrent = traits.concurrent_store_and_dispatch_topics
-        self._line, self._wait_in_line = arrival_order(self.publish_held, self._refused)
+        self._is_concurrent = broker.store_capabilities.concurrent_store_and_dispatch_topics
+        self._arrivals = ArrivalOrder(self.publish_retained, self._discard_unstored)
+        self._unstored = self._arrivals.messages
+        """Messages that are not visible before they are stored, and those behind them."""
         self._subscribers: _Subscribers = []
         self.durable_count = 0
-        self._is_kept = store is not None and not traits.is_volatile
-        self._spooling: set[Subscription] = set()
-        """Those whose pending messages are in the temp store, and the next ones will be."""
+        self._is_on_disk = store is not None and not broker.store_capabilities.is_volatile
+        self._spooling: set[TopicSubscription] = set()
+        """Subscriptions with pending messages in the temp store: new ones go there, too."""
         self._deferring: set[Transaction] = set()
-        """Transactions whose persistent messages are stored at their end, if at all."""
+        """Transactions whose persistent messages are stored at their commit, if at all."""
         if policy.dispatch_policy not in _DISPATCH_POLICIES:
             raise ValueError(
-                f"unknown dispatch policy {policy.dispatch_policy!r}: "
-                f"known are {', '.join(_DISPATCH_POLICIES)}"
+                f"policy entry for {destination}: unknown dispatch_policy "
+                f"{policy.dispatch_policy!r}; use one of {', '.join(_DISPATCH_POLICIES)}"
             )
         self._reorder = _DISPATCH_POLICIES[policy.dispatch_policy]
 
@@ -76,7 +78,7 @@ class Topic(BaseDestination):
     def consumers(self) -> list[Subscription]:
         return list(self._subscribers)
 
-    # in
+    # sending
     def accept(
         self,
         context: ConnectionContext,
@@ -84,29 +86,31 @@ class Topic(BaseDestination):
         transaction: Transaction | None = None,
     ) -> Completion | None:
         if transaction is not None:
-            return self._accept_later(transaction, reference)
+            return self._accept_transacted(transaction, reference)
         stored = None
         store = self.store if self.durable_count and reference.persistent else None
         if store is not None:
             stored = store.add_message(NO_TRANSACTION, reference)
         if store is not None and reference.position is None:
-            self.repeated(reference)
+            self.log_duplicate(reference)
         else:
             if stored is not None:
-                stored.then(lambda done: self.tell_if_lost(context, reference, done))
-            if self._line or (stored is not None and (self.commits or not self._is_concurrent)):
-                self.hold(reference)
-                self._wait_in_line(reference, stored)
+                stored.then(lambda done: self.report_lost(context, reference, done))
+            must_wait = self.running_commits or not self._is_concurrent
+            if self._unstored or (stored is not None and must_wait):
+                reference.increment_reference_count()
+                self._arrivals.append(reference, stored)
             else:
                 self._publish(reference)
         return stored if reference.message.response_required else None
 
-    def _accept_later(
+    def _accept_transacted(
         self, transaction: Transaction, reference: MessageReference
     ) -> Completion | None:
-        """Store the message with its transaction: now, or where nobody needs it yet, at the end.
+        """Store the message with its transaction: now, or at the commit.
 
-        The transaction's others on the topic follow it, for their order.
+        At the commit if no durable subscription exists now: there may be one by then. All later
+        messages of the transaction to this topic are then stored at the commit too, in their order.
         """
         stored = None
         store = self.store if reference.persistent else None
@@ -118,16 +122,17 @@ class Topic(BaseDestination):
                 stored = store.add_message(OperationContext(transaction.xid), reference)
             else:
                 self._deferring.add(transaction)
-        self.hold(reference)  # what a transaction keeps is memory, too
-        transaction.add(_Send(self, transaction, reference, is_stored))
+        reference.increment_reference_count()  # an open transaction's messages use memory, too
+        transaction.add(_TopicSend(self, transaction, reference, is_stored))
         return stored
 
-    def _refused(self, reference: MessageReference, error: Exception) -> None:
-        self.drop(reference)
+    def _discard_unstored(self, reference: MessageReference, error: Exception) -> None:
+        reference.decrement_reference_count()
 
-    def publish_held(self, reference: MessageReference) -> None:
+    def publish_retained(self, reference: MessageReference) -> None:
+        """Publish a message whose reference count was incremented for the time until now."""
         self._publish(reference)
-        self.drop(reference)
+        reference.decrement_reference_count()
 
     def publish(self, reference: MessageReference) -> None:
         self._publish(reference)
@@ -139,36 +144,46 @@ class Topic(BaseDestination):
         subscribers = self._subscribers
         if not subscribers:
             return
-        first: TopicSubscription | DurableTopicSubscription | None = None
+        first: _Subscriber | None = None
         for subscriber in tuple(subscribers):
             if subscriber.matches(reference):
                 first = first or subscriber
                 subscriber.add(reference)
             elif isinstance(subscriber, DurableTopicSubscription):
-                self.store_subscriber_acknowledgement(NO_TRANSACTION, subscriber.key, reference)
+                self.store_acknowledgement(NO_TRANSACTION, reference, subscriber.key)
         if self._reorder is not None and first is not None:
             self._reorder(subscribers, first)
 
-    # memory
-    def hold(self, reference: MessageReference) -> None:
-        if not reference.reference_count:
-            self.memory.increase(reference.size)
-        reference.reference_count += 1
-
-    def drop(self, reference: MessageReference) -> None:
-        reference.reference_count -= 1
-        if not reference.reference_count:
-            reference.dropped = True
-            self.memory.decrease(reference.size)
-
-    def store_subscriber_acknowledgement(
-        self, context: OperationContext, key: SubscriptionKey, reference: MessageReference
+    # consumption
+    def store_acknowledgement(
+        self,
+        context: OperationContext,
+        reference: MessageReference,
+        key: SubscriptionKey | None = None,
+        dead_letter: Completion | None = None,
     ) -> Completion | None:
-        if self.store is None or not reference.persistent:
+        store = self.store
+        if store is None or key is None or not reference.persistent:
             return None
-        return self.store.acknowledge(context, key, reference)
+        subscription = None if dead_letter is None else self._durable(key)
+        if dead_letter is None or subscription is None:
+            return store.acknowledge(context, key, reference)
+        return subscription.dead_letter_ordering(self).remove_after(
+            dead_letter,
+            context,
+            reference,
+            lambda context, reference: store.acknowledge(context, key, reference),
+        )
 
-    # prepared transactions from before the start
+    def consumed(self, context: ConnectionContext, reference: MessageReference) -> None:
+        self.statistics.dequeues += 1
+        if self.reports_consumed:
+            self.report_consumed(context, reference)
+
+    def undo_consumed(self, reference: MessageReference) -> None:
+        self.statistics.dequeues -= 1
+
+    # transactions that were prepared before the broker started
     def hide(self, stored: StoredMessage, key: SubscriptionKey | None) -> MessageReference:
         subscription = self._durable(key)
         if subscription is None:
@@ -201,21 +216,19 @@ class Topic(BaseDestination):
             raise TypeError(f"{subscription} cannot subscribe to a topic")
         start = None
         if isinstance(subscription, DurableTopicSubscription):
-            start = self._save(subscription)  # one that the store refuses has no part in the topic
+            start = self._save(subscription)  # first: the store may refuse it
         self.statistics.consumers += 1
         self._subscribers.append(subscription)
         if self.policy.dispatch_policy == "priority":
             self._subscribers.sort(key=lambda subscriber: -subscriber.info.priority)
         if isinstance(subscription, DurableTopicSubscription):
             self._count_durable(1)
-            subscription.joined(self, start)
+            subscription.attach(self, start)
         else:
-            subscription.destinations.append(self)
-            if subscription.is_spooling:
-                self.spooling_changed(subscription, True)
+            subscription.attach(self, self._on_spooling_changed)
 
     def _save(self, subscription: DurableTopicSubscription) -> int | None:
-        """Have the store know it; return the last arrival before it, None without a store."""
+        """Store the subscription; return the last arrival number before it, None: no store."""
         store = self.store
         if store is None:
             return None
@@ -231,7 +244,7 @@ class Topic(BaseDestination):
         subscription: Subscription,
         last_delivered_sequence_id: int,
     ) -> None:
-        """Take a subscription away; a durable one for good."""
+        """Detach a subscription; a durable one is deleted from the store."""
         if not isinstance(subscription, TopicSubscription | DurableTopicSubscription):
             return
         if subscription not in self._subscribers:
@@ -240,43 +253,43 @@ class Topic(BaseDestination):
         self._subscribers.remove(subscription)
         if isinstance(subscription, DurableTopicSubscription):
             self._count_durable(-1)
-            subscription.left(self)
+            subscription.detach(self)
             if self.store is not None:
-                forgotten = self.store.delete_subscription(subscription.key)
-                subscription.saved = all_of([subscription.saved, forgotten])
+                deleted = self.store.delete_subscription(subscription.key)
+                subscription.saved = all_of([subscription.saved, deleted])
         else:
-            subscription.destination_removed(self)
-            self.spooling_changed(subscription, False)
+            subscription.detach(self)
+            self._on_spooling_changed(subscription, False)
 
     def _count_durable(self, change: int) -> None:
-        """Count durable subscriptions: with one, messages need room in the stores.
+        """Count durable subscriptions: only with one do messages need room in the stores.
 
         (activemq-broker M3, T6)
         """
         self.durable_count += change
         self._update_needs_disk()
 
-    def spooling_changed(self, subscription: Subscription, spooling: bool) -> None:
+    def _on_spooling_changed(self, subscription: TopicSubscription, spooling: bool) -> None:
         (self._spooling.add if spooling else self._spooling.discard)(subscription)
         self._update_needs_disk()
 
     def _update_needs_disk(self) -> None:
-        self.needs_disk = bool(self._spooling) or (self._is_kept and self.durable_count > 0)
+        self.needs_disk = bool(self._spooling) or (self._is_on_disk and self.durable_count > 0)
 
     def full_disk(self, reference: MessageReference) -> DiskUsage | None:
         full = None
         if self._spooling:
             full = self.temp_usage.full(self.policy.store_usage_high_water_mark)
-        if full is None and self._is_kept and self.durable_count:
+        if full is None and self._is_on_disk and self.durable_count:
             full = super().full_disk(reference)
         return full
 
     def stop_deferring(self, transaction: Transaction) -> None:
-        """Forget an ended transaction, some of whose sends were to be stored at its commit."""
+        """Forget a transaction: it has ended, nothing more is stored at its commit."""
         self._deferring.discard(transaction)
 
     def messages(self) -> Iterator[MessageReference]:
-        """Go through nothing: a topic keeps nothing itself."""
+        """Return an empty iterator: a topic keeps no messages itself."""
         return iter(())
 
     def expire_messages(self) -> None:
@@ -291,7 +304,7 @@ class Topic(BaseDestination):
         self.memory.close()
 
 
-class _Send(OpenSend):
+class _TopicSend(PendingSend):
     __slots__ = ("_is_stored", "_topic")
 
     def __init__(
@@ -313,29 +326,33 @@ class _Send(OpenSend):
 
     def after_commit(self) -> None:
         topic, reference = self._topic, self.reference
-        self._ended()
+        self._end()
         if topic.disposed:
-            topic.drop(reference)
+            reference.decrement_reference_count()
         elif self._is_stored and reference.position is None:
-            topic.repeated(reference)
-            topic.drop(reference)
+            topic.log_duplicate(reference)
+            reference.decrement_reference_count()
         else:
-            topic.publish_held(reference)
+            topic.publish_retained(reference)
 
     def after_rollback(self) -> None:
-        self._ended()
-        self._topic.drop(self.reference)
+        self._end()
+        self.reference.decrement_reference_count()
 
-    def _ended(self) -> None:
+    def _end(self) -> None:
         self.release()
         self._topic.stop_deferring(self.transaction)
 
 
-def _rotate(subscribers: _Subscribers, first: TopicSubscription | DurableTopicSubscription) -> None:
+def _rotate(subscribers: _Subscribers, first: _Subscriber) -> None:
     subscribers.remove(first)
     subscribers.append(first)
 
 
-_DISPATCH_POLICIES: Final[
-    dict[str, Callable[[_Subscribers, TopicSubscription | DurableTopicSubscription], None] | None]
-] = {"simple": None, "round_robin": _rotate, "strict_order": None, "priority": None}
+_DISPATCH_POLICIES: Final[dict[str, Callable[[_Subscribers, _Subscriber], None] | None]] = {
+    "simple": None,
+    "round_robin": _rotate,
+    "strict_order": None,
+    "priority": None,
+}
+"""Dispatch policies by name: what reorders the subscribers after each message, if anything."""

@@ -1,4 +1,4 @@
-"""Messages that wait until the store knows that they may be seen (persistJMSRedelivered)."""
+"""Messages are sent only after the store has marked them as redelivered."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ POLICY = PolicyEntry(destination=Q, persist_jms_redelivered=True)
 
 @pytest.fixture
 def stage(make_broker, paged):
-    """A broker whose store has three messages, and answers later from now on."""
+    """A broker whose store has three messages, and completes its calls later from now on."""
     broker = make_broker(POLICY, store=paged)
     client = broker.client()
     for text in "123":
@@ -35,13 +35,13 @@ def stored(adapter):
 
 
 @pytest.mark.fact("activemq-broker 2.1/persistJMSRedelivered")
-def test_messages_are_sent_when_the_store_has_noted_that_they_will_be(stage, paged):
+def test_messages_are_sent_once_the_store_has_marked_them(stage, paged):
     client = stage.client()
     consumer = client.consume(Q, prefetch=2)
     assert client.received(consumer) == []
-    assert len(paged.unanswered) == 2  # as many as its window takes
+    assert len(paged.unanswered) == 2  # the prefetch window has room for two
     paged.unanswered[1].complete()
-    assert client.received(consumer) == []  # the first is first
+    assert client.received(consumer) == []  # in dispatch order
     paged.unanswered[0].complete()
     assert client.received(consumer) == ["1", "2"]
     assert [d.redelivery_counter for d in client.dispatches] == [0, 0]
@@ -53,7 +53,7 @@ def test_messages_are_sent_when_the_store_has_noted_that_they_will_be(stage, pag
     assert stage.texts(Q) == ["3"]
 
 
-def test_what_needs_no_mark_waits_for_what_came_before(stage, paged):
+def test_an_unmarked_message_waits_for_earlier_ones(stage, paged):
     client = stage.client()
     consumer = client.consume(Queue("Q.>"))
     client.send(Q, "4")
@@ -67,7 +67,7 @@ def test_what_needs_no_mark_waits_for_what_came_before(stage, paged):
     assert stored(paged) == [("1", 1), ("2", 1), ("3", 1)]
 
 
-def test_a_message_that_was_seen_is_not_marked_again(stage, paged):
+def test_a_redelivered_message_is_not_marked_again(stage, paged):
     first, second = stage.client(), stage.client()
     consumer = first.consume(Q, prefetch=1)
     paged.complete()
@@ -80,23 +80,23 @@ def test_a_message_that_was_seen_is_not_marked_again(stage, paged):
     assert second.received(again) == ["1"]
 
 
-def test_what_a_gone_consumer_was_not_sent_is_new_to_the_next(stage, paged):
-    gone, other = stage.client(), stage.client()
-    consumer = gone.consume(Q)
+def test_messages_never_sent_to_a_closed_consumer_are_not_redelivered(stage, paged):
+    closed, other = stage.client(), stage.client()
+    consumer = closed.consume(Q)
     paged.complete()
-    assert gone.received(consumer) == ["1"]
-    gone.close(consumer)  # it may have seen all that it got
-    late, paged.unanswered = paged.unanswered, []
+    assert closed.received(consumer) == ["1"]
+    closed.close(consumer)  # it may have handled the message that it got
+    open_marks, paged.unanswered = paged.unanswered, []
     next_one = other.consume(Q)
-    for waiting in (*late, *paged.unanswered):
+    for waiting in (*open_marks, *paged.unanswered):
         waiting.complete()
-    assert gone.received(consumer) == ["1"]
+    assert closed.received(consumer) == ["1"]
     assert other.received(next_one) == ["1", "2", "3"]
     assert [d.redelivery_counter for d in other.dispatches] == [1, 0, 0]
     assert stage.queue(Q).statistics.inflight == 3
 
 
-def test_a_pull_gets_one(stage, paged):
+def test_a_pull_gets_one_message(stage, paged):
     client = stage.client()
     consumer = client.consume(Q, prefetch=0)
     client.pull(consumer, -1)
@@ -116,14 +116,14 @@ def test_a_removed_queue_sends_nothing_more(stage, paged):
 
 
 @pytest.mark.parametrize("raises", [False, True])
-async def test_a_mark_that_fails_is_tried_again(stage, paged, clock, caplog, raises):
+async def test_a_failed_mark_is_retried(stage, paged, clock, caplog, raises):
     client = stage.client()
     paged.broken = {"update_message"} if raises else set()
     with caplog.at_level(logging.ERROR):
         consumer = client.consume(Q)
         for waiting in paged.unanswered:
             waiting.complete(JMSException("not now"))
-    assert caplog.text.count("they may have been seen") == 1
+    assert caplog.text.count("failed to mark messages as redelivered") == 1
     paged.unanswered.clear()
     assert client.received(consumer) == []
     await clock.advance(5)
@@ -139,7 +139,7 @@ async def test_a_mark_that_fails_is_tried_again(stage, paged, clock, caplog, rai
     assert client.received(consumer) == ["1", "2", "3"]
 
 
-async def test_nothing_is_tried_again_when_the_broker_has_stopped(stage, paged, clock):
+async def test_marks_are_not_retried_after_the_broker_has_stopped(stage, paged, clock):
     client = stage.client()
     paged.broken = {"update_message"}
     consumer = client.consume(Q)
@@ -150,7 +150,7 @@ async def test_nothing_is_tried_again_when_the_broker_has_stopped(stage, paged, 
     assert (client.received(consumer), paged.unanswered) == ([], [])
 
 
-async def test_the_journal_is_synced_before_the_message_is_seen(make_broker, tmp_path):
+async def test_the_journal_is_synced_before_the_message_is_sent(make_broker, tmp_path):
     store = KahaDBPersistenceAdapter(tmp_path)
     await store.start()
     broker = make_broker(POLICY, store=store)
@@ -159,10 +159,10 @@ async def test_the_journal_is_synced_before_the_message_is_seen(make_broker, tmp
     await store.checkpoint()
     seen = []
 
-    def look(dispatch):
+    def record(dispatch):
         seen.append((store.journal.syncs > before, store.journal.synced >= store.journal.written))
 
-    client.on_dispatch = look
+    client.on_dispatch = record
     before = store.journal.syncs
     client.consume(Q)
     await wait_for(store.journal.barrier(sync=True))

@@ -1,4 +1,4 @@
-"""Messages whose dead letters are still being stored, or could not be: neither lost nor twice."""
+"""Messages leave their store after their dead letters: never lost, never delivered twice."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ def several(paged):
     return paged
 
 
-def tight(prioritized=False, **options):
-    """Memory for about 14 messages, of both kinds of order."""
+def small_memory(prioritized=False, **options):
+    """Return a policy with memory for about 14 messages, by arrival or by priority."""
     return PolicyEntry(
         memory_limit=20 * SIZE, max_page_size=5, prioritized_messages=prioritized, **options
     )
@@ -36,8 +36,8 @@ def numbers(first, last):
     return [str(n) for n in range(first, last + 1)]
 
 
-def later(store, work):
-    """Do work whose store calls are answered later; return its answer."""
+def with_deferred_store(store, work):
+    """Run `work`, whose store calls complete later; return its result."""
     store.answers_later = True
     try:
         return work()
@@ -46,11 +46,11 @@ def later(store, work):
 
 
 def poison(store, client, consumer, last=-1):
-    return later(store, lambda: client.ack(consumer, last, kind=AckType.POISON))
+    return with_deferred_store(store, lambda: client.ack(consumer, last, kind=AckType.POISON))
 
 
-def lose_letter(store):
-    """Have the oldest call fail, which stores a dead letter."""
+def fail_dead_letter(store):
+    """Fail the oldest store call, which stores a dead letter."""
     store.queue_message_store(DEAD).remove_all_messages(NO_TRANSACTION)
     store.complete(LOST)
 
@@ -67,7 +67,7 @@ def stored_texts(store, destination=Q):
     return [stored.message.type for stored in page]
 
 
-# what was lost once is tried again
+# a dead letter that failed is sent again
 @pytest.mark.parametrize(
     ("strategy", "dead"),
     [
@@ -75,7 +75,7 @@ def stored_texts(store, destination=Q):
         (IndividualDeadLetterStrategy, Queue("ActiveMQ.DLQ.Queue.Q")),
     ],
 )
-def test_a_letter_that_was_refused_is_sent_at_the_next_try(make_broker, paged, strategy, dead):
+def test_a_refused_dead_letter_is_sent_again(make_broker, paged, strategy, dead):
     broker = make_broker(PolicyEntry(dead_letter_strategy=strategy()), store=paged)
     client = broker.client()
     consumer = client.consume(Q)
@@ -89,7 +89,7 @@ def test_a_letter_that_was_refused_is_sent_at_the_next_try(make_broker, paged, s
     assert (broker.texts(Q), broker.texts(dead)) == ([], ["a"])
 
 
-def test_of_several_letters_the_refused_ones_are_sent_at_the_next_try(make_broker, several):
+def test_only_the_refused_dead_letters_are_sent_again(make_broker, several):
     broker = make_broker(store=several)
     client = broker.client()
     consumer = client.consume(Q)
@@ -105,14 +105,14 @@ def test_of_several_letters_the_refused_ones_are_sent_at_the_next_try(make_broke
 
     broker.queue(DEAD).watchers.append(refuse_more)
     with pytest.raises(JMSException, match="add_message failed"):
-        later(several, poison_all)
+        with_deferred_store(several, poison_all)
     several.broken = set()
     assert (broker.texts(Q), broker.texts(DEAD)) == (["a", "b", "c"], ["a", "b"])
     reader = client.consume(DEAD)
     client.ack(reader, 1, first=0, count=2)
     answer = client.ack(consumer, 2, first=0, count=3, kind=AckType.POISON)
     assert broker.texts(DEAD) == ["c"]
-    assert stored_texts(several) == ["a", "b"]  # whose first letters are still on their way
+    assert stored_texts(several) == ["a", "b"]  # their dead letters are still being stored
     assert not answer.done
     several.complete()
     several.complete()
@@ -121,13 +121,13 @@ def test_of_several_letters_the_refused_ones_are_sent_at_the_next_try(make_broke
     assert stored_texts(several) == broker.texts(Q) == []
 
 
-def test_a_letter_that_was_lost_on_its_way_is_sent_at_the_next_try(make_broker, several, caplog):
+def test_a_dead_letter_that_was_not_stored_is_sent_again(make_broker, several, caplog):
     broker = make_broker(store=several)
     client = broker.client()
     consumer = client.consume(Q)
     client.send(Q, "a", persistent=True)
     answer = poison(several, client, consumer)
-    lose_letter(several)
+    fail_dead_letter(several)
     assert answer.error is LOST
     assert "no room" in caplog.text
     assert client.received(consumer) == ["a", "a"]
@@ -141,24 +141,24 @@ def test_a_letter_that_was_lost_on_its_way_is_sent_at_the_next_try(make_broker, 
     assert broker.texts(DEAD) == ["a"]
 
 
-def test_what_is_handled_after_its_letter_was_lost_is_gone(make_broker, several):
+def test_a_message_consumed_after_its_dead_letter_failed_is_removed(make_broker, several):
     broker = make_broker(store=several)
     client = broker.client()
     consumer = client.consume(Q)
     client.send(Q, "a", persistent=True)
     poison(several, client, consumer)
-    lose_letter(several)
+    fail_dead_letter(several)
     assert client.ack(consumer) is None
     assert stored_texts(several) == broker.texts(Q) == broker.texts(DEAD) == []
 
 
-# while the letter is on its way, the message is not read again
+# the message is not paged in while its dead letter is being stored
 @pytest.mark.parametrize("prioritized", [False, True])
 @pytest.mark.parametrize("error", [None, LOST])
-def test_a_message_is_not_paged_in_while_its_letter_is_stored(
+def test_a_message_is_not_paged_in_while_its_dead_letter_is_stored(
     make_broker, several, prioritized, error
 ):
-    broker = make_broker(tight(prioritized, destination=Q), store=several)
+    broker = make_broker(small_memory(prioritized, destination=Q), store=several)
     client = broker.client()
     for n in range(60):
         client.send(Q, str(n), persistent=True, priority=9 if n < 2 else 4)
@@ -181,28 +181,28 @@ def test_a_message_is_not_paged_in_while_its_letter_is_stored(
         0,
         0,
     )
-    assert not queue.contents.held
-    assert not queue.contents.leaving
+    assert not queue.contents.excluded
+    assert not queue.contents.dead_letter_ordering.positions
 
 
 @pytest.mark.parametrize("prioritized", [False, True])
 @pytest.mark.parametrize("error", [None, LOST])
-async def test_an_expired_one_in_memory_goes_behind_its_letter(
+async def test_an_expired_message_in_memory_is_removed_after_its_dead_letter(
     clock, make_broker, several, prioritized, error
 ):
-    broker = make_broker(tight(prioritized, destination=Q), store=several)
+    broker = make_broker(small_memory(prioritized, destination=Q), store=several)
     client = broker.client()
     until = clock.time_ms() + 1000
     for n in range(40):
         client.send(Q, str(n), persistent=True, expiration=0 if n else until)
     await clock.advance(2)
     queue = broker.queue(Q)
-    consumer = later(several, lambda: client.consume(Q, prefetch=1))
+    consumer = with_deferred_store(several, lambda: client.consume(Q, prefetch=1))
     assert broker.texts(DEAD) == ["0"]
     assert drain(client, consumer, 0) == numbers(1, 39)
     assert stored_texts(several) == ["0"]
     several.complete(error)
-    # one whose letter is lost is there again after a restart
+    # a message whose dead letter failed is available again after a restart
     assert stored_texts(several) == ([] if error is None else ["0"])
     queue.expire_messages()
     assert (queue.statistics.messages, queue.statistics.expired) == (0, 1)
@@ -210,34 +210,36 @@ async def test_an_expired_one_in_memory_goes_behind_its_letter(
 
 @pytest.mark.parametrize("prioritized", [False, True])
 @pytest.mark.parametrize("error", [None, LOST])
-async def test_expired_ones_outside_go_behind_their_letters(
+async def test_expired_paged_out_messages_are_removed_after_their_dead_letters(
     clock, make_broker, several, prioritized, error
 ):
-    broker = make_broker(tight(prioritized, destination=Q, max_expire_page_size=100), store=several)
+    broker = make_broker(
+        small_memory(prioritized, destination=Q, max_expire_page_size=100), store=several
+    )
     client = broker.client()
     until = clock.time_ms() + 1000
     for n in range(40):
         client.send(Q, str(n), persistent=True, expiration=until if n in {30, 31} else 0)
     await clock.advance(2)
     queue = broker.queue(Q)
-    assert queue.contents.outside_count > 10
-    later(several, queue.expire_messages)
+    assert queue.contents.paged_out_count > 10
+    with_deferred_store(several, queue.expire_messages)
     queue.expire_messages()
-    there = [text for text in numbers(0, 39) if text not in {"30", "31"}]
+    remaining = [text for text in numbers(0, 39) if text not in {"30", "31"}]
     assert broker.texts(DEAD) == ["30", "31"]
-    assert broker.texts(Q) == there
+    assert broker.texts(Q) == remaining
     assert len(stored_texts(several)) == 40
     assert (queue.statistics.messages, queue.statistics.expired) == (38, 2)
     for _ in range(2):
         several.complete(error)
-    assert stored_texts(several) == (there if error is None else numbers(0, 39))
+    assert stored_texts(several) == (remaining if error is None else numbers(0, 39))
     queue.expire_messages()
-    assert drain(client, client.consume(Q, prefetch=3), 0) == there
+    assert drain(client, client.consume(Q, prefetch=3), 0) == remaining
     assert (queue.statistics.messages, queue.memory.used) == (0, 0)
 
 
-async def test_expired_ones_outside_go_with_their_letters_in_one_journal(clock, make_broker, paged):
-    broker = make_broker(tight(destination=Q, max_expire_page_size=100), store=paged)
+async def test_one_journal_removes_expired_messages_at_once(clock, make_broker, paged):
+    broker = make_broker(small_memory(destination=Q, max_expire_page_size=100), store=paged)
     client = broker.client()
     until = clock.time_ms() + 1000
     for n in range(40):
@@ -250,38 +252,40 @@ async def test_expired_ones_outside_go_with_their_letters_in_one_journal(clock, 
 
 
 # durable subscriptions
-def waiting_for(store, key=KEY):
+def stored_for(store, key=KEY):
     found = store.topic_message_store(T).next_subscription_messages(key, None, 999)
     return [stored.message.type for stored in found]
 
 
 @pytest.mark.parametrize("prioritized", [False, True])
 @pytest.mark.parametrize("error", [None, LOST])
-def test_a_subscription_does_not_read_again_what_has_its_letter_stored(
+def test_a_subscription_does_not_page_in_while_the_dead_letter_is_stored(
     make_broker, several, prioritized, error
 ):
-    broker = make_broker(tight(prioritized, destination=T), store=several)
+    broker = make_broker(small_memory(prioritized, destination=T), store=several)
     client, sender = broker.client("me"), broker.client()
     consumer = client.consume(T, prefetch=2, subscription_name="s")
     for n in range(60):
         sender.send(T, str(n), persistent=True, priority=9 if n < 2 else 4)
     answer = poison(several, client, consumer, 0)
     assert drain(client, consumer, 1) == numbers(0, 59)
-    assert waiting_for(several) == ["0"]
+    assert stored_for(several) == ["0"]
     several.complete(error)
     assert answer.error is error
     if error is not None:
         assert drain(client, consumer, 60) == [*numbers(0, 59), "0"]
         assert client.dispatches[-1].redelivery_counter == 1
-    assert waiting_for(several) == []
+    assert stored_for(several) == []
     assert (consumer.pending_count, broker.topic(T).memory.used) == (0, 0)
 
 
 @pytest.mark.parametrize("prioritized", [False, True])
-async def test_a_subscription_expires_what_is_outside_once(
+async def test_a_subscription_expires_a_paged_out_message_once(
     clock, make_broker, several, prioritized
 ):
-    broker = make_broker(tight(prioritized, destination=T, max_expire_page_size=100), store=several)
+    broker = make_broker(
+        small_memory(prioritized, destination=T, max_expire_page_size=100), store=several
+    )
     client, sender = broker.client("me"), broker.client()
     consumer = client.consume(T, subscription_name="s")
     client.close(consumer)
@@ -290,37 +294,37 @@ async def test_a_subscription_expires_what_is_outside_once(
         sender.send(T, str(n), persistent=True, expiration=until if n == 30 else 0)
     await clock.advance(2)
     topic = broker.topic(T)
-    later(several, topic.expire_messages)
+    with_deferred_store(several, topic.expire_messages)
     topic.expire_messages()
     assert (consumer.pending_count, topic.statistics.expired) == (39, 1)
-    assert len(waiting_for(several)) == 40
+    assert len(stored_for(several)) == 40
     several.complete()
-    there = [text for text in numbers(0, 39) if text != "30"]
-    assert waiting_for(several) == there
+    remaining = [text for text in numbers(0, 39) if text != "30"]
+    assert stored_for(several) == remaining
     again = client.consume(T, prefetch=3, subscription_name="s")
-    assert drain(client, again, 0) == there
+    assert drain(client, again, 0) == remaining
     assert consumer.pending_count == 0
 
 
-def test_a_letter_concerns_only_the_subscription_that_refused_the_message(make_broker, several):
+def test_a_failed_dead_letter_affects_only_the_rejecting_subscription(make_broker, several):
     broker = make_broker(store=several)
     a, b, sender = broker.client("a"), broker.client("b"), broker.client()
-    refuses = a.consume(T, subscription_name="s")
-    handles = b.consume(T, subscription_name="s")
+    rejecting = a.consume(T, subscription_name="s")
+    consuming = b.consume(T, subscription_name="s")
     sender.send(T, "m", persistent=True)
-    answer = poison(several, a, refuses)
-    assert b.ack(handles) is None
-    assert waiting_for(several, SubscriptionKey("b", "s")) == []
-    lose_letter(several)
+    answer = poison(several, a, rejecting)
+    assert b.ack(consuming) is None
+    assert stored_for(several, SubscriptionKey("b", "s")) == []
+    fail_dead_letter(several)
     assert answer.error is LOST
-    assert a.received(refuses) == ["m", "m"]
-    assert b.received(handles) == ["m"]
-    a.ack(refuses, kind=AckType.POISON)
-    assert waiting_for(several, SubscriptionKey("a", "s")) == []
+    assert a.received(rejecting) == ["m", "m"]
+    assert b.received(consuming) == ["m"]
+    a.ack(rejecting, kind=AckType.POISON)
+    assert stored_for(several, SubscriptionKey("a", "s")) == []
     assert broker.texts(DEAD) == ["m"]
 
 
-def test_who_refuses_it_too_waits_for_the_same_letter(make_broker, several):
+def test_a_second_rejecting_subscription_waits_for_the_same_dead_letter(make_broker, several):
     broker = make_broker(store=several)
     clients = [broker.client("a"), broker.client("b")]
     consumers = [client.consume(T, subscription_name="s") for client in clients]
@@ -331,7 +335,7 @@ def test_who_refuses_it_too_waits_for_the_same_letter(make_broker, several):
     ]
     assert len(several.unanswered) == 1
     assert [answer.done for answer in answers] == [False, False]
-    lose_letter(several)
+    fail_dead_letter(several)
     for client, consumer in zip(clients, consumers, strict=True):
         assert client.received(consumer) == ["m", "m"]
         client.ack(consumer, kind=AckType.POISON)

@@ -1,4 +1,4 @@
-"""Destinations removed while transactions have work for them: broker and store agree."""
+"""Destinations are removed while transactions have work on them: broker and store agree."""
 
 from __future__ import annotations
 
@@ -52,12 +52,12 @@ class Stage:
         work = recovered_work(self.broker.region, found)
         return XATransaction.recovered(found.xid, transactions, lambda _: None, work)
 
-    def agree(self, destination, *texts) -> None:
-        """Both have exactly these messages, or neither has the destination."""
-        there = destination in self.broker.region.destinations()
-        assert (destination in self.store.destinations()) is there
-        assert there or not texts
-        if there:
+    def assert_agreement(self, destination, *texts) -> None:
+        """Assert that both have exactly these messages, or that neither has the destination."""
+        exists = destination in self.broker.region.destinations()
+        assert (destination in self.store.destinations()) is exists
+        assert exists or not texts
+        if exists:
             queue = self.broker.queue(destination)
             assert sorted(self.broker.texts(destination)) == sorted(texts)
             assert queue.statistics.messages == queue.store.message_count == len(texts)
@@ -72,42 +72,42 @@ async def stage(make_broker, tmp_path):
 
 
 @pytest.mark.parametrize("again", [False, True])
-async def test_open_sends_go_to_the_queue_made_again(stage, again):
+async def test_open_sends_go_to_the_recreated_queue(stage, again):
     client, tx = stage.client, stage.client.begin()
     for number in range(3):
         client.send(Q, f"q{number}", tx=tx, persistent=True)
     client.send(R, "r", tx=tx, persistent=True)
     stage.remove(Q)
-    stage.agree(Q)
+    stage.assert_agreement(Q)
     if again:
         await wait_for(client.send(Q, "other", persistent=True))
     await wait_for(tx.commit(True))
     expected = [*(("other",) if again else ()), "q0", "q1", "q2"]
-    stage.agree(Q, *expected)
-    stage.agree(R, "r")
+    stage.assert_agreement(Q, *expected)
+    stage.assert_agreement(R, "r")
     consumer = client.consume(Q, prefetch=1)
     assert client.received(consumer) == expected[:1]
     for number in range(len(expected)):
         await wait_for(client.ack(consumer, number))
     assert client.received(consumer) == expected
-    stage.agree(Q)
+    stage.assert_agreement(Q)
     await stage.restart()
-    stage.agree(Q)
-    stage.agree(R, "r")
+    stage.assert_agreement(Q)
+    stage.assert_agreement(R, "r")
 
 
-async def test_a_rollback_leaves_nothing(stage):
+async def test_a_rollback_leaves_no_message(stage):
     client, tx = stage.client, stage.client.begin()
     client.send(Q, "q", tx=tx, persistent=True)
     stage.remove(Q)
     await wait_for(tx.rollback())
-    stage.agree(Q)
+    stage.assert_agreement(Q)
     assert stage.broker.region.system_usage.memory.used == 0
     await stage.restart()
-    stage.agree(Q)
+    stage.assert_agreement(Q)
 
 
-async def test_one_that_cannot_be_made_again_makes_it_a_rollback(stage):
+async def test_a_commit_is_rolled_back_if_the_destination_cannot_be_recreated(stage):
     client, tx = stage.client, stage.client.begin()
     client.send(Q, "q", tx=tx, persistent=True)
     client.send(R, "r", tx=tx, persistent=True)
@@ -121,26 +121,26 @@ async def test_one_that_cannot_be_made_again_makes_it_a_rollback(stage):
         tx.commit(True)
     stage.broker.region.destination_interceptor = None
     assert stage.broker.texts(R) == []
-    stage.agree(R)
+    stage.assert_agreement(R)
 
 
-async def test_open_sends_go_to_the_topic_made_again(stage):
+async def test_open_sends_go_to_the_recreated_topic(stage):
     client, tx = stage.client, stage.client.begin()
     client.send(T, "before", tx=tx, persistent=True)
-    client.send(T, "light", tx=tx)
+    client.send(T, "non-persistent", tx=tx)
     stage.remove(T)
     consumer = client.consume(T)
     durable = client.consume(T, subscription_name="s")
     await wait_for(tx.commit(True))
     for each in (consumer, durable):
-        assert client.received(each) == ["before", "light"]
+        assert client.received(each) == ["before", "non-persistent"]
     client.close(durable)
     await stage.restart()
     again = stage.broker.client(client.name)
     assert again.received(again.consume(T, subscription_name="s")) == ["before"]
 
 
-async def test_a_temporary_queue_takes_its_messages_with_it(stage):
+async def test_sends_to_a_removed_temporary_queue_are_discarded(stage):
     client, tx = stage.client, stage.client.begin()
     temporary = TemporaryQueue("ID:host-1:1")
     stage.broker.region.add_destination(client.context, temporary, True)
@@ -149,28 +149,30 @@ async def test_a_temporary_queue_takes_its_messages_with_it(stage):
     stage.remove(temporary)
     await wait_for(tx.commit(True))
     assert temporary not in stage.broker.region.destinations()
-    stage.agree(R, "r")
+    stage.assert_agreement(R, "r")
     assert stage.broker.region.system_usage.memory.used == stage.broker.queue(R).memory.used
 
 
 @pytest.mark.parametrize("committed", [True, False])
-async def test_acknowledgements_bring_nothing_back(stage, committed):
+async def test_the_end_of_acknowledgements_restores_nothing(stage, committed):
     client = stage.client
     await wait_for(client.send(Q, "q", persistent=True))
     consumer, tx = client.consume(Q), client.begin()
     client.ack(consumer, tx=tx)
     stage.remove(Q, timeout=1)
     await wait_for(tx.commit(True) if committed else tx.rollback())
-    stage.agree(Q)
+    stage.assert_agreement(Q)
     await wait_for(client.send(Q, "new", persistent=True))
-    stage.agree(Q, "new")
+    stage.assert_agreement(Q, "new")
     await stage.restart()
-    stage.agree(Q, "new")
+    stage.assert_agreement(Q, "new")
 
 
 @pytest.mark.parametrize("restarted", [False, True])
 @pytest.mark.parametrize("committed", [True, False])
-async def test_what_is_prepared_keeps_its_destination(stage, committed, restarted):
+async def test_a_destination_of_a_prepared_transaction_cannot_be_removed(
+    stage, committed, restarted
+):
     tx = stage.xa()
     stage.client.send(Q, "q", tx=tx, persistent=True)
     await wait_for(tx.prepare())
@@ -180,16 +182,16 @@ async def test_what_is_prepared_keeps_its_destination(stage, committed, restarte
     with pytest.raises(JMSException, match="still has messages of transactions"):
         stage.remove(Q)
     await wait_for(tx.commit(False) if committed else tx.rollback())
-    stage.agree(Q, *(["q"] if committed else []))
+    stage.assert_agreement(Q, *(["q"] if committed else []))
     stage.remove(Q)
-    stage.agree(Q)
+    stage.assert_agreement(Q)
     await stage.restart()
-    stage.agree(Q)
+    stage.assert_agreement(Q)
 
 
 @pytest.mark.parametrize("restarted", [False, True])
 @pytest.mark.parametrize("committed", [True, False])
-async def test_what_is_prepared_goes_when_the_broker_itself_removes_it(stage, committed, restarted):
+async def test_the_broker_removes_a_destination_with_prepared_work(stage, committed, restarted):
     client, tx = stage.client, stage.xa()
     await wait_for(client.send(R, "old", persistent=True))
     consumer = client.consume(R)
@@ -203,8 +205,8 @@ async def test_what_is_prepared_goes_when_the_broker_itself_removes_it(stage, co
     stage.remove(R, timeout=-1)
     await wait_for(tx.commit(False) if committed else tx.rollback())
     for _ in range(2):
-        stage.agree(Q)
-        stage.agree(R)
+        stage.assert_agreement(Q)
+        stage.assert_agreement(R)
         await stage.restart()
 
 
@@ -219,7 +221,7 @@ async def test_a_duplicate_of_a_recovered_transaction_is_published_once(stage, c
     await wait_for(client.send(Q, "", message=message))
     with caplog.at_level(logging.WARNING):
         await wait_for(tx.commit(False))
-    assert "already; dropped" in caplog.text
-    stage.agree(Q, "dup", "new")
+    assert "of a recovered transaction is stored already" in caplog.text
+    stage.assert_agreement(Q, "dup", "new")
     consumer = client.consume(Q)
     assert client.received(consumer) == ["dup", "new"]
