@@ -10,7 +10,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-# what type checkers read; the table below is what runs, a test compares the two
+# for type checkers; at run time the table below is used, and a test compares the two
 if TYPE_CHECKING:
     from pyjms_broker.api.dead_letter import DeadLetterStrategy as DeadLetterStrategy
     from pyjms_broker.api.filter import BrokerFilter as BrokerFilter

@@ -1,4 +1,4 @@
-"""`python -m pyjms_broker` is `pyjms broker start`."""
+"""`python -m pyjms_broker` runs `pyjms broker start`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pyjms_broker.cli.main import app
 
 
 def main() -> None:
-    """Run the command line; `start` need not be written."""
+    """Run the command line; without a command, `start`."""
     arguments = sys.argv[1:]
     if not arguments or arguments[0].startswith("-"):
         arguments = ["start", *arguments]

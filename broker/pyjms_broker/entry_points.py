@@ -1,6 +1,6 @@
 """Loads what other distributions add to the broker through entry points.
 
-Only what a configuration uses is loaded, so a broken distribution stops nobody who does not use it.
+Only what a configuration uses is loaded, so a broken distribution affects only its users.
 """
 
 from __future__ import annotations
@@ -37,15 +37,15 @@ def load(group: str, name: str) -> object:
     known = installed(group)
     raise ConfigurationException(
         f"{_KINDS[group]} '{name}' is not installed (entry point group {group})",
-        hint=f"installed are: {', '.join(known)}" if known else "none is installed",
+        hint=f"installed: {', '.join(known)}" if known else "none is installed",
     )
 
 
 def check_loaded(group: str, name: str, ok: bool, expected: str) -> None:
-    """Refuse what an entry point has loaded, unless it is `ok`.
+    """Check that an entry point has loaded an object of the `expected` kind.
 
     Raises:
-        ConfigurationException: it is not what the group's entry points must be.
+        ConfigurationException: it is not `ok`.
     """
     if not ok:
         for point in entry_points(group=group, name=name):

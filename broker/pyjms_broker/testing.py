@@ -1,7 +1,7 @@
-"""The broker for tests: a real one in memory, reached by `vm://`, with questions that tests ask.
+"""A real broker in memory for tests, connected by `vm://`, with assertions' typical queries.
 
-Found by pyjms's test kit through entry point group `pyjms.embedded_brokers`. Waiting is
-done on events, never by polling. One broker a test: it starts in milliseconds.
+`pyjms.testing` finds it through entry point group `pyjms.embedded_brokers`. It waits for events
+and never polls. Use one broker for each test: it starts in milliseconds.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _numbers = itertools.count(1)
 
 
 class QueueStatistics(NamedTuple):
-    """What a destination has seen (activemq-broker Q4). `messages` includes those in flight."""
+    """The counters of a destination (activemq-broker Q4). `messages` includes those in flight."""
 
     messages: int = 0
     inflight: int = 0
@@ -37,19 +37,19 @@ class QueueStatistics(NamedTuple):
 
 
 class EmbeddedTestBroker:
-    """A broker of its own for one test."""
+    """A broker for one test."""
 
     def __init__(self, service: BrokerService | None = None) -> None:
-        """Take `service`, or make one with the defaults, in memory, with a name of its own."""
+        """Use `service`, or create one in memory, with the defaults and a unique name."""
         self.service = service or BrokerService(f"test-{next(_numbers)}", persistent=False)
 
     @property
     def url(self) -> str:
-        """Where clients on this loop connect to; never makes another broker."""
+        """The URL for clients in this process; it never creates another broker."""
         return f"{self.service.vm_uri}?create=false"
 
     async def tcp_url(self) -> str:
-        """Where clients elsewhere connect to; the first call opens a port on 127.0.0.1."""
+        """Return the URL for clients in other processes; the first call opens a local port."""
         if not self.service.connectors:
             await self.service.add_connector("tcp://127.0.0.1:0", name="openwire").start()
         return self.service.connect_uri
@@ -66,47 +66,46 @@ class EmbeddedTestBroker:
         """Wait until the queue has no messages, neither waiting nor with a consumer.
 
         A queue that does not exist has none. `name` is a queue's name or `topic://name`.
-        `timeout` is real time, whatever clock the test has.
+        `timeout` is real time, even if the test has a virtual clock; None: no limit.
 
         Raises:
-            RequestTimeoutException: it still has some after `timeout` seconds.
-
+            RequestTimeoutException: it still has messages after `timeout` seconds.
         """
-        queue = self._there(parse_destination(name))
+        queue = self._destination(parse_destination(name))
         if queue is None or not queue.statistics.messages:
             return
         empty = anyio.Event()
 
-        def look(changed: BrokerDestination) -> None:
+        def check(changed: BrokerDestination) -> None:
             if not changed.statistics.messages:
                 empty.set()
 
-        queue.watchers.append(look)
+        queue.watchers.append(check)
         try:
             with _clock.SystemClock().timeout(timeout) as scope:
                 await empty.wait()
         finally:
-            queue.watchers.remove(look)
+            queue.watchers.remove(check)
         if scope.cancelled_caught:
             statistics = queue.statistics
             raise RequestTimeoutException(
                 f"{queue.destination} was not drained within {timeout} s: "
                 f"{statistics.messages} messages, {statistics.inflight} of them in flight, "
                 f"{statistics.consumers} consumers",
-                hint="is a listener on it, is its connection started, does it acknowledge?",
+                hint="check that a listener consumes it, is started and acknowledges",
             )
 
     async def dead_letters(self, name: str = DEFAULT_DEAD_LETTER_QUEUE) -> list[ActiveMQMessage]:
-        """Return the messages that nobody could handle, oldest first; they stay where they are.
+        """Return dead letters, oldest first, without consuming them.
 
-        `name` is a dead letter queue, or the destination that they were sent to.
+        `name` is a dead-letter queue, or the destination that they were sent to originally.
         """
         wanted = parse_destination(name)
-        there = self._there(wanted)
-        if there is not None and (
-            there.is_dead_letter_queue or wanted == Queue(DEFAULT_DEAD_LETTER_QUEUE)
+        found = self._destination(wanted)
+        if found is not None and (
+            found.is_dead_letter_queue or wanted == Queue(DEFAULT_DEAD_LETTER_QUEUE)
         ):
-            return [reference.message for reference in there.browse()]
+            return [reference.message for reference in found.browse()]
         return [
             reference.message
             for queue in self.service.region_broker.destinations().values()
@@ -117,13 +116,13 @@ class EmbeddedTestBroker:
 
     def queue_statistics(self, name: str) -> QueueStatistics:
         """Return the counters of a destination; all zero if it does not exist."""
-        there = self._there(parse_destination(name))
-        if there is None:
+        found = self._destination(parse_destination(name))
+        if found is None:
             return QueueStatistics()
-        counters = there.statistics
+        counters = found.statistics
         return QueueStatistics(*(getattr(counters, field) for field in QueueStatistics._fields))
 
-    def _there(self, destination: Destination) -> BrokerDestination | None:
+    def _destination(self, destination: Destination) -> BrokerDestination | None:
         return self.service.region_broker.destinations().get(destination)
 
     async def __aenter__(self) -> Self:

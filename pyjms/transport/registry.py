@@ -64,7 +64,7 @@ def create_transport(uri: TransportURI | str) -> RequestTransport:
         )
     raise could_not_create(
         f"Transport scheme NOT recognized: [{uri.scheme}]",
-        hint=f"known are {', '.join(known_schemes())}; write a URL such as tcp://localhost:61616",
+        hint=f"known schemes: {', '.join(known_schemes())}; write a URL such as tcp://localhost:61616",
     )
 
 

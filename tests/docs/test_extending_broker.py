@@ -66,7 +66,7 @@ def test_the_plugin_of_the_recipe(tmp_path: Path) -> None:
         ("plugins:\n  - type: size_limit\n    maximum_: 1", "broker.yaml:3: plugins[0].maximum_: there is no such setting; did you mean plugins[0].maximum?"),
         ("plugins:\n  - type: size_limit\n    maximum: 0", "broker.yaml:3: plugins[0].maximum: Input should be greater than or equal to 1"),
         ("plugins:\n  - type: size_limits\n    maximum: 1", "broker.yaml:2: plugins[0].type: Broker plug-in 'size_limits' is not installed"),
-        ("plugins:\n  - type: other", "installed are: size_limit"),
+        ("plugins:\n  - type: other", "installed: size_limit"),
         ("plugins:\n  - size_limit", "broker.yaml:2: plugins[0].maximum: the key is missing"),
         ("plugins:\n  size_limit:\n    maximum: 0", "broker.yaml:3: plugins[0].maximum: Input should be greater than or equal to 1"),
         ("plugins:\n  size_limit:", "broker.yaml:2: plugins[0].maximum: the key is missing"),
@@ -169,7 +169,7 @@ def test_the_store_of_the_recipe(tmp_path: Path) -> None:
     written(tmp_path, "persistence:\n  type: quota\n  maximum_queue: 2")
     assert "did you mean persistence.maximum_queues?" in python(tmp_path, LOAD)
     written(tmp_path, "persistence:\n  type: quotas")
-    known = "known are: kahadb, multi_kahadb, memory, jdbc, journaled_jdbc, quota"
+    known = "installed: kahadb, multi_kahadb, memory, jdbc, journaled_jdbc, quota"
     assert known in python(tmp_path, LOAD)
 
 

@@ -1,6 +1,6 @@
-"""`pyjms broker jobs`: what the scheduler of a running broker keeps, ours or ActiveMQ's.
+"""`pyjms broker jobs`: lists and removes scheduled messages of a running broker, also ActiveMQ's.
 
-It asks as any client may, by messages to ActiveMQ.Scheduler.Management. (activemq-broker S8)
+It is a client that sends requests to ActiveMQ.Scheduler.Management. (activemq-broker S8)
 """
 
 from __future__ import annotations
@@ -33,10 +33,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Job", "app", "list_jobs", "remove_all_jobs", "remove_jobs"]
 
-app = typer.Typer(
-    name="jobs", help="Messages that a broker keeps until their time.", no_args_is_help=True
-)
-Url = Annotated[str, typer.Option(help="The broker, such as tcp://localhost:61616.")]
+app = typer.Typer(name="jobs", help="Scheduled messages of a running broker.", no_args_is_help=True)
+Url = Annotated[str, typer.Option(help="The broker's URL, such as tcp://localhost:61616.")]
 
 
 class Job(NamedTuple):
@@ -45,8 +43,8 @@ class Job(NamedTuple):
     job_id: str
     destination: str
     due: str
-    """UTC; ActiveMQ does not say."""
-    orders: str
+    """UTC; - for ActiveMQ, which does not report it."""
+    schedule: str
 
 
 @app.command("list")
@@ -54,11 +52,11 @@ def list_(url: Url) -> None:
     """List the jobs of a running broker, the next one first."""
     import anyio
 
-    from pyjms_broker.cli.terminal import one_sentence, plural, table
+    from pyjms_broker.cli.terminal import one_line_errors, plural, table
 
-    with one_sentence("jobs list"):
+    with one_line_errors("jobs list"):
         found = anyio.run(list_jobs, url)
-    table(("job", "destination", "due", "orders"), found)
+    table(("job", "destination", "due", "schedule"), found)
     typer.echo(plural(len(found), "job"))
 
 
@@ -66,30 +64,30 @@ def list_(url: Url) -> None:
 def remove(
     url: Url,
     job_ids: Annotated[list[str] | None, typer.Argument(metavar="JOB...")] = None,
-    all_: Annotated[bool, typer.Option("--all", help="All there are.")] = False,
+    all_: Annotated[bool, typer.Option("--all", help="Remove all jobs.")] = False,
 ) -> None:
-    """Remove jobs of a running broker; their messages are gone. Unknown ones are no error."""
+    """Remove jobs of a running broker, with their messages. Unknown ids are ignored."""
     import anyio
 
     from pyjms.errors import ConfigurationException
-    from pyjms_broker.cli.terminal import one_sentence
+    from pyjms_broker.cli.terminal import one_line_errors
 
-    with one_sentence("jobs remove"):
+    with one_line_errors("jobs remove"):
         if bool(job_ids) == all_:
-            raise ConfigurationException("Give either ids of jobs or --all")
+            raise ConfigurationException("Name either job ids or --all")
         anyio.run(remove_all_jobs, url) if all_ else anyio.run(remove_jobs, url, job_ids or [])
 
 
 async def list_jobs(url: str) -> list[Job]:
-    """Return the jobs of a broker; it has said all when a second passes without another.
+    """Return the jobs of a broker; the list ends when no reply arrives for a second.
 
     Raises:
-        JMSException: nobody answers there, or the broker refuses.
+        JMSException: the broker cannot be reached, or refuses the request.
     """
     async with _session(url) as session:
         replies = await session.create_temporary_queue()
         consumer = await session.create_consumer(replies)
-        await _ask(session, AMQ_SCHEDULER_ACTION_BROWSE, reply_to=replies)
+        await _request(session, AMQ_SCHEDULER_ACTION_BROWSE, reply_to=replies)
         found = []
         while (message := await consumer.receive(1)) is not None:
             found.append(_job(message))
@@ -97,24 +95,24 @@ async def list_jobs(url: str) -> list[Job]:
 
 
 async def remove_jobs(url: str, job_ids: list[str]) -> None:
-    """Have a broker forget jobs.
+    """Remove jobs of a broker.
 
     Raises:
-        JMSException: nobody answers there, or the broker refuses.
+        JMSException: the broker cannot be reached, or refuses the request.
     """
     async with _session(url) as session:
         for job_id in job_ids:
-            await _ask(session, AMQ_SCHEDULER_ACTION_REMOVE, job_id=job_id)
+            await _request(session, AMQ_SCHEDULER_ACTION_REMOVE, job_id=job_id)
 
 
 async def remove_all_jobs(url: str) -> None:
-    """Have a broker forget all jobs.
+    """Remove all jobs of a broker.
 
     Raises:
-        JMSException: nobody answers there, or the broker refuses.
+        JMSException: the broker cannot be reached, or refuses the request.
     """
     async with _session(url) as session:
-        await _ask(session, AMQ_SCHEDULER_ACTION_REMOVEALL)
+        await _request(session, AMQ_SCHEDULER_ACTION_REMOVEALL)
 
 
 @asynccontextmanager
@@ -126,7 +124,7 @@ async def _session(url: str) -> AsyncIterator[ActiveMQSession]:
         yield await connection.create_session()
 
 
-async def _ask(
+async def _request(
     session: ActiveMQSession,
     action: str,
     *,
@@ -150,7 +148,7 @@ def _job(message: Message) -> Job:
 
     properties = message.properties
     due = properties.get(PYJMS_NEXT_TIME)
-    named = {
+    words = {
         "delay": AMQ_SCHEDULED_DELAY,
         "period": AMQ_SCHEDULED_PERIOD,
         "repeat": AMQ_SCHEDULED_REPEAT,
@@ -159,13 +157,13 @@ def _job(message: Message) -> Job:
     return Job(
         str(properties.get(AMQ_SCHEDULED_ID)),
         str(command_of(message).original_destination),
-        "-" if not isinstance(due, int) else _moment(due),
+        "-" if not isinstance(due, int) else _format_time(due),
         ", ".join(
-            f"{word} {properties[name]}" for word, name in named.items() if name in properties
+            f"{word} {properties[name]}" for word, name in words.items() if name in properties
         ),
     )
 
 
-def _moment(milliseconds: int) -> str:
-    moment = datetime.fromtimestamp(milliseconds / 1000, UTC)
-    return moment.isoformat(" ", "seconds").removesuffix("+00:00")
+def _format_time(milliseconds: int) -> str:
+    time = datetime.fromtimestamp(milliseconds / 1000, UTC)
+    return time.isoformat(" ", "seconds").removesuffix("+00:00")

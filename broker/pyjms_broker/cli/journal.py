@@ -1,7 +1,7 @@
-"""`pyjms broker journal`: look into a KahaDB journal, check it, build its index anew.
+"""`pyjms broker journal`: inspect and verify a KahaDB journal, and rebuild its index.
 
-What reads only (inspect, verify, audit) takes no lock and changes nothing, so it works on a
-running broker's folder, too.
+The commands that only read (inspect, verify, audit) take no lock and change nothing, so they can
+be used on a running broker's directory, too.
 """
 
 from __future__ import annotations
@@ -19,61 +19,62 @@ __all__ = ["app", "audit", "inspect", "rebuild", "verify"]
 
 app = typer.Typer(
     name="journal",
-    help="Look into a KahaDB journal, check it, build its index anew.",
+    help="Inspect and verify a KahaDB journal, rebuild its index.",
     no_args_is_help=True,
 )
 
 Directory = Annotated[
-    Path, typer.Argument(metavar="DIR", help="The KahaDB folder, or the data folder above it.")
+    Path,
+    typer.Argument(metavar="DIR", help="The KahaDB directory, or the data directory above it."),
 ]
 IndexDirectory = Annotated[
     Path | None,
-    typer.Option("--index-directory", help="Where the index lies, if not beside the journal."),
+    typer.Option("--index-directory", help="Directory of the index, if not the journal's."),
 ]
 
 
 @app.command()
 def inspect(
     directory: Directory,
-    records: Annotated[bool, typer.Option("--records", help="Show each record.")] = False,
+    records: Annotated[bool, typer.Option("--records", help="List each record.")] = False,
     destination: Annotated[
         str | None,
         typer.Option(
-            metavar="PATTERN", help="Only this destination's: orders.>, topic://news, queue://a."
+            metavar="PATTERN", help="Only records of these destinations: orders.>, topic://news."
         ),
     ] = None,
     start: Annotated[
         str | None,
-        typer.Option("--from", metavar="N:OFFSET", help="Begin in segment N, at this offset."),
+        typer.Option("--from", metavar="N:OFFSET", help="Start in segment N, at this offset."),
     ] = None,
-    limit: Annotated[int | None, typer.Option(min=1, help="Stop after so many records.")] = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="Maximum number of records.")] = None,
 ) -> None:
-    """Show what is in the segments: batches, records, destinations, sizes, damaged parts.
+    """Summarize the segments: batches, records, destinations, sizes, damaged parts.
 
-    Reads only; a running broker's folder is fine. Bodies of messages are not shown.
+    Reads only; the broker may be running. Bodies of messages are not shown.
     """
     from pyjms_broker.cli import journal_reports as reports
-    from pyjms_broker.cli.terminal import one_sentence, progress
+    from pyjms_broker.cli.terminal import one_line_errors, progress
     from pyjms_broker.store.kahadb.tools.inspection import RecordView, inspect_journal
     from pyjms_broker.store.kahadb.tools.journal_directory import file_sizes, find_journal
 
-    with one_sentence("journal inspect"):
+    with one_line_errors("journal inspect"):
         folder = find_journal(directory)
         patterns = destination_patterns(destination)
-        place = parse_place(start)
+        location = parse_location(start)
 
         def wanted(view: RecordView) -> bool:
-            return patterns is None or is_one_of(patterns, view.destination)
+            return patterns is None or matches_any(patterns, view.destination)
 
         if records:
             summary = inspect_journal(
-                folder, place, wanted=wanted, limit=limit, on_record=reports.show_record
+                folder, location, wanted=wanted, limit=limit, on_record=reports.show_record
             )
             typer.echo()
         else:
             with progress("reading", sum(file_sizes(folder).values()), bytes_=True) as advance:
                 summary = inspect_journal(
-                    folder, place, wanted=wanted, limit=limit, on_bytes=advance
+                    folder, location, wanted=wanted, limit=limit, on_bytes=advance
                 )
         reports.show_summary(folder, summary)
 
@@ -82,10 +83,11 @@ def inspect(
 def verify(directory: Directory, index_directory: IndexDirectory = None) -> None:
     """Check every batch's checksum, every record, and the index against the journal.
 
-    Reads only. The exit code is 1 if something is wrong; each problem is a line with its place.
+    Reads only; the broker may be running. Prints a line with the location for each problem; with
+    problems, the exit code is 1.
     """
     from pyjms_broker.cli import journal_reports as reports
-    from pyjms_broker.cli.terminal import FAILED, one_sentence, progress
+    from pyjms_broker.cli.terminal import FAILED, one_line_errors, progress
     from pyjms_broker.store.kahadb.tools.journal_directory import (
         file_sizes,
         find_journal,
@@ -93,7 +95,7 @@ def verify(directory: Directory, index_directory: IndexDirectory = None) -> None
     )
     from pyjms_broker.store.kahadb.tools.verification import verify_journal
 
-    with one_sentence("journal verify"):
+    with one_line_errors("journal verify"):
         folder = find_journal(directory)
         with progress("checking", sum(file_sizes(folder).values()), bytes_=True) as advance:
             found = verify_journal(
@@ -109,14 +111,14 @@ def verify(directory: Directory, index_directory: IndexDirectory = None) -> None
 
 @app.command()
 def rebuild(directory: Directory, index_directory: IndexDirectory = None) -> None:
-    """Build the index anew from the journal. No broker may be running on it.
+    """Rebuild the index from the journal. No broker may be running on it.
 
-    What a start of the broker does is done, too: a torn end is cut, transactions that were
-    neither committed nor prepared are rolled back, ActiveMQ's index is moved aside.
+    As at a start of the broker, a torn end of the journal is cut off, transactions that were
+    neither committed nor prepared are rolled back, and ActiveMQ's index is renamed.
     """
     import anyio
 
-    from pyjms_broker.cli.terminal import in_bytes, one_sentence, plural, progress
+    from pyjms_broker.cli.terminal import in_bytes, one_line_errors, plural, progress
     from pyjms_broker.store.kahadb.tools.journal_directory import (
         file_sizes,
         find_journal,
@@ -125,7 +127,7 @@ def rebuild(directory: Directory, index_directory: IndexDirectory = None) -> Non
     )
     from pyjms_broker.store.kahadb.tools.rebuilding import Rebuilt, rebuild_index
 
-    with one_sentence("journal rebuild"):
+    with one_line_errors("journal rebuild"):
         folder = find_journal(directory)
         refuse_jobs(folder)
         lock = lock_journal(folder)
@@ -134,11 +136,11 @@ def rebuild(directory: Directory, index_directory: IndexDirectory = None) -> Non
             with progress("reading", sum(sizes.values()), bytes_=True) as advance:
                 done = 0
 
-                def on_progress(_records: int, place: Location) -> None:
+                def on_progress(_records: int, location: Location) -> None:
                     nonlocal done
-                    before = sum(size for n, size in sizes.items() if n < place.file_id)
-                    advance(before + place.offset - done)
-                    done = before + place.offset
+                    before = sum(size for n, size in sizes.items() if n < location.file_id)
+                    advance(before + location.offset - done)
+                    done = before + location.offset
 
                 async def work() -> Rebuilt:
                     return await rebuild_index(
@@ -149,7 +151,7 @@ def rebuild(directory: Directory, index_directory: IndexDirectory = None) -> Non
         finally:
             lock.release()
         typer.echo(
-            f"The index of {folder} is new: {plural(built.messages, 'message')} in"
+            f"Rebuilt the index of {folder}: {plural(built.messages, 'message')} in"
             f" {plural(built.destinations, 'destination')},"
             f" {plural(built.prepared_transactions, 'prepared transaction')},"
             f" from {in_bytes(sum(sizes.values()))} in {plural(len(sizes), 'segment')}"
@@ -158,16 +160,16 @@ def rebuild(directory: Directory, index_directory: IndexDirectory = None) -> Non
 
 @app.command()
 def audit(directory: Directory, index_directory: IndexDirectory = None) -> None:
-    """Show which segment is kept alive by what, and which destination keeps how many.
+    """Show what keeps each segment from being removed, and how many each destination keeps.
 
-    A segment stays as long as it holds a message that nobody has taken, a durable subscription,
-    a part of an open or prepared transaction, or acknowledgements of messages in older
-    segments that stay. Reads only.
+    A segment is kept as long as it holds a message that is not acknowledged, a durable
+    subscription, a part of an open or prepared transaction, or acknowledgements of messages in
+    older segments that are kept. Reads only; the broker may be running.
     """
     import tempfile
 
     from pyjms_broker.cli import journal_reports as reports
-    from pyjms_broker.cli.terminal import one_sentence, progress
+    from pyjms_broker.cli.terminal import one_line_errors, progress
     from pyjms_broker.store.kahadb.tools.audit import audit_journal
     from pyjms_broker.store.kahadb.tools.journal_directory import (
         file_sizes,
@@ -176,7 +178,7 @@ def audit(directory: Directory, index_directory: IndexDirectory = None) -> None:
     )
     from pyjms_broker.store.kahadb.tools.snapshot import open_snapshot
 
-    with one_sentence("journal audit"):
+    with one_line_errors("journal audit"):
         folder = find_journal(directory)
         refuse_jobs(folder)
         with tempfile.TemporaryDirectory(prefix="pyjms-audit-") as scratch:
@@ -190,11 +192,11 @@ def audit(directory: Directory, index_directory: IndexDirectory = None) -> None:
                 snapshot.close()
 
 
-def parse_place(text: str | None) -> Location | None:
-    """Return the place that `N:OFFSET`, or `N`, is.
+def parse_location(text: str | None) -> Location | None:
+    """Parse a location: `N:OFFSET`, or `N` for the start of segment N.
 
     Raises:
-        ConfigurationException: it is no such text.
+        ConfigurationException: the text has another form.
     """
     from pyjms.errors import ConfigurationException
     from pyjms.wire.kahadb.journal import Location
@@ -204,12 +206,14 @@ def parse_place(text: str | None) -> Location | None:
     number, _, offset = text.removeprefix("db-").partition(":")
     number = number.removesuffix(".log")
     if not (number.isdecimal() and (offset or "0").isdecimal()):
-        raise ConfigurationException(f"--from {text}: it is a segment and an offset, as in 3:1024")
+        raise ConfigurationException(
+            f"--from {text}: not a segment and an offset", hint="write them as in 3:1024"
+        )
     return Location(int(number), int(offset or "0"))
 
 
 def destination_patterns(text: str | None) -> list[Destination] | None:
-    """Return what a destination's text means: a name without its kind is a queue's and a topic's.
+    """Parse a destination or pattern; without queue:// or topic:// it means both kinds.
 
     Raises:
         ConfigurationException: the name is empty.
@@ -227,8 +231,8 @@ def destination_patterns(text: str | None) -> list[Destination] | None:
         raise ConfigurationException(f"--destination {text!r}: {error}") from error
 
 
-def is_one_of(patterns: list[Destination], destination: Destination | None) -> bool:
-    """Whether one of the patterns means the destination."""
+def matches_any(patterns: list[Destination], destination: Destination | None) -> bool:
+    """Return whether one of the patterns matches the destination."""
     from pyjms_broker.policy.wildcard import matches
 
     return destination is not None and any(matches(each, destination) for each in patterns)

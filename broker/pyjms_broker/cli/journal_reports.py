@@ -1,4 +1,4 @@
-"""What the commands of `pyjms broker journal` print."""
+"""The output of the commands of `pyjms broker journal`."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from pyjms_broker.store.kahadb.tools.verification import Verification
 
 __all__ = ["show_audit", "show_record", "show_summary", "show_verification"]
 
-_NAMED: Final = 4
-"""Destinations that are named beside each segment; the table below has them all."""
+_MAX_NAMED: Final = 4
+"""Number of destinations named for each segment; the table below has all of them."""
 
 
 def show_record(view: RecordView) -> None:
@@ -30,7 +30,7 @@ def show_record(view: RecordView) -> None:
 
 
 def show_summary(folder: Path, summary: JournalSummary) -> None:
-    """Print what a journal holds."""
+    """Print the contents of a journal."""
     size = sum(segment.size for segment in summary.segments)
     records = sum(segment.records for segment in summary.segments)
     typer.echo(
@@ -73,7 +73,7 @@ def show_summary(folder: Path, summary: JournalSummary) -> None:
         typer.echo()
         for each in damaged:
             where = f"{segment_name(each.file_id)}:{each.start}"
-            typer.echo(f"not whole: {where}, {each.end - each.start} bytes ({each.reason})")
+            typer.echo(f"damaged: {where}, {each.end - each.start} bytes ({each.reason})")
 
 
 def _segment_row(segment: SegmentSummary) -> Sequence[object]:
@@ -94,27 +94,27 @@ def _kinds(kinds: Counter[str], without: Sequence[str] = ()) -> str:
 
 
 def show_verification(folder: Path, found: Verification) -> None:
-    """Print what is wrong, or that nothing is."""
+    """Print the problems and a summary."""
     for problem in found.problems:
         typer.echo(f"{problem.location}: {problem.text}")
     for note in found.notes:
         typer.echo(f"note: {note}")
-    messages = "" if found.messages is None else f", {plural(found.messages, 'message')} are there"
+    messages = "" if found.messages is None else f", {plural(found.messages, 'message')}"
     batches = "1 batch" if found.batches == 1 else f"{found.batches} batches"
     typer.echo(
         f"{folder}: {plural(found.segments, 'segment')}, {batches},"
         f" {plural(found.records, 'record')}{messages};"
-        f" {plural(len(found.problems), 'problem') if found.problems else 'all is well'}"
+        f" {plural(len(found.problems), 'problem') if found.problems else 'no problems'}"
     )
 
 
 def show_audit(folder: Path, found: JournalAudit) -> None:
-    """Print what keeps each segment, then who keeps how many."""
+    """Print what keeps each segment, then how many segments each destination keeps."""
     size = sum(segment.size for segment in found.segments)
     free = [s for s in found.segments if not s.report.needed]
     typer.echo(
         f"{folder}: {plural(len(found.segments), 'segment')}, {in_bytes(size)};"
-        f" {len(free)} can go at the next cleanup"
+        f" {len(free)} can be removed by the next cleanup"
     )
     typer.echo()
     table(
@@ -145,9 +145,9 @@ def show_audit(folder: Path, found: JournalAudit) -> None:
 def _reasons(segment: SegmentAudit) -> list[str]:
     report = segment.report
     by_count = sorted(segment.messages.items(), key=lambda item: (-item[1], str(item[0])))
-    reasons = [f"{plural(count, 'message')} of {where}" for where, count in by_count[:_NAMED]]
-    if len(by_count) > _NAMED:
-        rest = by_count[_NAMED:]
+    reasons = [f"{plural(count, 'message')} of {where}" for where, count in by_count[:_MAX_NAMED]]
+    if len(by_count) > _MAX_NAMED:
+        rest = by_count[_MAX_NAMED:]
         reasons.append(
             f"{plural(sum(count for _, count in rest), 'message')} of"
             f" {plural(len(rest), 'other destination')}"
@@ -156,11 +156,11 @@ def _reasons(segment: SegmentAudit) -> list[str]:
         names = ", ".join(report.subscriptions)
         reasons.append(f"durable subscription {names}")
     if report.transactions:
-        reasons.append("a transaction that has not ended")
+        reasons.append("an open or prepared transaction")
     if report.refers_to:
-        reasons.append(f"acknowledgements or ends of transactions for {_numbers(report.refers_to)}")
+        reasons.append(f"acknowledgements or transaction outcomes for {_numbers(report.refers_to)}")
     if report.current:
-        reasons.append("it is the one being written")
+        reasons.append("being written")
     return reasons
 
 

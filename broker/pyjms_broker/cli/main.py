@@ -1,6 +1,6 @@
 """The typer application that entry point group `pyjms.cli` mounts as `pyjms broker`.
 
-Imports stay small: what a command needs is imported when it runs.
+A command's own imports are made when it runs, so that the help is quick.
 """
 
 from __future__ import annotations
@@ -28,14 +28,12 @@ def broker() -> None:
 
 @app.command()
 def start(
-    config: Annotated[
-        Path | None, typer.Option(help="broker.yaml: attributes, policies, connectors.")
-    ] = None,
+    config: Annotated[Path | None, typer.Option(help="The configuration, broker.yaml.")] = None,
     data: Annotated[
         Path | None,
         typer.Option(
-            help="ActiveMQ's data directory: the journal is in its folder kahadb. Not with "
-            "persistent: false."
+            help="Data directory, as ActiveMQ's: the journal is in its subdirectory kahadb. "
+            "Not with persistent: false."
         ),
     ] = None,
     ephemeral: Annotated[
@@ -43,15 +41,17 @@ def start(
     ] = False,
     openwire: Annotated[
         str | None,
-        typer.Option(metavar="HOST:PORT", help="Where OpenWire clients connect; port 0: any."),
+        typer.Option(
+            metavar="HOST:PORT", help="Address for OpenWire clients; port 0: any free port."
+        ),
     ] = None,
     name: Annotated[str | None, typer.Option(help="The broker's name.")] = None,
 ) -> None:
     """Run a broker until SIGTERM or SIGINT.
 
-    Prints one line per connector once it accepts connections. Without --openwire, and
-    without connectors in the configuration, it listens on 127.0.0.1:61616; with --openwire the
-    connectors of the configuration do not count.
+    Prints one line per connector once it accepts connections. Without --openwire and without
+    connectors in the configuration, it listens on 127.0.0.1:61616. --openwire replaces the
+    connectors of the configuration.
     """
     from pyjms_broker.cli.start import run
 

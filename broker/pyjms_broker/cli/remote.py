@@ -1,4 +1,4 @@
-"""Messages of a running broker to a file and back, as a client of it."""
+"""Export from and import into a running broker, as a client."""
 
 from __future__ import annotations
 
@@ -34,14 +34,15 @@ async def export_broker(
     writer: MessageFileWriter,
     on_messages: Callable[[int], None] = lambda _count: None,
 ) -> tuple[int, list[str]]:
-    """Browse the queues, patterns too, and write what they have.
+    """Browse the queues, which may be patterns, and write their messages.
 
-    Returns how many queues had something, and what could not be written. A broker may show
-    less than all of a long queue (max_browse_page_size, maxBrowsePageSize).
+    Returns the number of queues with messages, and the messages that could not be written. A
+    browser may return only a part of a long queue (max_browse_page_size, in ActiveMQ
+    maxBrowsePageSize).
 
     Raises:
-        ConnectionFailedException: nobody answers there, or not any more.
-        JMSException: the broker refuses.
+        ConnectionFailedException: the broker cannot be reached, or the connection failed.
+        JMSException: the broker refused a request.
     """
     seen: set[Destination] = set()
     problems: list[str] = []
@@ -70,14 +71,14 @@ async def import_into_broker(
     lines: Iterable[FileMessage | FileSubscription | BadLine],
     on_messages: Callable[[int], None] = lambda _count: None,
 ) -> Imported:
-    """Send a file's messages, persistently and in transactions; make its subscriptions.
+    """Send a file's messages, persistent and in transactions, and create its subscriptions.
 
-    The broker gives them new ids and timestamps. What is left of its time to live stays a
-    message's; one that has expired is left out.
+    The messages get new ids and timestamps and keep the rest of their time to live; expired ones
+    are left out.
 
     Raises:
-        ConnectionFailedException: nobody answers there, or not any more.
-        JMSException: the broker refuses.
+        ConnectionFailedException: the broker cannot be reached, or the connection failed.
+        JMSException: the broker refused a request.
     """
     found = Imported()
     async with AsyncExitStack() as stack:
@@ -94,11 +95,11 @@ async def import_into_broker(
                 continue
             message = line.message
             reason = why_not_importable(line)
-            left = message.expiration - _clock.time_ms() if message.expiration > 0 else 0
+            remaining = message.expiration - _clock.time_ms() if message.expiration > 0 else 0
             if reason is not None:
                 found.problems.append(BadLine(line.line, reason))
                 continue
-            if message.expiration > 0 and left <= 0:
+            if message.expiration > 0 and remaining <= 0:
                 found.expired += 1
                 continue
             await producer.send(
@@ -106,7 +107,7 @@ async def import_into_broker(
                 destination=message.destination,
                 delivery_mode=DeliveryMode.PERSISTENT,
                 priority=message.priority,
-                time_to_live=left / 1000,
+                time_to_live=remaining / 1000,
             )
             count += 1
             size += len(message.content or b"") + len(message.marshalled_properties or b"")
@@ -122,7 +123,7 @@ async def import_into_broker(
 
 
 async def _subscribe(factory: ConnectionFactory, line: FileSubscription, found: Imported) -> None:
-    """Make a durable subscription and leave it alone."""
+    """Create a durable subscription without consuming from it."""
     subscription = line.subscription
     topic = subscription.destination
     assert isinstance(topic, Topic), "the file's subscriptions are of topics"

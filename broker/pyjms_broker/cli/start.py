@@ -1,4 +1,4 @@
-"""`pyjms broker start`: make the broker, say where it listens, wait for a signal, stop."""
+"""`pyjms broker start`: creates a broker and runs it until a signal stops it."""
 
 from __future__ import annotations
 
@@ -20,11 +20,10 @@ __all__ = ["run", "serve"]
 logger = logging.getLogger(__name__)
 
 DEFAULT_OPENWIRE = "127.0.0.1:61616"
-_ENVIRONMENT = "PYJMS_BROKER__"  # also in pyjms_broker.settings, which takes its time to import
+_ENVIRONMENT = "PYJMS_BROKER__"  # also in pyjms_broker.settings, whose import is slow
 
-# Objects between two looks at the young, looks at the young between two at the middle-aged,
-# and those between two at all.
-_COLLECTOR = (10_000, 20, 100)
+_GC_THRESHOLDS = (10_000, 20, 100)
+"""Thresholds of Python's garbage collector (`gc.set_threshold`), far above its defaults."""
 
 CLEAN, FAILED, REFUSED = 0, 1, 2
 
@@ -37,27 +36,27 @@ def run(
     openwire: str | None,
     name: str | None,
 ) -> int:
-    """Run a broker to its end and return the exit code: 0 stopped, 1 failed, 2 refused."""
+    """Run a broker until it stops; return the exit code: 0 stopped, 1 failed, 2 bad options."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
     try:
         service = make_service(config, data, ephemeral, openwire, name)
     except ConfigurationException as error:
-        return _complain(error, REFUSED)
-    _look_for_garbage_seldom()
+        return _report(error, REFUSED)
+    _tune_garbage_collection()
     try:
         anyio.run(serve, service, backend_options=loop_options())
     except ConfigurationException as error:
-        return _complain(error, REFUSED)
+        return _report(error, REFUSED)
     except JMSException as error:
-        return _complain(error, FAILED)
+        return _report(error, FAILED)
     return FAILED if service.store_failed else CLEAN
 
 
-def _look_for_garbage_seldom() -> None:
-    """Have Python's collector leave a backlog alone: very many objects, none of them garbage."""
+def _tune_garbage_collection() -> None:
+    """Collect garbage less often: a backlog has very many objects, none of which are garbage."""
     gc.collect()
-    gc.freeze()  # the modules
-    gc.set_threshold(*_COLLECTOR)
+    gc.freeze()  # modules are never garbage
+    gc.set_threshold(*_GC_THRESHOLDS)
 
 
 def make_service(
@@ -67,11 +66,10 @@ def make_service(
     openwire: str | None,
     name: str | None,
 ) -> BrokerService:
-    """Make the broker that the options and the configuration file describe.
+    """Create the broker that the options and the configuration file describe.
 
     Raises:
-        ConfigurationException: the file or an option is wrong.
-
+        ConfigurationException: the file or an option is invalid.
     """
     if data is not None and ephemeral:
         raise ConfigurationException(
@@ -105,10 +103,10 @@ def make_service(
 
 
 async def serve(service: BrokerService) -> None:
-    """Run `service` until SIGTERM or SIGINT, or until it is stopped from inside.
+    """Run `service` until SIGTERM or SIGINT, or until it stops by itself.
 
-    A signal also ends the wait for another broker's lock. One that loses its lock begins
-    anew, as a slave, where `restart_allowed` says so. (activemq-persistence H2)
+    A signal also ends the wait for the store lock. A broker that loses its lock starts again, as
+    a slave, if `restart_allowed` is set. (activemq-persistence H2)
     """
     stopping = False
     with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
@@ -123,12 +121,12 @@ async def serve(service: BrokerService) -> None:
 
         waiter = spawn(stop_on_signal, name="broker stop on signal")
         try:
-            wanted = True
-            while wanted:
+            restart = True
+            while restart:
                 async with service:
-                    _say_what_runs(service)
+                    _print_addresses(service)
                     await service.wait_until_stopped()
-                wanted = service.restart_requested and not stopping
+                restart = service.restart_requested and not stopping
         except IllegalStateException:
             if not stopping:
                 raise
@@ -137,7 +135,7 @@ async def serve(service: BrokerService) -> None:
             await waiter.wait()
 
 
-def _say_what_runs(service: BrokerService) -> None:
+def _print_addresses(service: BrokerService) -> None:
     for connector in service.connectors:
         print(f"{connector.name} accepts connections at {connector.connect_uri}", flush=True)
     directory = service.stores.directory
@@ -145,6 +143,6 @@ def _say_what_runs(service: BrokerService) -> None:
     print(f"broker {service.broker_name} keeps its messages {where}", flush=True)
 
 
-def _complain(error: JMSException, code: int) -> int:
+def _report(error: JMSException, code: int) -> int:
     print(f"pyjms broker start: {error}", file=sys.stderr)
     return code

@@ -1,7 +1,7 @@
-"""What the tools' commands share: errors as one sentence, tables, progress on long work.
+"""Output of the command line: errors in one line, tables, progress of long operations.
 
-Results go to standard output, everything else to standard error. Progress is a bar on a
-terminal, elsewhere a line now and then.
+Results go to standard output, everything else to standard error. Progress is a bar on a terminal
+and an occasional line otherwise.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ import typer
 
 from pyjms.errors import ConfigurationException, JMSException
 
-__all__ = ["FAILED", "REFUSED", "in_bytes", "one_sentence", "plural", "progress", "table"]
+__all__ = ["FAILED", "REFUSED", "in_bytes", "one_line_errors", "plural", "progress", "table"]
 
 FAILED: Final = 1
-"""The exit code where the work was done and something is wrong, or it could not be done."""
+"""Exit code: the command found problems, or could not be completed."""
 REFUSED: Final = 2
-"""The exit code where what was asked for makes no sense."""
+"""Exit code: the options or the configuration are invalid."""
 
 _UNITS: Final = ("B", "KiB", "MiB", "GiB", "TiB")
 _LINES: Final = 10
@@ -29,13 +29,13 @@ _NUMBER: Final = re.compile(r"[0-9.]+( [A-Za-z]+)?")
 
 
 @contextmanager
-def one_sentence(command: str) -> Iterator[None]:
-    """End with exit code 2 for bad input, 1 for other known errors, and say why in one line."""
+def one_line_errors(command: str) -> Iterator[None]:
+    """Print a known error as one line and exit: with code 2 on invalid input, otherwise 1."""
     try:
         yield
     except ConfigurationException as error:
         code, text = REFUSED, str(error)
-    except BrokenPipeError:  # the reader had enough: typer knows what to do
+    except BrokenPipeError:  # the reader closed the pipe: typer handles it
         raise
     except (JMSException, OSError) as error:
         code, text = FAILED, str(error)
@@ -46,7 +46,7 @@ def one_sentence(command: str) -> Iterator[None]:
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[object]], *, indent: str = "") -> None:
-    """Print rows under a head; columns of numbers are to the right, the last one is not padded."""
+    """Print rows below a header; numbers are right-aligned, and the last column is not padded."""
     lines = [[str(cell) for cell in row] for row in rows]
     if not lines:
         return
@@ -64,7 +64,7 @@ def table(head: Sequence[str], rows: Iterable[Sequence[object]], *, indent: str 
 
 
 def in_bytes(size: int) -> str:
-    """Return a size for people: `312 B`, `1.5 MiB`."""
+    """Return a readable size: `312 B`, `1.5 MiB`."""
     exponent = min(max(size.bit_length() - 1, 0) // 10, len(_UNITS) - 1)
     if exponent == 0:
         return f"{size} B"
@@ -80,9 +80,9 @@ def plural(count: int, word: str) -> str:
 def progress(
     what: str, total: int | None, *, bytes_: bool = False
 ) -> Iterator[Callable[[int], None]]:
-    """Show how far some work is; call what comes with how much more is done.
+    """Show the progress of an operation; call the returned function with each increment.
 
-    `total` is None where nobody knows it. Units are bytes or things.
+    `total` is None if it is unknown. The unit is bytes or items.
     """
     if sys.stderr.isatty():
         with _bar(what, total, bytes_=bytes_) as advance:
@@ -111,29 +111,29 @@ def _bar(what: str, total: int | None, *, bytes_: bool) -> Iterator[Callable[[in
     else:
         done = DownloadColumn(binary_units=True) if bytes_ else MofNCompleteColumn()
         columns = (TextColumn("{task.description}"), BarColumn(), done, TimeRemainingColumn())
-    # Standard output is left alone: it may go elsewhere.
+    # standard output may be redirected: rich must not touch it
     with Progress(
         *columns,
         console=Console(stderr=True),
         transient=True,
         redirect_stdout=False,
         redirect_stderr=False,
-    ) as shown:
-        task = shown.add_task(what, total=total)
-        yield lambda more: shown.advance(task, more)
+    ) as bar:
+        task = bar.add_task(what, total=total)
+        yield lambda more: bar.advance(task, more)
 
 
 def _lines(what: str, total: int | None, *, bytes_: bool) -> Callable[[int], None]:
-    """Return what prints a line each tenth, and none for what is done soon."""
+    """Return a function that prints a line for each tenth, and nothing if there is little to do."""
     least = 64 << 20 if bytes_ else 10_000
     step = max(least, (total or 0) // _LINES)
-    done = said = 0
+    done = reported = 0
 
     def advance(more: int) -> None:
-        nonlocal done, said
+        nonlocal done, reported
         done += more
-        if done - said >= step:
-            said = done
+        if done - reported >= step:
+            reported = done
             count = in_bytes(done) if bytes_ else str(done)
             whole = "" if not total else f" of {in_bytes(total) if bytes_ else total}"
             print(f"{what}: {count}{whole}", file=sys.stderr, flush=True)

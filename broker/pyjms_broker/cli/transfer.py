@@ -1,8 +1,8 @@
 """`pyjms broker export` and `import`: messages to a file and back.
 
-From and into the folder of a stopped broker everything stays as it is; through a running one
-they are browsed and sent as any client does. The format:
-`pyjms_broker.service.transfer.message_file`.
+From and into the directory of a stopped broker, messages are copied unchanged. With a running
+broker they are browsed and sent by a client. `pyjms_broker.service.transfer.message_file` documents
+the format.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def export_messages(
     directory: Annotated[
         Path | None,
         typer.Argument(
-            metavar="[DIR]", help="The KahaDB folder of a stopped broker, or the one above it."
+            metavar="[DIR]", help="The KahaDB directory of a stopped broker, or its data directory."
         ),
     ] = None,
     url: Url = None,
@@ -59,19 +59,19 @@ def export_messages(
 ) -> None:
     """Write messages to a file, with all headers, properties and bodies: JSON lines.
 
-    From a folder: all queues, and topics with their durable subscriptions; nothing in the
-    folder changes. From a running broker: what it shows of its queues.
+    From a directory: all queues, and topics with their durable subscriptions; nothing in the
+    directory changes. From a running broker: what a browser gets of its queues.
     """
     from pyjms.errors import ConfigurationException
-    from pyjms_broker.cli.terminal import one_sentence
+    from pyjms_broker.cli.terminal import one_line_errors
     from pyjms_broker.service.transfer.message_file import MessageFileWriter
 
-    with one_sentence("export"):
+    with one_line_errors("export"):
         _one_of(directory, url, "DIR")
         queues, topics = _patterns(queue or [], topic or [])
         if url is not None and topics:
             raise ConfigurationException(
-                "--topic with --url: topics cannot be browsed", hint="export from the folder"
+                "--topic with --url: topics cannot be browsed", hint="export from the directory"
             )
         problems: list[str]
         work = _reader_of(directory, url, queues, topics)
@@ -83,26 +83,27 @@ def export_messages(
 
 
 def import_messages(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="What `export` has written.")],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A file that `export` has written.")],
     data: Annotated[
         Path | None,
         typer.Option(
-            metavar="DIR", help="The data or KahaDB folder of a stopped broker; made if need be."
+            metavar="DIR",
+            help="The data or KahaDB directory of a stopped broker; created if missing.",
         ),
     ] = None,
     url: Url = None,
 ) -> None:
-    """Put the messages of a file into a stopped broker's folder, or send them to a running one.
+    """Import the messages of a file into a stopped broker's directory, or send them to a broker.
 
-    Into a folder they go as they are, with ids and timestamps; those that are there already
-    are left out. A running broker gives them new ids and timestamps. A line that cannot be
-    used is named, and the exit code is 1.
+    In a directory, messages keep their ids and timestamps, and those that are stored already are
+    left out. A running broker gives them new ids and timestamps. Invalid lines are reported and
+    skipped, and the exit code is 1.
     """
     from pyjms.errors import ConfigurationException
-    from pyjms_broker.cli.terminal import one_sentence
+    from pyjms_broker.cli.terminal import one_line_errors
     from pyjms_broker.service.transfer.message_file import MessageFileReader
 
-    with one_sentence("import"):
+    with one_line_errors("import"):
         _one_of(data, url, "--data")
         try:
             opened = file.open("rb")
@@ -115,7 +116,7 @@ def import_messages(
             else:
                 assert url is not None, "one of them is given"
                 found = _into_broker(url, reader)
-        _say_imported(file, found, ended=reader.ended)
+        _report_import(file, found, ended=reader.ended)
 
 
 # -- export
@@ -134,7 +135,7 @@ def _opened(output: Path) -> Iterator[IO[str]]:
         file = output.open("x", encoding="ascii", newline="\n")
     except FileExistsError as error:
         raise ConfigurationException(
-            f"{output} exists already", hint="name a new file, or - for standard output"
+            f"--output: {output} exists already", hint="name a new file, or - for standard output"
         ) from error
     except OSError as error:
         raise ConfigurationException(f"{output} cannot be written: {error}") from error
@@ -149,7 +150,7 @@ def _opened(output: Path) -> Iterator[IO[str]]:
 def _reader_of(
     directory: Path | None, url: str | None, queues: list[Destination], topics: list[Destination]
 ) -> Callable[[MessageFileWriter], list[str]]:
-    """Return what writes the messages and returns what could not be; checks what was asked for."""
+    """Check the options; return the function that writes the messages and returns the problems."""
     if url is not None:
         factory = _factory(url)
         from pyjms.jms.destination import Queue
@@ -177,18 +178,18 @@ def _from_folder(folder: Path, patterns: list[Destination], writer: MessageFileW
     )
     from pyjms_broker.store.kahadb.tools.snapshot import open_snapshot
 
-    def wanted(destination: Destination) -> bool:
+    def is_selected(destination: Destination) -> bool:
         return not patterns or any(matches(pattern, destination) for pattern in patterns)
 
     lock = lock_journal(folder, "stop it, or export with --url")
     try:
-        with tempfile.TemporaryDirectory(prefix="pyjms-export-") as room:
+        with tempfile.TemporaryDirectory(prefix="pyjms-export-") as scratch:
             with progress("reading", sum(file_sizes(folder).values()), bytes_=True) as advance:
-                snapshot = open_snapshot(folder, Path(room), on_bytes=advance)
+                snapshot = open_snapshot(folder, Path(scratch), on_bytes=advance)
             try:
-                with progress("exporting", message_count(snapshot, wanted)) as advance:
+                with progress("exporting", message_count(snapshot, is_selected)) as advance:
                     found = export_folder(
-                        folder, snapshot, writer, wanted=wanted, on_messages=advance
+                        folder, snapshot, writer, is_selected=is_selected, on_messages=advance
                     )
             finally:
                 snapshot.close()
@@ -197,7 +198,7 @@ def _from_folder(folder: Path, patterns: list[Destination], writer: MessageFileW
     if found.prepared:
         typer.echo(
             f"note: {plural(found.prepared, 'prepared transaction')} may still change this:"
-            " what they take is in the file, what they add is not",
+            " the file has the messages that they acknowledge, and not those that they add",
             err=True,
         )
     for jobs in job_folders_beside(folder):
@@ -259,16 +260,18 @@ def _into_folder(data: Path, reader: MessageFileReader) -> Imported:
 
 
 def _folder_for(data: Path) -> Path:
-    """Return the journal's folder in `data`, or what `pyjms broker start --data` will make there.
+    """Return the journal's directory in `data`, or the one that `pyjms broker start` would create.
 
     Raises:
-        ConfigurationException: neither `data` nor the folder above it is there.
+        ConfigurationException: neither `data` nor its parent directory exists.
     """
     from pyjms.errors import ConfigurationException
     from pyjms_broker.store.kahadb.tools.journal_directory import find_journal, journals_in
 
     if not data.parent.is_dir():
-        raise ConfigurationException(f"There is no folder {data.parent}")
+        raise ConfigurationException(
+            f"--data: the directory {data.parent} does not exist", hint="create it first"
+        )
     if data.is_dir() and journals_in(data):
         return find_journal(data)
     return data if data.name.lower() == "kahadb" else data / "kahadb"
@@ -285,26 +288,26 @@ def _into_broker(url: str, reader: MessageFileReader) -> Imported:
         return anyio.run(import_into_broker, factory, reader, advance)
 
 
-def _say_imported(file: Path, found: Imported, *, ended: bool) -> None:
+def _report_import(file: Path, found: Imported, *, ended: bool) -> None:
     from pyjms_broker.cli.terminal import FAILED, plural
 
     for problem in found.problems:
         typer.echo(f"{file}:{problem.line}: {problem.reason}", err=True)
     if not ended:
-        typer.echo(f"{file}: its last line is missing: the file was cut off", err=True)
+        typer.echo(f"{file}: the end line is missing: the file is incomplete", err=True)
     left_out = [
         f"{count} {why}"
         for count, why in (
-            (found.duplicates, "there already"),
+            (found.duplicates, "already stored"),
             (found.unwanted, "of topics without durable subscriptions"),
             (found.expired, "expired"),
-            (len(found.problems), "bad lines"),
+            (len(found.problems), "invalid lines"),
         )
         if count
     ]
     typer.echo(
         f"{plural(found.messages, 'message')} imported,"
-        f" {plural(found.subscriptions, 'durable subscription')} made"
+        f" {plural(found.subscriptions, 'durable subscription')} created"
         + (f"; left out: {', '.join(left_out)}" if left_out else "")
     )
     if found.problems or not ended:
@@ -318,7 +321,7 @@ def _one_of(directory: Path | None, url: str | None, name: str) -> None:
     from pyjms.errors import ConfigurationException
 
     if (directory is None) == (url is None):
-        raise ConfigurationException(f"Give either {name} or --url")
+        raise ConfigurationException(f"Name either {name} or --url")
 
 
 def _factory(url: str) -> ConnectionFactory:

@@ -96,7 +96,7 @@ def _plugin_types(document: Document) -> dict[str, _Path]:
             raise document.problem(
                 ("plugins", index),
                 "a plug-in is a name, or a mapping with a type and its settings",
-                hint=f"write - type: NAME; installed plug-ins: {known}",
+                hint=f"write - type: NAME; installed: {known}",
             )
         found.setdefault(kind, ("plugins", index, "type"))
     return found

@@ -61,7 +61,7 @@ def _check_type(value: object) -> object:
         )
     others = entry_points.installed(entry_points.STORES)
     if others and isinstance(kind, str) and kind not in BUILT_IN_TYPES:
-        raise ValueError(f"there is no store {kind!r}; known are: {', '.join(_types(others))}")
+        raise ValueError(f"there is no store {kind!r}; installed: {', '.join(_types(others))}")
     return value
 
 

@@ -76,7 +76,7 @@ def require_converter(content_type: str) -> MessageConverter:
         raise MessageConversionException(
             f"There is no message converter for the content type {content_type!r}",
             content_type=content_type,
-            hint=f"install a package with an entry point {GROUP!r} for it; installed are: {known}",
+            hint=f"install a package with an entry point {GROUP!r} for it; installed: {known}",
         )
     return converter
 

@@ -38,7 +38,7 @@ def started(*arguments: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
 
 @pytest.mark.parametrize("stop", [signal.SIGTERM, signal.SIGINT])
 @pytest.mark.parametrize("verb", [(), ("start",)])
-async def test_it_listens_serves_and_stops_cleanly(
+async def test_start_serve_and_stop_on_a_signal(
     verb: tuple[str, ...], stop: signal.Signals, raw_client
 ) -> None:
     with started(*verb, "--ephemeral", "--openwire", "127.0.0.1:0", "--name", "b1") as (
@@ -60,7 +60,7 @@ async def test_it_listens_serves_and_stops_cleanly(
         await client.cut()
 
 
-async def test_messages_outlive_a_kill(tmp_path: Path, raw_client) -> None:
+async def test_messages_survive_a_kill(tmp_path: Path, raw_client) -> None:
     arguments = ("start", "--data", str(tmp_path), "--openwire", "127.0.0.1:0")
     with started(*arguments) as (process, line):
         client = raw_client(create_transport(line.split()[-1]))

@@ -57,7 +57,7 @@ def messages_of(path: Path) -> list[dict[str, object]]:
     return [line["message"] for line in lines if "message" in line]
 
 
-async def test_a_file_goes_through_a_running_broker(
+async def test_import_and_export_with_a_running_broker(
     broker_url: str, tmp_path: Path, raw_client
 ) -> None:
     fields = {
@@ -85,9 +85,9 @@ async def test_a_file_goes_through_a_running_broker(
     file.write_text("".join(json.dumps(line) + "\n" for line in lines))
     sent = run("import", file, "--url", broker_url)
     assert sent.returncode == 1, sent.stderr
-    assert sent.stderr == f"{file}:6: body: it is no base64\n"
+    assert sent.stderr == f"{file}:6: body: it is not base64\n"
     assert sent.stdout == (
-        "4 messages imported, 1 durable subscription made; left out: 1 expired, 1 bad lines\n"
+        "4 messages imported, 1 durable subscription created; left out: 1 expired, 1 invalid lines\n"
     )
 
     out = tmp_path / "out"
@@ -125,7 +125,7 @@ async def test_a_file_goes_through_a_running_broker(
     assert "is locked by a running broker" in refused.stderr
 
 
-def test_nobody_there_is_one_sentence(tmp_path: Path) -> None:
+def test_an_unreachable_broker_is_reported_in_one_line(tmp_path: Path) -> None:
     done = run("export", "--url", "tcp://127.0.0.1:1", "--output", tmp_path / "f")
     assert done.returncode == 1
     assert "Could not connect" in done.stderr

@@ -86,7 +86,7 @@ def test_inspect_shows_records_of_one_destination(filled: Any, pyjms_broker: Run
     assert [line for line in later.stdout.splitlines() if line[:1].isdigit()] == records[1:]
 
 
-def test_inspect_describes_what_is_no_message(filled: Any, pyjms_broker: Run) -> None:
+def test_inspect_describes_records_that_are_not_messages(filled: Any, pyjms_broker: Run) -> None:
     result = pyjms_broker("journal", "inspect", filled.path, "--records")
     for part in (
         "subscription=c:one  selector='a = 1'",
@@ -99,29 +99,29 @@ def test_inspect_describes_what_is_no_message(filled: Any, pyjms_broker: Run) ->
         assert part in result.stdout
 
 
-def test_inspect_names_what_is_not_whole(filled: Any, pyjms_broker: Run) -> None:
+def test_inspect_lists_damaged_parts(filled: Any, pyjms_broker: Run) -> None:
     segment = filled.path / "db-2.log"
     start, end = batches(segment)[3]
     flip(segment, end - 1)
     result = pyjms_broker("journal", "inspect", filled.path)
     assert result.exit_code == 0
-    assert f"not whole: db-2.log:{start}, {end - start} bytes (checksum)" in result.stdout
+    assert f"damaged: db-2.log:{start}, {end - start} bytes (checksum)" in result.stdout
 
 
 # -- verify
 
 
-def test_verify_finds_nothing_in_a_sound_store_and_changes_nothing(
+def test_verify_reports_no_problems_in_an_intact_store_and_changes_nothing(
     filled: Any, pyjms_broker: Run
 ) -> None:
     before = filled.contents()
     result = pyjms_broker("journal", "verify", filled.path)
     assert result.exit_code == 0, result.output
-    assert result.stdout.endswith("79 records, 10 messages are there; all is well\n")
+    assert result.stdout.endswith("79 records, 10 messages; no problems\n")
     assert filled.contents() == before
 
 
-def test_verify_finds_nothing_after_each_further_visit(filled: Any, pyjms_broker: Run) -> None:
+def test_verify_reports_no_problems_after_further_starts(filled: Any, pyjms_broker: Run) -> None:
     async def visit(store: Any) -> None:
         sent = await store.send(Queue("orders.new"), *range(100, 130))
         await store.remove(Queue("orders.new"), *sent[:20])
@@ -132,7 +132,7 @@ def test_verify_finds_nothing_after_each_further_visit(filled: Any, pyjms_broker
     assert result.exit_code == 0, result.output
 
 
-def test_verify_names_the_batch_with_a_wrong_checksum(filled: Any, pyjms_broker: Run) -> None:
+def test_verify_reports_a_batch_with_a_wrong_checksum(filled: Any, pyjms_broker: Run) -> None:
     segment = filled.path / "db-1.log"
     start, end = batches(segment)[5]
     flip(segment, end - 1)
@@ -142,17 +142,17 @@ def test_verify_names_the_batch_with_a_wrong_checksum(filled: Any, pyjms_broker:
     assert (
         lines[0] == f"db-1.log:{start}: the batch's checksum is wrong: {end - start} bytes are lost"
     )
-    assert "all is well" not in result.stdout
+    assert "no problems" not in result.stdout
 
 
-def test_verify_names_the_record_that_cannot_be_decoded(filled: Any, pyjms_broker: Run) -> None:
+def test_verify_reports_a_record_that_cannot_be_decoded(filled: Any, pyjms_broker: Run) -> None:
     place = append(filled.path, b"\x63nonsense")
     result = pyjms_broker("journal", "verify", filled.path)
     assert result.exit_code == 1
     assert f"{place}: the record cannot be decoded: Unknown command 99" in result.stdout
 
 
-def test_verify_says_that_the_end_is_torn(filled: Any, pyjms_broker: Run) -> None:
+def test_verify_reports_a_torn_end(filled: Any, pyjms_broker: Run) -> None:
     segment = filled.path / "db-4.log"
     start, end = batches(segment)[-1]
     segment.write_bytes(segment.read_bytes()[: end - 3])
@@ -179,7 +179,7 @@ def test_verify_says_that_the_end_is_torn(filled: Any, pyjms_broker: Run) -> Non
         ("PRAGMA user_version = 77", "belongs to another program or version"),
     ],
 )
-def test_verify_holds_the_index_against_the_journal(
+def test_verify_compares_the_index_with_the_journal(
     statement: str, sentence: str, filled: Any, pyjms_broker: Run
 ) -> None:
     if statement.startswith("PRAGMA"):
@@ -196,14 +196,14 @@ def test_verify_holds_the_index_against_the_journal(
     assert pyjms_broker("journal", "verify", filled.path).exit_code == 0
 
 
-def test_verify_misses_a_segment(filled: Any, pyjms_broker: Run) -> None:
+def test_verify_reports_a_missing_segment(filled: Any, pyjms_broker: Run) -> None:
     (filled.path / "db-1.log").unlink()
     result = pyjms_broker("journal", "verify", filled.path)
     assert result.exit_code == 1
     assert "3 messages are in db-1.log, which is missing" in result.stdout
 
 
-def test_verify_without_an_index_of_ours(filled: Any, pyjms_broker: Run) -> None:
+def test_verify_without_an_index(filled: Any, pyjms_broker: Run) -> None:
     (filled.path / "db.data").write_bytes(b"ActiveMQ's")
     result = pyjms_broker("journal", "verify", filled.path)
     assert (result.exit_code, "note: ActiveMQ has used this store" in result.stdout) == (0, True)
@@ -216,7 +216,7 @@ def test_verify_without_an_index_of_ours(filled: Any, pyjms_broker: Run) -> None
 # -- rebuild
 
 
-def test_rebuild_makes_the_index_that_was_lost(filled: Any, pyjms_broker: Run) -> None:
+def test_rebuild_recreates_a_lost_index(filled: Any, pyjms_broker: Run) -> None:
     for path in filled.index_files():
         path.unlink()
     result = pyjms_broker("journal", "rebuild", filled.path.parent)
@@ -230,7 +230,9 @@ def test_rebuild_makes_the_index_that_was_lost(filled: Any, pyjms_broker: Run) -
     assert filled.open(look) == (False, 6)
 
 
-def test_rebuild_of_a_damaged_journal_says_so(filled: Any, pyjms_broker: Run) -> None:
+def test_rebuild_of_a_damaged_journal_fails_with_the_segment(
+    filled: Any, pyjms_broker: Run
+) -> None:
     segment = filled.path / "db-1.log"
     flip(segment, batches(segment)[5][1] - 1)
     result = pyjms_broker("journal", "rebuild", filled.path)
@@ -245,20 +247,20 @@ def test_rebuild_of_a_damaged_journal_says_so(filled: Any, pyjms_broker: Run) ->
 # -- audit
 
 
-def test_audit_says_what_keeps_each_segment(filled: Any, pyjms_broker: Run) -> None:
+def test_audit_shows_what_keeps_each_segment(filled: Any, pyjms_broker: Run) -> None:
     before = filled.contents()
     result = pyjms_broker("journal", "audit", filled.path)
     assert result.exit_code == 0, result.output
     lines = {line.split()[0]: line for line in result.stdout.splitlines() if line}
-    assert "1 can go at the next cleanup" in result.stdout
+    assert "1 can be removed by the next cleanup" in result.stdout
     assert lines["db-1.log"].endswith(
         "2 messages of queue://orders.new; 1 message of queue://ActiveMQ.DLQ"
     )
     assert lines["db-2.log"].endswith("nothing")
     assert "3 messages of topic://news" in lines["db-3.log"]
     assert "durable subscription news/c:one, news/c:two" in lines["db-3.log"]
-    assert "acknowledgements or ends of transactions for 1" in lines["db-3.log"]
-    assert "a transaction that has not ended; it is the one being written" in lines["db-4.log"]
+    assert "acknowledgements or transaction outcomes for 1" in lines["db-3.log"]
+    assert "an open or prepared transaction; being written" in lines["db-4.log"]
     assert lines["topic://news"].endswith("c:one (2), c:two (2)")
     assert lines["queue://ActiveMQ.DLQ"].split()[1:5] == ["1", "1", "2", "segments"]
     assert "XID:[7,globalId=676c6f62616c,branchId=6272616e6368]  prepared" in result.stdout
@@ -293,7 +295,7 @@ def test_audit_needs_no_index(index: str, filled: Any, pyjms_broker: Run) -> Non
 # -- a running broker's folder, and bad input
 
 
-def test_a_running_stores_folder_is_read_and_not_rebuilt(filled: Any, pyjms_broker: Run) -> None:
+def test_a_running_brokers_journal_is_read_but_not_rebuilt(filled: Any, pyjms_broker: Run) -> None:
     async def look(store: Any) -> list[Any]:
         await store.adapter.checkpoint()
         await store.send(Queue("orders.new"), 200)
@@ -305,18 +307,18 @@ def test_a_running_stores_folder_is_read_and_not_rebuilt(filled: Any, pyjms_brok
     *readers, rebuild = filled.open(look)
     for result in readers:
         assert result.exit_code == 0, result.output
-    assert "11 messages are there; all is well" in readers[1].stdout
+    assert "11 messages; no problems" in readers[1].stdout
     assert rebuild.exit_code == 2
     assert f"{filled.path} is locked by a running broker" in rebuild.stderr
 
 
 @pytest.mark.parametrize("verb", ["inspect", "verify", "rebuild", "audit"])
-def test_what_is_no_journal_is_refused_in_a_sentence(
+def test_a_directory_without_a_journal_is_refused_in_one_line(
     verb: str, tmp_path: Path, pyjms_broker: Run
 ) -> None:
     (tmp_path / "empty").mkdir()
     for path, sentence in (
-        (tmp_path / "missing", "There is no folder"),
+        (tmp_path / "missing", "does not exist"),
         (tmp_path / "empty", "There is no journal in"),
     ):
         result = pyjms_broker("journal", verb, path)
@@ -326,7 +328,7 @@ def test_what_is_no_journal_is_refused_in_a_sentence(
     assert list((tmp_path / "empty").iterdir()) == []
 
 
-def test_several_journals_are_to_be_told_apart(tmp_path: Path, pyjms_broker: Run) -> None:
+def test_several_journals_in_a_directory_are_refused(tmp_path: Path, pyjms_broker: Run) -> None:
     for name in ("a", "b"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "db-1.log").write_bytes(encode_batch([b"x"]).data)
@@ -335,7 +337,7 @@ def test_several_journals_are_to_be_told_apart(tmp_path: Path, pyjms_broker: Run
     assert f"{tmp_path / 'a'}, {tmp_path / 'b'}" in result.stderr
 
 
-def test_a_job_schedulers_journal_is_inspected_and_not_rebuilt(
+def test_a_job_schedulers_journal_is_inspected_but_not_rebuilt(
     tmp_path: Path, pyjms_broker: Run
 ) -> None:
     job = KahaAddScheduledJobCommand("JMS", "ID:1", 5, "", 1, 2, 3, b"", 6)
@@ -353,13 +355,13 @@ def test_a_job_schedulers_journal_is_inspected_and_not_rebuilt(
 
 
 @pytest.mark.parametrize("place", ["x", "1:y", ":", "-1:0"])
-def test_a_place_is_a_segment_and_an_offset(place: str, filled: Any, pyjms_broker: Run) -> None:
+def test_an_invalid_location_is_refused(place: str, filled: Any, pyjms_broker: Run) -> None:
     result = pyjms_broker("journal", "inspect", filled.path, f"--from={place}")
     assert result.exit_code == 2
     assert "as in 3:1024" in result.stderr
 
 
-def test_the_index_may_lie_elsewhere(filled: Any, tmp_path: Path, pyjms_broker: Run) -> None:
+def test_the_index_directory_can_be_given(filled: Any, tmp_path: Path, pyjms_broker: Run) -> None:
     elsewhere = tmp_path / "index"
     option = f"--index-directory={elsewhere}"
     assert pyjms_broker("journal", "rebuild", filled.path, option).exit_code == 0

@@ -21,7 +21,7 @@ from pyjms_broker.cli.main import app
         (["--config", "nowhere.yaml"], "nowhere.yaml"),
     ],
 )
-def test_refused_with_a_sentence(arguments: list[str], sentence: str) -> None:
+def test_invalid_options_are_refused_in_one_line(arguments: list[str], sentence: str) -> None:
     result = CliRunner().invoke(app, ["start", *arguments])
     assert result.exit_code == 2, result.output
     assert sentence in result.stderr
@@ -29,7 +29,7 @@ def test_refused_with_a_sentence(arguments: list[str], sentence: str) -> None:
     assert "Traceback" not in result.output
 
 
-def test_a_folder_for_a_broker_that_keeps_nothing_is_refused(tmp_path: Path) -> None:
+def test_a_data_directory_for_a_non_persistent_broker_is_refused(tmp_path: Path) -> None:
     """It would keep messages there against the word of its configuration."""
     config = tmp_path / "broker.yaml"
     config.write_text("persistent: false\n")
@@ -40,9 +40,9 @@ def test_a_folder_for_a_broker_that_keeps_nothing_is_refused(tmp_path: Path) -> 
     assert not (tmp_path / "x").exists()
 
 
-def test_help_says_where_a_broker_listens() -> None:
+def test_help_describes_the_default_connector() -> None:
     said = " ".join(CliRunner().invoke(app, ["start", "--help"]).stdout.split())
-    assert "Without --openwire, and without connectors in the configuration, it listens on" in said
+    assert "Without --openwire and without connectors in the configuration, it listens on" in said
 
 
 def test_help_names_every_option_and_loads_no_broker() -> None:
@@ -61,7 +61,7 @@ def test_help_names_every_option_and_loads_no_broker() -> None:
         assert option in done.stdout
 
 
-def test_a_port_that_is_taken_is_a_failure_not_a_refusal(tmp_path: Path) -> None:
+def test_a_port_in_use_is_a_failure_and_not_an_invalid_option(tmp_path: Path) -> None:
     import socket
 
     with socket.create_server(("127.0.0.1", 0)) as taken:

@@ -34,7 +34,7 @@ class Store(MemoryPersistenceAdapter):
 
 
 @pytest.mark.fact("activemq-persistence H2")
-async def test_a_lost_lock_begins_anew_where_that_is_allowed(
+async def test_a_broker_that_lost_its_lock_restarts_if_allowed(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     store = Store()
@@ -53,7 +53,7 @@ async def test_a_lost_lock_begins_anew_where_that_is_allowed(
 
 
 @pytest.mark.fact("activemq-persistence H2")
-async def test_else_it_is_the_end() -> None:
+async def test_a_broker_that_lost_its_lock_stops_if_restarts_are_not_allowed() -> None:
     store = Store()
     service = BrokerService("once", persistence_adapter=store, restart_allowed=False)
     async with anyio.create_task_group() as group:

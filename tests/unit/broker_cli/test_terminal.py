@@ -22,11 +22,11 @@ from pyjms_broker.cli.terminal import in_bytes, plural, progress, table
         (1 << 50, "1024.0 TiB"),
     ],
 )
-def test_sizes_for_people(size: int, text: str) -> None:
+def test_readable_sizes(size: int, text: str) -> None:
     assert in_bytes(size) == text
 
 
-def test_numbers_are_to_the_right_and_lines_end_where_text_does(
+def test_numbers_are_right_aligned_and_lines_have_no_trailing_spaces(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     table(("what", "count", "why"), [("a", 5, "x"), ("long", 1000, "")])
@@ -43,7 +43,7 @@ def test_numbers_are_to_the_right_and_lines_end_where_text_does(
         (None, ["doing: 10000", "doing: 20000"]),
     ],
 )
-def test_without_a_terminal_progress_is_a_line_now_and_then(
+def test_without_a_terminal_progress_is_an_occasional_line(
     total: int | None, lines: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     with progress("doing", total) as advance:
@@ -55,7 +55,7 @@ def test_without_a_terminal_progress_is_a_line_now_and_then(
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="there are no pseudo-terminals")
-def test_on_a_terminal_progress_is_a_bar_and_the_output_stays_clean(filled: Any) -> None:
+def test_on_a_terminal_progress_is_a_bar_on_standard_error(filled: Any) -> None:
     ours, theirs = os.openpty()
     try:
         done = subprocess.run(

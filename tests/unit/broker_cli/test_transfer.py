@@ -37,7 +37,7 @@ HEAD = {"format": "pyjms-messages", "version": 1}
 GOOD = {"kind": "text", "destination": "queue://q", "message_id": "ID:h:1:2:3"}
 
 
-def test_text_is_text_and_goes_to_standard_output(
+def test_export_to_standard_output_has_readable_text(
     filled: Any, tmp_path: Path, pyjms_broker: Run
 ) -> None:
     file = tmp_path / "f.jsonl"
@@ -67,14 +67,14 @@ def test_a_file_of_version_1_is_read(tmp_path: Path, pyjms_broker: Run) -> None:
 
 
 @pytest.mark.parametrize("fields", [{"kind": "bytes", "text": "x"}, {"kind": "text", "text": 3}])
-def test_text_belongs_to_text_messages(fields: dict[str, object]) -> None:
-    with pytest.raises(MessageFormatException, match="text: only a message of kind text has one"):
+def test_a_text_field_is_refused_for_other_messages(fields: dict[str, object]) -> None:
+    with pytest.raises(
+        MessageFormatException, match="text: it is not a string, or the message is not of kind text"
+    ):
         decode_message({"destination": "queue://q", "message_id": "ID:a", **fields})
 
 
-def test_a_store_goes_through_a_file_and_stays_the_same(
-    filled: Any, tmp_path: Path, pyjms_broker: Run
-) -> None:
+def test_export_and_import_preserve_a_store(filled: Any, tmp_path: Path, pyjms_broker: Run) -> None:
     before = {k: v for k, v in filled.contents().items() if k != "lock"}
     first, second, other = tmp_path / "1.jsonl", tmp_path / "2.jsonl", tmp_path / "other"
     result = pyjms_broker("export", filled.path.parent, "--output", first)
@@ -85,7 +85,7 @@ def test_a_store_goes_through_a_file_and_stays_the_same(
 
     result = pyjms_broker("import", first, "--data", other)
     assert result.exit_code == 0, result.output
-    assert result.stdout == "10 messages imported, 2 durable subscriptions made\n"
+    assert result.stdout == "10 messages imported, 2 durable subscriptions created\n"
     assert (other / "kahadb" / "db-1.log").exists()
     assert pyjms_broker("journal", "verify", other).exit_code == 0
 
@@ -95,10 +95,12 @@ def test_a_store_goes_through_a_file_and_stays_the_same(
     again = pyjms_broker("import", first, "--data", other)
     assert again.exit_code == 0
     assert "0 messages imported" in again.stdout
-    assert "left out: 10 there already" in again.stdout
+    assert "left out: 10 already stored" in again.stdout
 
 
-def test_all_headers_and_properties_arrive(filled: Any, tmp_path: Path, pyjms_broker: Run) -> None:
+def test_headers_and_properties_are_preserved(
+    filled: Any, tmp_path: Path, pyjms_broker: Run
+) -> None:
     async def stored(store: Any) -> list[ActiveMQMessage]:
         found = store.of(Queue("orders.new")).next_messages(None, 100)
         return [each.message for each in found]
@@ -132,7 +134,7 @@ def test_all_headers_and_properties_arrive(filled: Any, tmp_path: Path, pyjms_br
         (("--queue", "nothing"), set()),
     ],
 )
-def test_patterns_choose_destinations(
+def test_patterns_select_destinations(
     arguments: tuple[str, ...],
     destinations: set[str],
     filled: Any,
@@ -144,7 +146,9 @@ def test_patterns_choose_destinations(
     assert {str(m.destination) for m in messages_of(tmp_path / "f")} == destinations
 
 
-def test_messages_with_a_time_are_told_of(filled: Any, tmp_path: Path, pyjms_broker: Run) -> None:
+def test_scheduled_messages_are_noted_as_missing(
+    filled: Any, tmp_path: Path, pyjms_broker: Run
+) -> None:
     jobs = filled.path.parent / "localhost" / "scheduler"
     jobs.mkdir(parents=True)
     assert "note" not in pyjms_broker("export", filled.path, "-o", tmp_path / "1").stderr.replace(
@@ -155,7 +159,9 @@ def test_messages_with_a_time_are_told_of(filled: Any, tmp_path: Path, pyjms_bro
     assert f"note: scheduled messages in {jobs} are not in the file" in said
 
 
-def test_a_large_file_goes_in_several_transactions(tmp_path: Path, pyjms_broker: Run) -> None:
+def test_a_large_file_is_imported_in_several_transactions(
+    tmp_path: Path, pyjms_broker: Run
+) -> None:
     messages = [{"message": {**GOOD, "message_id": f"ID:h:1:2:{n}"}} for n in range(1, 2502)]
     file = write(tmp_path / "f", HEAD, *messages, {"end": {}})
     result = pyjms_broker("import", file, "--data", tmp_path / "d")
@@ -166,7 +172,9 @@ def test_a_large_file_goes_in_several_transactions(tmp_path: Path, pyjms_broker:
     assert [str(m.message_id) for m in messages_of(file)][-1] == "ID:h:1:2:2501"
 
 
-def test_topics_without_subscriptions_keep_nothing(tmp_path: Path, pyjms_broker: Run) -> None:
+def test_messages_of_topics_without_subscriptions_are_left_out(
+    tmp_path: Path, pyjms_broker: Run
+) -> None:
     message = {**GOOD, "destination": "topic://t"}
     file = write(tmp_path / "f", HEAD, {"message": message}, {"end": {}})
     result = pyjms_broker("import", file, "--data", tmp_path / "d")
@@ -177,23 +185,23 @@ def test_topics_without_subscriptions_keep_nothing(tmp_path: Path, pyjms_broker:
 @pytest.mark.parametrize(
     ("line", "reason"),
     [
-        ("no object", "it is no JSON object"),
-        ({"what": 1}, "it is no message, no subscription and no end"),
-        ({"message": []}, "the message is no JSON object"),
+        ("no object", "the line is not a JSON object"),
+        ({"what": 1}, "the line is neither a message, a subscription nor the end"),
+        ({"message": []}, "message: it is not a JSON object"),
         ({"message": {**GOOD, "kind": "poem"}}, "kind: 'poem' is unknown"),
-        ({"message": {"kind": "text", "message_id": "ID:1"}}, "destination: is missing"),
-        ({"message": {**GOOD, "destination": "q"}}, "destination: 'q' is no destination"),
+        ({"message": {"kind": "text", "message_id": "ID:1"}}, "destination: the field is missing"),
+        ({"message": {**GOOD, "destination": "q"}}, "destination: 'q' is not a destination"),
         ({"message": {**GOOD, "destination": "temp-queue://q"}}, "is temporary"),
-        ({"message": {**GOOD, "destination": "queue://a.>"}}, "is not a single one"),
-        ({"message": {**GOOD, "message_id": 5}}, "message_id: is missing"),
-        ({"message": {**GOOD, "producer_id": "x"}}, "producer_id: 'x' is none"),
-        ({"message": {**GOOD, "priority": "high"}}, "priority: 'high' is no value for it"),
-        ({"message": {**GOOD, "priority": 500}}, "priority: 500 is no value for it"),
-        ({"message": {**GOOD, "timestamp": True}}, "timestamp: True is no value for it"),
-        ({"message": {**GOOD, "timestamp": None}}, "timestamp: None is no value for it"),
+        ({"message": {**GOOD, "destination": "queue://a.>"}}, "is not a single destination"),
+        ({"message": {**GOOD, "message_id": 5}}, "message_id: the field is missing"),
+        ({"message": {**GOOD, "producer_id": "x"}}, "producer_id: 'x' is invalid"),
+        ({"message": {**GOOD, "priority": "high"}}, "priority: 'high' is invalid"),
+        ({"message": {**GOOD, "priority": 500}}, "priority: 500 is invalid"),
+        ({"message": {**GOOD, "timestamp": True}}, "timestamp: True is invalid"),
+        ({"message": {**GOOD, "timestamp": None}}, "timestamp: None is invalid"),
         ({"message": {**GOOD, "broker_sequence_id": "1"}}, "broker_sequence_id: '1'"),
-        ({"message": {**GOOD, "body": "?"}}, "body: it is no base64"),
-        ({"message": {**GOOD, "properties": [1]}}, "properties: they are no JSON object"),
+        ({"message": {**GOOD, "body": "?"}}, "body: it is not base64"),
+        ({"message": {**GOOD, "properties": [1]}}, "properties: not a JSON object"),
         ({"message": {**GOOD, "properties": {"p": {"type": "x"}}}}, "properties: p: "),
         (
             {"message": {**GOOD, "properties": {"p": {"type": "byte", "value": 300}}}},
@@ -201,18 +209,18 @@ def test_topics_without_subscriptions_keep_nothing(tmp_path: Path, pyjms_broker:
         ),
         (
             {"message": {**GOOD, "properties": {"p": {"type": "list", "value": 3}}}},
-            "properties: p: 3 is no list",
+            "properties: p: 3 is not a list",
         ),
-        ({"message": GOOD, "subscriptions": [["a"]]}, "is no client id and subscription name"),
-        ({"subscription": {"client_id": "c", "name": "n"}}, "topic: None is no destination"),
-        ({"subscription": {"client_id": "c", "topic": "topic://t"}}, "is no client id"),
+        ({"message": GOOD, "subscriptions": [["a"]]}, "is not a client id and a subscription name"),
+        ({"subscription": {"client_id": "c", "name": "n"}}, "topic: None is not a destination"),
+        ({"subscription": {"client_id": "c", "topic": "topic://t"}}, "is not a client id"),
         (
             {"subscription": {"client_id": "c", "name": "n", "topic": "queue://q"}},
             "topic: queue://q",
         ),
     ],
 )
-def test_a_bad_line_is_named_and_the_others_are_used(
+def test_an_invalid_line_is_reported_and_skipped(
     line: object, reason: str, tmp_path: Path, pyjms_broker: Run
 ) -> None:
     file = write(tmp_path / "f", HEAD, line, {"message": GOOD}, {"end": {}})
@@ -224,23 +232,23 @@ def test_a_bad_line_is_named_and_the_others_are_used(
     assert result.stdout.startswith("1 message imported, ")
 
 
-def test_a_file_that_was_cut_off_is_told(tmp_path: Path, pyjms_broker: Run) -> None:
+def test_an_incomplete_file_is_reported(tmp_path: Path, pyjms_broker: Run) -> None:
     file = write(tmp_path / "f", HEAD, {"message": GOOD})
     result = pyjms_broker("import", file, "--data", tmp_path / "d")
     assert result.exit_code == 1
-    assert "its last line is missing" in result.stderr
+    assert "the end line is missing" in result.stderr
     assert "1 message imported" in result.stdout
 
 
 @pytest.mark.parametrize(
     ("first", "sentence"),
     [
-        ("text", "is no export of messages"),
+        ("text", "is not a message file"),
         ({"format": "pyjms-messages", "version": 3}, "has version 3 of the format, not 2 or older"),
-        ({}, "is no export of messages"),
+        ({}, "is not a message file"),
     ],
 )
-def test_another_programs_file_is_refused(
+def test_a_file_of_another_format_is_refused(
     first: object, sentence: str, tmp_path: Path, pyjms_broker: Run
 ) -> None:
     result = pyjms_broker("import", write(tmp_path / "f", first), "--data", tmp_path / "d")
@@ -249,19 +257,21 @@ def test_another_programs_file_is_refused(
     assert not (tmp_path / "d").exists()
 
 
-def test_bad_input_is_refused_in_a_sentence(filled: Any, tmp_path: Path, pyjms_broker: Run) -> None:
+def test_invalid_export_options_are_refused_in_one_line(
+    filled: Any, tmp_path: Path, pyjms_broker: Run
+) -> None:
     there = write(tmp_path / "there", HEAD)
     for arguments, sentence in (
-        (("export", "-o", tmp_path / "f"), "Give either DIR or --url"),
+        (("export", "-o", tmp_path / "f"), "Name either DIR or --url"),
         (("export", filled.path, "--url", "tcp://h:1", "-o", tmp_path / "f"), "either DIR or"),
         (("export", filled.path, "-o", there), "exists already"),
         (("export", filled.path, "-o", tmp_path / "no" / "f"), "cannot be written"),
-        (("export", tmp_path / "no", "-o", tmp_path / "f"), "There is no folder"),
+        (("export", tmp_path / "no", "-o", tmp_path / "f"), "does not exist"),
         (("export", filled.path, "-o", tmp_path / "f", "--queue", " "), "empty"),
         (("export", "--url", "tcp://h:1", "--topic", "t", "-o", tmp_path / "f"), "be browsed"),
-        (("import", there), "Give either --data or --url"),
+        (("import", there), "Name either --data or --url"),
         (("import", tmp_path / "no", "--data", tmp_path), "cannot be read"),
-        (("import", there, "--data", tmp_path / "no" / "no"), "There is no folder"),
+        (("import", there, "--data", tmp_path / "no" / "no"), "does not exist"),
         (("import", there, "--url", "nonsense"), "nonsense"),
     ):
         result = pyjms_broker(*arguments)
@@ -271,7 +281,9 @@ def test_bad_input_is_refused_in_a_sentence(filled: Any, tmp_path: Path, pyjms_b
     assert not (tmp_path / "f").exists()
 
 
-def test_a_running_stores_folder_is_refused(filled: Any, tmp_path: Path, pyjms_broker: Run) -> None:
+def test_a_running_brokers_directory_is_refused(
+    filled: Any, tmp_path: Path, pyjms_broker: Run
+) -> None:
     file = write(tmp_path / "in", HEAD, {"message": GOOD}, {"end": {}})
 
     async def attempt(_store: Any) -> list[Any]:
@@ -286,9 +298,7 @@ def test_a_running_stores_folder_is_refused(filled: Any, tmp_path: Path, pyjms_b
     assert not (tmp_path / "out").exists()
 
 
-def test_a_message_that_cannot_be_read_is_named(
-    filled: Any, tmp_path: Path, pyjms_broker: Run
-) -> None:
+def test_an_unreadable_message_is_reported(filled: Any, tmp_path: Path, pyjms_broker: Run) -> None:
     pyjms_broker("export", filled.path, "-o", tmp_path / "before")
     segment = filled.path / "db-1.log"
     data = segment.read_bytes()
@@ -322,7 +332,7 @@ def test_a_message_that_cannot_be_read_is_named(
         ),
     ],
 )
-def test_fields_come_back_as_the_same_frame(message: ActiveMQMessage) -> None:
+def test_decoding_an_encoded_message_gives_the_same_frame(message: ActiveMQMessage) -> None:
     text = json.dumps(encode_message(message), allow_nan=False)
     back = decode_message(json.loads(text))
     assert str(back.message_id) == str(message.message_id)

@@ -105,7 +105,7 @@ def test_writing_needs_a_converter(install: Install) -> None:
     with pytest.raises(MessageConversionException) as caught:
         ContentTypeDelegatingMessageConverter(content_type="application/cbor")
     assert "no message converter for the content type 'application/cbor'" in str(caught.value)
-    assert "installed are: text/upper" in str(caught.value)
+    assert "installed: text/upper" in str(caught.value)
     assert caught.value.content_type == "application/cbor"
 
 

@@ -1,4 +1,5 @@
-"""Messages to a file and back. `message_file` is the format; stores are read and written here.
+"""Export of messages from a store to a file, and import back.
 
-What goes through a running broker is the command line's: it is a client's work.
+`message_file` defines the format. Export and import through a running broker are client code, in
+`pyjms_broker.cli.remote`.
 """

@@ -1,4 +1,4 @@
-"""From a store's folder to a message file. Reads only, through a snapshot. Blocks."""
+"""Export from a store's directory to a message file. Reads only, through a snapshot. Blocks."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ _PAGE: Final = 1000
 
 @dataclass
 class Exported:
-    """What went into the file, and what could not."""
+    """The result of an export."""
 
     destinations: int = 0
     problems: list[str] = field(default_factory=list)
     prepared: int = 0
-    """Prepared transactions: what they add is not in the file, what they take is."""
+    """Prepared transactions: the file has the messages they acknowledge, not those they add."""
 
 
-def message_count(snapshot: Snapshot, wanted: Callable[[Destination], bool]) -> int:
-    """Return how many messages the wanted destinations have."""
-    return sum(destination.count for _, destination in _wanted(snapshot, wanted))
+def message_count(snapshot: Snapshot, is_selected: Callable[[Destination], bool]) -> int:
+    """Return the number of messages in the selected destinations."""
+    return sum(destination.count for _, destination in _selected(snapshot, is_selected))
 
 
 def export_folder(
@@ -43,17 +43,17 @@ def export_folder(
     snapshot: Snapshot,
     writer: MessageFileWriter,
     *,
-    wanted: Callable[[Destination], bool],
+    is_selected: Callable[[Destination], bool],
     on_messages: Callable[[int], None] = lambda _count: None,
 ) -> Exported:
-    """Write what the wanted destinations have, each in its order.
+    """Write the messages of the selected destinations, each in arrival order.
 
     Raises:
-        OSError: the journal cannot be read, or the file not written to.
+        OSError: the journal cannot be read, or the file cannot be written.
     """
     found = Exported()
     files = JournalFiles(folder)
-    for destination, part in _wanted(snapshot, wanted):
+    for destination, part in _selected(snapshot, is_selected):
         found.destinations += 1
         keys = _write_subscriptions(snapshot, writer, destination, part)
         after = None
@@ -64,19 +64,21 @@ def export_folder(
                     message.destination = destination
                     writer.message(message, _pending(part, entry, keys))
                 except JMSException as error:
-                    place = f"{segment_name(entry.file_id)}:{entry.offset}"
-                    found.problems.append(f"{place}: {entry.message_id} of {destination}: {error}")
+                    location = f"{segment_name(entry.file_id)}:{entry.offset}"
+                    found.problems.append(
+                        f"{location}: {entry.message_id} of {destination}: {error}"
+                    )
             after = page[-1].position
             on_messages(len(page))
-    found.prepared = _prepared(snapshot, wanted)
+    found.prepared = _prepared(snapshot, is_selected)
     return found
 
 
-def _wanted(
-    snapshot: Snapshot, wanted: Callable[[Destination], bool]
+def _selected(
+    snapshot: Snapshot, is_selected: Callable[[Destination], bool]
 ) -> list[tuple[Destination, DestinationIndex]]:
     parts = [(from_kaha_destination(d.destination), d) for d in snapshot.index.destinations()]
-    return sorted((pair for pair in parts if wanted(pair[0])), key=lambda pair: str(pair[0]))
+    return sorted((pair for pair in parts if is_selected(pair[0])), key=lambda pair: str(pair[0]))
 
 
 def _write_subscriptions(
@@ -103,12 +105,12 @@ def _pending(
     return [key for text, key in keys.items() if part.is_pending(text, entry.position)]
 
 
-def _prepared(snapshot: Snapshot, wanted: Callable[[Destination], bool]) -> int:
-    """Return how many prepared transactions add or take messages of wanted destinations."""
+def _prepared(snapshot: Snapshot, is_selected: Callable[[Destination], bool]) -> int:
+    """Return the number of prepared transactions that concern the selected destinations."""
     return sum(
         transaction.prepared
         and any(
-            wanted(from_kaha_destination(operation.destination))
+            is_selected(from_kaha_destination(operation.destination))
             for operation in transaction.operations
         )
         for transaction in snapshot.replay.transactions.values()

@@ -1,4 +1,4 @@
-"""From a message file into a store's folder: ids, timestamps, all headers stay as they are."""
+"""Import from a message file into a store's directory; ids, timestamps and headers are kept."""
 
 from __future__ import annotations
 
@@ -23,27 +23,27 @@ if TYPE_CHECKING:
 __all__ = ["BATCH", "BATCH_BYTES", "Imported", "import_into_folder", "why_not_importable"]
 
 BATCH: Final = 1000
-"""Messages in a transaction ..."""
+"""Maximum number of messages in a transaction."""
 BATCH_BYTES: Final = 16 << 20
-"""... unless they are large."""
+"""Size of messages from which a transaction is committed."""
 
 
 @dataclass
 class Imported:
-    """What became of the file's lines."""
+    """The result of an import."""
 
     messages: int = 0
     subscriptions: int = 0
     duplicates: int = 0
-    """Messages that are there already."""
+    """Messages whose id the store has already."""
     unwanted: int = 0
-    """Messages of topics without a durable subscription: nobody would get them."""
+    """Messages of topics without a durable subscription, which would never be delivered."""
     expired: int = 0
     problems: list[BadLine] = field(default_factory=list)
 
 
-class _Place:
-    """A message's destination; the store asks for no more than its name."""
+class _NamedDestination:
+    """The destination of an imported message; stores need only its name."""
 
     def __init__(self, destination: Destination) -> None:
         self.destination = destination
@@ -68,14 +68,14 @@ class _Batch:
         return len(self.references) >= BATCH or self._size >= BATCH_BYTES
 
     def add(self, found: FileMessage, known: Iterable[SubscriptionKey]) -> None:
-        """Add a message; of `known` subscriptions those that are done with it stay so."""
+        """Add a message; `known` subscriptions that are not listed with it have acknowledged it."""
         message = found.message
         destination = message.destination
         assert destination is not None, "a message of a file has one"
         message.persistent = True
         message.response_required = True
-        place = cast("BrokerDestination", _Place(destination))
-        reference = MessageReference(message, place)
+        named = cast("BrokerDestination", _NamedDestination(destination))
+        reference = MessageReference(message, named)
         self.references.append(reference)
         self._size += reference.size
         if not destination.is_topic:
@@ -107,14 +107,14 @@ async def import_into_folder(
     *,
     on_messages: Callable[[int], None] = lambda _count: None,
 ) -> Imported:
-    """Put a file's messages into a store, made if need be. The caller holds its lock.
+    """Import a file's messages into a store, which is created if missing.
 
-    A message whose id is there already is left out, so a file may be imported again after an
-    error. A subscription that is there stays as it is.
+    The caller holds the store lock. Messages whose id the store has already are left out, so a
+    file may be imported again after an error. Existing subscriptions are not changed.
 
     Raises:
-        ResourceAllocationException: the store cannot be opened or written to.
-        TransactionRolledBackException: the disk took a transaction's messages no more.
+        ResourceAllocationException: the store cannot be opened or written.
+        TransactionRolledBackException: writing a transaction failed.
     """
     adapter = KahaDBPersistenceAdapter(folder, offline_settings(folder))
     await adapter.start()
@@ -164,10 +164,10 @@ async def _subscribe(adapter: KahaDBPersistenceAdapter, line: FileSubscription) 
 
 
 def why_not_importable(line: FileMessage) -> str | None:
-    """Return why a message cannot be sent to where it says, None if it can."""
+    """Return why a message cannot be sent to its destination; None if it can."""
     destination = line.message.destination
     if destination is None or destination.is_temporary:
-        return f"destination: {destination} is temporary: it ended with its connection"
+        return f"destination: {destination} is temporary: it was deleted with its connection"
     if destination.is_pattern or destination.is_composite:
-        return f"destination: {destination} is not a single one"
+        return f"destination: {destination} is not a single destination"
     return None

@@ -1,4 +1,4 @@
-"""Messages as JSON objects. `message_file` says what their fields are."""
+"""Messages as JSON objects. `message_file` documents their fields."""
 
 from __future__ import annotations
 
@@ -43,11 +43,11 @@ _DEFAULT_PRIORITY: Final = 4
 
 
 class _Field(NamedTuple):
-    """A field that is written as it is."""
+    """A field whose value is the same in JSON."""
 
     name: str
     kind: type
-    usual: object
+    default: object
     allowed: range | None = None
 
 
@@ -74,7 +74,7 @@ def encode_message(message: ActiveMQMessage) -> dict[str, object]:
     """Return the fields of a message, for JSON.
 
     Raises:
-        MessageFormatException: it holds what the format has no place for.
+        MessageFormatException: a value cannot be represented in the format.
     """
     fields: dict[str, object] = {"kind": _KIND_NAMES[message.TYPE]}
     for name in _DESTINATIONS:
@@ -90,7 +90,7 @@ def encode_message(message: ActiveMQMessage) -> dict[str, object]:
         fields["producer_id"] = str(message.producer_id)
     for field in _PLAIN:
         value = getattr(message, field.name)
-        if value != field.usual:
+        if value != field.default:
             fields[field.name] = value
     if message.marshalled_properties:
         properties = encode_properties(message.marshalled_properties)
@@ -108,7 +108,7 @@ def encode_message(message: ActiveMQMessage) -> dict[str, object]:
 
 
 def _text_of(message: ActiveMQMessage, content: bytes) -> str | None:
-    """Return a text message's body if exactly the same bytes can be made of it again."""
+    """Return a text message's body if encoding it again gives exactly the same bytes."""
     if not isinstance(message, ActiveMQTextMessage) or message.compressed:
         return None
     try:
@@ -119,13 +119,13 @@ def _text_of(message: ActiveMQMessage, content: bytes) -> str | None:
 
 
 def decode_message(fields: object) -> ActiveMQMessage:
-    """Return the message that these fields are.
+    """Return the message with these fields.
 
     Raises:
-        MessageFormatException: a field is missing or wrong; it says which.
+        MessageFormatException: a field is missing or invalid; the message names it.
     """
     if not isinstance(fields, dict):
-        raise MessageFormatException("the message is no JSON object")
+        raise MessageFormatException("message: it is not a JSON object")
     kind = _KINDS.get(str(fields.get("kind")))
     if kind is None:
         raise MessageFormatException(f"kind: {fields.get('kind')!r} is unknown")
@@ -134,13 +134,13 @@ def decode_message(fields: object) -> ActiveMQMessage:
         if fields.get(name) is not None:
             setattr(message, name, decode_destination(name, fields[name]))
     if message.destination is None:
-        raise MessageFormatException("destination: is missing")
+        raise MessageFormatException("destination: the field is missing")
     for field in _PLAIN:
-        value = fields.get(field.name, field.usual)
-        right = type(value) is field.kind or (value is None and field.usual is None)
-        # Only numbers are looked for in a range: for all else it goes through all of it.
-        if not right or (field.allowed is not None and value not in field.allowed):
-            raise MessageFormatException(f"{field.name}: {value!r} is no value for it")
+        value = fields.get(field.name, field.default)
+        has_type = type(value) is field.kind or (value is None and field.default is None)
+        # `in` searches a range element by element for anything but a number
+        if not has_type or (field.allowed is not None and value not in field.allowed):
+            raise MessageFormatException(f"{field.name}: {value!r} is invalid")
         setattr(message, field.name, value)
     _decode_ids(message, fields)
     if "properties" in fields:
@@ -150,7 +150,9 @@ def decode_message(fields: object) -> ActiveMQMessage:
     text = fields.get("text")
     if text is not None:
         if not isinstance(text, str) or not isinstance(message, ActiveMQTextMessage):
-            raise MessageFormatException("text: only a message of kind text has one, as a string")
+            raise MessageFormatException(
+                "text: it is not a string, or the message is not of kind text"
+            )
         message.content = encode_text(text)
     elif fields.get("body") is not None:
         message.content = decode_bytes("body", fields["body"])
@@ -160,9 +162,9 @@ def decode_message(fields: object) -> ActiveMQMessage:
 def _decode_ids(message: ActiveMQMessage, fields: dict[str, Any]) -> None:
     text, sequence = fields.get("message_id"), fields.get("broker_sequence_id", 0)
     if not isinstance(text, str) or not text:
-        raise MessageFormatException("message_id: is missing")
+        raise MessageFormatException("message_id: the field is missing")
     if type(sequence) is not int or sequence not in _LONG:
-        raise MessageFormatException(f"broker_sequence_id: {sequence!r} is no value for it")
+        raise MessageFormatException(f"broker_sequence_id: {sequence!r} is invalid")
     producer, _, number = text.rpartition(":")
     producer_id = _producer(producer)
     if producer_id is not None and number.isdecimal():
@@ -173,7 +175,7 @@ def _decode_ids(message: ActiveMQMessage, fields: dict[str, Any]) -> None:
     if known is not None:
         message.producer_id = _producer(str(known))
         if message.producer_id is None:
-            raise MessageFormatException(f"producer_id: {known!r} is none")
+            raise MessageFormatException(f"producer_id: {known!r} is invalid")
 
 
 def _producer(text: str) -> ProducerId | None:
@@ -184,13 +186,13 @@ def _producer(text: str) -> ProducerId | None:
 
 
 def decode_destination(name: str, value: object) -> Destination:
-    """Return the destination that a text says; `name` is whose it is.
+    """Parse a destination; `name` is the field, for error messages.
 
     Raises:
-        MessageFormatException: it is none.
+        MessageFormatException: it is not a destination.
     """
     if not isinstance(value, str) or "://" not in value:
-        raise MessageFormatException(f"{name}: {value!r} is no destination")
+        raise MessageFormatException(f"{name}: {value!r} is not a destination")
     try:
         return parse_destination(value)
     except JMSException as error:

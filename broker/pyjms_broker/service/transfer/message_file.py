@@ -1,37 +1,38 @@
 """The file that `pyjms broker export` writes: JSON lines. The format, version 2.
 
-The first line is `{"format": "pyjms-messages", "version": 1, ...}`. Each other line is an
+The first line is `{"format": "pyjms-messages", "version": 2, ...}`. Each other line is an
 object with one of these keys:
 
 - `subscription`: a durable subscription of the `topic`: `client_id`, `name`, `selector`,
-  `no_local`, and `destination`, what it subscribed to where that is a pattern. Those of a
-  topic come before its messages.
-- `message`: a message, its fields below. Beside it `subscriptions`, for a topic's message
-  from a store: the `[client_id, name]` of who has not acknowledged it.
-- `end`: the last line: how many `messages` and `subscriptions` there are. A file without it
-  was cut off.
+  `no_local`, and `destination` if it subscribes to a pattern. The subscriptions of a topic
+  precede its messages.
+- `message`: a message, with the fields below. For a topic's message from a store,
+  `subscriptions` in the same object lists the `[client_id, name]` of the subscriptions that have
+  not acknowledged it.
+- `end`: the last line, with the number of `messages` and `subscriptions`. A file without it is
+  incomplete.
 
-Fields of a message; those that are absent have their usual value:
+Fields of a message; absent ones have their default:
 
 - `kind`: `message` (no body), `text`, `bytes`, `map`, `stream`, `object` or `blob`.
 - `destination`, `reply_to`, `original_destination`: `queue://...`, `topic://...`,
   `temp-queue://...`, `temp-topic://...`.
-- `message_id`: as JMSMessageID; `producer_id`; `broker_sequence_id`.
+- `message_id`: as in JMSMessageID; `producer_id`; `broker_sequence_id`.
 - `timestamp`, `expiration` (0: never), `broker_in_time`, `broker_out_time`, `arrival`:
   milliseconds since 1970.
 - `persistent`, `priority`, `redelivery_counter`, `type`, `correlation_id`, `group_id`,
   `group_sequence`, `user_id`.
-- `properties`: by name. Strings, booleans, null and whole numbers that fit an int are
-  themselves; the rest is `{"type": ..., "value": ...}` with byte, short, long, float, double
-  (the value is text), char, bytes (base64), map or list. Or `raw_properties`, base64, where
-  they cannot be decoded.
-- `text`: the body of a text message. Where it cannot be written as text (compressed, damaged, or
+- `properties`: an object. Strings, booleans, null and integers of 32 bits are JSON values; others
+  are `{"type": ..., "value": ...}` with the type byte, short, long, float, double (the value is a
+  string), char, bytes (base64), map or list. Or `raw_properties`, base64, if they cannot be
+  decoded.
+- `text`: the body of a text message. If it cannot be written as text (compressed, damaged, or
   not in Java's shortest form), `body`. Version 1 had only `body`.
-- `body`: base64 of the body as OpenWire has it. Bytes, objects: the bytes themselves. Text:
-  its length in four bytes, then modified UTF-8. Map, stream: OpenWire's primitives. With
-  `compressed` it is deflated, as the sender did.
+- `body`: base64 of the body as in OpenWire. Bytes and object messages: the bytes themselves. Text:
+  its length in four bytes, then modified UTF-8. Map and stream: OpenWire's primitives. If
+  `compressed`, it is deflated, as sent.
 
-Unknown keys are ignored. Only transactions are left out: what is here was committed.
+Unknown keys are ignored. All messages were committed; open transactions are not exported.
 """
 
 from __future__ import annotations
@@ -74,7 +75,7 @@ class FileMessage:
     line: int
     message: ActiveMQMessage
     subscriptions: list[SubscriptionKey] | None = None
-    """Of a topic's: who has not acknowledged it; None: the file does not know."""
+    """The subscriptions of the topic that have not acknowledged it; None: unknown."""
 
 
 class FileSubscription(NamedTuple):
@@ -86,17 +87,17 @@ class FileSubscription(NamedTuple):
 
 
 class BadLine(NamedTuple):
-    """A line that cannot be used, and why."""
+    """An invalid line, and the reason."""
 
     line: int
     reason: str
 
 
 class MessageFileWriter:
-    """Writes lines; `finish` the last one."""
+    """Writes a message file, line by line; call `finish` at the end."""
 
     def __init__(self, file: IO[str], source: str) -> None:
-        """Write the first line; `source` says for people where the messages are from."""
+        """Write the first line; `source` describes the origin of the messages for readers."""
         self.messages = 0
         self.subscriptions = 0
         self._file = file
@@ -108,7 +109,7 @@ class MessageFileWriter:
         """Write a message.
 
         Raises:
-            MessageFormatException: it holds what the format has no place for.
+            MessageFormatException: a value cannot be represented in the format.
         """
         line: dict[str, object] = {"message": encode_message(message)}
         if subscriptions is not None:
@@ -137,24 +138,27 @@ class MessageFileWriter:
         self._line({"end": {"messages": self.messages, "subscriptions": self.subscriptions}})
 
     def _line(self, value: Mapping[str, object]) -> None:
-        # ASCII, for text may have half a surrogate pair, as in Java.
+        # ASCII: text may contain unpaired surrogates, as in Java
         self._file.write(json.dumps(value, separators=(",", ":"), allow_nan=False) + "\n")
 
 
 class MessageFileReader:
-    """Goes through a file's lines, the bad ones too. `ended` says if the last one was there."""
+    """Iterates over a file's lines, including invalid ones. `ended`: the last line was found."""
 
     def __init__(self, lines: Iterable[bytes], name: str) -> None:
         """Read the first line.
 
         Raises:
-            ConfigurationException: the file is another program's, or of a newer version.
+            ConfigurationException: the file has another format, or a newer version of it.
         """
         self.ended = False
         self._lines = iter(lines)
         first = _json_of(next(self._lines, b""))
         if not isinstance(first, dict) or first.get("format") != FORMAT:
-            raise ConfigurationException(f"{name} is no export of messages: its first line says no")
+            raise ConfigurationException(
+                f"{name} is not a message file: its first line lacks the format {FORMAT}",
+                hint="name a file that `pyjms broker export` has written",
+            )
         if first.get("version") not in _READABLE_VERSIONS:
             raise ConfigurationException(
                 f"{name} has version {first.get('version')} of the format, not {VERSION} or older",
@@ -166,7 +170,7 @@ class MessageFileReader:
             if not line.strip():
                 continue
             if self.ended:
-                yield BadLine(number, "it comes after the end")
+                yield BadLine(number, "the line follows the end line")
                 continue
             try:
                 found = self._read(number, line)
@@ -179,7 +183,7 @@ class MessageFileReader:
     def _read(self, number: int, line: bytes) -> FileMessage | FileSubscription | None:
         value = _json_of(line)
         if not isinstance(value, dict):
-            raise MessageFormatException("it is no JSON object")
+            raise MessageFormatException("the line is not a JSON object")
         if "message" in value:
             keys = value.get("subscriptions")
             subscriptions = None if keys is None else [_key(pair) for pair in _list(keys)]
@@ -189,19 +193,19 @@ class MessageFileReader:
         if "end" in value:
             self.ended = True
             return None
-        raise MessageFormatException("it is no message, no subscription and no end")
+        raise MessageFormatException("the line is neither a message, a subscription nor the end")
 
 
 def _subscription(line: int, value: object) -> FileSubscription:
     if not isinstance(value, dict):
-        raise MessageFormatException("the subscription is no JSON object")
+        raise MessageFormatException("subscription: it is not a JSON object")
     topic = decode_destination("topic", value.get("topic"))
     wanted = decode_destination("destination", value.get("destination", str(topic)))
     if not (topic.is_topic and wanted.is_topic):
-        raise MessageFormatException(f"topic: {topic} or {wanted} is none")
+        raise MessageFormatException(f"topic: {topic} or {wanted} is not a topic")
     selector = value.get("selector")
     if selector is not None and not isinstance(selector, str):
-        raise MessageFormatException(f"selector: {selector!r} is none")
+        raise MessageFormatException("selector: it is not a string")
     key = _key([value.get("client_id"), value.get("name")])
     no_local = value.get("no_local") is True
     return FileSubscription(line, topic, StoredSubscription(key, wanted, selector, no_local))
@@ -209,13 +213,13 @@ def _subscription(line: int, value: object) -> FileSubscription:
 
 def _key(pair: object) -> SubscriptionKey:
     if not (isinstance(pair, list) and len(pair) == 2 and all(isinstance(p, str) for p in pair)):
-        raise MessageFormatException(f"{pair!r} is no client id and subscription name")
+        raise MessageFormatException(f"{pair!r} is not a client id and a subscription name")
     return SubscriptionKey(*pair)
 
 
 def _list(value: object) -> list[object]:
     if not isinstance(value, list):
-        raise MessageFormatException(f"{value!r} is no list")
+        raise MessageFormatException(f"{value!r} is not a list")
     return value
 
 

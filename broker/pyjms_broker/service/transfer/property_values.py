@@ -1,4 +1,4 @@
-"""Properties of messages as JSON: values keep their Java types. `message_file` says how."""
+"""Properties of messages as JSON: values keep their Java types, as `message_file` documents."""
 
 from __future__ import annotations
 
@@ -18,32 +18,32 @@ _INT: Final = range(-(1 << 31), 1 << 31)
 
 def _list(value: object) -> list[object]:
     if not isinstance(value, list):
-        raise MessageFormatException(f"{value!r} is no list")
+        raise MessageFormatException(f"{value!r} is not a list")
     return value
 
 
 def encode_bytes(data: bytes) -> str:
-    """Return bytes as text."""
+    """Return bytes as base64 text."""
     return base64.b64encode(data).decode("ascii")
 
 
 def decode_bytes(name: str, value: object) -> bytes:
-    """Return the bytes that a text says; `name` is whose they are.
+    """Decode base64 text; `name` is the field, for error messages.
 
     Raises:
-        MessageFormatException: it is no base64.
+        MessageFormatException: it is not base64.
     """
     try:
         return base64.b64decode(str(value), validate=True)
     except (binascii.Error, ValueError) as error:
-        raise MessageFormatException(f"{name}: it is no base64") from error
+        raise MessageFormatException(f"{name}: it is not base64") from error
 
 
 def encode_properties(data: bytes) -> dict[str, object] | None:
-    """Return marshalled properties for JSON; None where they cannot be decoded.
+    """Return marshalled properties for JSON; None if they cannot be decoded.
 
     Raises:
-        MessageFormatException: a value's type has no place in the file.
+        MessageFormatException: a value's type cannot be represented in the file.
     """
     try:
         properties = decode_map(data)
@@ -59,17 +59,19 @@ def _encode_value(value: object) -> object:
     for name, (type_, encode, _) in _TYPES.items():
         if kind is type_:
             return {"type": name, "value": encode(value)}
-    raise MessageFormatException(f"A property of type {kind.__name__} has no place in the file")
+    raise MessageFormatException(
+        f"Properties of type {kind.__name__} cannot be written to a message file"
+    )
 
 
 def decode_properties(value: object) -> bytes:
-    """Return the marshalled properties that a JSON object says.
+    """Return the marshalled properties of a JSON object.
 
     Raises:
-        MessageFormatException: a value is wrong; it says whose.
+        MessageFormatException: a value is invalid; the message names the property.
     """
     if not isinstance(value, dict):
-        raise MessageFormatException("properties: they are no JSON object")
+        raise MessageFormatException("properties: not a JSON object")
     properties = {}
     for name, item in value.items():
         try:
@@ -87,7 +89,7 @@ def _decode_value(value: object) -> object:
         return value
     known = _TYPES.get(str(value.get("type"))) if isinstance(value, dict) else None
     if known is None or not isinstance(value, dict):
-        raise MessageFormatException(f"{value!r} is no value")
+        raise MessageFormatException(f"{value!r} is not a property value")
     return known[2](value.get("value"))
 
 
@@ -97,7 +99,7 @@ def _decode_list(value: object) -> list[object]:
 
 def _decode_mapping(value: object) -> dict[str, object]:
     if not isinstance(value, dict):
-        raise MessageFormatException("it is no JSON object")
+        raise MessageFormatException("it is not a JSON object")
     return {name: _decode_value(item) for name, item in value.items()}
 
 

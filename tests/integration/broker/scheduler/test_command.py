@@ -54,7 +54,7 @@ def test_jobs_are_listed_and_removed(broker_url: str) -> None:
     listed = run("list", "--url", broker_url)
     assert listed.returncode == 0, listed.stderr
     lines = listed.stdout.splitlines()
-    assert lines[0].split() == ["job", "destination", "due", "orders"]
+    assert lines[0].split() == ["job", "destination", "due", "schedule"]
     assert lines[-1] == "2 jobs"
     [line] = [line for line in lines if line.startswith(late)]
     assert "queue://orders.late" in line
@@ -71,8 +71,8 @@ def test_jobs_are_listed_and_removed(broker_url: str) -> None:
 @pytest.mark.parametrize(
     ("arguments", "what"),
     [
-        (("remove", "--url", "tcp://127.0.0.1:1"), "Give either ids of jobs or --all"),
-        (("remove", "--url", "tcp://127.0.0.1:1", "--all", "x"), "Give either ids"),
+        (("remove", "--url", "tcp://127.0.0.1:1"), "Name either job ids or --all"),
+        (("remove", "--url", "tcp://127.0.0.1:1", "--all", "x"), "Name either job ids"),
         (("list", "--url", "nonsense"), "nonsense"),
         (("list", "--url", "tcp://127.0.0.1:1"), "127.0.0.1:1"),
     ],

@@ -47,7 +47,7 @@ class Segment(NamedTuple):
 
 
 class ReadProgress:
-    """Reports now and then how many more bytes of the segments were read."""
+    """Reports at intervals how many more bytes of the segments were read."""
 
     def __init__(self, report: Callable[[int], None]) -> None:
         self._report = report
@@ -85,13 +85,16 @@ def find_journal(path: Path) -> Path:
         ConfigurationException: the directory does not exist, or has no journal or several.
     """
     if not path.is_dir():
-        raise ConfigurationException(f"There is no folder {path}")
+        raise ConfigurationException(f"The directory {path} does not exist")
     found = journals_in(path)
     usual = [folder for folder in found if folder.name.lower() == _USUAL_NAME]
     if len(found) != 1 and len(usual) == 1:
         found = usual
     if not found:
-        raise ConfigurationException(f"There is no journal in {path}: no file db-1.log or alike")
+        raise ConfigurationException(
+            f"There is no journal in {path}: it has no segments such as db-1.log",
+            hint="name the KahaDB directory, or the data directory above it",
+        )
     if len(found) > 1:
         names = ", ".join(str(folder) for folder in found)
         raise ConfigurationException(f"{path} has several journals", hint=f"name one of {names}")
@@ -122,7 +125,7 @@ def _is_journal(path: Path) -> bool:
 
 
 def holds_jobs(folder: Path) -> bool:
-    """Whether the journal is a job scheduler's, by the first record that is not a trace.
+    """Return whether the journal is a job scheduler's, by the first record that is not a trace.
 
     Raises:
         OSError: it cannot be read.
