@@ -8,6 +8,8 @@ import re
 import socket
 import time
 
+from pyjms._fork import inherits
+
 __all__ = ["IdGenerator", "host_name"]
 
 _generators = itertools.count(1)
@@ -24,7 +26,14 @@ class IdGenerator:
     """Generates ids that are unique among all generators and processes. Thread-safe."""
 
     def __init__(self, prefix: str = "ID:") -> None:
-        self._seed = f"{prefix}{host_name()}-{os.getpid()}-{_started_ms}-{next(_generators)}:"
+        self._prefix = prefix
+        self.forked()
+        inherits(self)
+
+    def forked(self) -> None:
+        """Generate other ids than the parent process does."""
+        number = next(_generators)
+        self._seed = f"{self._prefix}{host_name()}-{os.getpid()}-{_started_ms}-{number}:"
         self._sequence = itertools.count(1)
 
     def generate(self) -> str:

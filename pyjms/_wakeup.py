@@ -40,6 +40,8 @@ import anyio
 import sniffio
 from anyio.lowlevel import EventLoopToken, current_token
 
+from pyjms._fork import Process, inherited_error
+
 __all__ = [
     "BackgroundTask",
     "LoopHandle",
@@ -230,6 +232,7 @@ class LoopHandle:
     """A running event loop, usable from other threads. Create it on the loop."""
 
     def __init__(self) -> None:
+        self._process = Process.current
         self.token: EventLoopToken = current_token()
         self._library = sniffio.current_async_library()
         native: Any = self.token.native_token
@@ -263,6 +266,11 @@ class LoopHandle:
         if turn is None:
             turn = _turns[self.token.native_token] = Turn(self.call_next)
         return turn
+
+    @property
+    def in_this_process(self) -> bool:
+        """Whether the loop runs in this process, and not only in the one that forked it."""
+        return self._process is Process.current
 
     def is_current(self) -> bool:
         """Return whether the caller runs on this loop."""
@@ -307,7 +315,10 @@ class LoopHandle:
 
         Raises:
             RuntimeError: the loop has ended.
+            IllegalStateException: it runs in the process that has forked this one.
         """
+        if self._process is not Process.current:
+            raise inherited_error("The event loop of this object")
         self._call_soon(function, *args)
 
 

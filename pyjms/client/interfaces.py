@@ -17,7 +17,7 @@ from pyjms.client.duplicates import ConnectionAudit
 from pyjms.client.options import ClientOptions
 from pyjms.client.tasks import OwnedTasks
 from pyjms.enums import AcknowledgeMode
-from pyjms.errors import ConnectionFailedException, JMSException
+from pyjms.errors import JMSException
 from pyjms.jms.destination import Destination, TemporaryQueue, TemporaryTopic
 from pyjms.jms.message import Acknowledger
 from pyjms.transport.openwire import RequestTransport
@@ -154,7 +154,7 @@ class ClientConnection(Protocol):
     def warn_once(self, text: str) -> None:
         """Log a warning, unless this connection has logged it before."""
 
-    def failed_error(self) -> ConnectionFailedException:
+    def failed_error(self) -> JMSException:
         """Return a new error that says why the connection has failed."""
 
 

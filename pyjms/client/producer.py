@@ -208,6 +208,11 @@ class ActiveMQMessageProducer(api.MessageProducer):
             self.window.size = 0
             self.window.open()
 
+    def mark_failed(self, failure: JMSException) -> None:
+        """Have every further call raise the connection's failure."""
+        self._is_closed = True
+        self._failure = failure
+
     def on_producer_ack(self, size: int) -> None:
         """Note that the broker has space for `size` bytes again."""
         if self.window is not None:

@@ -20,6 +20,7 @@ from typing import Self
 
 import anyio
 
+from pyjms._fork import inherits
 from pyjms._wakeup import BackgroundTask, spawn
 from pyjms.core.closing import quietly
 from pyjms.enums import AcknowledgeMode
@@ -43,14 +44,19 @@ class ConnectionSharing:
         """Take the functions that open and close it; both are told whether it is to be started."""
         self._open_connection = open_connection
         self._close_connection = close_connection
+        self.exception_listeners: list[ExceptionListener] = []
+        """Those of the handles."""
+        self.forked()
+        inherits(self)
+
+    def forked(self) -> None:
+        """Begin without a connection, also in a child process: it opens one of its own."""
         self._opening = anyio.Lock()
         self._started_handles = 0
         self._is_started = False
         self._closing: set[BackgroundTask] = set()
         self.connection: Connection | None = None
         """None until the first use, and after it failed or was reset."""
-        self.exception_listeners: list[ExceptionListener] = []
-        """Those of the handles."""
 
     async def current(self) -> Connection:
         """Return the physical connection; open it if there is none."""

@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from contextvars import Context, ContextVar, Token
 
 from pyjms import _clock
+from pyjms._fork import call_in_child
 from pyjms.errors import TransactionRolledBackException
 from pyjms.jms.api import Connection, ConnectionFactory, Session
 
@@ -64,6 +65,20 @@ _Bindings = dict[int, tuple[ConnectionFactory, BoundResource | None]]
 
 _EMPTY: _Bindings = {}
 _bindings: ContextVar[_Bindings] = ContextVar("pyjms_bound_resources", default=_EMPTY)
+
+
+@call_in_child
+def _forget_sessions_of_listeners() -> None:
+    """Have templates open connections in a child process that a listener has forked.
+
+    A transaction stays bound: what its block sends in the child is refused.
+    """
+    kept = {
+        key: (factory, resource)
+        for key, (factory, resource) in _bindings.get().items()
+        if resource is None or resource.transactional
+    }
+    _bindings.set(kept)
 
 
 def bound(factory: ConnectionFactory) -> BoundResource | None:

@@ -15,6 +15,7 @@ from pyjms.jms.message import Message
 from pyjms.listener.workers import Worker
 from pyjms.sync.facade import Facade
 from pyjms.sync.portal import call_on_loop
+from pyjms.sync.shared_loop import close_at_exit
 
 __all__ = ["BlockingListener", "CloseableFacade", "ListenerThreads"]
 
@@ -65,9 +66,16 @@ class CloseableFacade(Facade[C], Generic[C]):
         parent = owner.threads if isinstance(owner, CloseableFacade) else None
         self.threads = ListenerThreads(parent)
         self.listener = None
+        if owner is None or not isinstance(owner, CloseableFacade):
+            close_at_exit(core, loop, "close")
 
     def close(self) -> None:
-        """Close it and end its listener threads. Blocks; closing twice is fine."""
+        """Close it and end its listener threads. Blocks; closing twice is fine.
+
+        In a child process this has no effect on what was opened before the fork.
+        """
+        if not self.loop.in_this_process:
+            return
         try:
             call_on_loop(self.loop, self.core.close)
         finally:

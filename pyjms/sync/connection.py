@@ -12,9 +12,10 @@ from pyjms.jms import api
 from pyjms.jms.metadata import ConnectionMetaData
 from pyjms.sync.attributes import Attribute
 from pyjms.sync.closing import CloseableFacade
-from pyjms.sync.facade import Facade, blocking, blocking_as
-from pyjms.sync.portal import call_on_loop, current_loop
+from pyjms.sync.facade import ReusableFacade, blocking, blocking_as
+from pyjms.sync.portal import call_on_loop
 from pyjms.sync.session import Session
+from pyjms.sync.shared_loop import current_loop
 from pyjms.transport.uri import TransportURI
 
 __all__ = ["Connection", "ConnectionFactory"]
@@ -71,7 +72,7 @@ class Connection(CloseableFacade[api.Connection]):
         self.core.exception_listener = listener
 
 
-class ConnectionFactory(Facade[CoreConnectionFactory]):
+class ConnectionFactory(ReusableFacade[CoreConnectionFactory]):
     """Creates blocking connections to the broker of a URL. ActiveMQ: ActiveMQConnectionFactory.
 
     Threads may share it.

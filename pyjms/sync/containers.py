@@ -17,6 +17,7 @@ from pyjms.listener.container.task_executor import AsyncTaskExecutor
 from pyjms.sync.attributes import Attribute, attributes_of
 from pyjms.sync.facade import Facade, blocking, core_of, loop_of
 from pyjms.sync.portal import call_on_loop
+from pyjms.sync.shared_loop import close_at_exit
 
 __all__ = ["DefaultMessageListenerContainer", "SimpleMessageListenerContainer"]
 
@@ -67,6 +68,7 @@ class _Container(Facade[_C], Generic[_C]):
 
         self.core = cast("_C", call_on_loop(self.loop, make))
         self.take("connection_factory", connection_factory)
+        close_at_exit(self.core, self.loop, "shutdown")
 
     initialize = blocking(AbstractMessageListenerContainer.initialize)
     start = blocking(AbstractMessageListenerContainer.start)

@@ -10,9 +10,10 @@ import sniffio
 
 from pyjms._wakeup import LoopHandle
 from pyjms.errors import IllegalStateException
-from pyjms.sync.portal import call_on_loop, current_loop
+from pyjms.sync.portal import call_on_loop
+from pyjms.sync.shared_loop import current_loop
 
-__all__ = ["Facade", "blocking", "blocking_as", "core_of", "loop_of"]
+__all__ = ["Facade", "ReusableFacade", "blocking", "blocking_as", "core_of", "loop_of"]
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
@@ -28,10 +29,10 @@ class Facade(Generic[T_co]):
     thread at a time), except the thread of the loop.
     """
 
-    __slots__ = ("__weakref__", "_given", "core", "loop")
+    __slots__ = ("__weakref__", "_given", "_loop", "core")
 
     core: T_co
-    loop: LoopHandle
+    _loop: LoopHandle
     _given: dict[str, Facade[Any]]
 
     @classmethod
@@ -52,6 +53,15 @@ class Facade(Generic[T_co]):
         self.core = core
         self.loop = loop
 
+    @property
+    def loop(self) -> LoopHandle:
+        """The loop to which the core belongs."""
+        return self._loop
+
+    @loop.setter
+    def loop(self, loop: LoopHandle) -> None:
+        self._loop = loop
+
     def take(self, name: str, value: Any) -> Any:
         """Return what to set on the core as attribute `name`: of a blocking object its core."""
         if not isinstance(value, Facade):
@@ -68,6 +78,26 @@ class Facade(Generic[T_co]):
 
     def __repr__(self) -> str:
         return f"<blocking {self.core!r}>"
+
+
+class ReusableFacade(Facade[T_co], Generic[T_co]):
+    """A blocking object that is configured once and opens what it needs: a factory, a template.
+
+    It may be created before a fork; in the child process it uses a loop of that process.
+    """
+
+    __slots__ = ()
+
+    @property
+    def loop(self) -> LoopHandle:
+        """The loop of the calls."""
+        if not self._loop.in_this_process:
+            self._loop = current_loop()
+        return self._loop
+
+    @loop.setter
+    def loop(self, loop: LoopHandle) -> None:
+        self._loop = loop
 
 
 def core_of(factory: Any) -> Any:

@@ -17,8 +17,9 @@ from pyjms.core import resources
 from pyjms.jms.api import ExceptionListener
 from pyjms.sync.attributes import Attribute
 from pyjms.sync.connection import Connection
-from pyjms.sync.facade import Facade, blocking, blocking_as, core_of, loop_of
+from pyjms.sync.facade import ReusableFacade, blocking, blocking_as, core_of, loop_of
 from pyjms.sync.portal import call_on_loop
+from pyjms.sync.shared_loop import close_at_exit
 
 __all__ = [
     "CachingConnectionFactory",
@@ -31,7 +32,7 @@ __all__ = [
 C = TypeVar("C", bound=CoreSingle)
 
 
-class _SharingFactory(Facade[C], Generic[C]):
+class _SharingFactory(ReusableFacade[C], Generic[C]):
     """What both factories that share a connection have."""
 
     __slots__ = ()
@@ -52,6 +53,7 @@ class _SharingFactory(Facade[C], Generic[C]):
         self.core = cast("C", self.KIND(core_of(target), **options))
         self.loop = loop_of(target)
         self.target_connection_factory = target
+        close_at_exit(self.core, self.loop, "destroy")
 
     create_connection = blocking_as(lambda: Connection, CoreSingle.create_connection)
     start = blocking(CoreSingle.start)
@@ -86,7 +88,7 @@ class CachingConnectionFactory(_SharingFactory[CoreCaching]):
     cache_consumers = Attribute[bool]("Whether sessions keep their consumers.")
 
 
-class UserCredentialsConnectionFactoryAdapter(Facade[CoreCredentials]):
+class UserCredentialsConnectionFactoryAdapter(ReusableFacade[CoreCredentials]):
     """Connects with fixed credentials, or those of the current thread. Spring: same name.
 
     Threads may share it.
@@ -120,7 +122,7 @@ class UserCredentialsConnectionFactoryAdapter(Facade[CoreCredentials]):
         return self.core.credentials(user_name, password)
 
 
-class JmsTransactionManager(Facade[CoreManager]):
+class JmsTransactionManager(ReusableFacade[CoreManager]):
     """Runs blocks in local transactions: `with manager.transaction():`. Spring: same name.
 
     Threads may share it: a transaction belongs to the thread that entered the block.

@@ -16,7 +16,7 @@ from pyjms.errors import DestinationResolutionException
 from pyjms.jms.destination import Destination, Queue
 from pyjms.sync.attributes import Attribute, attributes_of
 from pyjms.sync.connection import Connection
-from pyjms.sync.facade import Facade, blocking, core_of, loop_of
+from pyjms.sync.facade import ReusableFacade, blocking, core_of, loop_of
 from pyjms.sync.portal import call_on_loop
 from pyjms.sync.session import MessageProducer, QueueBrowser, Session
 
@@ -30,7 +30,7 @@ else:
     _Settings = attributes_of(TemplateSettings, TemplateOptions.__optional_keys__)
 
 
-class JmsTemplate(Facade[CoreTemplate], _Settings):
+class JmsTemplate(ReusableFacade[CoreTemplate], _Settings):
     """Sends and receives without managing connections and sessions. Spring: JmsTemplate.
 
     Every call blocks. Threads may share it once it is configured. In a handler's thread it uses

@@ -31,6 +31,7 @@ import anyio
 from anyio.abc import ByteStream, SocketAttribute
 
 from pyjms import _clock
+from pyjms._fork import inherits, let_go_of_socket
 from pyjms._wakeup import BackgroundTask, LoopHandle, Turn, spawn
 from pyjms.errors import ConnectionFailedException, ProtocolViolation, RemoteProtocolError
 from pyjms.transport.base import Transport
@@ -149,6 +150,7 @@ class TcpTransport(Transport[C]):
             self._stream = await self._connect()
         _apply(self._stream, self.options)
         _read_on_demand(self._stream)
+        inherits(self)
         self._loop = LoopHandle()
         self._writer = writer_for(self._stream)
         name = f"pyjms {self._remote}"
@@ -219,6 +221,12 @@ class TcpTransport(Transport[C]):
             self._resumed = None
             if self._reader is not None:
                 self._loop.call_next(self._continue_reading)
+
+    def forked(self) -> None:
+        """Let go of the socket, in a child process: it is the parent's."""
+        raw = None if self._stream is None else self._stream.extra(SocketAttribute.raw_socket, None)
+        if raw is not None and raw.fileno() >= 0:
+            let_go_of_socket(raw.fileno())
 
     def set_tcp_no_delay(self, on: bool) -> None:
         """Disable (`on`) or enable Nagle's algorithm, unless option `tcpNoDelay` was given."""

@@ -15,6 +15,7 @@ import anyio
 from anyio.abc import SocketAttribute, SocketListener, SocketStream
 
 from pyjms import _clock
+from pyjms._fork import inherits, let_go_of_socket
 from pyjms._wakeup import BackgroundTask, spawn
 from pyjms.errors import ConfigurationException, ResourceAllocationException
 from pyjms.transport.uri import TransportURI
@@ -90,6 +91,7 @@ class TcpConnector(TransportConnector):
                 "change this connector's uri",
             ) from error
         self._listeners = [x for x in multi.listeners if isinstance(x, SocketListener)]
+        inherits(self)
         self._port = int(self._listeners[0].extra(SocketAttribute.local_port))
         self._accepting = [
             spawn(self._accept, listener, name=f"connector {self.name} accept")
@@ -106,6 +108,11 @@ class TcpConnector(TransportConnector):
         for listener in listeners:
             await listener.aclose()
         await self.stop_connections()
+
+    def forked(self) -> None:
+        """Let go of the port, in a child process: only the parent accepts connections."""
+        for listener in self._listeners:
+            let_go_of_socket(listener.extra(SocketAttribute.raw_socket).fileno())
 
     async def _accept(self, listener: SocketListener) -> None:
         while True:

@@ -15,6 +15,7 @@ from typing import Any, Self
 import anyio
 
 from pyjms import _clock
+from pyjms._fork import inherited_error, inherits
 from pyjms._ids import IdGenerator
 from pyjms._wakeup import BackgroundTask, spawn
 from pyjms.errors import IllegalStateException
@@ -99,6 +100,7 @@ class BrokerService(BrokerConfiguration):
         self._stop_without_lock: BackgroundTask | None = None
         self._started_before = False
         self._opening: anyio.CancelScope | None = None
+        self._is_inherited = False
         self._stopped: anyio.Event | None = None
         self._stopping = False
 
@@ -218,12 +220,16 @@ class BrokerService(BrokerConfiguration):
         Raises:
             ConfigurationException: an option of the store or of a connector is wrong.
             IllegalStateException: a broker of that name runs in this process already, or this
-                one was stopped meanwhile, or was stopped before and may not be restarted.
+                one was stopped meanwhile, or was stopped before and may not be restarted, or
+                was started before this process was forked.
             ResourceAllocationException: an address cannot be bound.
             JMSException: the store cannot be opened.
         """
+        if self._is_inherited:
+            raise inherited_error(f"Broker '{self.broker_name}'")
         if self._stopped is not None and not self._stopped.is_set():
             return
+        inherits(self)
         if self._started_before and not self.restart_allowed:
             raise IllegalStateException(f"Restart of broker '{self.broker_name}' is not allowed")
         self._started_before = True
@@ -266,6 +272,11 @@ class BrokerService(BrokerConfiguration):
             self._stopping = False
             stopped.set()
         logger.info("Broker %s stopped", self.broker_name)
+
+    def forked(self) -> None:
+        """Do not run, in a child process: the broker is its parent's."""
+        self._is_inherited = self._stopped is not None
+        self._stopped = None
 
     async def wait_until_stopped(self) -> None:
         """Wait until the broker has stopped, for whatever reason; at once if it is not running."""

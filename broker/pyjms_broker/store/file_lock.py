@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Final
 
 from pyjms import _clock
+from pyjms._fork import call_in_child
 from pyjms.errors import ResourceAllocationException
 
 if sys.platform == "win32":
@@ -30,6 +31,7 @@ logger = logging.getLogger(__name__)
 
 _TIME: Final = struct.Struct(">q")
 _held: set[Path] = set()  # by this process: closing any descriptor of a file would drop its lock
+call_in_child(_held.clear)  # a record lock stays with the parent process, and excludes its child
 
 
 class SharedFileLock:

@@ -7,7 +7,8 @@ State. `is_started` follows start() and stop(); the rest is one life cycle:
     OPEN       creation                                                      knows it after the
                                                                              handshake
     FAILED     the transport failed           ConnectionFailedException      sees it disconnect
-    CLOSED     close(), also after FAILED     ConnectionClosedException      was told, if it
+    INHERITED  a fork, in the child process   IllegalStateException          serves the parent
+    CLOSED     close(), from any state        ConnectionClosedException      was told, if it
                                                                              was OPEN
 
 On failure every session is disposed at once, so that no receive or send waits for ever; the
@@ -27,6 +28,7 @@ from typing import Any
 
 import anyio
 
+from pyjms._fork import inherited_error, inherits
 from pyjms.client.connection.handshake import ConnectionHandshake
 from pyjms.client.connection.temporary_destinations import TemporaryDestinations
 from pyjms.client.delivery import ActiveMQMessageConsumer
@@ -72,6 +74,7 @@ logger = logging.getLogger(__name__)
 class _State(Enum):
     OPEN = "open"
     FAILED = "failed"
+    INHERITED = "inherited"
     CLOSED = "closed"
 
 
@@ -111,6 +114,7 @@ class ActiveMQConnection(api.Connection):
             self, temporaries, generate_client_id, (user_name, password), self.check_open
         )
         self._state = _State.OPEN
+        self._is_inherited = False
         self.consumers: dict[ConsumerId, DispatchTarget] = {}
         self.producers: dict[ProducerId, WindowedProducer] = {}
         self._sessions: list[ActiveMQSession] = []
@@ -128,6 +132,7 @@ class ActiveMQConnection(api.Connection):
             BrokerInfo: self._on_broker_info,
         }
         transport.listener = self
+        inherits(self)
 
     # --- for the application
 
@@ -181,7 +186,8 @@ class ActiveMQConnection(api.Connection):
             await session.stop()
 
     async def close(self) -> None:
-        if self._state is _State.CLOSED:
+        if self._state in {_State.CLOSED, _State.INHERITED}:
+            self._state = _State.CLOSED  # an inherited one is the parent's to close
             return
         self._state = _State.CLOSED
         self.is_started = False
@@ -256,8 +262,10 @@ class ActiveMQConnection(api.Connection):
             self._warned.add(text)
             logger.warning("Connection %s: %s", self.connection_id, text)
 
-    def failed_error(self) -> ConnectionFailedException:
+    def failed_error(self) -> JMSException:
         failure = self.failure
+        if self._is_inherited:
+            return inherited_error("This JMS connection")
         error = ConnectionFailedException(f"The JMS connection has failed: {failure}")
         error.linked_exception = error.__cause__ = failure
         return error
@@ -268,11 +276,22 @@ class ActiveMQConnection(api.Connection):
         Raises:
             ConnectionClosedException: it is closed.
             ConnectionFailedException: the transport has failed.
+            IllegalStateException: it was opened before this process was forked.
         """
         if self._state is _State.CLOSED:
             raise ConnectionClosedException
-        if self._state is _State.FAILED:
+        if self._state is not _State.OPEN:
             raise self.failed_error()
+
+    def forked(self) -> None:
+        """Refuse every use in a child process; the connection is its parent's."""
+        if self._state is _State.CLOSED:
+            return
+        self._state = _State.INHERITED
+        self._is_inherited = True
+        failure = self.failed_error()
+        for session in self._sessions:
+            session.mark_failed(failure)
 
     # --- for the transport
 

@@ -112,6 +112,15 @@ class SessionResources:
             consumer.roll_back()
         self.release_closed_consumers()
 
+    def mark_failed(self, failure: JMSException) -> None:
+        """Have every further call raise the connection's failure; nothing is ended or woken."""
+        for consumer in [*self.consumers, *self._lingering]:
+            consumer.mark_failed(failure)
+        for producer in self._producers.values():
+            producer.mark_failed(failure)
+        for browser in self._browsers:
+            browser.dispose()
+
     def dispose(self, failure: JMSException | None) -> int:
         """Close everything without the broker; return the last sequence id delivered."""
         last = _UNKNOWN

@@ -27,7 +27,8 @@ from pyjms.client.session import ActiveMQSession
 from pyjms.errors import ConnectionClosedException, ConnectionFailedException, JMSException
 from pyjms.jms.destination import Queue
 from pyjms.spark.jms.options import JmsOptions
-from pyjms.sync.portal import call_on_loop, shared_loop
+from pyjms.sync.portal import call_on_loop
+from pyjms.sync.shared_loop import shared_loop
 
 __all__ = [
     "CONNECTION_LOST",

@@ -25,7 +25,8 @@ from pyjms import (
     Topic,
     aio,
 )
-from pyjms.sync.portal import call_on_loop, shared_loop
+from pyjms.sync.portal import call_on_loop
+from pyjms.sync.shared_loop import shared_loop
 
 _numbers = itertools.count(1)
 

@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable, Mapping
 import anyio
 
 from pyjms import _clock
+from pyjms._fork import call_in_child
 from pyjms._wakeup import LoopHandle
 from pyjms.errors import IllegalStateException, ResourceAllocationException
 from pyjms.transport.uri import TransportURI
@@ -63,6 +64,14 @@ _creating: dict[str, tuple[LoopHandle, anyio.Event]] = {}
 _arrivals: set[tuple[LoopHandle, anyio.Event]] = set()
 _factory: BrokerFactory | None = None
 _check: OptionsCheck | None = None
+
+
+@call_in_child
+def _forget_all() -> None:
+    """Begin without brokers in a child process: those of its parent run there only."""
+    _registrations.clear()
+    _creating.clear()
+    _arrivals.clear()
 
 
 def set_factory(create: BrokerFactory, check: OptionsCheck) -> None:

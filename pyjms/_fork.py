@@ -1,0 +1,94 @@
+"""What becomes of open connections, loops and locks in the child process of a fork.
+
+A fork copies memory and descriptors, and of all threads only the one that called it. A loop in
+another thread no longer runs in the child, and a socket is shared with the parent: what the child
+writes to it would get mixed up with the parent's commands. So nothing that was opened before the
+fork is used after it:
+
+    in the child                          by
+    -----------------------------------   ---------------------------------------------------
+    calls on an inherited loop raise      `LoopHandle`, which remembers its process
+    calls on inherited connections raise  `ActiveMQConnection.forked`
+    inherited sockets are let go          `let_go_of_socket`: the parent's close reaches its peer
+    shared connections are opened again   `ConnectionSharing.forked`
+    generated ids are unique again        `IdGenerator.forked`
+    embedded brokers do not exist         `pyjms_broker.connector.vm.registry`, `BrokerService`
+
+Nothing is closed, as closing talks to the peer or to a loop that does not run. The parent notices
+nothing.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import Any, Final, Protocol, TypeVar
+from weakref import WeakSet
+
+from pyjms.errors import IllegalStateException
+
+__all__ = ["Process", "call_in_child", "inherited_error", "inherits", "let_go_of_socket"]
+
+
+R = TypeVar("R")
+
+
+class Process:
+    """The process that runs this code: `current` is another object after a fork."""
+
+    current: object = object()
+
+
+class _Inheritable(Protocol):
+    def forked(self) -> None: ...
+
+
+_inheritable: Final[WeakSet[Any]] = WeakSet()
+_calls: Final[list[Callable[[], object]]] = []
+
+
+def inherits(item: _Inheritable) -> None:
+    """Have `item.forked()` called in child processes, as long as `item` exists.
+
+    It runs in the child's only thread, before anything else, and must neither wait nor raise.
+    """
+    _inheritable.add(item)
+
+
+def call_in_child(function: Callable[[], R]) -> Callable[[], R]:
+    """Have `function()` called in child processes, for the state of a module; return it."""
+    _calls.append(function)
+    return function
+
+
+def inherited_error(what: str) -> IllegalStateException:
+    """Return the error for using in a child process what its parent has opened."""
+    return IllegalStateException(
+        f"{what} was opened before this process was forked, and belongs to the parent process",
+        hint="open it in the child; connection factories and templates may be created before the "
+        "fork, and connect again in the child",
+    )
+
+
+def let_go_of_socket(fd: int) -> None:
+    """Make a descriptor that was inherited refer to nothing, without a word to the peer.
+
+    The number stays in use: whichever object owns it may close it later.
+    """
+    nothing = os.open(os.devnull, os.O_RDWR)
+    try:
+        os.dup2(nothing, fd, inheritable=False)
+    finally:
+        os.close(nothing)
+
+
+def _forked() -> None:
+    Process.current = object()
+    for function in _calls:
+        function()
+    for item in list(_inheritable):
+        item.forked()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forked)

@@ -1,0 +1,130 @@
+"""The loop that scripts and threads share, in a daemon thread, and the end of a script.
+
+A script may end with everything still open. At exit, after the last thread that is not a daemon
+has ended, what was opened on the shared loop and not closed is closed, last first: containers stop
+listening, connections tell their brokers, an embedded broker writes what it holds. Listeners that
+are still handling a message have a moment to finish; nothing waits longer than `_EXIT_TIMEOUT`.
+
+The loop itself is not ended. To end it, asyncio would start a thread that ends the threads in
+which host names are resolved, and Python 3.12 starts no thread any more while it shuts down. Its
+thread is a daemon that waits for events when the process ends, like any other.
+
+After a fork the child starts a loop of its own, as the thread exists in the parent only.
+"""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import threading
+from collections.abc import Awaitable, Callable
+from concurrent.futures import Future
+from typing import Any
+from weakref import WeakValueDictionary
+
+import anyio
+
+from pyjms import _clock
+from pyjms._fork import call_in_child
+from pyjms._wakeup import LoopHandle, loop_options, spawn
+from pyjms.listener.workers import current_worker
+
+__all__ = ["close_at_exit", "current_loop", "shared_loop"]
+
+logger = logging.getLogger(__name__)
+
+_EXIT_TIMEOUT = 5.0
+
+
+class _LoopThread:
+    """A loop in its own thread, which lives as long as the process."""
+
+    def __init__(self) -> None:
+        self._ready: Future[LoopHandle] = Future()
+        self._open: WeakValueDictionary[tuple[int, str], Any] = WeakValueDictionary()
+        self._thread = threading.Thread(target=self._run, name="pyjms loop", daemon=True)
+        self._thread.start()
+        self.loop = self._ready.result()
+        atexit.register(self._close_all)
+
+    def add(self, core: object, close: str) -> None:
+        """Have `core` closed at exit by its coroutine method `close`, if it exists by then."""
+        self._open[id(core), close] = core
+
+    def _run(self) -> None:
+        try:
+            anyio.run(self._main, backend_options=loop_options())
+        except BaseException as error:
+            if not self._ready.done():
+                self._ready.set_exception(error)
+            raise
+
+    async def _main(self) -> None:
+        self._ready.set_result(LoopHandle())
+        await anyio.sleep_forever()
+
+    def _close_all(self) -> None:
+        """Close what is still open, and wait for it. Called at exit, in the main thread."""
+        if not self.loop.in_this_process or not self._open:
+            return
+        done = threading.Event()
+
+        async def close() -> None:
+            try:
+                with _clock.timeout(_EXIT_TIMEOUT):
+                    for (_, method), core in reversed(list(self._open.items())):
+                        await _close_quietly(getattr(core, method))
+            finally:
+                done.set()
+
+        self.loop.call_soon(lambda: spawn(close, name="pyjms exit"))
+        done.wait(_EXIT_TIMEOUT + 1)
+
+
+async def _close_quietly(close: Callable[[], Awaitable[object]]) -> None:
+    try:
+        await close()
+    except Exception as error:
+        logger.debug("Closing at exit failed: %s", error)
+
+
+_lock = threading.Lock()
+_shared: _LoopThread | None = None
+
+
+@call_in_child
+def _forget() -> None:
+    global _shared, _lock
+    _shared = None
+    _lock = threading.Lock()
+
+
+def shared_loop() -> LoopHandle:
+    """Return the loop that all threads of this process share; the first call starts it."""
+    return _loop_thread().loop
+
+
+def _loop_thread() -> _LoopThread:
+    global _shared
+    with _lock:
+        if _shared is None:
+            _shared = _LoopThread()
+        return _shared
+
+
+def current_loop() -> LoopHandle:
+    """Return the loop for new objects: in a handler the application's, else the shared one."""
+    worker = current_worker.get()
+    if worker is not None and worker.loop.in_this_process:
+        return worker.loop
+    return shared_loop()
+
+
+def close_at_exit(core: object, loop: LoopHandle, close: str) -> None:
+    """Close `core` when the process ends, by its coroutine method `close`, if `loop` is shared.
+
+    Objects that have been closed are closed once more, which has no effect.
+    """
+    shared = _shared
+    if shared is not None and shared.loop is loop:
+        shared.add(core, close)
