@@ -291,7 +291,9 @@ class ActiveMQConnection(api.Connection):
         self._is_inherited = True
         failure = self.failed_error()
         for session in self._sessions:
-            session.mark_failed(failure)
+            session.is_closed = True
+            session.failure = failure
+            session.resources.mark_failed(failure)
 
     # --- for the transport
 

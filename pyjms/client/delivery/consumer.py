@@ -271,11 +271,6 @@ class ActiveMQMessageConsumer(api.MessageConsumer):
         self.update_flow()
         self.receivers.wake()
 
-    def mark_failed(self, failure: JMSException) -> None:
-        """Have every further call raise the connection's failure."""
-        self.failure = self.failure or failure
-        self.is_closed = True
-
     def raise_failure(self) -> None:
         """Raise the connection's failure, if that is why the consumer ended."""
         if self.failure is not None:

@@ -115,7 +115,8 @@ class SessionResources:
     def mark_failed(self, failure: JMSException) -> None:
         """Have every further call raise the connection's failure; nothing is ended or woken."""
         for consumer in [*self.consumers, *self._lingering]:
-            consumer.mark_failed(failure)
+            consumer.failure = failure
+            consumer.is_closed = True
         for producer in self._producers.values():
             producer.mark_failed(failure)
         for browser in self._browsers:

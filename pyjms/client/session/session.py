@@ -377,13 +377,6 @@ class ActiveMQSession(api.Session):
         self.tasks.cancel()
         return self.resources.dispose(failure)
 
-    def mark_failed(self, failure: JMSException) -> None:
-        """Have every further call raise the connection's failure; nothing is ended or woken."""
-        self.is_closed = True
-        self.is_started = False
-        self.failure = failure
-        self.resources.mark_failed(failure)
-
     async def end_tasks(self) -> None:
         """Wait for the tasks that `dispose` has ended; cancels a listener that is still running."""
         await self.dispatcher.abort()
