@@ -45,7 +45,9 @@ if TYPE_CHECKING:  # what type checkers read; the tables below are what runs, a 
         MessageNotReadableException as MessageNotReadableException,
         MessageNotWriteableException as MessageNotWriteableException,
         ProtocolViolation as ProtocolViolation, RemoteProtocolError as RemoteProtocolError,
+        PoisonMessageException as PoisonMessageException,
         ReplyFailureException as ReplyFailureException,
+        UnreadableMessageException as UnreadableMessageException,
         RequestTimeoutException as RequestTimeoutException,
         ResourceAllocationException as ResourceAllocationException,
         TransactionInProgressException as TransactionInProgressException,
@@ -137,7 +139,7 @@ SHARED = {
         JMSSecurityException ListenerExecutionFailedException LocalProtocolError
         MessageConversionException MessageEOFException MessageFormatException
         MessageNotReadableException MessageNotWriteableException ProtocolViolation
-        RemoteProtocolError ReplyFailureException RequestTimeoutException
+        PoisonMessageException UnreadableMessageException RemoteProtocolError ReplyFailureException RequestTimeoutException
         ResourceAllocationException TransactionInProgressException TransactionRolledBackException
         UnsupportedOperationException XAException
     """,

@@ -21,8 +21,10 @@
         ├── XAException                       xa_error_code
         ├── ConnectionFailedException         also ConnectionError
         ├── RequestTimeoutException           also TimeoutError
+        ├── PoisonMessageException            dead-letters the message at once
         ├── ListenerExecutionFailedException  message, listener_id
-        │   └── ReplyFailureException
+        │   ├── ReplyFailureException
+        │   └── UnreadableMessageException
         ├── ProtocolViolation
         │   ├── LocalProtocolError            we were about to break the protocol
         │   └── RemoteProtocolError           the peer broke it; position
@@ -56,6 +58,7 @@ __all__ = [
     "MessageFormatException",
     "MessageNotReadableException",
     "MessageNotWriteableException",
+    "PoisonMessageException",
     "ProtocolViolation",
     "RemoteProtocolError",
     "ReplyFailureException",
@@ -63,6 +66,7 @@ __all__ = [
     "ResourceAllocationException",
     "TransactionInProgressException",
     "TransactionRolledBackException",
+    "UnreadableMessageException",
     "UnsupportedOperationException",
     "XAException",
 ]
@@ -196,6 +200,14 @@ class RequestTimeoutException(JMSException, TimeoutError):
     retryable = True
 
 
+class PoisonMessageException(JMSException):
+    """No further attempt can succeed: the message becomes a dead letter without redelivery.
+
+    A listener raises it; its cause, if it has one, is the reason in the dead letter. ActiveMQ: a
+    poison acknowledgement; Spring AMQP: AmqpRejectAndDontRequeueException.
+    """
+
+
 class ListenerExecutionFailedException(JMSException):
     """A handler raised the cause, or could not be called with the message."""
 
@@ -214,6 +226,10 @@ class ListenerExecutionFailedException(JMSException):
 
 class ReplyFailureException(ListenerExecutionFailedException):
     """The handler's result could not be sent as a reply."""
+
+
+class UnreadableMessageException(ListenerExecutionFailedException):
+    """The handler was not called: no argument can be made of the message, now or later."""
 
 
 class ProtocolViolation(JMSException):

@@ -23,7 +23,7 @@ from pyjms.client.delivery.prefetch import (
     PullRequests,
     Receivers,
 )
-from pyjms.client.delivery.redelivery import Redeliverer
+from pyjms.client.delivery.redelivery import Redeliverer, is_poison
 from pyjms.client.duplicates import DuplicateVerdict, MessageAudit, judge_duplicate
 from pyjms.client.interfaces import ClientSession
 from pyjms.client.messages import CommandSource, ReroutedSource, from_command
@@ -198,6 +198,10 @@ class ActiveMQMessageConsumer(api.MessageConsumer):
             if self.ledger.redelivers_on_error:
                 self.roll_back()
                 return
+        # a container reports its listener's errors itself, and raises nothing
+        if dispatch.rollback_cause is not None and self._refuses(dispatch):
+            self.roll_back()
+            return
         self.ledger.after_delivery(dispatch)
         if self._acks.waits_for_responses:
             await self._acks.wait_or_report()
@@ -316,6 +320,10 @@ class ActiveMQMessageConsumer(api.MessageConsumer):
         return None
 
     # --- internals
+
+    def _refuses(self, dispatch: MessageDispatch) -> bool:
+        """Whether a message is poison, and not left to the end of a transaction or a recover()."""
+        return self.ledger.redelivers_on_error and is_poison(dispatch.rollback_cause)
 
     def _handle_duplicate(self, dispatch: MessageDispatch) -> None:
         """Act on a duplicate by the verdict of `pyjms.client.duplicates`."""

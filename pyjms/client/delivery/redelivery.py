@@ -13,9 +13,10 @@ One rollback, step by step:
 
     1. All messages delivered and not settled leave the ledger, oldest first.
     2. Each one's redelivery counter goes up, and the duplicate audit forgets it.
-    3. Counter above the maximum: POISON for all of them, end. (activemq-broker R4)
-    4. Otherwise REDELIVERED, except for the first redelivery, as in ActiveMQ.
-    5. They go back to the front of the buffer in their old order, after a delay:
+    3. Those whose listener raised a PoisonMessageException: POISON, each by itself.
+    4. Counter above the maximum: POISON for all others, end. (activemq-broker R4)
+    5. Otherwise REDELIVERED, except for the first redelivery, as in ActiveMQ.
+    6. They go back to the front of the buffer in their old order, after a delay:
 
         delay 0                 at once
         blocking (default)      the consumer is paused, so nothing overtakes them
@@ -45,9 +46,10 @@ from pyjms.client.delivery.ack_ledger import AckLedger
 from pyjms.client.interfaces import ClientSession
 from pyjms.client.messages import from_command
 from pyjms.client.options import RedeliveryPolicy
+from pyjms.errors import PoisonMessageException
 from pyjms.wire.openwire.commands import ConsumerId, MessageDispatch, Throwable
 
-__all__ = ["Redeliverer"]
+__all__ = ["Redeliverer", "is_poison"]
 
 logger = logging.getLogger(__name__)
 
@@ -94,14 +96,15 @@ class Redeliverer:
     def roll_back(self) -> None:
         """Count a failed delivery of everything unsettled; redeliver or refuse it."""
         consumer = self._consumer
-        failed = consumer.ledger.pop_delivered()
+        unsettled = consumer.ledger.pop_delivered()
+        for dispatch in unsettled:
+            dispatch.redelivery_counter += 1
+            consumer.forget(dispatch)
+        failed = [dispatch for dispatch in unsettled if not self._refuse_poison(dispatch)]
         if not failed:
             return
         cause = _pop_cause(failed)
-        redeliveries = failed[-1].redelivery_counter
-        for dispatch in failed:
-            dispatch.redelivery_counter += 1
-            consumer.forget(dispatch)
+        redeliveries = failed[-1].redelivery_counter - 1
         if consumer.redelivery_policy.is_exceeded(redeliveries + 1):
             self._delay = None
             when = f"after delivery {redeliveries + 1}"
@@ -136,6 +139,16 @@ class Redeliverer:
         for timer in self._timers:
             timer.cancel()
         self._timers.clear()
+
+    def _refuse_poison(self, dispatch: MessageDispatch) -> bool:
+        """Refuse a message at once if its listener asked for that; return whether it did."""
+        if not is_poison(dispatch.rollback_cause):
+            return False
+        self._delay = None
+        cause = _pop_cause([dispatch])
+        assert cause is not None
+        self._poison([dispatch], cause, f"at delivery {dispatch.redelivery_counter}", cause)
+        return True
 
     def _poison(
         self, failed: list[MessageDispatch], refusal: Throwable, when: str, cause: Throwable | None
@@ -219,7 +232,14 @@ def _pop_cause(failed: list[MessageDispatch]) -> Throwable | None:
     return cause
 
 
+def is_poison(error: BaseException | None) -> bool:
+    """Whether a listener's error makes its message a dead letter without redelivery."""
+    return isinstance(error, PoisonMessageException)
+
+
 def _as_throwable(error: BaseException) -> Throwable:
+    if is_poison(error) and error.__cause__ is not None:
+        error = error.__cause__
     kind = type(error)
     name = kind.__qualname__
     if kind.__module__ != "builtins":

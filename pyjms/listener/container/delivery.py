@@ -13,7 +13,7 @@ from typing import Final, Protocol, cast
 from pyjms.enums import AcknowledgeMode
 from pyjms.jms.api import Connection, MessageConsumer, Session
 from pyjms.jms.message import Message
-from pyjms.listener.container.failures import cause_of
+from pyjms.listener.container.failures import cause_of, poison_cause
 from pyjms.listener.container.properties import ContainerProperties
 from pyjms.listener.workers import Worker
 
@@ -52,10 +52,14 @@ class _RecordsCause(Protocol):
     rollback_cause: BaseException | None
 
 
-def record_cause(message: Message, error: Exception) -> None:
-    """Keep the reason why `message` failed, for the dead letter that it may become."""
+def record_cause(message: Message, error: Exception, *, refuses_unreadable: bool) -> None:
+    """Keep the reason why `message` failed, for the dead letter that it may become.
+
+    The provider dead-letters a message at once if that is a PoisonMessageException.
+    """
     if hasattr(message.provider_delivery, "rollback_cause"):
-        cast(_RecordsCause, message.provider_delivery).rollback_cause = cause_of(error)
+        poison = poison_cause(error, refuses_unreadable=refuses_unreadable)
+        cast(_RecordsCause, message.provider_delivery).rollback_cause = poison or cause_of(error)
 
 
 def log_failure(

@@ -9,6 +9,11 @@ How a delivery ends depends on the session's mode and on the listener (spring-jm
     CLIENT, INDIVIDUAL           message.acknowledge      session.recover: delivered again
     AUTO, DUPS_OK                done on receipt          nothing: the message is consumed
 
+A message that no argument can be made of, and one whose listener raises PoisonMessageException, is
+marked before the rollback or recover: the provider then dead-letters it instead of redelivering it.
+In AUTO and DUPS_OK that works where the provider pushes (SimpleMessageListenerContainer); a message
+that was polled is acknowledged before its listener is called, as in Spring.
+
 Two kinds of errors are kept apart. What the *handler* raised concerns one message: it is rolled
 back, reported (error handler, or one log line) and the consumer goes on. A JMSException of the
 provider itself puts the connection in doubt: it is reported to the exception listener as well,
@@ -109,7 +114,11 @@ class ListenerExecution:
                     hint="a transaction block inside the listener failed",
                 )
         except Exception as error:
-            record_cause(delivery.message, error)
+            record_cause(
+                delivery.message,
+                error,
+                refuses_unreadable=self._properties.unreadable_messages == "dead_letter",
+            )
             await self._roll_back_on_exception(delivery.session, error)
             raise
         except BaseException as error:  # cancelled: the broker shall deliver the message again

@@ -10,6 +10,8 @@ from pyjms.errors import (
     JMSException,
     ListenerExecutionFailedException,
     MessageConversionException,
+    PoisonMessageException,
+    UnreadableMessageException,
     UnsupportedOperationException,
 )
 
@@ -20,6 +22,7 @@ __all__ = [
     "describe",
     "is_infrastructure_failure",
     "is_misconfiguration",
+    "poison_cause",
     "prevents_startup",
 ]
 
@@ -41,6 +44,7 @@ _MISCONFIGURATIONS = (
 _NOT_FROM_THE_PROVIDER = (
     ListenerExecutionFailedException,
     MessageConversionException,
+    PoisonMessageException,
     ConfigurationException,
     NoListenerError,
 )
@@ -65,9 +69,29 @@ def prevents_startup(error: BaseException) -> bool:
     return is_misconfiguration(error) or isinstance(error, InvalidClientIDException)
 
 
+_WRAPPERS = (ListenerExecutionFailedException, UnreadableMessageException)
+
+
+def poison_cause(
+    error: BaseException, *, refuses_unreadable: bool
+) -> PoisonMessageException | None:
+    """Return the reason to dead-letter a message without redelivery; None: it is redelivered.
+
+    `refuses_unreadable`: whether a message that no argument can be made of has such a reason.
+    """
+    cause = cause_of(error)
+    if isinstance(cause, PoisonMessageException):
+        return cause
+    if not refuses_unreadable or not isinstance(error, UnreadableMessageException):
+        return None
+    reason = PoisonMessageException(error.reason)
+    reason.__cause__ = cause
+    return reason
+
+
 def cause_of(error: BaseException) -> BaseException:
     """Return the handler's own exception, or why it could not be called; other errors as is."""
-    if type(error) is ListenerExecutionFailedException and error.__cause__ is not None:
+    if type(error) in _WRAPPERS and error.__cause__ is not None:
         return error.__cause__
     return error
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Awaitable, Callable, Iterable
-from typing import Any, ClassVar, TypedDict
+from typing import Any, ClassVar, Literal, TypedDict
 
 from pyjms.enums import AcknowledgeMode
 from pyjms.errors import JMSException, UnsupportedOperationException
@@ -25,6 +25,7 @@ __all__ = [
     "ContainerProperties",
     "ErrorHandler",
     "Listener",
+    "UnreadableMessages",
     "one_or_more",
     "parse_concurrency",
 ]
@@ -34,6 +35,8 @@ ErrorHandler = Callable[[Exception], Awaitable[None] | None]
 
 Listener = Callable[..., Any] | OnMessage
 """What `message_listener` accepts; see `pyjms.listener.handler.message_listener`."""
+
+UnreadableMessages = Literal["dead_letter", "redeliver"]
 
 PHASE_LAST = 2_147_483_647
 """Started last, stopped first. Spring: Lifecycle, DEFAULT_PHASE."""
@@ -68,6 +71,7 @@ class ContainerOptions(TypedDict, total=False):
     acknowledge_after_listener: bool
     expose_listener_session: bool
     accept_messages_while_stopping: bool
+    unreadable_messages: UnreadableMessages
     concurrency: str
     concurrent_consumers: int
     error_handler: ErrorHandler | None
@@ -99,6 +103,9 @@ class ContainerProperties:
     acknowledge_after_listener: bool = True
     expose_listener_session: bool = True
     accept_messages_while_stopping: bool = False
+    unreadable_messages: UnreadableMessages = "dead_letter"
+    """dead_letter: a message that cannot be converted to the handler's arguments becomes a dead
+    letter at once; redeliver: it is treated as any other failure, as in Spring."""
     error_handler: ErrorHandler | None = None
     exception_listener: ExceptionListener | None = None
     message_converter: MessageConverter | None = None

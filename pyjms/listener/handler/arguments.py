@@ -38,8 +38,10 @@ from pydantic import ConfigDict, PydanticUserError, TypeAdapter, ValidationError
 from pyjms.annotation.params import MISSING, Header, Headers, Payload
 from pyjms.errors import (
     ConfigurationException,
+    JMSException,
     ListenerExecutionFailedException,
     MessageConversionException,
+    UnreadableMessageException,
 )
 from pyjms.jms.api import Session
 from pyjms.jms.message import Message
@@ -106,16 +108,18 @@ class CallPlan:
         """Call the handler and return its result (a coroutine, for a coroutine function).
 
         Raises:
-            ListenerExecutionFailedException: a parameter cannot be supplied from this message.
+            UnreadableMessageException: a parameter cannot be made of this message.
+            ListenerExecutionFailedException: a parameter cannot be supplied now.
             Exception: the handler's own.
         """
         try:
             values = [supply(message, session) for supply in self._suppliers]
         except Exception as error:
-            raise ListenerExecutionFailedException(
+            failure = _unreadable_or_not(error)
+            raise failure(
                 f"Listener method could not be invoked with incoming message: {error}",
                 message=message,
-            ) from error
+            ) from (error.__cause__ if isinstance(error, _InjectionError) else error)
         if self._by_name:
             return self.handler(**dict(zip(self._names, values, strict=True)))
         return self.handler(*values)
@@ -162,7 +166,14 @@ class CallPlan:
                 f"{error.reason}",
                 hint=error.hint,
             ) from error
-        return lambda _message, _session: supply()
+
+        def inject(_message: Message, _session: Session | None) -> object:
+            try:
+                return supply()
+            except Exception as error:  # the service failed, whatever the message is
+                raise _InjectionError(str(error)) from error
+
+        return inject
 
     def _raw(self, parameter: HandlerParameter, kind: type[Message]) -> Supplier:
         def supply(message: Message, _session: Session | None) -> Message:
@@ -258,6 +269,28 @@ class CallPlan:
                 ) from None
 
         return validate
+
+
+class _InjectionError(Exception):
+    """A provider of the application's container raised (its cause)."""
+
+
+_UNREADABLE = (
+    JMSException,  # conversion, and bodies that cannot be read
+    ValueError,
+    TypeError,
+    LookupError,
+)
+
+
+def _unreadable_or_not(error: Exception) -> type[ListenerExecutionFailedException]:
+    """Return the exception for an argument: is it the message's fault, or that of a service?
+
+    A converter of the application's may ask other services, so that only errors of data count.
+    """
+    if isinstance(error, _UNREADABLE) and not getattr(error, "retryable", False):
+        return UnreadableMessageException
+    return ListenerExecutionFailedException
 
 
 def _adapter_of_instances(hint: Any) -> TypeAdapter[Any]:

@@ -26,8 +26,9 @@ async def send(template, destination, *texts):
 
 
 def without_stamp(properties):
-    """The broker's stamp aside, which Java's client hides. (jms-api 10.6)"""
-    return {name: value for name, value in properties.items() if name != "originalExpiration"}
+    """Without the broker's stamp, which Java's client hides, and our own. (jms-api 10.6)"""
+    ours = ("originalExpiration", "pyjms_failure_type", "pyjms_failure_text")
+    return {name: value for name, value in properties.items() if name not in ours}
 
 
 def with_reason(properties, text):
@@ -109,6 +110,8 @@ async def test_a_dead_letter_has_the_handlers_reason(
     cause = dead.properties["dlqDeliveryFailureCause"]
     assert cause.startswith("java.lang.Throwable: Delivery[2] exceeds redelivery policy limit:")
     assert cause.endswith("}, cause:ValueError: B failed at delivery 2")
+    assert dead.properties["pyjms_failure_type"] == "ValueError"
+    assert dead.properties["pyjms_failure_text"] == "B failed at delivery 2"
     failures = [r.getMessage() for r in caplog.records if "listener failed" in r.getMessage()]
     assert [line[line.index("attempt") :] for line in failures] == [
         "attempt 1 of 2: ValueError: B failed at delivery 1",

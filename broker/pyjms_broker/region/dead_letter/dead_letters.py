@@ -23,9 +23,14 @@ if TYPE_CHECKING:
 
 __all__ = ["FAILURE_CAUSE", "dead_letter", "send_to_dead_letter_queue", "throwable_text"]
 
+_NO_LISTENERS_ERROR: Final = "java.lang.Throwable"
+
 logger = logging.getLogger(__name__)
 
 FAILURE_CAUSE: Final = "dlqDeliveryFailureCause"
+FAILURE_TYPE: Final = "pyjms_failure_type"
+FAILURE_TEXT: Final = "pyjms_failure_text"
+"""Our own, for people and selectors; ActiveMQ's text begins with the redelivery policy."""
 ORIGINAL_EXPIRATION: Final = "originalExpiration"
 ORIGINAL_DELIVERY_MODE: Final = "originalDeliveryMode"
 
@@ -89,6 +94,7 @@ def dead_letter(
         properties[ORIGINAL_DELIVERY_MODE] = "NON_PERSISTENT"
     if cause is not None:
         properties[FAILURE_CAUSE] = throwable_text(cause)
+        properties.update(_failure(cause))
     copy = copy_command(message)
     copy.message_id = MessageId(
         message_id.text_view, message_id.producer_id, message_id.producer_sequence_id
@@ -104,6 +110,14 @@ def dead_letter(
     copy.marshalled_properties = encode_map(properties)
     copy.response_required = False
     return copy
+
+
+def _failure(cause: Throwable) -> dict[str, str]:
+    """Return the listener's own error, which ActiveMQ's text has at its end, if at all."""
+    own = cause.cause or cause
+    if own.class_name in (None, _NO_LISTENERS_ERROR):
+        return {}
+    return {FAILURE_TYPE: own.class_name or "", FAILURE_TEXT: own.message or ""}
 
 
 def throwable_text(cause: Throwable) -> str:
