@@ -139,9 +139,9 @@ SHARED = {
         JMSSecurityException ListenerExecutionFailedException LocalProtocolError
         MessageConversionException MessageEOFException MessageFormatException
         MessageNotReadableException MessageNotWriteableException ProtocolViolation
-        PoisonMessageException UnreadableMessageException RemoteProtocolError ReplyFailureException RequestTimeoutException
+        PoisonMessageException RemoteProtocolError ReplyFailureException RequestTimeoutException
         ResourceAllocationException TransactionInProgressException TransactionRolledBackException
-        UnsupportedOperationException XAException
+        UnreadableMessageException UnsupportedOperationException XAException
     """,
     "pyjms.jms.bodies": "BytesMessage MapMessage ObjectMessage StreamMessage TextMessage",
     "pyjms.jms.destination": "Destination Queue TemporaryQueue TemporaryTopic Topic",

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 from pyjms.annotation.destinations import destination_text
 from pyjms.jms.destination import Destination
@@ -30,6 +30,9 @@ class JmsListenerMark:
     subscription: str | None = None
     selector: str | None = None
     concurrency: str | None = None
+    durable: bool | None = None
+    prefetch: int | Literal["auto"] | None = None
+    unreadable_messages: Literal["dead_letter", "redeliver"] | None = None
     auto_startup: bool | None = None
 
 
@@ -41,13 +44,17 @@ def jms_listener(
     subscription: str | None = None,
     selector: str | None = None,
     concurrency: str | int | None = None,
+    durable: bool | None = None,
+    prefetch: int | Literal["auto"] | None = None,
+    unreadable_messages: Literal["dead_letter", "redeliver"] | None = None,
     auto_startup: bool | None = None,
 ) -> Callable[[F], F]:
     """Have the function called with each message that arrives at `destination`.
 
     The handler may be `def` (runs in the container's threads) or `async def`. Returning commits,
     and sends the result to the message's reply_to; raising rolls back, so that the message is
-    redelivered and finally moved to the dead-letter queue. All texts may contain `${...}`
+    redelivered and finally moved to the dead-letter queue. A message that cannot be converted to
+    the handler's arguments is moved there at once. All texts may contain `${...}`
     placeholders. Spring: @JmsListener.
 
     Args:
@@ -58,6 +65,13 @@ def jms_listener(
         subscription: the name of a durable subscription.
         selector: the condition of the messages to consume.
         concurrency: the number of consumers, "lower-upper" or the upper limit alone.
+        durable: whether the subscription outlives the application: the destination is then a topic,
+            and the connection needs a client id (`jms.client_id`).
+        prefetch: the messages sent to each consumer ahead of their acknowledgements. "auto", the
+            default of an application: few where the number of consumers may grow, so that each gets
+            its share; else as the connection says.
+        unreadable_messages: "redeliver" treats messages that cannot be converted to the handler's
+            arguments as any other failure; "dead_letter" is the default.
         auto_startup: False leaves the container stopped until it is started explicitly.
 
     Raises:
@@ -70,6 +84,9 @@ def jms_listener(
         subscription=subscription,
         selector=selector,
         concurrency=None if concurrency is None else str(concurrency),
+        durable=durable,
+        prefetch=prefetch,
+        unreadable_messages=unreadable_messages,
         auto_startup=auto_startup,
     )
 

@@ -15,6 +15,7 @@ from typing import Protocol, TypeVar
 
 from pyjms.client.duplicates import ConnectionAudit
 from pyjms.client.options import ClientOptions
+from pyjms.client.refusals import RefusalLog
 from pyjms.client.tasks import OwnedTasks
 from pyjms.enums import AcknowledgeMode
 from pyjms.errors import JMSException
@@ -85,6 +86,10 @@ class ClientConnection(Protocol):
     @property
     def audit(self) -> ConnectionAudit | None:
         """The duplicate audit; None if `check_for_duplicates` is off."""
+
+    @property
+    def refusals(self) -> RefusalLog:
+        """The log of messages that its consumers refuse."""
 
     @property
     def optimizes_acks(self) -> bool:

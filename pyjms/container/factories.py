@@ -37,7 +37,7 @@ def native_connection_factory(settings: PyjmsSettings) -> ClientConnectionFactor
 def broker_connection_factory(broker: ActiveMQSettings) -> ClientConnectionFactory:
     """Return the client's factory for one broker's settings."""
     password = broker.password
-    return ClientConnectionFactory(
+    factory = ClientConnectionFactory(
         broker.effective_broker_url(),
         user_name=broker.user,
         password=None if password is None else password.get_secret_value(),
@@ -45,6 +45,10 @@ def broker_connection_factory(broker: ActiveMQSettings) -> ClientConnectionFacto
         send_timeout=broker.send_timeout,
         non_blocking_redelivery=broker.non_blocking_redelivery,
     )
+    factory.redelivery_policy = broker.redelivery.apply(factory.redelivery_policy)
+    if broker.prefetch is not None:
+        factory.prefetch_policy.set_all(broker.prefetch)
+    return factory
 
 
 def connection_factory(native: ConnectionFactory, settings: PyjmsSettings) -> ConnectionFactory:
@@ -123,6 +127,8 @@ def listener_container_factory(
         "concurrency": listener.concurrency(),
         "receive_timeout": listener.receive_timeout,
         "max_messages_per_task": listener.max_messages_per_task,
+        "prefetch": listener.prefetch,
+        "unreadable_messages": listener.unreadable_messages,
         "message_converter": converter,
         "destination_resolver": resolver,
     }

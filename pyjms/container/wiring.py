@@ -17,6 +17,7 @@ from dependency_injector import wiring as injection
 
 from pyjms.annotation.jms_listener import JmsListenerMark
 from pyjms.annotation.send_to import send_to_destination
+from pyjms.client.options import RedeliveryPolicy
 from pyjms.container.checks import (
     check_endpoint,
     check_reply_destination,
@@ -157,14 +158,20 @@ class Wiring:
             subscription=None if mark.subscription is None else resolve(mark.subscription),
             selector=None if mark.selector is None else resolve(mark.selector),
             concurrency=None if mark.concurrency is None else resolve(mark.concurrency),
+            durable=mark.durable,
+            prefetch=mark.prefetch,
+            unreadable_messages=mark.unreadable_messages,
             auto_startup=mark.auto_startup,
             handler=handler,
             make_listener=self._listener,
         )
         own = self._settings.listeners.get(endpoint.id)
         if own is not None:
-            endpoint.override(**own.model_dump(exclude_unset=True))
+            endpoint.override(**own.endpoint_settings())
         factory = self._factory(endpoint)
+        if own is not None and own.redelivery is not None:
+            policy = getattr(factory.connection_factory, "redelivery_policy", RedeliveryPolicy())
+            endpoint.redelivery_policy = own.redelivery.apply(policy)
         plan = self._plan(handler, None)
         check_endpoint(endpoint, plan.name, factory)
         reply_destination = send_to_destination(handler)

@@ -8,15 +8,29 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field, fields
+from typing import TYPE_CHECKING, Any, Final
 
+from pyjms.client.options import RedeliveryPolicy
 from pyjms.errors import ConfigurationException
+from pyjms.listener.container.properties import Prefetch, UnreadableMessages
 
 if TYPE_CHECKING:
     from pyjms.listener.container.base import AbstractMessageListenerContainer
 
 __all__ = ["JmsListenerEndpoint", "MethodJmsListenerEndpoint", "SimpleJmsListenerEndpoint"]
+
+
+_OPTIONS: Final = {
+    "selector": "message_selector",
+    "durable": "subscription_durable",
+    "concurrency": "concurrency",
+    "prefetch": "prefetch",
+    "redelivery_policy": "redelivery_policy",
+    "unreadable_messages": "unreadable_messages",
+    "auto_startup": "auto_startup",
+}
+"""Fields of an endpoint and the properties of the container that they set."""
 
 
 @dataclass(kw_only=True)
@@ -27,9 +41,15 @@ class JmsListenerEndpoint(ABC):
     id: str = ""
     container_factory: str | None = None
     subscription: str | None = None
+    durable: bool | None = None
     selector: str | None = None
     concurrency: str | None = None
+    prefetch: Prefetch = None
+    redelivery_policy: RedeliveryPolicy | None = None
+    unreadable_messages: UnreadableMessages | None = None
     auto_startup: bool | None = None
+    properties: dict[str, Any] = field(default_factory=dict)
+    """Further properties of the container, by name."""
 
     def override(self, **settings: Any) -> None:
         """Replace settings by name (`listeners.<id>` in YAML).
@@ -51,12 +71,13 @@ class JmsListenerEndpoint(ABC):
         """Set the endpoint's settings and its listener on `container`."""
         container.bean_name = self.id
         container.destination_name = self.destination
-        if self.selector is not None:
-            container.message_selector = self.selector
-        if self.concurrency is not None:
-            container.concurrency = self.concurrency
-        if self.auto_startup is not None:
-            container.auto_startup = self.auto_startup
+        container.set_options(self.properties)
+        for name, option in _OPTIONS.items():
+            value = getattr(self, name)
+            if value is not None:
+                setattr(container, option, value)
+        if container.subscription_durable and self.concurrency is None:
+            container.concurrency = "1"  # the factory's is for queues
         # before the listener, which would otherwise set the name of its class
         container.subscription_name = self.subscription or self.default_subscription_name()
         container.message_listener = self.create_listener(container)

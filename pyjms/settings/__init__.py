@@ -11,6 +11,7 @@ from pyjms.settings.model import (
     ListenerOverride,
     ListenerSettings,
     PyjmsSettings,
+    RedeliverySettings,
     TemplateSettings,
 )
 from pyjms.settings.schema import settings_schema
@@ -27,6 +28,7 @@ __all__ = [
     "ListenerSettings",
     "PipelineSettings",
     "PyjmsSettings",
+    "RedeliverySettings",
     "RestartSettings",
     "SparkSettings",
     "TemplateSettings",

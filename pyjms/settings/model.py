@@ -10,15 +10,12 @@ import os
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
-    BaseModel,
     BeforeValidator,
-    ConfigDict,
     Field,
     PlainSerializer,
     PrivateAttr,
     SecretStr,
     WithJsonSchema,
-    model_validator,
 )
 from pydantic_settings import (
     BaseSettings,
@@ -28,8 +25,16 @@ from pydantic_settings import (
 
 from pyjms._yaml import Deadline, Duration, Placeholders, ReceiveTimeout
 from pyjms.enums import AcknowledgeMode, DeliveryMode
+from pyjms.settings.listeners import (
+    Acknowledge,
+    ListenerOverride,
+    ListenerSessionSettings,
+    ListenerSettings,
+    RedeliverySettings,
+)
+from pyjms.settings.section import Section, Text
 from pyjms.settings.spark import PipelineSettings, SparkSettings
-from pyjms.settings.values import read_acknowledge_mode, read_delivery_mode, read_text
+from pyjms.settings.values import read_delivery_mode, read_text
 
 __all__ = [
     "ActiveMQSettings",
@@ -41,6 +46,7 @@ __all__ = [
     "ListenerSessionSettings",
     "ListenerSettings",
     "PyjmsSettings",
+    "RedeliverySettings",
     "TemplateSessionSettings",
     "TemplateSettings",
 ]
@@ -48,29 +54,17 @@ __all__ = [
 EMBEDDED_BROKER_URL = "vm://localhost?broker.persistent=false"
 NETWORK_BROKER_URL = "tcp://localhost:61616"
 
-Acknowledge = Annotated[
-    AcknowledgeMode,
-    BeforeValidator(read_acknowledge_mode),
-    PlainSerializer(lambda mode: mode.name.lower(), return_type=str, when_used="json"),
-    WithJsonSchema({"anyOf": [{"enum": ["auto", "client", "dups_ok"]}, {"type": "integer"}]}),
-]
 Delivery = Annotated[
     DeliveryMode,
     BeforeValidator(read_delivery_mode),
     PlainSerializer(lambda mode: mode.name.lower(), return_type=str, when_used="json"),
     WithJsonSchema({"enum": ["persistent", "non_persistent"]}),
 ]
-Text = Annotated[str, BeforeValidator(read_text)]
-CacheLevelName = Literal["none", "connection", "session", "consumer", "auto"]
 LevelName = Literal["CRITICAL", "ERROR", "WARNING", "INFO", "DEBUG", "NOTSET"]
 Level = Annotated[LevelName, BeforeValidator(lambda value: str(value).upper())]
 
 
-class _Section(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
-
-
-class CacheSettings(_Section):
+class CacheSettings(Section):
     """The resources that the template caches (`jms.cache`). Spring: spring.jms.cache."""
 
     enabled: bool = True
@@ -83,54 +77,7 @@ class CacheSettings(_Section):
     """Number of cached sessions of each acknowledge mode."""
 
 
-class ListenerSessionSettings(_Section):
-    """The listeners' sessions (`jms.listener.session`)."""
-
-    acknowledge_mode: Acknowledge = AcknowledgeMode.AUTO
-    """auto, client, dups_ok or a number; no effect if transacted."""
-    transacted: bool | None = None
-    """Whether a message is consumed when its handler has returned, and redelivered if it fails.
-    Not set: true."""
-
-
-class ListenerSettings(_Section):
-    """Defaults of all listeners (`jms.listener`). Spring: spring.jms.listener."""
-
-    auto_startup: bool = True
-    """Whether listeners start with the application."""
-    min_concurrency: int | None = Field(default=None, ge=1)
-    """Minimum number of consumers of each listener."""
-    max_concurrency: int | None = Field(default=None, ge=1)
-    """Maximum number of consumers of each listener."""
-    receive_timeout: ReceiveTimeout = 1.0
-    """How long one receive waits; 0: for ever, -1: not at all."""
-    max_messages_per_task: int | None = None
-    """Receives after which a consumer's task ends and a new one starts; negative: never."""
-    recovery_interval: Duration | None = None
-    """Time between two attempts to restore a lost connection; not set: 5s."""
-    cache_level: CacheLevelName | None = None
-    """What a listener keeps between messages: none, connection, session, consumer or auto."""
-    session: ListenerSessionSettings = ListenerSessionSettings()
-
-    @model_validator(mode="after")
-    def _check_concurrency(self) -> Self:
-        least, most = self.min_concurrency, self.max_concurrency
-        if least is not None and most is not None and most < least:
-            raise ValueError(f"max_concurrency ({most}) is less than min_concurrency ({least})")
-        return self
-
-    def concurrency(self) -> str | None:
-        """Return the range as the container takes it, None if neither end is set.
-
-        Spring Boot: only min n is "n-n", only max m is "1-m".
-        """
-        least, most = self.min_concurrency, self.max_concurrency
-        if least is None and most is None:
-            return None
-        return f"{least or 1}-{most or least}"
-
-
-class TemplateSessionSettings(_Section):
+class TemplateSessionSettings(Section):
     """The template's sessions (`jms.template.session`)."""
 
     acknowledge_mode: Acknowledge = AcknowledgeMode.AUTO
@@ -139,7 +86,7 @@ class TemplateSessionSettings(_Section):
     """Whether each call outside a transaction is one of its own."""
 
 
-class TemplateSettings(_Section):
+class TemplateSettings(Section):
     """The JmsTemplate (`jms.template`). Spring: spring.jms.template."""
 
     default_destination: str | None = None
@@ -165,7 +112,7 @@ class TemplateSettings(_Section):
         return not (self.delivery_mode is self.priority is self.time_to_live is None)
 
 
-class ConverterSettings(_Section):
+class ConverterSettings(Section):
     """The message converter (`jms.converter`)."""
 
     type_id_mappings: dict[str, Text] = Field(default_factory=dict)
@@ -176,7 +123,7 @@ class ConverterSettings(_Section):
     a type."""
 
 
-class JmsSettings(_Section):
+class JmsSettings(Section):
     """JMS (`jms`). Spring: spring.jms."""
 
     pub_sub_domain: bool = False
@@ -191,14 +138,14 @@ class JmsSettings(_Section):
     template: TemplateSettings = TemplateSettings()
 
 
-class EmbeddedSettings(_Section):
+class EmbeddedSettings(Section):
     """The broker inside the application (`activemq.embedded`)."""
 
     enabled: bool = True
     """Whether it is used when no broker_url is set."""
 
 
-class ActiveMQSettings(_Section):
+class ActiveMQSettings(Section):
     """A broker and its connections (`activemq`, `brokers.<name>`). Spring: spring.activemq."""
 
     broker_url: str | None = None
@@ -212,6 +159,10 @@ class ActiveMQSettings(_Section):
     """How long closing waits for the broker; 0: for ever."""
     send_timeout: Deadline = None
     """How long a send waits for the broker; 0: for ever."""
+    redelivery: RedeliverySettings = RedeliverySettings()
+    prefetch: int | None = Field(default=None, ge=0, le=32767)
+    """Messages sent to each consumer ahead of their acknowledgements; 0: each receive pulls one.
+    Not set: 1000 on queues, and ActiveMQ's other defaults."""
     non_blocking_redelivery: bool = False
     """Whether later messages overtake one that waits for its redelivery."""
 
@@ -220,23 +171,6 @@ class ActiveMQSettings(_Section):
         if self.broker_url:
             return self.broker_url
         return EMBEDDED_BROKER_URL if self.embedded.enabled else NETWORK_BROKER_URL
-
-
-class ListenerOverride(_Section):
-    """Changes to one `@jms_listener`, by its id (`listeners.<id>`)."""
-
-    destination: Text | None = None
-    """The queue or topic."""
-    concurrency: Text | None = None
-    """Number of consumers: "3" or "3-10"."""
-    selector: str | None = None
-    """The message selector."""
-    subscription: Text | None = None
-    """The name of the topic subscription."""
-    auto_startup: bool | None = None
-    """Whether it starts with the application."""
-    container_factory: str | None = None
-    """The provider of its container factory, or a name of `brokers`."""
 
 
 class PyjmsSettings(BaseSettings):

@@ -8,15 +8,15 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from pyjms._paths import uri_scheme
 from pyjms._yaml import Duration
-from pyjms.settings.values import read_option, read_text
+from pyjms.settings.section import Section, Text
+from pyjms.settings.values import read_option
 
 __all__ = ["PipelineSettings", "RestartSettings", "SparkSettings"]
 
-Text = Annotated[str, BeforeValidator(read_text)]
 Option = Annotated[str, BeforeValidator(read_option)]
 
 
@@ -33,11 +33,7 @@ def _check_folder(text: str) -> str:
 Folder = Annotated[Text, AfterValidator(_check_folder)]
 
 
-class _Section(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
-
-
-class RestartSettings(_Section):
+class RestartSettings(Section):
     """Restarts of a failed pipeline (`spark.restart`)."""
 
     initial_interval: Duration = 1.0
@@ -63,7 +59,7 @@ class RestartSettings(_Section):
         return self
 
 
-class SparkSettings(_Section):
+class SparkSettings(Section):
     """Where and how pipelines run (`spark`)."""
 
     master: Text = "local[*,4]"
@@ -83,7 +79,7 @@ class SparkSettings(_Section):
     restart: RestartSettings = RestartSettings()
 
 
-class PipelineSettings(_Section):
+class PipelineSettings(Section):
     """A pipeline in SQL, or changes to the decorated one of this name (`pipelines.<name>`)."""
 
     source: Text | dict[str, Text] | None = None

@@ -29,7 +29,8 @@ NAMES = """
     MessageFormatException MessageNotReadableException MessageNotWriteableException
     MessageProducer MessageType MethodJmsListenerEndpoint ObjectMessage Payload PrefetchPolicy
     Proceed Propagation ProtocolViolation PyjmsSettings QosSettings Queue QueueBrowser
-    RedeliveryPolicy RemoteProtocolError ReplyFailureException RequestTimeoutException
+    PoisonMessageException RedeliveryPolicy RemoteProtocolError ReplyFailureException
+    RequestTimeoutException UnreadableMessageException
     ResourceAllocationException Session SimpleAsyncTaskExecutor SimpleJmsHeaderMapper
     SimpleJmsListenerContainerFactory SimpleJmsListenerEndpoint SimpleMessageConverter
     SimpleMessageListenerContainer SingleConnectionFactory StreamMessage TaskExecutor

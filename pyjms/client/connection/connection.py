@@ -35,6 +35,7 @@ from pyjms.client.delivery import ActiveMQMessageConsumer
 from pyjms.client.duplicates import ConnectionAudit
 from pyjms.client.interfaces import DispatchTarget, WindowedProducer
 from pyjms.client.options import ClientOptions, RedeliveryPolicy
+from pyjms.client.refusals import RefusalLog
 from pyjms.client.session import ActiveMQSession
 from pyjms.client.tasks import OwnedTasks
 from pyjms.enums import AcknowledgeMode
@@ -121,6 +122,7 @@ class ActiveMQConnection(api.Connection):
         self._failed_sessions: list[ActiveMQSession] = []
         self._session_numbers = itertools.count(1)
         self._transaction_numbers = itertools.count(1)
+        self.refusals = RefusalLog()
         self._tasks = OwnedTasks(self.connection_id)
         self._warned: set[str] = set()
         # What the broker sends besides messages; other commands mean nothing to a client.

@@ -199,7 +199,7 @@ class ActiveMQMessageConsumer(api.MessageConsumer):
                 self.roll_back()
                 return
         # a container reports its listener's errors itself, and raises nothing
-        if dispatch.rollback_cause is not None and self._refuses(dispatch):
+        if self.ledger.redelivers_on_error and is_poison(dispatch.rollback_cause):
             self.roll_back()
             return
         self.ledger.after_delivery(dispatch)
@@ -320,10 +320,6 @@ class ActiveMQMessageConsumer(api.MessageConsumer):
         return None
 
     # --- internals
-
-    def _refuses(self, dispatch: MessageDispatch) -> bool:
-        """Whether a message is poison, and not left to the end of a transaction or a recover()."""
-        return self.ledger.redelivers_on_error and is_poison(dispatch.rollback_cause)
 
     def _handle_duplicate(self, dispatch: MessageDispatch) -> None:
         """Act on a duplicate by the verdict of `pyjms.client.duplicates`."""

@@ -36,7 +36,6 @@ any delivery: other consumers have failed on it. Messages that the broker redeli
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Awaitable, Callable
 from typing import Final, Protocol
 
@@ -50,8 +49,6 @@ from pyjms.errors import PoisonMessageException
 from pyjms.wire.openwire.commands import ConsumerId, MessageDispatch, Throwable
 
 __all__ = ["Redeliverer", "is_poison"]
-
-logger = logging.getLogger(__name__)
 
 _BROKER_DELAY = "redeliveryDelay"  # the broker's redelivery plug-in sets this property
 
@@ -156,13 +153,14 @@ class Redeliverer:
         for dispatch in failed:
             command = dispatch.message
             assert command is not None
-            logger.warning(
-                "Message %s of %s is refused %s and becomes a dead letter%s%s",
-                command.message_id,
-                dispatch.destination,
-                when,
-                "" if command.persistent else ", if the broker keeps non-persistent ones",
-                "" if cause is None else f". Cause: {_text_of(cause)}",
+            kept = "" if command.persistent else ", if the broker keeps non-persistent ones"
+            session = self._consumer.session
+            session.connection.refusals.report(
+                f"Message {command.message_id} of {dispatch.destination} is refused {when} and "
+                f"becomes a dead letter{kept}"
+                f"{'' if cause is None else f'. Cause: {_text_of(cause)}'}",
+                str(dispatch.destination),
+                session.tasks.spawn,
             )
         self._consumer.ledger.acknowledge_poison(failed, refusal)
 

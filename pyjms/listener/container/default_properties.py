@@ -137,6 +137,12 @@ class DefaultContainerProperties(ContainerProperties):
         self._max_concurrent_consumers = max(value, self._concurrent_consumers)
 
     @property
+    def growth_limit(self) -> int | None:
+        """The largest number of consumers if it is more than the least; else None."""
+        most = self._max_concurrent_consumers
+        return most if self._concurrent_consumers < most else None
+
+    @property
     def max_messages_per_task(self) -> int | None:
         """Receives after which a task ends and its consumer gets another; negative: no limit.
 

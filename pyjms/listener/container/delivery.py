@@ -1,8 +1,10 @@
 """One received message on its way through the listener, and the report of its failure.
 
-The log has one line and behind it one traceback, the handler's own. Never the body, though an
-application's exception may quote it. A dead letter's cause ends with `cause:` and that
-exception, where Spring's containers leave `cause:null`. (spring-jms 1.7.2, 11.2)
+Each attempt has one line, the first one also a traceback: the handler's own, without the frames
+of pyjms that called it. The last attempt is a line of the client, which says that the message
+becomes a dead letter, and why; here it is DEBUG. Never the body, though an application's exception
+may quote it. A dead letter's cause ends with `cause:` and that exception, where Spring's containers
+leave `cause:null`. (spring-jms 1.7.2, 11.2)
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ from pyjms.jms.api import Connection, MessageConsumer, Session
 from pyjms.jms.message import Message
 from pyjms.listener.container.failures import cause_of, poison_cause
 from pyjms.listener.container.properties import ContainerProperties
+from pyjms.listener.tracebacks import users_traceback
 from pyjms.listener.workers import Worker
 
 __all__ = ["ACKNOWLEDGED_BY_THE_CLIENT", "Delivery", "log_failure", "record_cause"]
@@ -26,9 +29,12 @@ _LONGEST_TEXT: Final = 500
 
 
 class Delivery:
-    """A received message with what it came through; `handled` once its listener has returned."""
+    """A received message with what it came through.
 
-    __slots__ = ("connection", "consumer", "handled", "message", "session", "worker")
+    `handled` once its listener has returned, `is_poison` if no further attempt is wanted.
+    """
+
+    __slots__ = ("connection", "consumer", "handled", "is_poison", "message", "session", "worker")
 
     def __init__(
         self,
@@ -44,6 +50,7 @@ class Delivery:
         self.consumer = consumer
         self.worker = worker
         self.handled = False
+        self.is_poison = False
 
 
 class _RecordsCause(Protocol):
@@ -52,14 +59,16 @@ class _RecordsCause(Protocol):
     rollback_cause: BaseException | None
 
 
-def record_cause(message: Message, error: Exception, *, refuses_unreadable: bool) -> None:
-    """Keep the reason why `message` failed, for the dead letter that it may become.
+def record_cause(delivery: Delivery, error: Exception, *, refuses_unreadable: bool) -> None:
+    """Keep the reason why a message failed, for the dead letter that it may become.
 
     The provider dead-letters a message at once if that is a PoisonMessageException.
     """
-    if hasattr(message.provider_delivery, "rollback_cause"):
+    record = delivery.message.provider_delivery
+    if hasattr(record, "rollback_cause"):
         poison = poison_cause(error, refuses_unreadable=refuses_unreadable)
-        cast(_RecordsCause, message.provider_delivery).rollback_cause = poison or cause_of(error)
+        delivery.is_poison = poison is not None
+        cast(_RecordsCause, record).rollback_cause = poison or cause_of(error)
 
 
 def log_failure(
@@ -74,13 +83,16 @@ def log_failure(
     """
     reason = cause_of(error)
     message = None if delivery is None else delivery.message
-    logger.warning(
+    reported_by_client = delivery is not None and _becomes_dead_letter(delivery)
+    is_first = message is None or message.delivery_count <= 1
+    logger.log(
+        logging.DEBUG if reported_by_client else logging.WARNING,
         "Execution of JMS message listener failed, and no ErrorHandler has been set. "
         "Listener %s%s: %s",
         properties.bean_name or properties.destination_description,
         ", at the end of its transaction" if delivery is None else _where(properties, delivery),
         _one_line(reason),
-        exc_info=reason,
+        exc_info=users_traceback(reason) if is_first else None,
         extra={
             "listener_id": properties.bean_name,
             "destination": properties.destination_description,
@@ -101,12 +113,32 @@ def _where(properties: ContainerProperties, delivery: Delivery) -> str:
 
 def _attempt(delivery: Delivery) -> str:
     count = delivery.message.delivery_count
-    session = delivery.session
-    if not session.transacted and session.acknowledge_mode in ACKNOWLEDGED_BY_THE_CLIENT:
+    if _is_acknowledged(delivery):
         return f"attempt {count}, which is the last: the message counts as acknowledged"
+    most = _attempts(delivery)
+    return f"attempt {count}" if most is None else f"attempt {count} of {most}"
+
+
+def _attempts(delivery: Delivery) -> int | None:
+    """Return how often the client delivers a message at most; None: it is not known."""
     policy = getattr(delivery.consumer, "redelivery_policy", None)
     redeliveries = getattr(policy, "maximum_redeliveries", -1)
-    return f"attempt {count} of {redeliveries + 1}" if redeliveries >= 0 else f"attempt {count}"
+    return redeliveries + 1 if redeliveries >= 0 else None
+
+
+def _is_acknowledged(delivery: Delivery) -> bool:
+    session = delivery.session
+    return not session.transacted and session.acknowledge_mode in ACKNOWLEDGED_BY_THE_CLIENT
+
+
+def _becomes_dead_letter(delivery: Delivery) -> bool:
+    """Return whether the client refuses the message now, which it logs itself."""
+    if _is_acknowledged(delivery) or delivery.handled:
+        return False
+    most = _attempts(delivery)
+    if delivery.is_poison:
+        return hasattr(delivery.consumer, "redelivery_policy")
+    return most is not None and delivery.message.delivery_count >= most
 
 
 def _one_line(error: BaseException) -> str:

@@ -115,7 +115,7 @@ class ListenerExecution:
                 )
         except Exception as error:
             record_cause(
-                delivery.message,
+                delivery,
                 error,
                 refuses_unreadable=self._properties.unreadable_messages == "dead_letter",
             )

@@ -9,6 +9,7 @@ import re
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, ClassVar, Literal, TypedDict
 
+from pyjms.client.options import RedeliveryPolicy
 from pyjms.enums import AcknowledgeMode
 from pyjms.errors import JMSException, UnsupportedOperationException
 from pyjms.jms.api import ConnectionFactory, ExceptionListener
@@ -25,6 +26,7 @@ __all__ = [
     "ContainerProperties",
     "ErrorHandler",
     "Listener",
+    "Prefetch",
     "UnreadableMessages",
     "one_or_more",
     "parse_concurrency",
@@ -36,6 +38,7 @@ ErrorHandler = Callable[[Exception], Awaitable[None] | None]
 Listener = Callable[..., Any] | OnMessage
 """What `message_listener` accepts; see `pyjms.listener.handler.message_listener`."""
 
+Prefetch = int | Literal["auto"] | None
 UnreadableMessages = Literal["dead_letter", "redeliver"]
 
 PHASE_LAST = 2_147_483_647
@@ -72,6 +75,8 @@ class ContainerOptions(TypedDict, total=False):
     expose_listener_session: bool
     accept_messages_while_stopping: bool
     unreadable_messages: UnreadableMessages
+    prefetch: Prefetch
+    redelivery_policy: RedeliveryPolicy | None
     concurrency: str
     concurrent_consumers: int
     error_handler: ErrorHandler | None
@@ -106,6 +111,11 @@ class ContainerProperties:
     unreadable_messages: UnreadableMessages = "dead_letter"
     """dead_letter: a message that cannot be converted to the handler's arguments becomes a dead
     letter at once; redeliver: it is treated as any other failure, as in Spring."""
+    prefetch: Prefetch = None
+    """Messages sent to each consumer ahead of their acknowledgements; None: as the connection says.
+    auto: few for consumers of a queue whose number may grow; they take effect with the next one."""
+    redelivery_policy: RedeliveryPolicy | None = None
+    """The redelivery of this listener's messages; None: that of the connection."""
     error_handler: ErrorHandler | None = None
     exception_listener: ExceptionListener | None = None
     message_converter: MessageConverter | None = None
@@ -251,6 +261,11 @@ class ContainerProperties:
             value = _ACKNOWLEDGE_MODES[value]
         known = value in AcknowledgeMode.__members__.values()
         self._acknowledge_mode = AcknowledgeMode(value) if known else value
+
+    @property
+    def growth_limit(self) -> int | None:
+        """The largest number of consumers if it is more than the least; else None."""
+        return None
 
     def task_name(self, number: int) -> str:
         """Name the task and the thread of a consumer: the container's name and a number."""

@@ -9,6 +9,7 @@ from pyjms.core.closing import close_quietly
 from pyjms.errors import IllegalStateException, InvalidDestinationException
 from pyjms.jms.api import Connection, MessageConsumer, Session
 from pyjms.jms.destination import Destination, Topic
+from pyjms.listener.container.consumer_options import set_redelivery_policy, with_prefetch
 from pyjms.listener.container.properties import ContainerProperties
 
 __all__ = [
@@ -138,7 +139,7 @@ class ResourceFactory:
             JMSException: the broker refuses it, or there is no such destination.
         """
         properties = self._properties
-        destination = self._resolve_destination(session)
+        destination = with_prefetch(self._resolve_destination(session), properties)
         selector = properties.message_selector
         no_local = properties.pub_sub_no_local
         if not isinstance(destination, Topic):
@@ -149,6 +150,8 @@ class ResourceFactory:
             )
         else:
             consumer = await session.create_consumer(destination, selector, no_local=no_local)
+        if properties.redelivery_policy is not None:
+            set_redelivery_policy(consumer, properties.redelivery_policy)
         if self._on_consumer_created is not None:
             self._on_consumer_created()
         return consumer

@@ -336,7 +336,7 @@ async def test_failures_are_named_after_what_failed(jms_app) -> None:
     await jms_app.drained("in")
     threw = [e for e in seen if "threw exception" in str(e)]
     refused = [e for e in seen if "could not be invoked with incoming message" in str(e)]
-    assert len(threw) == len(refused) == 7
+    assert (len(threw), len(refused)) == (7, 1)  # what cannot be read is not tried again
     assert isinstance(threw[0].__cause__, KeyError)
     assert isinstance(refused[0].__cause__, MessageConversionException)
     assert {e.listener_id for e in seen} == {"fails"}

@@ -56,7 +56,7 @@ class Calls:
 @pytest.mark.parametrize(
     ("queue", "payload", "kind", "reason"),
     [
-        ("orders", "no json", "MessageConversionException", "Invalid JSON"),
+        ("orders", "no json", "MessageConversionException", "valid dictionary"),
         ("orders", '{"number": "x"}', "MessageConversionException", "valid integer"),
         ("headers", "text", "MessageConversionException", "Missing header 'count'"),
         ("maps", "text", "MessageConversionException", "is a MapMessage"),

@@ -114,9 +114,8 @@ async def test_a_dead_letter_has_the_handlers_reason(
     assert dead.properties["pyjms_failure_text"] == "B failed at delivery 2"
     failures = [r.getMessage() for r in caplog.records if "listener failed" in r.getMessage()]
     assert [line[line.index("attempt") :] for line in failures] == [
-        "attempt 1 of 2: ValueError: B failed at delivery 1",
-        "attempt 2 of 2: ValueError: B failed at delivery 2",
-    ]
+        "attempt 1 of 2: ValueError: B failed at delivery 1"
+    ]  # the client reports the last one, below
     [died] = [r for r in caplog.records if "becomes a dead letter" in r.getMessage()]
     assert died.levelname == "WARNING"
     assert died.getMessage() == (

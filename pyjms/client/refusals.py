@@ -1,0 +1,59 @@
+"""The log of refused messages: the first ones of a burst one by one, the others as a sum."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Callable
+from typing import Final
+
+from pyjms import _clock
+
+__all__ = ["RefusalLog"]
+
+logger = logging.getLogger(__name__)
+
+_WINDOW: Final = 2.0
+"""Seconds in which refusals count as one burst."""
+_LINES: Final = 3
+"""Refusals of a burst that have a line of their own."""
+
+
+class RefusalLog:
+    """Logs the messages that the consumers of one connection refuse. Use it on the loop."""
+
+    def __init__(self) -> None:
+        self._began = float("-inf")
+        self._lines = 0
+        self._others: Counter[str] = Counter()
+
+    def report(self, text: str, destination: str, spawn: Callable[..., object]) -> None:
+        """Log `text` as a warning, or count it for the line at the end of the burst.
+
+        `spawn` starts the background task that writes that line; if it is cancelled, the line is
+        written then.
+        """
+        now = _clock.now()
+        if not self._others and now - self._began > _WINDOW:
+            self._began, self._lines = now, 0
+        self._lines += 1
+        if self._lines <= _LINES:
+            logger.warning("%s", text)
+            return
+        logger.debug("%s", text)
+        first = not self._others
+        self._others[destination] += 1
+        if first:
+            spawn(self._sum_up)
+
+    async def _sum_up(self) -> None:
+        try:
+            await _clock.sleep(self._began + _WINDOW - _clock.now())
+        finally:
+            others, self._others = self._others, Counter()
+            logger.warning(
+                "%d more messages were refused in %.0f s and become dead letters: %s",
+                others.total(),
+                max(_clock.now() - self._began, 1.0),
+                ", ".join(f"{count} of {name}" for name, count in others.most_common()),
+            )

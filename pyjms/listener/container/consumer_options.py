@@ -1,0 +1,63 @@
+"""Options of a listener's consumers that JMS leaves to the provider: prefetch and redelivery."""
+
+from __future__ import annotations
+
+from typing import Final, Protocol, cast
+
+from pyjms.client.options import RedeliveryPolicy
+from pyjms.errors import UnsupportedOperationException
+from pyjms.jms.api import MessageConsumer
+from pyjms.jms.destination import Destination
+from pyjms.listener.container.properties import ContainerProperties
+
+__all__ = ["fair_prefetch", "set_redelivery_policy", "with_prefetch"]
+
+_PREFETCH_OPTION: Final = "consumer.prefetchSize"
+
+_FAIR_TOTAL: Final = 100
+_FAIR_MINIMUM: Final = 5
+
+
+def fair_prefetch(consumers: int) -> int:
+    """Return how many messages each of up to `consumers` consumers of a queue fetches ahead.
+
+    A large number would leave the messages to the first consumers, which exist before the others; a
+    single message would cost each of them a round trip.
+    """
+    return max(_FAIR_MINIMUM, _FAIR_TOTAL // consumers)
+
+
+def with_prefetch(destination: Destination, properties: ContainerProperties) -> Destination:
+    """Return `destination` with the container's prefetch, unless its name has its own."""
+    size = _prefetch(destination, properties)
+    if size is None or destination.is_temporary or _PREFETCH_OPTION in destination.options:
+        return destination
+    changed = type(destination)(destination.physical_name)
+    changed.options = {**destination.options, _PREFETCH_OPTION: str(size)}
+    return changed
+
+
+def _prefetch(destination: Destination, properties: ContainerProperties) -> int | None:
+    if properties.prefetch != "auto":
+        return properties.prefetch
+    most = properties.growth_limit
+    return fair_prefetch(most) if most is not None and destination.is_queue else None
+
+
+class _Redelivering(Protocol):
+    redelivery_policy: RedeliveryPolicy
+
+
+def set_redelivery_policy(consumer: MessageConsumer, policy: RedeliveryPolicy) -> None:
+    """Set the policy on a consumer of the client.
+
+    Raises:
+        UnsupportedOperationException: the consumer has none.
+    """
+    if not hasattr(consumer, "redelivery_policy"):
+        raise UnsupportedOperationException(
+            f"A {type(consumer).__name__} has no redelivery policy",
+            hint="use the client's ConnectionFactory without a cache for this listener, or set "
+            "the policy on that factory",
+        )
+    cast(_Redelivering, consumer).redelivery_policy = policy

@@ -1,0 +1,202 @@
+"""The sections of listeners: defaults of all (`jms.listener`), single ones (`listeners.<id>`)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Annotated, Any, Final, Literal, Self
+
+from pydantic import BeforeValidator, Field, PlainSerializer, WithJsonSchema, model_validator
+
+from pyjms._yaml import Duration, ReceiveTimeout
+from pyjms.client.options import RedeliveryPolicy
+from pyjms.enums import AcknowledgeMode
+from pyjms.settings.section import Section, Text
+from pyjms.settings.values import read_acknowledge_mode
+
+__all__ = [
+    "Acknowledge",
+    "ListenerOverride",
+    "ListenerSessionOverride",
+    "ListenerSessionSettings",
+    "ListenerSettings",
+    "RedeliverySettings",
+]
+
+Acknowledge = Annotated[
+    AcknowledgeMode,
+    BeforeValidator(read_acknowledge_mode),
+    PlainSerializer(lambda mode: mode.name.lower(), return_type=str, when_used="json"),
+    WithJsonSchema({"anyOf": [{"enum": ["auto", "client", "dups_ok"]}, {"type": "integer"}]}),
+]
+CacheLevelName = Literal["none", "connection", "session", "consumer", "auto"]
+Prefetch = Annotated[int, Field(ge=0, le=32767)] | Literal["auto"]
+UnreadableMessages = Literal["dead_letter", "redeliver"]
+
+_PROPERTIES: Final = {
+    "client_id": "client_id",
+    "pub_sub_domain": "pub_sub_domain",
+    "no_local": "pub_sub_no_local",
+    "receive_timeout": "receive_timeout",
+    "max_messages_per_task": "max_messages_per_task",
+    "idle_consumer_limit": "idle_consumer_limit",
+    "idle_task_execution_limit": "idle_task_execution_limit",
+    "recovery_interval": "recovery_interval",
+    "cache_level": "cache_level",
+}
+"""Keys of `listeners.<id>` that are properties of the container, and their names there."""
+
+
+class RedeliverySettings(Section):
+    """When a message whose handler failed is delivered again. ActiveMQ: RedeliveryPolicy."""
+
+    maximum: int | None = Field(default=None, ge=-1)
+    """Redeliveries before the message becomes a dead letter; 0: none, -1: no limit; not set: 6."""
+    initial_delay: Duration | None = None
+    """Time before the first redelivery, and before each one without a multiplier; not set: 1s."""
+    multiplier: float | None = Field(default=None, ge=1)
+    """Factor by which each further delay is longer; not set, or 1: all are equal."""
+    max_delay: Duration | None = None
+    """The longest delay."""
+    jitter: float | None = Field(default=None, ge=0, le=1)
+    """Share by which each delay varies at random, such as 0.15."""
+
+    def apply(self, policy: RedeliveryPolicy) -> RedeliveryPolicy:
+        """Return a policy with what is set here, and the rest of `policy`."""
+        changes: dict[str, Any] = {
+            "maximum_redeliveries": self.maximum,
+            "initial_redelivery_delay": self.initial_delay,
+            "redelivery_delay": self.initial_delay,
+            "maximum_redelivery_delay": self.max_delay,
+            "back_off_multiplier": self.multiplier,
+            "use_exponential_back_off": None if self.multiplier is None else self.multiplier > 1,
+            "collision_avoidance_percent": (
+                None if self.jitter is None else round(self.jitter * 100)
+            ),
+            "use_collision_avoidance": None if self.jitter is None else self.jitter > 0,
+        }
+        return replace(policy, **{name: v for name, v in changes.items() if v is not None})
+
+    @model_validator(mode="after")
+    def _check_delays(self) -> Self:
+        first, most = self.initial_delay, self.max_delay
+        if first is not None and most is not None and most < first:
+            raise ValueError(f"max_delay ({most:g}s) is less than initial_delay ({first:g}s)")
+        return self
+
+
+class ListenerSessionSettings(Section):
+    """The listeners' sessions (`jms.listener.session`)."""
+
+    acknowledge_mode: Acknowledge = AcknowledgeMode.AUTO
+    """auto, client, dups_ok or a number; no effect if transacted."""
+    transacted: bool | None = None
+    """Whether a message is consumed when its handler has returned, and redelivered if it fails.
+    Not set: true."""
+
+
+class ListenerSettings(Section):
+    """Defaults of all listeners (`jms.listener`). Spring: spring.jms.listener."""
+
+    auto_startup: bool = True
+    """Whether listeners start with the application."""
+    min_concurrency: int | None = Field(default=None, ge=1)
+    """Minimum number of consumers of each listener."""
+    max_concurrency: int | None = Field(default=None, ge=1)
+    """Maximum number of consumers of each listener."""
+    receive_timeout: ReceiveTimeout = 1.0
+    """How long one receive waits; 0: for ever, -1: not at all."""
+    max_messages_per_task: int | None = None
+    """Receives after which a consumer's task ends and a new one starts; negative: never."""
+    recovery_interval: Duration | None = None
+    """Time between two attempts to restore a lost connection; not set: 5s."""
+    prefetch: Prefetch | None = "auto"
+    """Messages sent to each consumer of a queue ahead of their acknowledgements. auto: few where
+    the number of consumers may grow, so that each gets its share, else the connection's; null: the
+    connection's."""
+    unreadable_messages: UnreadableMessages = "dead_letter"
+    """Messages that cannot be converted to the handler's arguments. dead_letter: they become dead
+    letters at once; redeliver: as with any other failure."""
+    cache_level: CacheLevelName | None = None
+    """What a listener keeps between messages: none, connection, session, consumer or auto."""
+    session: ListenerSessionSettings = ListenerSessionSettings()
+
+    @model_validator(mode="after")
+    def _check_concurrency(self) -> Self:
+        least, most = self.min_concurrency, self.max_concurrency
+        if least is not None and most is not None and most < least:
+            raise ValueError(f"max_concurrency ({most}) is less than min_concurrency ({least})")
+        return self
+
+    def concurrency(self) -> str | None:
+        """Return the range as the container takes it, None if neither end is set.
+
+        Spring Boot: only min n is "n-n", only max m is "1-m".
+        """
+        least, most = self.min_concurrency, self.max_concurrency
+        if least is None and most is None:
+            return None
+        return f"{least or 1}-{most or least}"
+
+
+class ListenerSessionOverride(Section):
+    """The sessions of one listener (`listeners.<id>.session`)."""
+
+    acknowledge_mode: Acknowledge | None = None
+    """auto, client, dups_ok or a number; no effect if transacted."""
+    transacted: bool | None = None
+    """Whether a message is consumed when its handler has returned, and redelivered if it fails."""
+
+
+class ListenerOverride(Section):
+    """Changes to one `@jms_listener`, by its id (`listeners.<id>`)."""
+
+    destination: Text | None = None
+    """The queue or topic."""
+    concurrency: Text | None = None
+    """Number of consumers: "3" or "3-10"."""
+    selector: str | None = None
+    """The message selector."""
+    subscription: Text | None = None
+    """The name of the topic subscription."""
+    durable: bool | None = None
+    """Whether the subscription is durable; the destination then is a topic, and a client_id is
+    needed."""
+    prefetch: Prefetch | None = None
+    """Messages sent to each consumer ahead of their acknowledgements, or auto."""
+    redelivery: RedeliverySettings | None = None
+    unreadable_messages: UnreadableMessages | None = None
+    """dead_letter or redeliver: messages that cannot be converted to the handler's arguments."""
+    auto_startup: bool | None = None
+    """Whether it starts with the application."""
+    container_factory: str | None = None
+    """The provider of its container factory, or a name of `brokers`."""
+    client_id: str | None = None
+    """The client id of its connection."""
+    pub_sub_domain: bool | None = None
+    """Whether its destination's name means a topic."""
+    no_local: bool | None = None
+    """Whether a topic's messages that were sent over the same connection are left out."""
+    receive_timeout: ReceiveTimeout | None = None
+    """How long one receive waits; 0: for ever, -1: not at all."""
+    max_messages_per_task: int | None = None
+    """Receives after which a consumer's task ends and a new one starts; negative: never."""
+    idle_consumer_limit: int | None = Field(default=None, ge=1)
+    """Idle consumers that keep it from adding another one."""
+    idle_task_execution_limit: int | None = Field(default=None, ge=1)
+    """Tasks without a message after which a surplus consumer ends."""
+    recovery_interval: Duration | None = None
+    """Time between two attempts to restore a lost connection."""
+    cache_level: CacheLevelName | None = None
+    """What it keeps between messages: none, connection, session, consumer or auto."""
+    session: ListenerSessionOverride = ListenerSessionOverride()
+
+    def endpoint_settings(self) -> dict[str, Any]:
+        """Return what is set, by the names of a JmsListenerEndpoint; without `redelivery`."""
+        given = self.model_dump(exclude_unset=True, exclude={"session", "redelivery"})
+        mine = {k: v for k, v in given.items() if v is not None or k == "receive_timeout"}
+        properties = {_PROPERTIES[k]: mine.pop(k) for k in _PROPERTIES.keys() & mine.keys()}
+        session = self.session.model_dump(exclude_unset=True, exclude_none=True)
+        properties |= {f"session_{name}": value for name, value in session.items()}
+        if "cache_level" in properties:
+            properties["cache_level"] = properties["cache_level"].upper()
+        return {**mine, "properties": properties} if properties else mine

@@ -1,0 +1,19 @@
+"""The base of the sections of application.yaml."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict
+
+from pyjms.settings.values import read_text
+
+__all__ = ["Section", "Text"]
+
+Text = Annotated[str, BeforeValidator(read_text)]
+
+
+class Section(BaseModel):
+    """A section: unknown keys are errors, values are read-only."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)

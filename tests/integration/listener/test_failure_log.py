@@ -1,0 +1,100 @@
+"""The log of handlers that fail: few lines, and what an operator needs in them."""
+
+from __future__ import annotations
+
+import logging
+import traceback
+
+import pytest
+
+from pyjms import PyjmsSettings, jms_listener
+from pyjms.testing.app import JmsTestApp
+
+
+def _lines(caplog: pytest.LogCaptureFixture) -> list[logging.LogRecord]:
+    return [r for r in caplog.records if r.name.startswith("pyjms.") and r.levelno >= 30]
+
+
+def _charge(number: str) -> None:
+    raise RuntimeError(f"no money for {number}")
+
+
+async def test_the_first_attempt_has_a_traceback_and_the_last_one_the_outcome(
+    jms_app: JmsTestApp, caplog: pytest.LogCaptureFixture
+) -> None:
+    @jms_listener("orders", id="orders")
+    async def handle(text: str) -> None:
+        _charge(text)
+
+    redelivery = {"activemq": {"redelivery": {"maximum": 2}}}
+    await jms_app.start(handle, settings=PyjmsSettings.model_validate(redelivery))
+    await jms_app.template.convert_and_send("orders", "7")
+    await jms_app.drained("orders")
+    first, second, last = _lines(caplog)
+    assert "attempt 1 of 3: RuntimeError: no money for 7" in first.getMessage()
+    assert first.exc_info is not None
+    frames = traceback.extract_tb(first.exc_info[2])
+    assert [frame.name for frame in frames] == ["handle", "_charge"]
+    assert "attempt 2 of 3: RuntimeError: no money for 7" in second.getMessage()
+    assert second.exc_info is None
+    assert "is refused after delivery 3 and becomes a dead letter" in last.getMessage()
+    assert last.getMessage().endswith("Cause: RuntimeError: no money for 7")
+    [dead] = await jms_app.dead_letters()
+    assert dead.properties["pyjms_failure_type"] == "RuntimeError"
+    assert dead.properties["pyjms_failure_text"] == "no money for 7"
+
+
+async def test_a_blocking_handlers_traceback_is_its_own(
+    jms_app: JmsTestApp, caplog: pytest.LogCaptureFixture
+) -> None:
+    @jms_listener("orders")
+    def handle(text: str) -> None:
+        _charge(text)
+
+    redelivery = {"activemq": {"redelivery": {"maximum": 1}}}
+    await jms_app.start(handle, settings=PyjmsSettings.model_validate(redelivery))
+    await jms_app.template.convert_and_send("orders", "7")
+    await jms_app.drained("orders")
+    first = _lines(caplog)[0]
+    assert first.exc_info is not None
+    assert [f.name for f in traceback.extract_tb(first.exc_info[2])] == ["handle", "_charge"]
+
+
+@pytest.mark.parametrize("stopped", [True, False])
+async def test_repeated_dead_letters_are_summed_up(
+    stopped: bool, jms_app: JmsTestApp, jms_clock, caplog: pytest.LogCaptureFixture
+) -> None:
+    @jms_listener("orders")
+    async def handle(number: int) -> None:
+        raise AssertionError("it is no number")
+
+    await jms_app.start(handle)
+    for _ in range(29):
+        await jms_app.template.convert_and_send("orders", "x")
+    await jms_app.drained("orders")
+    assert len(_lines(caplog)) == 3
+    if stopped:
+        await jms_app.stop()
+    else:
+        await jms_clock.advance(2.0)
+    assert len(_lines(caplog)) == 4
+    summary = _lines(caplog)[-1].getMessage()
+    assert summary.startswith("26 more messages were refused in ")
+    assert summary.endswith("and become dead letters: 26 of queue://orders")
+    assert len(await jms_app.dead_letters()) == 29
+
+
+async def test_a_later_burst_has_lines_of_its_own(
+    jms_app: JmsTestApp, jms_clock, caplog: pytest.LogCaptureFixture
+) -> None:
+    @jms_listener("orders")
+    async def handle(number: int) -> None:
+        raise AssertionError("it is no number")
+
+    await jms_app.start(handle)
+    for _ in range(2):
+        for _ in range(3):
+            await jms_app.template.convert_and_send("orders", "x")
+        await jms_app.drained("orders")
+        await jms_clock.advance(2.5)
+    assert len(_lines(caplog)) == 6
