@@ -28,6 +28,7 @@ class ProducerExchange:
         "context",
         "destination",
         "info",
+        "is_internal",
         "last_stored_sequence",
         "region_destination",
         "transaction",
@@ -44,6 +45,8 @@ class ProducerExchange:
         self.info = info
         self.transaction = transaction
         """The transaction that its messages are part of; None: they take effect at once."""
+        self.is_internal = False
+        """Whether the broker forwards a client's message to one of its internal destinations."""
         self._transacted: ProducerExchange | None = None
         self.destination: object = None
         self.region_destination: BrokerDestination | None = None
@@ -67,6 +70,12 @@ class ProducerExchange:
     def for_forwarding(self) -> ProducerExchange:
         """Return a new exchange of the same producer and transaction, for another destination."""
         return ProducerExchange(self.context, self.info, self.transaction)
+
+    def for_internal(self) -> ProducerExchange:
+        """Return a new exchange that forwards to an internal destination of the broker."""
+        forwarding = self.for_forwarding()
+        forwarding.is_internal = True
+        return forwarding
 
 
 class ConsumerExchange:

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import json
 import logging
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import anyio
 
-from pyjms.errors import JMSException
+from pyjms.errors import MessageFormatException
 from pyjms.jms.destination import Destination
 from pyjms.jms.destination import Queue as QueueDestination
 from pyjms.wire.openwire.commands import ActiveMQTextMessage, MessageId
@@ -31,6 +31,7 @@ __all__ = ["PROGRESS_RECORDS", "Progress", "ProgressRecords"]
 logger = logging.getLogger(__name__)
 
 PROGRESS_RECORDS: Final = QueueDestination("PyJMS.Ranges.Marks")
+_NUMBERS: Final = range(1 << 63)
 
 
 class Progress(NamedTuple):
@@ -98,12 +99,9 @@ class ProgressRecords:
 
     def _read(self, reference: MessageReference) -> None:
         try:
-            text = decode_text(bytes(reference.message.content or b""))
-            fields: dict[str, Any] = json.loads(text or "")
-            name = str(fields["queue"])
-            progress = Progress(int(fields["held"]), int(fields["changes"]))
-        except (JMSException, ValueError, KeyError, TypeError):
-            logger.warning(
+            name, progress = _decode(reference)
+        except Exception:  # whatever is stored there, it must not keep the broker from starting
+            logger.exception(
                 "%s contains message %s, which is not a progress record: it is ignored",
                 PROGRESS_RECORDS,
                 reference.message_id,
@@ -132,3 +130,17 @@ class ProgressRecords:
         reference = queue.get_message(message_id)
         if reference is not None:
             queue.remove_message(self._region.context, reference)
+
+
+def _decode(reference: MessageReference) -> tuple[str, Progress]:
+    """Return a record and its queue's name.
+
+    Raises:
+        Exception: of any kind; the message is not a progress record.
+    """
+    text = decode_text(bytes(reference.message.content or b""))
+    fields = json.loads(text or "")
+    name, held, changes = fields["queue"], fields["held"], fields["changes"]
+    if not (type(held) is type(changes) is int and held in _NUMBERS and changes in _NUMBERS):
+        raise MessageFormatException("held and changes must be whole numbers of 63 bits")
+    return QueueDestination(name).physical_name, Progress(held, changes)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from pyjms.errors import InvalidDestinationException, ResourceAllocationException
 from pyjms.jms.destination import Destination
 from pyjms_broker.api.destination import BrokerDestination
+from pyjms_broker.api.internal_destinations import is_internal
 from pyjms_broker.api.subscription import Subscription
 from pyjms_broker.policy.wildcard import LONGEST_REMEMBERED, matches
 from pyjms_broker.region.base_destination import BaseDestination
@@ -73,7 +74,11 @@ class DestinationTable:
         found = self._matches.get(pattern)
         if found is None:
             if pattern.is_pattern or pattern.is_composite:
-                found = tuple(e for d, e in self._entrances.items() if matches(pattern, d))
+                found = tuple(
+                    e
+                    for d, e in self._entrances.items()
+                    if matches(pattern, d) and not is_internal(d)
+                )
             else:
                 entrance = self._entrances.get(pattern)
                 found = () if entrance is None else (entrance,)
@@ -111,13 +116,12 @@ class SubscriptionIndex:
 
     def wanting(self, destination: Destination) -> list[Subscription]:
         """Return the subscriptions that a new destination is for."""
-        return [
-            *self._exact.get(destination, ()),
-            *(
-                subscription
-                for subscription in self._wide
-                if subscription.requested.is_topic
-                == destination.is_topic  # a composite may mix them
-                and matches(subscription.requested, destination)
-            ),
+        exact = list(self._exact.get(destination, ()))
+        if is_internal(destination):
+            return exact
+        return exact + [
+            subscription
+            for subscription in self._wide
+            if subscription.requested.is_topic == destination.is_topic  # a composite may mix them
+            and matches(subscription.requested, destination)
         ]

@@ -37,6 +37,7 @@ from pyjms_broker.api.completion import Completion
 from pyjms_broker.api.context import ConnectionContext
 from pyjms_broker.api.destination import BrokerDestination, RegionDestination
 from pyjms_broker.api.exchange import ConsumerExchange, ProducerExchange
+from pyjms_broker.api.internal_destinations import check_access
 from pyjms_broker.api.message import MessageReference
 from pyjms_broker.api.subscription import Subscription
 from pyjms_broker.policy.map import PolicyMap
@@ -174,11 +175,13 @@ class RegionBroker(BrokerWithoutTransactions):
     def add_destination_info(self, context: ConnectionContext, info: DestinationInfo) -> None:
         if info.destination is None:
             raise InvalidDestinationException("A DestinationInfo must have a destination")
+        check_access(context, info.destination)
         self.root.add_destination(context, info.destination, True)
 
     def remove_destination_info(self, context: ConnectionContext, info: DestinationInfo) -> None:
         if info.destination is None:
             raise InvalidDestinationException("A DestinationInfo must have a destination")
+        check_access(context, info.destination)
         self.root.remove_destination(context, info.destination, info.timeout / 1000)
 
     def add_destination(
@@ -270,8 +273,10 @@ class RegionBroker(BrokerWithoutTransactions):
         destination = info.destination
         if destination is None:
             raise InvalidDestinationException("A consumer must have a destination")
-        if not destination.is_pattern and not destination.is_composite:
-            self._entrance(context, destination)
+        if not destination.is_pattern:  # patterns do not match internal destinations
+            check_access(context, destination)
+            if not destination.is_composite:
+                self._entrance(context, destination)
         return self.subscriptions.add(context, info)
 
     def remove_consumer(
@@ -298,6 +303,8 @@ class RegionBroker(BrokerWithoutTransactions):
         message.broker_out_time = 0
         entrance = exchange.region_destination
         if entrance is None or exchange.destination is not destination or entrance.disposed:
+            if not exchange.is_internal:
+                check_access(exchange.context, destination)
             entrance = self._entrance(exchange.context, destination)
             exchange.destination = destination
             exchange.region_destination = entrance

@@ -91,7 +91,7 @@ class SchedulerBroker(BrokerFilter):
         if read_schedule(message, self._max_repeat_allowed) is None:
             return self.next.send(exchange, message)
         check_target(to)
-        forwarding = exchange.for_forwarding()
+        forwarding = exchange.for_internal()
         copy = copy_for_destination(message, SCHEDULED, to)
         defer_fields(copy, to)
         return self.next.send(forwarding, copy)

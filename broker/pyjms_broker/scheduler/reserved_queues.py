@@ -12,14 +12,11 @@ from typing import Final
 from pyjms.errors import IllegalStateException
 from pyjms.jms.destination import Destination
 from pyjms.jms.destination import Queue as QueueDestination
-from pyjms_broker.ranges.leases import RANGES
-from pyjms_broker.ranges.progress import PROGRESS_RECORDS
+from pyjms_broker.api.internal_destinations import is_internal
 
 __all__ = ["SCHEDULED", "check_source", "check_target"]
 
 SCHEDULED: Final = QueueDestination("PyJMS.Scheduled")
-_PREFIX: Final = "PyJMS."
-_RESERVED: Final = (SCHEDULED, RANGES, PROGRESS_RECORDS)
 
 
 def check_source(destination: Destination) -> None:
@@ -28,7 +25,7 @@ def check_source(destination: Destination) -> None:
     Raises:
         IllegalStateException: the destination is or contains `PyJMS.Scheduled`.
     """
-    if SCHEDULED in _components(destination):
+    if is_internal(destination) and SCHEDULED in destination.composite_destinations:
         raise IllegalStateException(
             f"{SCHEDULED} is reserved for the scheduler",
             hint="send to the destination itself, with AMQ_SCHEDULED_DELAY",
@@ -41,15 +38,7 @@ def check_target(destination: Destination) -> None:
     Raises:
         IllegalStateException: the destination is or contains one of them.
     """
-    components = _components(destination)
-    for reserved in _RESERVED:
-        if reserved in components:
-            raise IllegalStateException(
-                f"{reserved} is reserved for the broker: the scheduler does not send to it"
-            )
-
-
-def _components(destination: Destination) -> tuple[Destination, ...]:
-    if _PREFIX not in destination.physical_name:  # nearly always: spares splitting the name
-        return ()
-    return destination.composite_destinations
+    if is_internal(destination):
+        raise IllegalStateException(
+            f"{destination} is reserved for the broker: the scheduler does not send to it"
+        )

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar
 
+from pyjms.errors import ConfigurationException
 from pyjms.jms.destination import Destination, Queue, Topic
 from pyjms.selector import Selector, compile_selector
 from pyjms.wire.openwire.commands import ActiveMQMessage
@@ -16,6 +17,7 @@ from pyjms_broker.api.completion import Completion, all_of
 from pyjms_broker.api.copying import copy_for_destination
 from pyjms_broker.api.destination import BrokerDestination, DestinationFilter
 from pyjms_broker.api.exchange import ProducerExchange
+from pyjms_broker.api.internal_destinations import is_internal
 from pyjms_broker.api.message import MessageReference
 from pyjms_broker.policy.wildcard import matches
 from pyjms_broker.virtual.interceptor import Routes, VirtualDestination
@@ -59,6 +61,14 @@ class _CompositeDestination(VirtualDestination):
         for target in self.forward_to:
             if isinstance(target, FilteredDestination):
                 target.compiled  # noqa: B018 - an invalid selector fails here, not at a send
+                destination = target.destination
+            else:
+                destination = target
+            if is_internal(destination):
+                raise ConfigurationException(
+                    f"Composite destination {self.name}: {destination} is reserved for the broker",
+                    hint="forward to a name that does not begin with PyJMS.",
+                )
 
     def intercept(self, destination: BrokerDestination, routes: Routes) -> BrokerDestination:
         if not matches(self.KIND(self.name), destination.destination):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
 
 from pyjms.jms.destination import Topic
 from pyjms.wire.openwire.commands import ActiveMQMessage
@@ -12,12 +11,10 @@ from pyjms_broker.api.context import ConnectionContext
 from pyjms_broker.api.copying import copy_for_destination
 from pyjms_broker.api.destination import BrokerDestination, DestinationFilter
 from pyjms_broker.api.exchange import ProducerExchange
+from pyjms_broker.api.internal_destinations import PREFIXES
 from pyjms_broker.virtual.interceptor import Routes, VirtualDestination
 
 __all__ = ["MirroredQueue"]
-
-_INTERNAL: Final = "PyJMS."
-"""The prefix of the broker's own queues, whose messages are not for clients."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +30,7 @@ class MirroredQueue(VirtualDestination):
         queue = destination.destination
         if not queue.is_queue or (queue.is_temporary and not self.temporary):
             return destination
-        if queue.physical_name.startswith(_INTERNAL):
+        if queue.physical_name.startswith(PREFIXES):
             return destination
         mirror = Topic(f"{self.prefix}{queue.physical_name}{self.postfix}")
         return _MirroredFilter(destination, mirror, routes)
