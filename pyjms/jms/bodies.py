@@ -14,7 +14,7 @@ from pyjms.jms.bytes_message import BytesMessage
 from pyjms.jms.conversions import BODY_READS, MAP_NULLS, convert, fit, normalize
 from pyjms.jms.message import Message
 from pyjms.jms.stream_message import StreamMessage
-from pyjms.jms.typed_setters import TypedSetters
+from pyjms.jms.typed_access import TypedGetters, TypedSetters
 
 __all__ = ["BytesMessage", "MapMessage", "ObjectMessage", "StreamMessage", "TextMessage"]
 
@@ -99,10 +99,11 @@ class ObjectMessage(Message):
         self._body = None
 
 
-class MapMessage(TypedSetters, Message):
+class MapMessage(TypedGetters, TypedSetters, Message):
     """A message of named values: a mapping that also has JMS's typed getters and setters.
 
-    It is true even if it is empty, and compares by identity, as all messages do.
+    It is true even if it is empty, and compares by identity, as all messages do. The typed getters
+    return 0, False or None where a value is missing; `get_char` raises TypeError.
     JMS: javax.jms.MapMessage (JMS 1.1 section 3.11).
     """
 
@@ -168,22 +169,6 @@ class MapMessage(TypedSetters, Message):
         """Return the value with the type it was set with; None if it is missing."""
         return self._values().get(_checked(name))
 
-    def get_boolean(self, name: str) -> bool:
-        """Return the value as a bool; missing is False.
-
-        All typed getters raise MessageFormatException if the conversion table has no entry, and
-        ValueError if a text cannot be converted.
-        """
-        return cast("bool", self._convert(name, "boolean"))
-
-    def get_byte(self, name: str) -> int:
-        """Return the value as an 8-bit integer; missing is 0."""
-        return cast("int", self._convert(name, "byte"))
-
-    def get_short(self, name: str) -> int:
-        """Return the value as a 16-bit integer; missing is 0."""
-        return cast("int", self._convert(name, "short"))
-
     def get_char(self, name: str) -> str:
         """Return the value as one character.
 
@@ -191,26 +176,6 @@ class MapMessage(TypedSetters, Message):
             TypeError: it is missing.
         """
         return cast("str", self._convert(name, "char"))
-
-    def get_int(self, name: str) -> int:
-        """Return the value as a 32-bit integer; missing is 0."""
-        return cast("int", self._convert(name, "int"))
-
-    def get_long(self, name: str) -> int:
-        """Return the value as a 64-bit integer; missing is 0."""
-        return cast("int", self._convert(name, "long"))
-
-    def get_float(self, name: str) -> float:
-        """Return the value as a 32-bit float; missing is 0.0."""
-        return cast("float", self._convert(name, "float"))
-
-    def get_double(self, name: str) -> float:
-        """Return the value as a float; missing is 0.0."""
-        return cast("float", self._convert(name, "double"))
-
-    def get_string(self, name: str) -> str | None:
-        """Return the value as text; missing is None."""
-        return cast("str | None", self._convert(name, "String"))
 
     def get_bytes(self, name: str) -> bytes | None:
         """Return the value, which must be bytes; missing is None."""

@@ -18,6 +18,7 @@ from pyjms.errors import (
 from pyjms.jms.conversions import fit, normalize, type_of
 from pyjms.jms.message import Message
 from pyjms.jms.mutf8 import decode_mutf8, encode_mutf8
+from pyjms.jms.typed_access import TypedReads
 
 __all__ = ["BytesMessage"]
 
@@ -38,7 +39,7 @@ _LAYOUTS: Final[dict[str, struct.Struct]] = {
 }
 
 
-class BytesMessage(Message):
+class BytesMessage(TypedReads, Message):
     """A message of bytes.
 
     `data` is the whole body, readable in either mode; the `write_` and `read_` methods handle it
@@ -105,17 +106,9 @@ class BytesMessage(Message):
         """
         return cast("bool", self._read("boolean"))
 
-    def read_byte(self) -> int:
-        """Read a signed byte."""
-        return cast("int", self._read("byte"))
-
     def read_unsigned_byte(self) -> int:
         """Read a byte from 0 to 255."""
         return cast("int", self._read("unsigned byte"))
-
-    def read_short(self) -> int:
-        """Read 16 bits, signed."""
-        return cast("int", self._read("short"))
 
     def read_unsigned_short(self) -> int:
         """Read 16 bits, unsigned."""
@@ -124,22 +117,6 @@ class BytesMessage(Message):
     def read_char(self) -> str:
         """Read one UTF-16 unit."""
         return chr(cast("int", self._read("unsigned short")))
-
-    def read_int(self) -> int:
-        """Read 32 bits, signed."""
-        return cast("int", self._read("int"))
-
-    def read_long(self) -> int:
-        """Read 64 bits, signed."""
-        return cast("int", self._read("long"))
-
-    def read_float(self) -> float:
-        """Read a 32-bit float."""
-        return cast("float", self._read("float"))
-
-    def read_double(self) -> float:
-        """Read a 64-bit float."""
-        return cast("float", self._read("double"))
 
     def read_utf(self) -> str:
         """Read a string as `write_utf` writes it.
@@ -174,14 +151,6 @@ class BytesMessage(Message):
         data = bytes(body[self._position : end])
         self._position += len(data)
         return data
-
-    def read_bytes_into(self, buffer: bytearray | memoryview) -> int:
-        """Fill `buffer` with what is left; return the number of bytes, or -1 at the end."""
-        data = self.read_bytes(len(buffer))
-        if data is None:
-            return -1
-        buffer[: len(data)] = data
-        return len(data)
 
     def write_boolean(self, value: bool) -> None:
         """Write one byte, 0 or 1.

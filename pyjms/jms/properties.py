@@ -9,13 +9,13 @@ but None and "". (jms-api 6; openwire-encoding 18)
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, MutableMapping
-from typing import ClassVar, Final, Protocol, cast
+from typing import ClassVar, Final, Protocol
 
 from pyjms.enums import DeliveryMode
 from pyjms.errors import MessageFormatException, MessageNotWriteableException
 from pyjms.jms.conversions import NULLS, PROPERTY_READS, convert, normalize
 from pyjms.jms.destination import Destination, parse_destination
-from pyjms.jms.typed_setters import TypedSetters
+from pyjms.jms.typed_access import TypedGetters, TypedSetters
 
 __all__ = ["DUPLICATE_ID_PROPERTY", "MessageProperties", "PropertyHolder", "PropertySource"]
 
@@ -64,11 +64,12 @@ class PropertyHolder(Protocol):
         """Return the application's properties, decoded; changes to the dict take effect."""
 
 
-class MessageProperties(TypedSetters, MutableMapping[str, object]):
+class MessageProperties(TypedGetters, TypedSetters, MutableMapping[str, object]):
     """The properties of one message.
 
     `properties[name]` raises KeyError where a property is missing; the typed getters do
-    as JMS says. Received properties are read-only until `message.clear_properties()`.
+    as JMS says: of a number ValueError for the integers, TypeError for the others. Received
+    properties are read-only until `message.clear_properties()`.
     """
 
     __slots__ = ("_message",)
@@ -136,57 +137,6 @@ class MessageProperties(TypedSetters, MutableMapping[str, object]):
     def get_object(self, name: str) -> object:
         """Return the value with the type it was set with; None if it is missing."""
         return self._find(name)
-
-    def get_boolean(self, name: str) -> bool:
-        """Return the value as a bool; missing is False.
-
-        Raises:
-            MessageFormatException: it is neither boolean nor text.
-        """
-        return cast("bool", self._convert(name, "boolean"))
-
-    def get_byte(self, name: str) -> int:
-        """Return the value as an 8-bit integer; the errors are those of `get_int`."""
-        return cast("int", self._convert(name, "byte"))
-
-    def get_short(self, name: str) -> int:
-        """Return the value as a 16-bit integer; the errors are those of `get_int`."""
-        return cast("int", self._convert(name, "short"))
-
-    def get_int(self, name: str) -> int:
-        """Return the value as a 32-bit integer.
-
-        Raises:
-            MessageFormatException: it was set with a type that cannot be read as this one.
-            ValueError: it is missing, or text that is no such number.
-        """
-        return cast("int", self._convert(name, "int"))
-
-    def get_long(self, name: str) -> int:
-        """Return the value as a 64-bit integer; the errors are those of `get_int`."""
-        return cast("int", self._convert(name, "long"))
-
-    def get_float(self, name: str) -> float:
-        """Return the value as a 32-bit float; the errors are those of `get_double`."""
-        return cast("float", self._convert(name, "float"))
-
-    def get_double(self, name: str) -> float:
-        """Return the value as a float.
-
-        Raises:
-            MessageFormatException: it was set with a type that cannot be read as this one.
-            ValueError: it is text that is no number.
-            TypeError: it is missing.
-        """
-        return cast("float", self._convert(name, "double"))
-
-    def get_string(self, name: str) -> str | None:
-        """Return the value as text, numbers as Java writes them; None if it is missing.
-
-        Raises:
-            MessageFormatException: it is a list or a dict.
-        """
-        return cast("str | None", self._convert(name, "String"))
 
     def _find(self, name: str) -> object:
         header = _HEADERS.get(name)

@@ -16,11 +16,12 @@ from pyjms.errors import (
 )
 from pyjms.jms.conversions import BODY_READS, NULLS, convert, fit, normalize
 from pyjms.jms.message import Message
+from pyjms.jms.typed_access import TypedReads
 
 __all__ = ["StreamMessage"]
 
 
-class StreamMessage(Message):
+class StreamMessage(TypedReads, Message):
     """A message of typed values; write-only until `reset()`, read-only once received.
 
     JMS: javax.jms.StreamMessage (JMS 1.1 section 3.11).
@@ -65,33 +66,9 @@ class StreamMessage(Message):
         """
         return cast("bool", self._read("boolean"))
 
-    def read_byte(self) -> int:
-        """Read the next value as an 8-bit integer."""
-        return cast("int", self._read("byte"))
-
-    def read_short(self) -> int:
-        """Read the next value as a 16-bit integer."""
-        return cast("int", self._read("short"))
-
     def read_char(self) -> str:
         """Read the next value as one character."""
         return cast("str", self._read("char"))
-
-    def read_int(self) -> int:
-        """Read the next value as a 32-bit integer."""
-        return cast("int", self._read("int"))
-
-    def read_long(self) -> int:
-        """Read the next value as a 64-bit integer."""
-        return cast("int", self._read("long"))
-
-    def read_float(self) -> float:
-        """Read the next value as a 32-bit float."""
-        return cast("float", self._read("float"))
-
-    def read_double(self) -> float:
-        """Read the next value as a float."""
-        return cast("float", self._read("double"))
 
     def read_string(self) -> str | None:
         """Read the next value as text; None if it is None."""
@@ -133,14 +110,6 @@ class StreamMessage(Message):
         if len(data) < length or not value:
             self._finish_bytes()
         return data
-
-    def read_bytes_into(self, buffer: bytearray | memoryview) -> int:
-        """Fill `buffer` from the next value; return the number of bytes, -1 at its end."""
-        data = self.read_bytes(len(buffer))
-        if data is None:
-            return -1
-        buffer[: len(data)] = data
-        return len(data)
 
     def write_boolean(self, value: bool) -> None:
         """Write a boolean.

@@ -16,24 +16,9 @@ import operator
 from collections.abc import Callable
 from typing import Any, Final, TypeAlias
 
+from pyjms.selector import tree
 from pyjms.selector.functions import FUNCTIONS
 from pyjms.selector.like import compile_like
-from pyjms.selector.tree import (
-    AllOf,
-    AnyOf,
-    Arithmetic,
-    Call,
-    Compare,
-    In,
-    IsNull,
-    Like,
-    Literal,
-    Negate,
-    Node,
-    Not,
-    Property,
-    Truth,
-)
 from pyjms.selector.types import ACCEPTED, calculate, compare, convert, kind_of, negate
 
 __all__ = ["Evaluate", "Lookup", "compile_tree"]
@@ -51,7 +36,7 @@ _OPERATORS: Final[dict[str, Callable[[Any, Any], bool]]] = {
 }
 
 
-def compile_tree(node: Node, *, convert_strings: bool = False) -> Evaluate:
+def compile_tree(node: tree.Node, *, convert_strings: bool = False) -> Evaluate:
     """Return the function that evaluates `node` for a message's lookup.
 
     With `convert_strings`, strings compare with numbers and booleans (ActiveMQ's prefix
@@ -64,46 +49,50 @@ class _Compiler:
     def __init__(self, *, convert_strings: bool) -> None:
         self._convert_strings = convert_strings
 
-    def compile(self, node: Node) -> Evaluate:
+    def compile(self, node: tree.Node) -> Evaluate:
         match node:
-            case Literal(value):
+            case tree.Literal(value):
                 return lambda _lookup: value
-            case Property(name):
+            case tree.Property(name):
                 return lambda lookup: lookup(name)
-            case Truth(operand):
+            case tree.Truth(operand):
                 return _truth(self.compile(operand))
-            case Not(operand):
+            case tree.Not(operand):
                 return _negation(self.compile(operand))
-            case AllOf(operands):
-                return _all_of(tuple(self.compile(operand) for operand in operands))
-            case AnyOf(operands):
-                return _any_of(tuple(self.compile(operand) for operand in operands))
-            case Compare():
+            case tree.AllOf(operands):
+                return _junction(
+                    tuple(self.compile(operand) for operand in operands), decisive=False
+                )
+            case tree.AnyOf(operands):
+                return _junction(
+                    tuple(self.compile(operand) for operand in operands), decisive=True
+                )
+            case tree.Compare():
                 return self._comparison(node)
-            case IsNull(operand):
+            case tree.IsNull(operand):
                 test = self.compile(operand)
                 return lambda lookup: test(lookup) is None
-            case Like(operand, pattern, escape):
+            case tree.Like(operand, pattern, escape):
                 return _like(self.compile(operand), compile_like(pattern, escape).fullmatch)
-            case In(name, values):
+            case tree.In(name, values):
                 return _in_list(name, values)
-            case Negate(operand):
+            case tree.Negate(operand):
                 value_of = self.compile(operand)
                 return lambda lookup: negate(value_of(lookup))
-            case Arithmetic(symbol, left, right):
+            case tree.Arithmetic(symbol, left, right):
                 left_of, right_of = self.compile(left), self.compile(right)
                 return lambda lookup: calculate(symbol, left_of(lookup), right_of(lookup))
-            case Call(name, arguments):
+            case tree.Call(name, arguments):
                 function = FUNCTIONS[name].call
                 parts = tuple(self.compile(argument) for argument in arguments)
                 return lambda lookup: function(*[part(lookup) for part in parts])
 
-    def _comparison(self, node: Compare) -> Evaluate:
-        if not self._convert_strings and isinstance(node.left, Property):
+    def _comparison(self, node: tree.Compare) -> Evaluate:
+        if not self._convert_strings and isinstance(node.left, tree.Property):
             right = node.right
-            if isinstance(right, Literal) and type(right.value) is int:
+            if isinstance(right, tree.Literal) and type(right.value) is int:
                 return _integer_shortcut(node.left.name, node.operator, right.value)
-            if isinstance(right, Literal) and type(right.value) is str:
+            if isinstance(right, tree.Literal) and type(right.value) is str:
                 return _string_shortcut(node.left.name, node.operator, right.value)
         left_of, right_of = self.compile(node.left), self.compile(node.right)
         test = _converting(node.operator) if self._convert_strings else _test(node.operator)
@@ -126,32 +115,20 @@ def _negation(test: Evaluate) -> Evaluate:
     return negation
 
 
-def _all_of(tests: tuple[Evaluate, ...]) -> Evaluate:
-    def all_of(lookup: Lookup) -> bool | None:
-        result: bool | None = True
+def _junction(tests: tuple[Evaluate, ...], *, decisive: bool) -> Evaluate:
+    """AND is False once a test is, OR is True once a test is; else unknown (None) wins."""
+
+    def junction(lookup: Lookup) -> bool | None:
+        result: bool | None = not decisive
         for test in tests:
             value = test(lookup)
-            if value is False:
-                return False
+            if value is decisive:
+                return decisive
             if value is None:
                 result = None
         return result
 
-    return all_of
-
-
-def _any_of(tests: tuple[Evaluate, ...]) -> Evaluate:
-    def any_of(lookup: Lookup) -> bool | None:
-        result: bool | None = False
-        for test in tests:
-            value = test(lookup)
-            if value is True:
-                return True
-            if value is None:
-                result = None
-        return result
-
-    return any_of
+    return junction
 
 
 def _like(value_of: Evaluate, match: Callable[[str], object]) -> Evaluate:

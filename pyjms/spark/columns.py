@@ -18,14 +18,7 @@ from pyjms.client.messages import CommandSource
 from pyjms.errors import ConfigurationException, MessageFormatException
 from pyjms.jms.numbers import float_text
 from pyjms.jms.types import Float
-from pyjms.wire.openwire.commands import (
-    ActiveMQBytesMessage,
-    ActiveMQMapMessage,
-    ActiveMQMessage,
-    ActiveMQObjectMessage,
-    ActiveMQStreamMessage,
-    ActiveMQTextMessage,
-)
+from pyjms.wire.openwire import commands
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -136,7 +129,9 @@ def _without_surrogates(value: Any) -> Any:
     return value
 
 
-def message_values(message: ActiveMQMessage, seq: int | None, counter: int) -> tuple[object, ...]:
+def message_values(
+    message: commands.ActiveMQMessage, seq: int | None, counter: int
+) -> tuple[object, ...]:
     """Return a message as the values of MESSAGE_COLUMNS; `counter` is its redelivery counter.
 
     Raises:
@@ -148,7 +143,9 @@ def message_values(message: ActiveMQMessage, seq: int | None, counter: int) -> t
     return _values(message, seq, counter, properties, body)
 
 
-def tolerant_values(message: ActiveMQMessage, seq: int | None, counter: int) -> tuple[object, ...]:
+def tolerant_values(
+    message: commands.ActiveMQMessage, seq: int | None, counter: int
+) -> tuple[object, ...]:
     """Return a message as `message_values` does; a damaged one becomes a row that says so.
 
     Its `body_kind` is DAMAGED, `bytes` is the body as received, and it has no properties. A stream
@@ -165,7 +162,7 @@ def tolerant_values(message: ActiveMQMessage, seq: int | None, counter: int) -> 
 
 
 def _values(
-    message: ActiveMQMessage,
+    message: commands.ActiveMQMessage,
     seq: int | None,
     counter: int,
     properties: Properties | None,
@@ -250,9 +247,9 @@ def _stream_body(source: CommandSource) -> Body:
 
 
 _BODIES: Final[dict[int, Callable[[CommandSource], Body]]] = {
-    ActiveMQTextMessage.TYPE: _text_body,
-    ActiveMQBytesMessage.TYPE: _bytes_body,
-    ActiveMQObjectMessage.TYPE: _object_body,
-    ActiveMQMapMessage.TYPE: _map_body,
-    ActiveMQStreamMessage.TYPE: _stream_body,
+    commands.ActiveMQTextMessage.TYPE: _text_body,
+    commands.ActiveMQBytesMessage.TYPE: _bytes_body,
+    commands.ActiveMQObjectMessage.TYPE: _object_body,
+    commands.ActiveMQMapMessage.TYPE: _map_body,
+    commands.ActiveMQStreamMessage.TYPE: _stream_body,
 }

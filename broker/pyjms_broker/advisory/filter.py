@@ -15,20 +15,7 @@ from typing import TYPE_CHECKING
 
 from pyjms.errors import JMSException
 from pyjms.jms.destination import Destination, Topic
-from pyjms.wire.openwire.commands import (
-    Command,
-    ConnectionId,
-    ConnectionInfo,
-    ConsumerId,
-    ConsumerInfo,
-    DataStructure,
-    DestinationInfo,
-    ProducerId,
-    ProducerInfo,
-    RemoveInfo,
-    RemoveSubscriptionInfo,
-    Throwable,
-)
+from pyjms.wire.openwire import commands
 from pyjms_broker.advisory import topics
 from pyjms_broker.advisory.audience import Audience
 from pyjms_broker.advisory.messages import AdvisoryProducer
@@ -70,14 +57,16 @@ class AdvisoryBroker(BrokerFilter):
         self._region = region
         self._anonymous_producers = anonymous_producers
         self._audience = Audience()
-        self._connections: dict[ConnectionId, ConnectionInfo] = {}
-        self._destinations: dict[Destination, DestinationInfo] = {}
-        self._consumers: dict[ConsumerId, ConsumerInfo] = {}
-        self._producers: dict[tuple[ProducerId, Destination | None], ProducerInfo] = {}
+        self._connections: dict[commands.ConnectionId, commands.ConnectionInfo] = {}
+        self._destinations: dict[Destination, commands.DestinationInfo] = {}
+        self._consumers: dict[commands.ConsumerId, commands.ConsumerInfo] = {}
+        self._producers: dict[
+            tuple[commands.ProducerId, Destination | None], commands.ProducerInfo
+        ] = {}
         self._durable: dict[tuple[str | None, str | None], Destination] = {}
 
     # connections
-    def add_connection(self, context: ConnectionContext, info: ConnectionInfo) -> None:
+    def add_connection(self, context: ConnectionContext, info: commands.ConnectionInfo) -> None:
         self.next.add_connection(context, info)
         if info.connection_id is not None:
             copy = copy_command(info)
@@ -86,7 +75,7 @@ class AdvisoryBroker(BrokerFilter):
             self._advise(Topic(topics.CONNECTION), copy)
 
     def remove_connection(
-        self, context: ConnectionContext, info: ConnectionInfo, error: Exception | None
+        self, context: ConnectionContext, info: commands.ConnectionInfo, error: Exception | None
     ) -> None:
         self.next.remove_connection(context, info, error)
         if info.connection_id is not None and info.connection_id in self._connections:
@@ -99,10 +88,14 @@ class AdvisoryBroker(BrokerFilter):
     ) -> BrokerDestination:
         result = self.next.add_destination(context, destination, create_temporary)
         if destination not in self._destinations:
-            self._destination_added(DestinationInfo(context.connection_id, destination, _ADDED))
+            self._destination_added(
+                commands.DestinationInfo(context.connection_id, destination, _ADDED)
+            )
         return result
 
-    def add_destination_info(self, context: ConnectionContext, info: DestinationInfo) -> None:
+    def add_destination_info(
+        self, context: ConnectionContext, info: commands.DestinationInfo
+    ) -> None:
         self.next.add_destination_info(context, info)
         self._destination_added(info)
 
@@ -112,12 +105,14 @@ class AdvisoryBroker(BrokerFilter):
         self.next.remove_destination(context, destination, timeout)
         self._destination_removed(context, destination)
 
-    def remove_destination_info(self, context: ConnectionContext, info: DestinationInfo) -> None:
+    def remove_destination_info(
+        self, context: ConnectionContext, info: commands.DestinationInfo
+    ) -> None:
         self.next.remove_destination_info(context, info)
         if info.destination is not None:
             self._destination_removed(context, info.destination)
 
-    def _destination_added(self, info: DestinationInfo) -> None:
+    def _destination_added(self, info: commands.DestinationInfo) -> None:
         destination = info.destination
         if (
             destination is None
@@ -140,7 +135,7 @@ class AdvisoryBroker(BrokerFilter):
                 self.next.remove_destination(context, topic, -1)
 
     # consumers
-    def add_consumer(self, context: ConnectionContext, info: ConsumerInfo) -> Subscription:
+    def add_consumer(self, context: ConnectionContext, info: commands.ConsumerInfo) -> Subscription:
         subscription = self.next.add_consumer(context, info)
         self._audience.add(info)
         destination = info.destination
@@ -157,7 +152,10 @@ class AdvisoryBroker(BrokerFilter):
         return subscription
 
     def remove_consumer(
-        self, context: ConnectionContext, info: ConsumerInfo, last_delivered_sequence_id: int
+        self,
+        context: ConnectionContext,
+        info: commands.ConsumerInfo,
+        last_delivered_sequence_id: int,
     ) -> None:
         self.next.remove_consumer(context, info, last_delivered_sequence_id)
         self._audience.remove(info.consumer_id)
@@ -170,7 +168,7 @@ class AdvisoryBroker(BrokerFilter):
             self._advise_of_consumer(destination, _removal(consumer_id, info))
 
     def remove_subscription(
-        self, context: ConnectionContext, info: RemoveSubscriptionInfo
+        self, context: ConnectionContext, info: commands.RemoveSubscriptionInfo
     ) -> Completion | None:
         result = self.next.remove_subscription(context, info)
         durable_on = self._durable.pop((info.client_id, info.subscription_name), None)
@@ -179,13 +177,13 @@ class AdvisoryBroker(BrokerFilter):
         return result
 
     # producers
-    def add_producer(self, context: ConnectionContext, info: ProducerInfo) -> None:
+    def add_producer(self, context: ConnectionContext, info: commands.ProducerInfo) -> None:
         self.next.add_producer(context, info)
         if info.producer_id is not None and self._is_reported(info):
             self._producers[info.producer_id, info.destination] = info
             self._advise_of_producer(info.destination, info)
 
-    def remove_producer(self, context: ConnectionContext, info: ProducerInfo) -> None:
+    def remove_producer(self, context: ConnectionContext, info: commands.ProducerInfo) -> None:
         self.next.remove_producer(context, info)
         if info.producer_id is None or not self._is_reported(info):
             return
@@ -193,7 +191,7 @@ class AdvisoryBroker(BrokerFilter):
         if info.destination is None or self._is_reported_end(info.destination):
             self._advise_of_producer(info.destination, _removal(info.producer_id, info))
 
-    def _is_reported(self, info: ProducerInfo) -> bool:
+    def _is_reported(self, info: commands.ProducerInfo) -> bool:
         if info.destination is None:
             return self._anonymous_producers
         return not topics.is_advisory_topic(info.destination)
@@ -215,7 +213,7 @@ class AdvisoryBroker(BrokerFilter):
         context: ConnectionContext,
         reference: MessageReference,
         subscription: Subscription | None,
-        cause: Throwable | None,
+        cause: commands.Throwable | None,
     ) -> bool:
         done = self.next.send_to_dead_letter_queue(context, reference, subscription, cause)
         if done:
@@ -265,7 +263,10 @@ class AdvisoryBroker(BrokerFilter):
         return not destination.is_temporary or destination in self._destinations
 
     def _advise_of_consumer(
-        self, destination: Destination, about: Command, target: ConsumerId | None = None
+        self,
+        destination: Destination,
+        about: commands.Command,
+        target: commands.ConsumerId | None = None,
     ) -> None:
         topic = topics.consumer_topic(destination)
         if self._audience.hears(topic):
@@ -274,7 +275,10 @@ class AdvisoryBroker(BrokerFilter):
             self._send(topic, about, target, {"consumerCount": count})
 
     def _advise_of_producer(
-        self, destination: Destination | None, about: Command, target: ConsumerId | None = None
+        self,
+        destination: Destination | None,
+        about: commands.Command,
+        target: commands.ConsumerId | None = None,
     ) -> None:
         topic = topics.producer_topic(destination)
         if self._audience.hears(topic):
@@ -298,15 +302,17 @@ class AdvisoryBroker(BrokerFilter):
             copy.content = copy.raw = None
             self._send(topic, copy, None, properties)
 
-    def _advise(self, topic: Topic, about: Command, target: ConsumerId | None = None) -> None:
+    def _advise(
+        self, topic: Topic, about: commands.Command, target: commands.ConsumerId | None = None
+    ) -> None:
         if self._audience.hears(topic):
             self._send(topic, about, target, _NOTHING)
 
     def _send(
         self,
         topic: Topic,
-        about: Command,
-        target: ConsumerId | None,
+        about: commands.Command,
+        target: commands.ConsumerId | None,
         properties: Mapping[str, object],
     ) -> None:
         message = self._producer.message(topic, about, target, properties)
@@ -315,7 +321,7 @@ class AdvisoryBroker(BrokerFilter):
         except JMSException:
             logger.warning("Failed to send an advisory to %s", topic, exc_info=True)
 
-    def _replay(self, topic: Destination, target: ConsumerId) -> None:
+    def _replay(self, topic: Destination, target: commands.ConsumerId) -> None:
         """Send the present state to `target`, a new consumer of `topic` (activemq-broker V-A2)."""
         name = topic.physical_name
         if name == topics.CONNECTION:
@@ -346,5 +352,5 @@ def _origin(reference: MessageReference) -> dict[str, object]:
     }
 
 
-def _removal(object_id: DataStructure, info: Command) -> RemoveInfo:
-    return RemoveInfo(object_id, response_required=info.response_required)
+def _removal(object_id: commands.DataStructure, info: commands.Command) -> commands.RemoveInfo:
+    return commands.RemoveInfo(object_id, response_required=info.response_required)

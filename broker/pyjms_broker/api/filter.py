@@ -11,21 +11,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from pyjms.jms.destination import Destination
-from pyjms.wire.openwire.commands import (
-    ActiveMQMessage,
-    ConnectionInfo,
-    ConsumerControl,
-    ConsumerInfo,
-    DestinationInfo,
-    MessageAck,
-    MessagePull,
-    ProducerInfo,
-    RemoveSubscriptionInfo,
-    SessionInfo,
-    Throwable,
-    TransactionId,
-    XATransactionId,
-)
+from pyjms.wire.openwire import commands
 from pyjms_broker.api.broker import Broker
 from pyjms_broker.api.completion import Completion
 from pyjms_broker.api.context import ConnectionContext
@@ -59,43 +45,50 @@ class BrokerFilter(Broker):
     async def stop(self) -> None:
         await self.next.stop()
 
-    def add_connection(self, context: ConnectionContext, info: ConnectionInfo) -> None:
+    def add_connection(self, context: ConnectionContext, info: commands.ConnectionInfo) -> None:
         self.next.add_connection(context, info)
 
     def remove_connection(
-        self, context: ConnectionContext, info: ConnectionInfo, error: Exception | None
+        self, context: ConnectionContext, info: commands.ConnectionInfo, error: Exception | None
     ) -> None:
         self.next.remove_connection(context, info, error)
 
-    def add_session(self, context: ConnectionContext, info: SessionInfo) -> None:
+    def add_session(self, context: ConnectionContext, info: commands.SessionInfo) -> None:
         self.next.add_session(context, info)
 
-    def remove_session(self, context: ConnectionContext, info: SessionInfo) -> None:
+    def remove_session(self, context: ConnectionContext, info: commands.SessionInfo) -> None:
         self.next.remove_session(context, info)
 
-    def add_producer(self, context: ConnectionContext, info: ProducerInfo) -> None:
+    def add_producer(self, context: ConnectionContext, info: commands.ProducerInfo) -> None:
         self.next.add_producer(context, info)
 
-    def remove_producer(self, context: ConnectionContext, info: ProducerInfo) -> None:
+    def remove_producer(self, context: ConnectionContext, info: commands.ProducerInfo) -> None:
         self.next.remove_producer(context, info)
 
-    def add_consumer(self, context: ConnectionContext, info: ConsumerInfo) -> Subscription:
+    def add_consumer(self, context: ConnectionContext, info: commands.ConsumerInfo) -> Subscription:
         return self.next.add_consumer(context, info)
 
     def remove_consumer(
-        self, context: ConnectionContext, info: ConsumerInfo, last_delivered_sequence_id: int
+        self,
+        context: ConnectionContext,
+        info: commands.ConsumerInfo,
+        last_delivered_sequence_id: int,
     ) -> None:
         self.next.remove_consumer(context, info, last_delivered_sequence_id)
 
     def remove_subscription(
-        self, context: ConnectionContext, info: RemoveSubscriptionInfo
+        self, context: ConnectionContext, info: commands.RemoveSubscriptionInfo
     ) -> Completion | None:
         return self.next.remove_subscription(context, info)
 
-    def add_destination_info(self, context: ConnectionContext, info: DestinationInfo) -> None:
+    def add_destination_info(
+        self, context: ConnectionContext, info: commands.DestinationInfo
+    ) -> None:
         self.next.add_destination_info(context, info)
 
-    def remove_destination_info(self, context: ConnectionContext, info: DestinationInfo) -> None:
+    def remove_destination_info(
+        self, context: ConnectionContext, info: commands.DestinationInfo
+    ) -> None:
         self.next.remove_destination_info(context, info)
 
     def add_destination(
@@ -108,49 +101,53 @@ class BrokerFilter(Broker):
     ) -> None:
         self.next.remove_destination(context, destination, timeout)
 
-    def send(self, exchange: ProducerExchange, message: ActiveMQMessage) -> Completion | None:
+    def send(
+        self, exchange: ProducerExchange, message: commands.ActiveMQMessage
+    ) -> Completion | None:
         return self.next.send(exchange, message)
 
-    def acknowledge(self, exchange: ConsumerExchange, ack: MessageAck) -> Completion | None:
+    def acknowledge(
+        self, exchange: ConsumerExchange, ack: commands.MessageAck
+    ) -> Completion | None:
         return self.next.acknowledge(exchange, ack)
 
-    def message_pull(self, context: ConnectionContext, pull: MessagePull) -> None:
+    def message_pull(self, context: ConnectionContext, pull: commands.MessagePull) -> None:
         self.next.message_pull(context, pull)
 
     def process_consumer_control(
-        self, exchange: ConsumerExchange, control: ConsumerControl
+        self, exchange: ConsumerExchange, control: commands.ConsumerControl
     ) -> None:
         self.next.process_consumer_control(exchange, control)
 
-    def begin_transaction(self, context: ConnectionContext, xid: TransactionId) -> None:
+    def begin_transaction(self, context: ConnectionContext, xid: commands.TransactionId) -> None:
         self.next.begin_transaction(context, xid)
 
     def prepare_transaction(
-        self, context: ConnectionContext, xid: TransactionId
+        self, context: ConnectionContext, xid: commands.TransactionId
     ) -> int | Completion:
         return self.next.prepare_transaction(context, xid)
 
     def commit_transaction(
-        self, context: ConnectionContext, xid: TransactionId, one_phase: bool
+        self, context: ConnectionContext, xid: commands.TransactionId, one_phase: bool
     ) -> Completion | None:
         return self.next.commit_transaction(context, xid, one_phase)
 
     def rollback_transaction(
-        self, context: ConnectionContext, xid: TransactionId
+        self, context: ConnectionContext, xid: commands.TransactionId
     ) -> Completion | None:
         return self.next.rollback_transaction(context, xid)
 
     def forget_transaction(
-        self, context: ConnectionContext, xid: TransactionId
+        self, context: ConnectionContext, xid: commands.TransactionId
     ) -> Completion | None:
         return self.next.forget_transaction(context, xid)
 
     def set_rollback_only(
-        self, context: ConnectionContext, xid: TransactionId, cause: Exception
+        self, context: ConnectionContext, xid: commands.TransactionId, cause: Exception
     ) -> None:
         self.next.set_rollback_only(context, xid, cause)
 
-    def prepared_transactions(self, context: ConnectionContext) -> list[XATransactionId]:
+    def prepared_transactions(self, context: ConnectionContext) -> list[commands.XATransactionId]:
         return self.next.prepared_transactions(context)
 
     def message_expired(
@@ -166,7 +163,7 @@ class BrokerFilter(Broker):
         context: ConnectionContext,
         reference: MessageReference,
         subscription: Subscription | None,
-        cause: Throwable | None,
+        cause: commands.Throwable | None,
     ) -> bool:
         return self.next.send_to_dead_letter_queue(context, reference, subscription, cause)
 

@@ -12,7 +12,7 @@ from functools import lru_cache
 from typing import Any, Final
 
 from pyjms.errors import LocalProtocolError
-from pyjms.wire.kahadb.commands import COMMANDS
+from pyjms.wire.kahadb import commands
 from pyjms.wire.kahadb.errors import KahaDBFormatError
 from pyjms.wire.kahadb.protobuf import (
     LENGTH_DELIMITED,
@@ -66,7 +66,7 @@ def _tag(field: KahaField) -> int:
 _LAYOUTS: Final[dict[type[KahaStructure], _Layout]] = {
     structure: _Layout(structure)
     for structure in (
-        *COMMANDS.values(),
+        *commands.COMMANDS.values(),
         *(KahaDestination, KahaLocation, KahaTransactionInfo),
         *(KahaLocalTransactionId, KahaXATransactionId),
     )
@@ -93,7 +93,7 @@ def decode_command(data: bytes, start: int = 0, end: int | None = None) -> KahaC
     end = len(data) if end is None else end
     if start >= end:
         raise KahaDBFormatError("The record is empty", position=start)
-    command = COMMANDS.get(data[start])
+    command = commands.COMMANDS.get(data[start])
     if command is None:
         raise KahaDBFormatError(f"Unknown command {data[start]}", position=start)
     size, at = read_varint(data, start + 1, end)

@@ -8,20 +8,7 @@ from __future__ import annotations
 
 from pyjms.errors import IllegalStateException
 from pyjms.jms.destination import Destination
-from pyjms.wire.openwire.commands import (
-    ActiveMQMessage,
-    ConnectionId,
-    ConnectionInfo,
-    ConsumerId,
-    ConsumerInfo,
-    DestinationInfo,
-    ProducerId,
-    ProducerInfo,
-    Response,
-    SessionId,
-    SessionInfo,
-    TransactionId,
-)
+from pyjms.wire.openwire import commands
 from pyjms_broker.api.completion import Completion
 from pyjms_broker.api.context import ConnectionContext
 
@@ -45,7 +32,7 @@ class DeferredResponse(Completion):
 
     __slots__ = ("response",)
 
-    def __init__(self, response: Response) -> None:
+    def __init__(self, response: commands.Response) -> None:
         """Send `response` when the operation finishes without an error."""
         super().__init__()
         self.response = response
@@ -56,10 +43,10 @@ class SessionState:
 
     __slots__ = ("consumers", "info", "producers")
 
-    def __init__(self, info: SessionInfo) -> None:
+    def __init__(self, info: commands.SessionInfo) -> None:
         self.info = info
-        self.producers: dict[ProducerId, ProducerInfo] = {}
-        self.consumers: dict[ConsumerId, ConsumerInfo] = {}
+        self.producers: dict[commands.ProducerId, commands.ProducerInfo] = {}
+        self.consumers: dict[commands.ConsumerId, commands.ConsumerInfo] = {}
 
 
 class ResourceCount:
@@ -105,22 +92,25 @@ class ConnectionState:
     )
 
     def __init__(
-        self, info: ConnectionInfo, context: ConnectionContext, maximum_transactions: int = 10_000
+        self,
+        info: commands.ConnectionInfo,
+        context: ConnectionContext,
+        maximum_transactions: int = 10_000,
     ) -> None:
         self.info = info
         self.maximum_transactions = maximum_transactions
         self.context = context
-        self.sessions: dict[SessionId, SessionState] = {}
+        self.sessions: dict[commands.SessionId, SessionState] = {}
         self.consumers = ResourceCount()
         self.producers = ResourceCount()
-        self.temporary: dict[Destination, DestinationInfo] = {}
-        self.transactions: dict[TransactionId, int | None] = {}
+        self.temporary: dict[Destination, commands.DestinationInfo] = {}
+        self.transactions: dict[commands.TransactionId, int | None] = {}
         """Transactions that have begun and not ended; the value is the response to PREPARE."""
         identifier = info.connection_id.value if info.connection_id is not None else None
-        implicit = SessionId(identifier, IMPLICIT_SESSION)
-        self.sessions[implicit] = SessionState(SessionInfo(implicit))
+        implicit = commands.SessionId(identifier, IMPLICIT_SESSION)
+        self.sessions[implicit] = SessionState(commands.SessionInfo(implicit))
 
-    def session(self, session_id: SessionId, action: str) -> SessionState:
+    def session(self, session_id: commands.SessionId, action: str) -> SessionState:
         """Return a session; `action` says in the error what was attempted.
 
         Raises:
@@ -134,21 +124,23 @@ class ConnectionState:
         return session
 
 
-def session_of(resource: ConsumerId | ProducerId) -> SessionId:
+def session_of(resource: commands.ConsumerId | commands.ProducerId) -> commands.SessionId:
     """Return the session that a consumer or producer belongs to."""
-    return SessionId(resource.connection_id, resource.session_id)
+    return commands.SessionId(resource.connection_id, resource.session_id)
 
 
-def connection_of(resource: ConsumerId | ProducerId | SessionId) -> ConnectionId:
+def connection_of(
+    resource: commands.ConsumerId | commands.ProducerId | commands.SessionId,
+) -> commands.ConnectionId:
     """Return the connection that a session, consumer or producer belongs to."""
-    return ConnectionId(resource.connection_id)
+    return commands.ConnectionId(resource.connection_id)
 
 
 def _is_advisory(destination: Destination | None) -> bool:
     return destination is not None and destination.physical_name.startswith("ActiveMQ.Advisory.")
 
 
-def message_size(message: ActiveMQMessage) -> int:
+def message_size(message: commands.ActiveMQMessage) -> int:
     """Return what a message takes of its producer's window, in bytes. (activemq-broker M6)"""
     properties, content = message.marshalled_properties, message.content
     return _FIXED_MESSAGE_SIZE + len(properties or b"") + len(content or b"")

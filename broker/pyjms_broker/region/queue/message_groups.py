@@ -67,38 +67,28 @@ class SimpleMessageGroupMap:
         return dict(self._owners)
 
 
-class CachedMessageGroupMap:
+class CachedMessageGroupMap(SimpleMessageGroupMap):
     """The `cache_size` most recently used groups; the least recently used loses its owner."""
 
     def __init__(self, cache_size: int = 1024) -> None:
+        super().__init__()
         self.cache_size = cache_size
-        self._owners: OrderedDict[str, Subscription] = OrderedDict()
+        recent: OrderedDict[str, Subscription] = OrderedDict()
+        self._owners = self._recent = recent
 
     def get(self, group_id: str) -> Subscription | None:
         owner = self._owners.get(group_id)
         if owner is not None:
-            self._owners.move_to_end(group_id)
+            self._recent.move_to_end(group_id)
         return owner
 
     def put(self, group_id: str, owner: Subscription) -> Subscription | None:
         previous = self._owners.get(group_id)
         self._owners[group_id] = owner
-        self._owners.move_to_end(group_id)
+        self._recent.move_to_end(group_id)
         if len(self._owners) > self.cache_size:
-            return self._owners.popitem(last=False)[1]
+            return self._recent.popitem(last=False)[1]
         return previous
-
-    def remove(self, group_id: str) -> Subscription | None:
-        return self._owners.pop(group_id, None)
-
-    def remove_owner(self, owner: Subscription) -> int:
-        freed = [group for group, other in self._owners.items() if other is owner]
-        for group in freed:
-            del self._owners[group]
-        return len(freed)
-
-    def owners(self) -> dict[str, Subscription]:
-        return dict(self._owners)
 
 
 class BucketMessageGroupMap:

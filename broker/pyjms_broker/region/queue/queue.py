@@ -15,13 +15,7 @@ from pyjms.wire.openwire.commands import MessageId, Throwable
 from pyjms_broker.api.completion import Completion
 from pyjms_broker.api.context import ConnectionContext
 from pyjms_broker.api.copying import copy_command
-from pyjms_broker.api.message import (
-    NO_TRANSACTION,
-    MessageReference,
-    OperationContext,
-    StoredMessage,
-    SubscriptionKey,
-)
+from pyjms_broker.api.message import NO_TRANSACTION, MessageReference
 from pyjms_broker.api.subscription import Subscription
 from pyjms_broker.api.transaction import Transaction
 from pyjms_broker.policy.audit import MessageAudit
@@ -34,7 +28,7 @@ from pyjms_broker.region.queue.expiry import expire_waiting_messages
 from pyjms_broker.region.queue.reader import QueueReader
 from pyjms_broker.region.queue.subscription import QueueSubscription
 from pyjms_broker.region.transacted_send import TransactedSend
-from pyjms_broker.store.api import MessageStore
+from pyjms_broker.store.api import MessageStore, OperationContext, StoredMessage, SubscriptionKey
 
 if TYPE_CHECKING:
     from pyjms_broker.region.services import RegionServices

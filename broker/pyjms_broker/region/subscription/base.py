@@ -7,7 +7,7 @@ pulls come in by the broker. (ActiveMQ Subscription, AbstractSubscription)
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from pyjms import _clock, _wakeup
 from pyjms.errors import InvalidDestinationException
@@ -25,10 +25,8 @@ from pyjms_broker.api.destination import BrokerDestination
 from pyjms_broker.api.message import MessageReference
 from pyjms_broker.api.subscription import Subscription
 from pyjms_broker.policy.entry import PolicyEntry
+from pyjms_broker.region.services import RegionServices
 from pyjms_broker.region.subscription.redelivery_marking import PendingRedeliveryMarks
-
-if TYPE_CHECKING:
-    from pyjms_broker.region.services import RegionServices
 
 __all__ = [
     "LAST_DELIVERED_UNKNOWN",

@@ -9,13 +9,7 @@ from __future__ import annotations
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from pyjms_broker.api.message import (
-    MessageReference,
-    Position,
-    Positions,
-    StoredMessage,
-    SubscriptionKey,
-)
+from pyjms_broker.api.message import MessageReference
 from pyjms_broker.cursor.memory import pending_list
 from pyjms_broker.cursor.sources import MemorySource, MessageSource, SpoolSource
 from pyjms_broker.cursor.spilling import (
@@ -27,7 +21,13 @@ from pyjms_broker.cursor.spilling import (
 )
 from pyjms_broker.cursor.store_source import PrioritizedStoreSource, StoreSource
 from pyjms_broker.region.dead_letter.ordering import DeadLetterOrdering
-from pyjms_broker.store.api import TopicMessageStore
+from pyjms_broker.store.api import (
+    Position,
+    Positions,
+    StoredMessage,
+    SubscriptionKey,
+    TopicMessageStore,
+)
 
 if TYPE_CHECKING:
     from pyjms_broker.api.destination import RegionDestination

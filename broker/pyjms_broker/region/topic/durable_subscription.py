@@ -63,18 +63,18 @@ from pyjms import _clock, _wakeup
 from pyjms.errors import JMSException
 from pyjms.wire.openwire.commands import ConsumerInfo, MessageId
 from pyjms_broker.api.context import ConnectionContext
-from pyjms_broker.api.message import (
-    NO_TRANSACTION,
-    MessageReference,
-    StoredMessage,
-    SubscriptionKey,
-)
+from pyjms_broker.api.message import NO_TRANSACTION, MessageReference
 from pyjms_broker.policy.audit import MessageAudit
 from pyjms_broker.region.dead_letter.ordering import DeadLetterOrdering
 from pyjms_broker.region.subscription.base import LAST_DELIVERED_UNKNOWN, SubscriptionRequest
 from pyjms_broker.region.subscription.prefetch import PrefetchSubscription
 from pyjms_broker.region.topic.durable_backlog import SubscriptionBacklog
-from pyjms_broker.store.api import StoredSubscription, StoreState
+from pyjms_broker.store.api import (
+    StoredMessage,
+    StoredSubscription,
+    StoreState,
+    SubscriptionKey,
+)
 
 if TYPE_CHECKING:
     from pyjms_broker.api.destination import RegionDestination

@@ -25,6 +25,8 @@ __all__ = ["RetainedPendingList", "SpoolingCursor"]
 class RetainedPendingList(FifoPendingList):
     """Pending messages that are all in memory; each counts as one holder of its message."""
 
+    __slots__ = ()
+
     @property
     def is_spilling(self) -> bool:
         """False: no message is in the temp store."""

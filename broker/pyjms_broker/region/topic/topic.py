@@ -12,13 +12,7 @@ from typing import TYPE_CHECKING, Final
 from pyjms.jms.destination import Destination
 from pyjms_broker.api.completion import Completion, all_of
 from pyjms_broker.api.context import ConnectionContext
-from pyjms_broker.api.message import (
-    NO_TRANSACTION,
-    MessageReference,
-    OperationContext,
-    StoredMessage,
-    SubscriptionKey,
-)
+from pyjms_broker.api.message import NO_TRANSACTION, MessageReference
 from pyjms_broker.api.subscription import Subscription
 from pyjms_broker.api.transaction import Transaction
 from pyjms_broker.policy.entry import PolicyEntry
@@ -28,7 +22,12 @@ from pyjms_broker.region.flow.disk_usage import DiskUsage
 from pyjms_broker.region.topic.durable_subscription import DurableTopicSubscription
 from pyjms_broker.region.topic.subscription import TopicSubscription
 from pyjms_broker.region.transacted_send import PendingSend
-from pyjms_broker.store.api import TopicMessageStore
+from pyjms_broker.store.api import (
+    OperationContext,
+    StoredMessage,
+    SubscriptionKey,
+    TopicMessageStore,
+)
 
 if TYPE_CHECKING:
     from pyjms_broker.region.services import RegionServices

@@ -6,17 +6,7 @@ from typing import Any, Final, NamedTuple
 
 from pyjms.errors import JMSException, MessageFormatException
 from pyjms.jms.destination import Destination, parse_destination
-from pyjms.wire.openwire.commands import (
-    ActiveMQBlobMessage,
-    ActiveMQBytesMessage,
-    ActiveMQMapMessage,
-    ActiveMQMessage,
-    ActiveMQObjectMessage,
-    ActiveMQStreamMessage,
-    ActiveMQTextMessage,
-    MessageId,
-    ProducerId,
-)
+from pyjms.wire.openwire import commands
 from pyjms.wire.openwire.primitives import decode_text, encode_text
 from pyjms_broker.service.transfer.property_values import (
     decode_bytes,
@@ -27,14 +17,14 @@ from pyjms_broker.service.transfer.property_values import (
 
 __all__ = ["decode_destination", "decode_message", "encode_message"]
 
-_KINDS: Final[dict[str, type[ActiveMQMessage]]] = {
-    "message": ActiveMQMessage,
-    "text": ActiveMQTextMessage,
-    "bytes": ActiveMQBytesMessage,
-    "map": ActiveMQMapMessage,
-    "stream": ActiveMQStreamMessage,
-    "object": ActiveMQObjectMessage,
-    "blob": ActiveMQBlobMessage,
+_KINDS: Final[dict[str, type[commands.ActiveMQMessage]]] = {
+    "message": commands.ActiveMQMessage,
+    "text": commands.ActiveMQTextMessage,
+    "bytes": commands.ActiveMQBytesMessage,
+    "map": commands.ActiveMQMapMessage,
+    "stream": commands.ActiveMQStreamMessage,
+    "object": commands.ActiveMQObjectMessage,
+    "blob": commands.ActiveMQBlobMessage,
 }
 _KIND_NAMES: Final = {kind.TYPE: name for name, kind in _KINDS.items()}
 _INT: Final = range(-(1 << 31), 1 << 31)
@@ -70,7 +60,7 @@ _PLAIN: Final = (
 _DESTINATIONS: Final = ("destination", "reply_to", "original_destination")
 
 
-def encode_message(message: ActiveMQMessage) -> dict[str, object]:
+def encode_message(message: commands.ActiveMQMessage) -> dict[str, object]:
     """Return the fields of a message, for JSON.
 
     Raises:
@@ -107,9 +97,9 @@ def encode_message(message: ActiveMQMessage) -> dict[str, object]:
     return fields
 
 
-def _text_of(message: ActiveMQMessage, content: bytes) -> str | None:
+def _text_of(message: commands.ActiveMQMessage, content: bytes) -> str | None:
     """Return a text message's body if encoding it again gives exactly the same bytes."""
-    if not isinstance(message, ActiveMQTextMessage) or message.compressed:
+    if not isinstance(message, commands.ActiveMQTextMessage) or message.compressed:
         return None
     try:
         text = decode_text(content)
@@ -118,7 +108,7 @@ def _text_of(message: ActiveMQMessage, content: bytes) -> str | None:
     return text if text is not None and encode_text(text) == content else None
 
 
-def decode_message(fields: object) -> ActiveMQMessage:
+def decode_message(fields: object) -> commands.ActiveMQMessage:
     """Return the message with these fields.
 
     Raises:
@@ -149,7 +139,7 @@ def decode_message(fields: object) -> ActiveMQMessage:
         message.marshalled_properties = decode_bytes("raw_properties", fields["raw_properties"])
     text = fields.get("text")
     if text is not None:
-        if not isinstance(text, str) or not isinstance(message, ActiveMQTextMessage):
+        if not isinstance(text, str) or not isinstance(message, commands.ActiveMQTextMessage):
             raise MessageFormatException(
                 "text: it is not a string, or the message is not of kind text"
             )
@@ -159,7 +149,7 @@ def decode_message(fields: object) -> ActiveMQMessage:
     return message
 
 
-def _decode_ids(message: ActiveMQMessage, fields: dict[str, Any]) -> None:
+def _decode_ids(message: commands.ActiveMQMessage, fields: dict[str, Any]) -> None:
     text, sequence = fields.get("message_id"), fields.get("broker_sequence_id", 0)
     if not isinstance(text, str) or not text:
         raise MessageFormatException("message_id: the field is missing")
@@ -168,9 +158,9 @@ def _decode_ids(message: ActiveMQMessage, fields: dict[str, Any]) -> None:
     producer, _, number = text.rpartition(":")
     producer_id = _producer(producer)
     if producer_id is not None and number.isdecimal():
-        message.message_id = MessageId(None, producer_id, int(number), sequence)
+        message.message_id = commands.MessageId(None, producer_id, int(number), sequence)
     else:
-        message.message_id = MessageId(text, None, 0, sequence)
+        message.message_id = commands.MessageId(text, None, 0, sequence)
     known = fields.get("producer_id")
     if known is not None:
         message.producer_id = _producer(str(known))
@@ -178,11 +168,11 @@ def _decode_ids(message: ActiveMQMessage, fields: dict[str, Any]) -> None:
             raise MessageFormatException(f"producer_id: {known!r} is invalid")
 
 
-def _producer(text: str) -> ProducerId | None:
+def _producer(text: str) -> commands.ProducerId | None:
     parts = text.rsplit(":", 2)
     if len(parts) != 3 or not parts[0] or not all(p.lstrip("-").isdecimal() for p in parts[1:]):
         return None
-    return ProducerId(parts[0], int(parts[2]), int(parts[1]))
+    return commands.ProducerId(parts[0], int(parts[2]), int(parts[1]))
 
 
 def decode_destination(name: str, value: object) -> Destination:

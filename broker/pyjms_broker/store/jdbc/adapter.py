@@ -33,7 +33,7 @@ from pyjms_broker.store.jdbc.schema.numbering import base_of, destination_number
 from pyjms_broker.store.jdbc.schema.xids import decode_xid
 from pyjms_broker.store.jdbc.settings import JDBCSettings
 from pyjms_broker.store.jdbc.stores.context import StoreContext
-from pyjms_broker.store.jdbc.stores.message_store import JDBCMessageStore
+from pyjms_broker.store.jdbc.stores.message_store import JDBCMessageStore, StoredDestination
 from pyjms_broker.store.jdbc.stores.topic_store import JDBCTopicMessageStore
 from pyjms_broker.store.jdbc.stores.transactions import JDBCTransactionStore
 from pyjms_broker.store.jdbc.stores.work import Acknowledgement, Addition, Removal, Work
@@ -261,16 +261,13 @@ class JDBCPersistenceAdapter:
     def _make_store(
         self, destination: Destination, prioritized: bool, base: int, epoch: int
     ) -> JDBCMessageStore:
+        stored = StoredDestination(destination, prioritized, base, epoch)
         store: JDBCMessageStore
         if destination.is_topic:
-            topic = JDBCTopicMessageStore(
-                self._context, self._transactions, destination, prioritized, base, epoch
-            )
+            topic = JDBCTopicMessageStore(self._context, self._transactions, stored)
             store = self._topics[destination] = topic
         else:
-            store = JDBCMessageStore(
-                self._context, self._transactions, destination, prioritized, base, epoch
-            )
+            store = JDBCMessageStore(self._context, self._transactions, stored)
             self._queues[destination] = store
         self._by_container[store.container] = store
         return store

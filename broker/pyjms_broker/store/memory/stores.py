@@ -14,14 +14,15 @@ from typing import TYPE_CHECKING, Final
 from pyjms.jms.destination import Destination
 from pyjms.wire.openwire.commands import MessageId, ProducerId
 from pyjms_broker.api.completion import Completion
-from pyjms_broker.api.message import (
+from pyjms_broker.store.api import (
     OperationContext,
     Position,
     Positions,
     StoredMessage,
+    StoredSubscription,
+    StoreState,
     SubscriptionKey,
 )
-from pyjms_broker.store.api import StoredSubscription, StoreState
 from pyjms_broker.store.memory.transactions import MemoryEntry, MemoryTransactionStore
 
 if TYPE_CHECKING:

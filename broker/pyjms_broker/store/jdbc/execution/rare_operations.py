@@ -5,36 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
+from pyjms_broker.store.jdbc.execution import operations
 from pyjms_broker.store.jdbc.execution.batch import (
     JOURNAL_MARK,
     LAST_DESTINATION,
     BatchExecution,
     subscription_columns,
     subscription_parameters,
-)
-from pyjms_broker.store.jdbc.execution.operations import (
-    AddContainer,
-    AddSubscription,
-    CleanUp,
-    CommitAcknowledgement,
-    CommitAdd,
-    JournalMark,
-    NoteMessage,
-    PrepareAcknowledgement,
-    PrepareAdd,
-    PrepareRemove,
-    RemoveAll,
-    RemoveContainer,
-    RemoveSubscription,
-    RemoveTopicMessage,
-    RollbackAcknowledgement,
-    RollbackAdd,
-    RollbackRemove,
-    SetPrioritized,
-    SubscriberKey,
-    TrimDuplicates,
-    TrimProducers,
-    UpdateMessage,
 )
 from pyjms_broker.store.jdbc.schema.numbering import destination_number
 from pyjms_broker.store.jdbc.schema.tables import SUBSCRIPTION_PRIORITY
@@ -44,14 +21,16 @@ __all__ = ["RARE_OPERATIONS"]
 _PRIORITIES: Final = range(10)
 
 
-def _update(x: BatchExecution, op: UpdateMessage) -> None:
+def _update(x: BatchExecution, op: operations.UpdateMessage) -> None:
     x.run(x.statements.update_message, row_id=op.id, msg=op.frame, expiration=op.expiration)
 
 
-def _remove_topic_message(x: BatchExecution, op: RemoveTopicMessage) -> None:
+def _remove_topic_message(x: BatchExecution, op: operations.RemoveTopicMessage) -> None:
     s = x.statements
     keys = x.run(s.keys_of_container, at=op.container).all()
-    for key in {SubscriberKey(op.container, row.client_id, row.sub_name) for row in keys}:
+    for key in {
+        operations.SubscriberKey(op.container, row.client_id, row.sub_name) for row in keys
+    }:
         if (
             x.run(s.pending_of[op.prioritized], ids=[op.id], **subscription_parameters(key)).first()
             is not None
@@ -66,14 +45,14 @@ def _remove_topic_message(x: BatchExecution, op: RemoveTopicMessage) -> None:
         x.outcome.not_removed.append((op.container, 1, op.size))
 
 
-def _remove_all(x: BatchExecution, op: RemoveAll) -> None:
+def _remove_all(x: BatchExecution, op: operations.RemoveAll) -> None:
     x.write_counts()
     x.run(x.statements.delete_all, at=op.container, after=op.up_to)
     x.run(x.statements.delete_acked_up_to, at=op.container, after=op.up_to)
     x.run(x.statements.set_destination, where_container=op.container, count=0, bytes=0)
 
 
-def _add_container(x: BatchExecution, op: AddContainer) -> None:
+def _add_container(x: BatchExecution, op: operations.AddContainer) -> None:
     s = x.statements
     if x.run(s.destination_row, at=op.container).first() is None:
         x.run(
@@ -87,14 +66,14 @@ def _add_container(x: BatchExecution, op: AddContainer) -> None:
     x.raise_state(LAST_DESTINATION, destination_number(op.base))
 
 
-def _remove_container(x: BatchExecution, op: RemoveContainer) -> None:
+def _remove_container(x: BatchExecution, op: operations.RemoveContainer) -> None:
     x.write_counts()
     x.run(x.statements.delete_container, at=op.container)
     for statement in x.statements.forget_container:
         x.run(statement, at=op.container)
 
 
-def _add_subscription(x: BatchExecution, op: AddSubscription) -> None:
+def _add_subscription(x: BatchExecution, op: operations.AddSubscription) -> None:
     s, mine = x.statements, subscription_columns(op.key)
     for statement in s.delete_subscription:
         x.run(statement, **subscription_parameters(op.key))
@@ -121,7 +100,7 @@ def _add_subscription(x: BatchExecution, op: AddSubscription) -> None:
     x.outcome.subscribed.append((op.key, count))
 
 
-def _remove_subscription(x: BatchExecution, op: RemoveSubscription) -> None:
+def _remove_subscription(x: BatchExecution, op: operations.RemoveSubscription) -> None:
     s = x.statements
     x.write_counts()
     for statement in s.delete_subscription:
@@ -137,10 +116,10 @@ def _remove_subscription(x: BatchExecution, op: RemoveSubscription) -> None:
     x.outcome.dropped.append((op.container, dropped))
 
 
-def _set_prioritized(x: BatchExecution, op: SetPrioritized) -> None:
-    priorities: dict[SubscriberKey, list[int]] = {}
+def _set_prioritized(x: BatchExecution, op: operations.SetPrioritized) -> None:
+    priorities: dict[operations.SubscriberKey, list[int]] = {}
     for row in x.run(x.statements.keys_of_container, at=op.container):
-        key = SubscriberKey(op.container, row.client_id, row.sub_name)
+        key = operations.SubscriberKey(op.container, row.client_id, row.sub_name)
         priorities.setdefault(key, []).append(row.priority)
     for key, found in priorities.items():
         if op.prioritized and len(found) == 1:
@@ -158,7 +137,7 @@ def _values(row: Any) -> dict[str, Any]:
     }
 
 
-def _split(x: BatchExecution, key: SubscriberKey) -> None:
+def _split(x: BatchExecution, key: operations.SubscriberKey) -> None:
     """Turn one row into one per priority, all with the same mark."""
     row = _values(x.run(x.statements.acks_rows, **subscription_parameters(key)).one())
     x.run_many(
@@ -171,7 +150,7 @@ def _split(x: BatchExecution, key: SubscriberKey) -> None:
     )
 
 
-def _join(x: BatchExecution, key: SubscriberKey) -> None:
+def _join(x: BatchExecution, key: operations.SubscriberKey) -> None:
     """Turn the rows of all priorities into one with the lowest mark; list what is beyond it."""
     s, mine = x.statements, subscription_columns(key)
     rows = [_values(row) for row in x.run(s.acks_rows, **subscription_parameters(key))]
@@ -193,15 +172,15 @@ def _join(x: BatchExecution, key: SubscriberKey) -> None:
     x.run(s.insert_acks, **{**mine, **rows[0], **single})
 
 
-def _prepare_add(x: BatchExecution, op: PrepareAdd) -> None:
+def _prepare_add(x: BatchExecution, op: operations.PrepareAdd) -> None:
     x.add([op.message], [op.xid])
 
 
-def _prepare_remove(x: BatchExecution, op: PrepareRemove) -> None:
+def _prepare_remove(x: BatchExecution, op: operations.PrepareRemove) -> None:
     x.run(x.statements.set_xid, row_id=op.id, new_xid=op.xid)
 
 
-def _prepare_acknowledgement(x: BatchExecution, op: PrepareAcknowledgement) -> None:
+def _prepare_acknowledgement(x: BatchExecution, op: operations.PrepareAcknowledgement) -> None:
     ack = op.acknowledgement
     x.run(
         x.statements.insert_acked,
@@ -212,31 +191,31 @@ def _prepare_acknowledgement(x: BatchExecution, op: PrepareAcknowledgement) -> N
     )
 
 
-def _commit_add(x: BatchExecution, op: CommitAdd) -> None:
+def _commit_add(x: BatchExecution, op: operations.CommitAdd) -> None:
     x.run(x.statements.commit_add, row_id=op.prepared_id, new_id=op.message.id)
     x.count_added(op.message)
 
 
-def _commit_acknowledgement(x: BatchExecution, op: CommitAcknowledgement) -> None:
+def _commit_acknowledgement(x: BatchExecution, op: operations.CommitAcknowledgement) -> None:
     ack = op.acknowledgement
     x.run(x.statements.forget_prepared, row_id=ack.id, **subscription_parameters(ack.key))
     x.acknowledge(ack.key, [ack])
 
 
-def _rollback_add(x: BatchExecution, op: RollbackAdd) -> None:
+def _rollback_add(x: BatchExecution, op: operations.RollbackAdd) -> None:
     x.run(x.statements.rollback_add, row_id=op.id)
 
 
-def _rollback_remove(x: BatchExecution, op: RollbackRemove) -> None:
+def _rollback_remove(x: BatchExecution, op: operations.RollbackRemove) -> None:
     x.run(x.statements.set_xid, row_id=op.id, new_xid=None)
 
 
-def _rollback_acknowledgement(x: BatchExecution, op: RollbackAcknowledgement) -> None:
+def _rollback_acknowledgement(x: BatchExecution, op: operations.RollbackAcknowledgement) -> None:
     ack = op.acknowledgement
     x.run(x.statements.forget_prepared, row_id=ack.id, **subscription_parameters(ack.key))
 
 
-def _clean_up(x: BatchExecution, op: CleanUp) -> None:
+def _clean_up(x: BatchExecution, op: operations.CleanUp) -> None:
     """Delete by marks alone, reading only the rows that are deleted, in their order."""
     s = x.statements
     marks = x.run(s.lowest_marks, at=op.container).all()
@@ -254,48 +233,48 @@ def _clean_up(x: BatchExecution, op: CleanUp) -> None:
     x.outcome.cleaned.append((op.container, len(found)))
 
 
-def _trim_duplicates(x: BatchExecution, op: TrimDuplicates) -> None:
+def _trim_duplicates(x: BatchExecution, op: operations.TrimDuplicates) -> None:
     x.run(x.statements.trim_duplicates, at=op.container, after=op.up_to)
 
 
-def _trim_producers(x: BatchExecution, op: TrimProducers) -> None:
+def _trim_producers(x: BatchExecution, op: operations.TrimProducers) -> None:
     s = x.statements
     last = x.run(s.producer_use, skip=op.keep).scalar()
     if last is not None:
         x.run(s.forget_producers, until=last)
 
 
-def _note_message(x: BatchExecution, op: NoteMessage) -> None:
+def _note_message(x: BatchExecution, op: operations.NoteMessage) -> None:
     x.count(op.container, 0, 0, op.id)
     x.note(op)
     if op.freed is not None:
         x.outcome.freed.append((op.container, op.freed))
 
 
-def _journal_mark(x: BatchExecution, op: JournalMark) -> None:
+def _journal_mark(x: BatchExecution, op: operations.JournalMark) -> None:
     x.raise_state(JOURNAL_MARK, op.place)
 
 
 RARE_OPERATIONS: Final[dict[type, Callable[[BatchExecution, Any], None]]] = {
-    UpdateMessage: _update,
-    RemoveTopicMessage: _remove_topic_message,
-    RemoveAll: _remove_all,
-    AddContainer: _add_container,
-    RemoveContainer: _remove_container,
-    AddSubscription: _add_subscription,
-    RemoveSubscription: _remove_subscription,
-    SetPrioritized: _set_prioritized,
-    PrepareAdd: _prepare_add,
-    PrepareRemove: _prepare_remove,
-    PrepareAcknowledgement: _prepare_acknowledgement,
-    CommitAdd: _commit_add,
-    CommitAcknowledgement: _commit_acknowledgement,
-    RollbackAdd: _rollback_add,
-    RollbackRemove: _rollback_remove,
-    RollbackAcknowledgement: _rollback_acknowledgement,
-    CleanUp: _clean_up,
-    TrimDuplicates: _trim_duplicates,
-    TrimProducers: _trim_producers,
-    NoteMessage: _note_message,
-    JournalMark: _journal_mark,
+    operations.UpdateMessage: _update,
+    operations.RemoveTopicMessage: _remove_topic_message,
+    operations.RemoveAll: _remove_all,
+    operations.AddContainer: _add_container,
+    operations.RemoveContainer: _remove_container,
+    operations.AddSubscription: _add_subscription,
+    operations.RemoveSubscription: _remove_subscription,
+    operations.SetPrioritized: _set_prioritized,
+    operations.PrepareAdd: _prepare_add,
+    operations.PrepareRemove: _prepare_remove,
+    operations.PrepareAcknowledgement: _prepare_acknowledgement,
+    operations.CommitAdd: _commit_add,
+    operations.CommitAcknowledgement: _commit_acknowledgement,
+    operations.RollbackAdd: _rollback_add,
+    operations.RollbackRemove: _rollback_remove,
+    operations.RollbackAcknowledgement: _rollback_acknowledgement,
+    operations.CleanUp: _clean_up,
+    operations.TrimDuplicates: _trim_duplicates,
+    operations.TrimProducers: _trim_producers,
+    operations.NoteMessage: _note_message,
+    operations.JournalMark: _journal_mark,
 }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from pyjms.jms.destination import Destination
 from pyjms.wire.kahadb.frames import decode_message, encode_message
@@ -19,36 +19,36 @@ from pyjms_broker.store.jdbc.stores.work import Addition, Removal, Work, WorkQue
 if TYPE_CHECKING:
     from pyjms_broker.api.message import MessageReference
 
-__all__ = ["JDBCMessageStore"]
+__all__ = ["JDBCMessageStore", "StoredDestination"]
 
 _SMALLEST_PAGE: Final = 100
 _HIGHEST_PRIORITY: Final = 9
+
+
+class StoredDestination(NamedTuple):
+    """What a message store is made from."""
+
+    destination: Destination
+    prioritized: bool
+    base: int
+    """The ID before that of its first message."""
+    epoch: int
 
 
 class JDBCMessageStore:
     """The messages of one destination. (ActiveMQ: JDBCMessageStore)"""
 
     def __init__(
-        self,
-        context: StoreContext,
-        transactions: WorkQueue,
-        destination: Destination,
-        prioritized: bool,
-        base: int,
-        epoch: int,
+        self, context: StoreContext, transactions: WorkQueue, stored: StoredDestination
     ) -> None:
-        """Make the store; `base` is the ID before that of its first message."""
         self.context = context
-        self.base = base
-        self._epoch = epoch
-        self.destination = destination
-        self.container = destination.qualified_name
-        self.prioritized = prioritized
+        self.destination, self.prioritized, self.base, self._epoch = stored
+        self.container = self.destination.qualified_name
         self.overlay = Overlay()
         self._transactions = transactions
         self._count = 0
         self._size = 0
-        self._last_id = base
+        self._last_id = self.base
         self._sequences: OrderedDict[str, int] = OrderedDict()
         self._duplicates: OrderedDict[str, int] | None = None
         self.is_removed = False

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from pyjms.jms.destination import Destination
 from pyjms_broker.api.completion import Completion
 from pyjms_broker.api.message import (
     OperationContext,
@@ -25,7 +24,7 @@ from pyjms_broker.store.jdbc.execution.operations import (
     SetPrioritized,
 )
 from pyjms_broker.store.jdbc.stores.context import StoreContext
-from pyjms_broker.store.jdbc.stores.message_store import JDBCMessageStore
+from pyjms_broker.store.jdbc.stores.message_store import JDBCMessageStore, StoredDestination
 from pyjms_broker.store.jdbc.stores.work import Acknowledgement, Subscriber, WorkQueue
 
 if TYPE_CHECKING:
@@ -42,15 +41,9 @@ class JDBCTopicMessageStore(JDBCMessageStore):
     """
 
     def __init__(
-        self,
-        context: StoreContext,
-        transactions: WorkQueue,
-        destination: Destination,
-        prioritized: bool,
-        base: int,
-        epoch: int,
+        self, context: StoreContext, transactions: WorkQueue, stored: StoredDestination
     ) -> None:
-        super().__init__(context, transactions, destination, prioritized, base, epoch)
+        super().__init__(context, transactions, stored)
         self._subscriptions: dict[SubscriptionKey, Subscriber] = {}
         self._unwritten = 0
         self._counted: dict[int, list[Subscriber]] = {}

@@ -28,18 +28,8 @@ import logging
 from collections.abc import Callable
 from typing import Any, Final
 
+from pyjms.wire.kahadb import commands
 from pyjms.wire.kahadb.codec import decode_command
-from pyjms.wire.kahadb.commands import (
-    KahaAddMessageCommand,
-    KahaCommitCommand,
-    KahaPrepareCommand,
-    KahaRemoveDestinationCommand,
-    KahaRemoveMessageCommand,
-    KahaRollbackCommand,
-    KahaSubscriptionCommand,
-    KahaTraceCommand,
-    KahaUpdateMessageCommand,
-)
 from pyjms.wire.kahadb.frames import from_transaction_info
 from pyjms.wire.kahadb.journal import Location
 from pyjms.wire.kahadb.structures import KahaCommand, KahaDestination, KahaTransactionInfo
@@ -87,15 +77,15 @@ class Replay:
         self._renumbered: set[str] = set()
         self._is_pyjms_update = False
         self._handlers: dict[type[KahaCommand], Callable[[Any, Location], None]] = {
-            KahaTraceCommand: self._trace,
-            KahaAddMessageCommand: self._add,
-            KahaRemoveMessageCommand: self._remove,
-            KahaPrepareCommand: self._prepare,
-            KahaCommitCommand: self._commit,
-            KahaRollbackCommand: self._rollback,
-            KahaRemoveDestinationCommand: self._remove_destination,
-            KahaSubscriptionCommand: self._subscription,
-            KahaUpdateMessageCommand: self._update,
+            commands.KahaTraceCommand: self._trace,
+            commands.KahaAddMessageCommand: self._add,
+            commands.KahaRemoveMessageCommand: self._remove,
+            commands.KahaPrepareCommand: self._prepare,
+            commands.KahaCommitCommand: self._commit,
+            commands.KahaRollbackCommand: self._rollback,
+            commands.KahaRemoveDestinationCommand: self._remove_destination,
+            commands.KahaSubscriptionCommand: self._subscription,
+            commands.KahaUpdateMessageCommand: self._update,
         }
         self._trace_handlers: dict[str, Callable[[Any, Location], None]] = {
             ARRIVALS: self._arrivals,
@@ -129,7 +119,7 @@ class Replay:
     def _enter_segment(self, file_id: int, first: KahaCommand) -> None:
         if file_id == self._file_id + 1:
             return
-        trace = parse_trace(first.message) if isinstance(first, KahaTraceCommand) else None
+        trace = parse_trace(first.message) if isinstance(first, commands.KahaTraceCommand) else None
         if trace is not None and trace.kind in {ARRIVALS, AUDIT}:
             return
         self._unnumbered = True
@@ -150,7 +140,7 @@ class Replay:
 
     # -- messages
 
-    def _add(self, command: KahaAddMessageCommand, location: Location) -> None:
+    def _add(self, command: commands.KahaAddMessageCommand, location: Location) -> None:
         if command.transaction_info is not None:
             self._operation(OperationKind.ADD, command, location, command.transaction_info)
         elif location > self._covered:
@@ -160,7 +150,7 @@ class Replay:
             metadata = message_metadata(message, command.message_id, prioritized=prioritized)
             self._updater.add(destination, metadata, location, hidden=False)
 
-    def _update(self, command: KahaUpdateMessageCommand, location: Location) -> None:
+    def _update(self, command: commands.KahaUpdateMessageCommand, location: Location) -> None:
         if location <= self._covered:
             return
         add = command.message
@@ -173,7 +163,7 @@ class Replay:
         if not self._is_pyjms_update:  # ActiveMQ deletes the segment of the add record
             self._updater.add(destination, metadata, location, hidden=False)
 
-    def _remove(self, command: KahaRemoveMessageCommand, location: Location) -> None:
+    def _remove(self, command: commands.KahaRemoveMessageCommand, location: Location) -> None:
         key = command.subscription_key
         if command.transaction_info is not None:
             kind = OperationKind.REMOVE if key is None else OperationKind.ACKNOWLEDGE
@@ -189,7 +179,7 @@ class Replay:
                 if entry is not None:
                     self._updater.acknowledge(destination, key, entry, location)
 
-    def _subscription(self, command: KahaSubscriptionCommand, location: Location) -> None:
+    def _subscription(self, command: commands.KahaSubscriptionCommand, location: Location) -> None:
         if location <= self._covered:
             return
         topic = self._destination(command.destination, location)
@@ -203,7 +193,7 @@ class Replay:
             self._updater.subscribe(topic, key, info, bool(command.retroactive), location)
 
     def _remove_destination(
-        self, command: KahaRemoveDestinationCommand, location: Location
+        self, command: commands.KahaRemoveDestinationCommand, location: Location
     ) -> None:
         for transaction in self.transactions.values():  # they may still be open at the end
             transaction.discard_destination(command.destination.key, location)
@@ -215,13 +205,13 @@ class Replay:
     def _operation(
         self,
         kind: OperationKind,
-        command: KahaAddMessageCommand | KahaRemoveMessageCommand,
+        command: commands.KahaAddMessageCommand | commands.KahaRemoveMessageCommand,
         location: Location,
         info: KahaTransactionInfo,
     ) -> None:
         metadata = None
         prioritized = False
-        if isinstance(command, KahaAddMessageCommand):
+        if isinstance(command, commands.KahaAddMessageCommand):
             prioritized = bool(command.priority_supported)
             message = self._format.decode(command.message)
             metadata = message_metadata(message, command.message_id, prioritized=prioritized)
@@ -230,7 +220,9 @@ class Replay:
             command.destination,
             command.message_id,
             metadata=metadata,
-            key=command.subscription_key if isinstance(command, KahaRemoveMessageCommand) else None,
+            key=command.subscription_key
+            if isinstance(command, commands.KahaRemoveMessageCommand)
+            else None,
             prioritized=prioritized,
             location=location,
         )
@@ -246,10 +238,10 @@ class Replay:
         transaction.note_record(location)
         return transaction
 
-    def _prepare(self, command: KahaPrepareCommand, location: Location) -> None:
+    def _prepare(self, command: commands.KahaPrepareCommand, location: Location) -> None:
         self._transaction(command.transaction_info, location).prepared = True
 
-    def _commit(self, command: KahaCommitCommand, location: Location) -> None:
+    def _commit(self, command: commands.KahaCommitCommand, location: Location) -> None:
         transaction = self.transactions.pop(from_transaction_info(command.transaction_info), None)
         if transaction is None or location <= self._covered:
             return
@@ -258,14 +250,14 @@ class Replay:
                 self._destination(operation.destination, location, operation.prioritized)
         apply_operations(self._updater, transaction, location, hidden=False)
 
-    def _rollback(self, command: KahaRollbackCommand, location: Location) -> None:
+    def _rollback(self, command: commands.KahaRollbackCommand, location: Location) -> None:
         transaction = self.transactions.pop(from_transaction_info(command.transaction_info), None)
         if transaction is not None and location > self._covered:
             self._updater.end_transaction(location, transaction.files)
 
     # -- traces
 
-    def _trace(self, command: KahaTraceCommand, location: Location) -> None:
+    def _trace(self, command: commands.KahaTraceCommand, location: Location) -> None:
         trace = parse_trace(command.message)
         if trace is None:
             return

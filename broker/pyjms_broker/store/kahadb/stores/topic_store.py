@@ -13,14 +13,14 @@ from pyjms.wire.kahadb.commands import KahaSubscriptionCommand
 from pyjms.wire.kahadb.frames import decode_subscription_info, encode_frame, subscription_key
 from pyjms.wire.openwire.commands import SubscriptionInfo
 from pyjms_broker.api.completion import Completion
-from pyjms_broker.api.message import (
+from pyjms_broker.store.api import (
     OperationContext,
     Position,
     Positions,
     StoredMessage,
+    StoredSubscription,
     SubscriptionKey,
 )
-from pyjms_broker.store.api import StoredSubscription
 from pyjms_broker.store.kahadb.index import TopicIndex
 from pyjms_broker.store.kahadb.records import reference_metadata, remove_record
 from pyjms_broker.store.kahadb.stores.message_store import KahaDBMessageStore
