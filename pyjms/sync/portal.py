@@ -87,13 +87,20 @@ def call_on_loop(
     def begin() -> None:
         tasks.append(spawn(run, name="pyjms blocking call", context=context))
 
-    loop.call_soon(begin)
     try:
+        loop.call_soon(begin)
         return outcome.result()
-    except BaseException:
-        if not outcome.done():
+    except BaseException as error:
+        if not _is_outcome(outcome, error):
             loop.call_soon(partial(_abandon, tasks, outcome, keep))
         raise
+
+
+def _is_outcome(outcome: Future[R], error: BaseException) -> bool:
+    """Return whether `error` is the coroutine's, and not an interruption of the wait for it."""
+    if not outcome.done():
+        return False
+    return outcome.cancelled() or outcome.exception() is error
 
 
 def _abandon(

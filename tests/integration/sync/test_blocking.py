@@ -6,7 +6,8 @@ import itertools
 import queue
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import anyio
 import pytest
@@ -232,22 +233,79 @@ async def test_on_the_loop_that_does_the_work_it_raises(anyio_backend) -> None:
         call_on_loop(LoopHandle(), anyio.lowlevel.checkpoint)
 
 
-def test_an_interrupted_receive_loses_no_message(connection) -> None:
+@pytest.fixture
+def interrupt() -> Iterator[Callable[[], None]]:
+    """Interrupt the main thread once, as Ctrl-C does; to be called in another thread.
+
+    A signal that comes in the instant before the main thread blocks takes effect when it wakes
+    up, so the signal is sent until Python has handled it.
+    """
+    main = threading.main_thread()
+    assert threading.current_thread() is main
+    handled, senders = threading.Event(), []
+
+    def handle(_number: int, _frame: object) -> None:
+        if not handled.is_set():
+            handled.set()
+            raise KeyboardInterrupt
+
+    def send() -> None:
+        while not handled.is_set():
+            signal.pthread_kill(main.ident, signal.SIGINT)
+            handled.wait(0.05)
+
+    def start() -> None:
+        senders.append(threading.Thread(target=send))
+        senders[-1].start()
+
+    before = signal.signal(signal.SIGINT, handle)
+    yield start
+    for sender in senders:
+        sender.join()
+    signal.signal(signal.SIGINT, before)
+
+
+def test_an_interrupted_receive_loses_no_message(connection, interrupt) -> None:
     session = connection.create_session()
     target = session.create_queue("interrupt")
     consumer = session.create_consumer(target)
-
-    main = threading.main_thread()
-    assert threading.current_thread() is main
     # on the loop, once the receive is under way there
-    shared_loop().call_soon(
-        shared_loop().call_soon, lambda: signal.pthread_kill(main.ident, signal.SIGINT)
-    )
+    shared_loop().call_soon(shared_loop().call_soon, interrupt)
     with pytest.raises(KeyboardInterrupt):
         consumer.receive(30)
     sender = connection.create_session()
     sender.create_producer(target).send(sender.create_text_message("x"))
     assert consumer.receive(5).text == "x"
+
+
+class InterruptedLoop:
+    """The shared loop, where an interruption comes as soon as what was called is done."""
+
+    def __init__(self, done: threading.Event) -> None:
+        self._loop = shared_loop()
+        self._done = done
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._loop, name)
+
+    def call_soon(self, function: Callable[..., Any], *args: Any) -> None:
+        self._loop.call_soon(function, *args)
+        if not self._done.is_set():
+            assert self._done.wait(10)
+            raise KeyboardInterrupt
+
+
+def test_the_result_of_a_call_that_is_interrupted_when_it_has_one_is_kept() -> None:
+    done, kept = threading.Event(), queue.SimpleQueue()
+
+    async def receive() -> str:
+        # after this turn of the loop, in which the result is set
+        shared_loop().call_soon(shared_loop().call_soon, done.set)
+        return "x"
+
+    with pytest.raises(KeyboardInterrupt):
+        call_on_loop(InterruptedLoop(done), receive, keep=kept.put)
+    assert kept.get(timeout=10) == "x"
 
 
 def test_errors_come_out_as_they_are(connection) -> None:
