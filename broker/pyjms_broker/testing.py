@@ -40,8 +40,10 @@ class EmbeddedTestBroker:
     """A broker for one test."""
 
     def __init__(self, service: BrokerService | None = None) -> None:
-        """Use `service`, or create one in memory, with the defaults and a unique name."""
-        self.service = service or BrokerService(f"test-{next(_numbers)}", persistent=False)
+        """Use `service`, or create one in memory, with a scheduler and a unique name."""
+        self.service = service or BrokerService(
+            f"test-{next(_numbers)}", persistent=False, scheduler_support=True
+        )
 
     @property
     def url(self) -> str:

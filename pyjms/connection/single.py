@@ -145,6 +145,11 @@ class SingleConnectionFactory(ConnectionFactory):
         self._sharing = ConnectionSharing(self._open, self._close_physically)
 
     @property
+    def shares_connection(self) -> bool:
+        """True."""
+        return True
+
+    @property
     def is_running(self) -> bool:
         """Whether there is an open connection."""
         return self._sharing.connection is not None

@@ -104,6 +104,7 @@ def template(
         explicit_qos_enabled=section.explicit_qos_enabled(),
         message_converter=converter,
         destination_resolver=resolver,
+        shared_reply_queue=section.shared_reply_queue,
         **{name: value for name, value in options.items() if value is not None},
     )
 

@@ -1,59 +1,22 @@
-"""The operations of a template on a session: send, receive, browse, request/reply."""
+"""The operations of a template on a session: receive and browse."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
-from pyjms.core.closing import call, quietly, using
+from pyjms.core.closing import call, using
+from pyjms.core.resources import BoundResource
 from pyjms.enums import AcknowledgeMode
-from pyjms.errors import UnsupportedOperationException
-from pyjms.jms.api import MessageProducer, QueueBrowser, Session
+from pyjms.jms.api import QueueBrowser, Session
 from pyjms.jms.destination import Destination, Queue
 from pyjms.jms.message import Message
-from pyjms.support.qos import QosSettings
 
-__all__ = [
-    "browse_with",
-    "receive_from",
-    "reply_from_response_queue",
-    "reply_from_temporary_queue",
-    "send_with",
-]
+__all__ = ["browse_with", "limited", "receive_from"]
 
 _T = TypeVar("_T")
 
-_Send = Callable[[Session, Destination, Message], Awaitable[None]]
-
 _ACKNOWLEDGED_BY_TEMPLATE = (AcknowledgeMode.CLIENT, AcknowledgeMode.INDIVIDUAL)
-
-
-async def send_with(
-    producer: MessageProducer,
-    message: Message,
-    qos: QosSettings | None,
-    delivery_delay: float | None,
-) -> None:
-    """Send with these settings; None: with the producer's own.
-
-    Raises:
-        UnsupportedOperationException: `delivery_delay` is set.
-    """
-    if delivery_delay is not None:
-        raise UnsupportedOperationException(
-            "Delivery delay is not supported over OpenWire",
-            hint="set the property AMQ_SCHEDULED_DELAY (milliseconds) and the broker's "
-            "scheduler_support (ActiveMQ: schedulerSupport)",
-        )
-    if qos is None:
-        await producer.send(message)
-    else:
-        await producer.send(
-            message,
-            delivery_mode=qos.delivery_mode,
-            priority=qos.priority,
-            time_to_live=qos.time_to_live,
-        )
 
 
 async def receive_from(
@@ -92,39 +55,8 @@ async def browse_with(
         return await call(action, session, browser)
 
 
-async def reply_from_temporary_queue(
-    session: Session,
-    destination: Destination,
-    request: Message,
-    send: _Send,
-    timeout: float | None,
-) -> Message | None:
-    """Send a request, and receive the reply on a temporary queue, which is deleted then."""
-    queue = await session.create_temporary_queue()
-    try:
-        async with using(await session.create_consumer(queue)) as consumer:
-            request.reply_to = queue
-            await send(session, destination, request)
-            reply = await consumer.receive(timeout)
-    except BaseException:
-        await quietly(lambda: session.delete_temporary(queue), f"delete {queue}")
-        raise
-    await session.delete_temporary(queue)
-    return reply
-
-
-async def reply_from_response_queue(
-    session: Session,
-    destination: Destination,
-    request: Message,
-    send: _Send,
-    timeout: float | None,
-    queue: Destination,
-) -> Message | None:
-    """Send a request, and receive its reply on a permanent queue, by correlation id."""
-    request.reply_to = queue
-    await send(session, destination, request)
-    key = (request.correlation_id or request.message_id or "").replace("'", "''")
-    selector = f"JMSCorrelationID='{key}'"
-    async with using(await session.create_consumer(queue, selector)) as consumer:
-        return await consumer.receive(timeout)
+def limited(timeout: float | None, resource: BoundResource | None) -> float | None:
+    """Return `timeout`, or the rest of the transaction's time if that is shorter."""
+    remaining = None if resource is None else resource.remaining()
+    # As in Spring, a template that waits for ever also does so in a transaction with a deadline.
+    return timeout if timeout is None or remaining is None else min(timeout, remaining)

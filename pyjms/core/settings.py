@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enum import Enum
 from typing import Final, TypedDict
 
 from pyjms.enums import AcknowledgeMode, DeliveryMode
@@ -13,9 +14,21 @@ from pyjms.support.converter import DefaultMessageConverter, MessageConverter
 from pyjms.support.destination import DestinationResolver, SimpleDestinationResolver
 from pyjms.support.qos import QosSettings
 
-__all__ = ["TemplateOptions", "TemplateSettings"]
+__all__ = ["UNSET", "TemplateOptions", "TemplateSettings", "Timeout", "Unset"]
 
 _PROVIDER_DEFAULTS: Final = (DeliveryMode.PERSISTENT, DEFAULT_PRIORITY, 0.0)
+
+
+class Unset(Enum):
+    """The default of arguments for which None has a meaning of its own."""
+
+    UNSET = "the template's setting"
+
+
+UNSET: Final = Unset.UNSET
+
+Timeout = float | Unset | None
+"""Seconds, None: for ever, or the template's setting."""
 
 
 class TemplateOptions(TypedDict, total=False):
@@ -37,6 +50,7 @@ class TemplateOptions(TypedDict, total=False):
     message_id_enabled: bool
     message_timestamp_enabled: bool
     pub_sub_no_local: bool
+    shared_reply_queue: bool
 
 
 class TemplateSettings:
@@ -55,13 +69,17 @@ class TemplateSettings:
         delivery_mode: PERSISTENT or NON_PERSISTENT.
         priority: 0 to 9.
         time_to_live: seconds until a message expires; 0: never.
-        delivery_delay: seconds before delivery. OpenWire does not support it: if it is set,
-            sending raises UnsupportedOperationException.
+        delivery_delay: seconds before the broker delivers a message, which asks for it with
+            the property AMQ_SCHEDULED_DELAY; a broker without a scheduler (`scheduler_support`,
+            ActiveMQ: `schedulerSupport`) delivers at once. None: no delay.
         message_converter: None: a DefaultMessageConverter.
         destination_resolver: None: a SimpleDestinationResolver.
         message_id_enabled: False: a hint that message ids are not needed.
         message_timestamp_enabled: False: messages are sent without a timestamp.
         pub_sub_no_local: on topics, do not receive what the same connection has sent.
+        shared_reply_queue: whether requests over a shared connection share a temporary queue for
+            their replies, which then need a correlation id; False: each request has its own, as
+            in Spring.
     """
 
     def __init__(
@@ -84,6 +102,7 @@ class TemplateSettings:
         message_id_enabled: bool = True,
         message_timestamp_enabled: bool = True,
         pub_sub_no_local: bool = False,
+        shared_reply_queue: bool = True,
     ) -> None:
         self.connection_factory = connection_factory
         self.default_destination = default_destination
@@ -107,6 +126,7 @@ class TemplateSettings:
         self.message_id_enabled = message_id_enabled
         self.message_timestamp_enabled = message_timestamp_enabled
         self.pub_sub_no_local = pub_sub_no_local
+        self.shared_reply_queue = shared_reply_queue
 
     @property
     def delivery_persistent(self) -> bool:

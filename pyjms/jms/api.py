@@ -298,6 +298,11 @@ class Connection(Closeable):
 class ConnectionFactory(ABC):
     """Creates connections. JMS: javax.jms.ConnectionFactory (JMS 1.1 section 4.2)."""
 
+    @property
+    def shares_connection(self) -> bool:
+        """Whether its connections are handles on one, which stays open when they are closed."""
+        return False
+
     @abstractmethod
     async def create_connection(
         self, user_name: str | None = None, password: str | None = None

@@ -51,7 +51,8 @@ __all__ = [
     "TemplateSettings",
 ]
 
-EMBEDDED_BROKER_URL = "vm://localhost?broker.persistent=false"
+# With a scheduler, which Spring's has not, so that delayed messages are not delivered at once.
+EMBEDDED_BROKER_URL = "vm://localhost?broker.persistent=false&broker.schedulerSupport=true"
 NETWORK_BROKER_URL = "tcp://localhost:61616"
 
 Delivery = Annotated[
@@ -100,9 +101,13 @@ class TemplateSettings(Section):
     qos_enabled: bool | None = None
     """Whether these three are used; not set: if one of them is set."""
     delivery_delay: Duration | None = None
-    """Time before messages are delivered."""
+    """Time before messages are delivered, by a broker with a scheduler (scheduler_support,
+    ActiveMQ: schedulerSupport); others deliver at once."""
     receive_timeout: ReceiveTimeout = None
     """How long receive waits; 0: for ever, -1: not at all."""
+    shared_reply_queue: bool = True
+    """Whether requests share a temporary queue for their replies, which then need a correlation id;
+    false: each request has its own, as in Spring."""
     session: TemplateSessionSettings = TemplateSessionSettings()
 
     def explicit_qos_enabled(self) -> bool:

@@ -54,6 +54,8 @@ class JmsTemplate(ReusableFacade[CoreTemplate], _Settings):
     receive_and_convert = blocking(CoreTemplate.receive_and_convert)
     receive_selected_and_convert = blocking(CoreTemplate.receive_selected_and_convert)
     send_and_receive = blocking(CoreTemplate.send_and_receive)
+    convert_send_and_receive = blocking(CoreTemplate.convert_send_and_receive)
+    request = convert_send_and_receive
 
     def execute(self, action: Callable[[Session], R], *, start_connection: bool = False) -> R:
         """Return the result of `action(session)`, called in this thread.

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import assert_type
+from typing import Any, assert_type
 
 import pyjms.aio
 from pyjms import (
     Connection,
     ConnectionFactory,
+    DeliveryMode,
     JmsTemplate,
     Message,
     MessageConsumer,
@@ -92,6 +93,27 @@ def the_blocking_face_keeps_signatures() -> None:
     assert_type(template.receive("q"), Message | None)
     template.convert_and_send("q", {"a": 1}, post_processor=lambda message: message)
     assert_type(template.execute(lambda s: s.transacted), bool)
+    template.convert_and_send(
+        "q",
+        {"a": 1},
+        properties={"a": 1},
+        correlation_id="c",
+        reply_to=Queue("r"),
+        priority=9,
+        time_to_live=1.5,
+        delay=2.0,
+        delivery_mode=DeliveryMode.NON_PERSISTENT,
+        group="g",
+    )
+    template.send("q", lambda s: s.create_text_message("x"), correlation_id="c", reply_to="r")
+    assert_type(template.receive("q", timeout=0.5), Message | None)
+    assert_type(template.receive(timeout=None), Message | None)
+    assert_type(template.receive_and_convert("q", int, timeout=1.0), int | None)
+    assert_type(template.receive_and_convert("q", type=list[int]), list[int] | None)
+    assert_type(template.receive_and_convert("q"), Any)
+    assert_type(template.receive_selected_and_convert("q", "a = 1", str), str | None)
+    assert_type(template.request("q", {"a": 1}, type=int, timeout=1.0, priority=9), int | None)
+    assert_type(template.convert_send_and_receive("q", 1, correlation_id="c"), Any)
 
 
 def wrong_calls_are_errors(
@@ -102,6 +124,9 @@ def wrong_calls_are_errors(
     template.send("q", "text")  # type: ignore[arg-type]
     template.convert_and_send("q")  # type: ignore[call-arg]
     template.convert_and_send("q", 1, prosess=None)  # type: ignore[call-arg]
+    template.convert_and_send("q", 1, priority="high")  # type: ignore[arg-type]
+    template.request("q", 1, reply_to="r")  # type: ignore[call-overload]
+    template.receive("q", timeout="1")  # type: ignore[arg-type]
     consumer.receive("soon")  # type: ignore[arg-type]
     jms_listener(destination="in", idd="x")  # type: ignore[call-arg]
     threaded(1)  # type: ignore[arg-type]
@@ -115,4 +140,9 @@ async def the_same_names_as_coroutines(factory: pyjms.aio.ConnectionFactory) -> 
         async for message in consumer:
             assert_type(message, Message)
     template = pyjms.aio.JmsTemplate(factory, priority=3)
-    assert_type(await template.receive("q"), Message | None)
+    assert_type(await template.receive("q", timeout=1.0), Message | None)
+    await template.convert_and_send("q", 1, properties={"a": 1}, delay=1.0, group="g", reply_to="r")
+    assert_type(await template.receive_and_convert("q", int), int | None)
+    assert_type(await template.receive_selected_and_convert("q", "a = 1", int), int | None)
+    assert_type(await template.request("q", 1, type=str, timeout=0), str | None)
+    assert_type(await template.request("q", 1), Any)

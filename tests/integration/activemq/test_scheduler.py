@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from pyjms.client.factory import ConnectionFactory
+from pyjms.core.template import JmsTemplate
 from pyjms.errors import JMSException
 from pyjms.jms.bodies import TextMessage
 from pyjms.jms.destination import Queue, Topic
@@ -162,3 +163,19 @@ async def test_a_cron_entry_is_listed_with_its_next_time(user: User) -> None:
     assert job.properties["AMQ_SCHEDULED_CRON"] == "0 0 1 1 *"
     with pytest.raises(JMSException):
         await user.order("x", cron="* * *")
+
+
+@pytest.mark.parametrize("by", ["option", "template"])
+async def test_a_template_delays(scheduling: str, by: str) -> None:
+    template = JmsTemplate(ConnectionFactory(scheduling), receive_timeout=10.0)
+    name = f"delayed-by-{by}"
+    began = time.monotonic()
+    if by == "template":
+        template.delivery_delay = 1.0
+        await template.convert_and_send(name, "later")
+    else:
+        await template.convert_and_send(name, "later", delay=1.0)
+    await template.convert_and_send(name, "now", delay=0)
+    assert await template.receive_and_convert(name) == "now"
+    assert await template.receive_and_convert(name) == "later"
+    assert time.monotonic() - began >= 0.9

@@ -19,7 +19,6 @@ from pyjms.errors import (
     InvalidSelectorException,
     JMSException,
     MessageConversionException,
-    UnsupportedOperationException,
 )
 from pyjms.jms.bodies import TextMessage
 from pyjms.jms.destination import Queue, TemporaryQueue, Topic
@@ -101,9 +100,12 @@ async def test_setting_qos_and_delivery_delay(provider: Any) -> None:
     template.delivery_persistent = False
     assert template.delivery_mode is DeliveryMode.NON_PERSISTENT
     template.explicit_qos_enabled = False
-    template.delivery_delay = 0  # counts, independent of explicit qos: there is none on OpenWire
-    with pytest.raises(UnsupportedOperationException, match="AMQ_SCHEDULED_DELAY"):
+    for delay, asked in ((0, None), (1.5, 1500)):  # counts, independent of explicit qos
+        template.delivery_delay = delay
         await template.convert_and_send("q", "c")
+        delayed = provider.messages("q")[-1]
+        assert delayed.properties.get("AMQ_SCHEDULED_DELAY") == asked
+        assert (delayed.delivery_mode, delayed.priority) == (2, 4)
 
 
 @pytest.mark.fact("spring-jms 4.3")

@@ -1,0 +1,146 @@
+"""The operations of a template that receive."""
+
+from __future__ import annotations
+
+import builtins
+from typing import Any, TypeVar, overload
+
+from pyjms.core import resources
+from pyjms.core.execution import TemplateExecution
+from pyjms.core.operations import limited, receive_from
+from pyjms.core.settings import UNSET, Timeout, Unset
+from pyjms.jms.api import Session
+from pyjms.jms.destination import Destination
+from pyjms.jms.message import Message
+
+__all__ = ["TemplateReceiving"]
+
+_T = TypeVar("_T")
+
+
+class TemplateReceiving(TemplateExecution):
+    """Receives messages and their payloads, one with each call."""
+
+    async def receive(
+        self,
+        destination: Destination | str | None = None,
+        *,
+        timeout: Timeout = UNSET,
+    ) -> Message | None:
+        """Wait for a message as `receive_selected` does, and return it or None."""
+        return await self.receive_selected(destination, None, timeout=timeout)
+
+    async def receive_selected(
+        self,
+        destination: Destination | str | None,
+        selector: str | None,
+        *,
+        timeout: Timeout = UNSET,
+    ) -> Message | None:
+        """Wait for a message that `selector` matches, and return it or None.
+
+        No other message leaves the queue. The message is acknowledged; in a transacted session
+        of its own the template commits. Cancelling the wait loses no message.
+
+        Args:
+            destination: a destination or its name; None: the default.
+            selector: None: any message.
+            timeout: seconds to wait, None: for ever, 0: do not wait; left out: the template's
+                `receive_timeout`.
+
+        Raises:
+            InvalidSelectorException: the selector is malformed.
+            IllegalStateException: there is neither a destination nor a default.
+            JMSException: the connection has failed, or the broker refused.
+        """
+        seconds = self.receive_timeout if isinstance(timeout, Unset) else timeout
+
+        async def run(session: Session) -> Message | None:
+            target = self.resolve(session, destination)
+            resource = resources.bound(self.connection_factory)
+            return await receive_from(
+                session,
+                target,
+                selector,
+                timeout=limited(seconds, resource),
+                no_local=self.pub_sub_domain and self.pub_sub_no_local,
+                commit=resource is None,
+            )
+
+        return await self._execute(run, start_connection=True)
+
+    @overload
+    async def receive_and_convert(
+        self,
+        destination: Destination | str | None = None,
+        *,
+        timeout: Timeout = UNSET,
+    ) -> Any: ...
+
+    @overload
+    async def receive_and_convert(
+        self,
+        destination: Destination | str | None,
+        type: builtins.type[_T],
+        *,
+        timeout: Timeout = UNSET,
+    ) -> _T | None: ...
+
+    @overload
+    async def receive_and_convert(
+        self,
+        destination: Destination | str | None = None,
+        type: Any = None,
+        *,
+        timeout: Timeout = UNSET,
+    ) -> Any: ...
+
+    async def receive_and_convert(
+        self,
+        destination: Destination | str | None = None,
+        type: Any = None,  # noqa: A002 - JMS's word
+        *,
+        timeout: Timeout = UNSET,
+    ) -> Any:
+        """Receive a message and return its payload, as `type` if given; None: no message came.
+
+        Raises:
+            MessageConversionException: the message cannot be read, or not as `type`. It is
+                consumed all the same, unless a surrounding transaction rolls back.
+        """
+        return self._payload(await self.receive(destination, timeout=timeout), type)
+
+    @overload
+    async def receive_selected_and_convert(
+        self,
+        destination: Destination | str | None,
+        selector: str | None,
+        type: builtins.type[_T],
+        *,
+        timeout: Timeout = UNSET,
+    ) -> _T | None: ...
+
+    @overload
+    async def receive_selected_and_convert(
+        self,
+        destination: Destination | str | None,
+        selector: str | None,
+        type: Any = None,
+        *,
+        timeout: Timeout = UNSET,
+    ) -> Any: ...
+
+    async def receive_selected_and_convert(
+        self,
+        destination: Destination | str | None,
+        selector: str | None,
+        type: Any = None,  # noqa: A002 - JMS's word
+        *,
+        timeout: Timeout = UNSET,
+    ) -> Any:
+        """Do as `receive_and_convert`, with a message that `selector` matches."""
+        message = await self.receive_selected(destination, selector, timeout=timeout)
+        return self._payload(message, type)
+
+    def _payload(self, message: Message | None, kind: Any) -> Any:
+        return None if message is None else self.message_converter.from_message(message, kind)
