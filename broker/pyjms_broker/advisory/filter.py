@@ -1,8 +1,8 @@
 """The filter that sends advisories about connections, destinations, clients and lost messages.
 
-The present state is kept as well, for consumers that subscribe later: it is replayed to them
-alone (activemq-broker V-A2). Advisory topics and their consumers cause no advisories. A Java client
-needs those of temporary destinations: it does not send to one it has no advisory of.
+The current state is kept for consumers that subscribe later and is replayed to them alone
+(activemq-broker V-A2). Advisory topics and their consumers cause no advisories. Java clients
+need the advisories of temporary destinations: they do not send to one without an advisory.
 (activemq-broker 11; openwire-encoding 17)
 """
 
@@ -17,7 +17,7 @@ from pyjms.errors import JMSException
 from pyjms.jms.destination import Destination, Topic
 from pyjms.wire.openwire import commands
 from pyjms_broker.advisory import topics
-from pyjms_broker.advisory.audience import Audience
+from pyjms_broker.advisory.consumers import AdvisoryConsumers
 from pyjms_broker.advisory.messages import AdvisoryProducer
 from pyjms_broker.api.broker import Broker
 from pyjms_broker.api.completion import Completion
@@ -56,7 +56,7 @@ class AdvisoryBroker(BrokerFilter):
         self._producer = producer
         self._region = region
         self._anonymous_producers = anonymous_producers
-        self._audience = Audience()
+        self._advisory_consumers = AdvisoryConsumers()
         self._connections: dict[commands.ConnectionId, commands.ConnectionInfo] = {}
         self._destinations: dict[Destination, commands.DestinationInfo] = {}
         self._consumers: dict[commands.ConsumerId, commands.ConsumerInfo] = {}
@@ -137,7 +137,7 @@ class AdvisoryBroker(BrokerFilter):
     # consumers
     def add_consumer(self, context: ConnectionContext, info: commands.ConsumerInfo) -> Subscription:
         subscription = self.next.add_consumer(context, info)
-        self._audience.add(info)
+        self._advisory_consumers.add(info)
         destination = info.destination
         if destination is None or info.consumer_id is None:
             return subscription
@@ -158,7 +158,7 @@ class AdvisoryBroker(BrokerFilter):
         last_delivered_sequence_id: int,
     ) -> None:
         self.next.remove_consumer(context, info, last_delivered_sequence_id)
-        self._audience.remove(info.consumer_id)
+        self._advisory_consumers.remove(info.consumer_id)
         destination, consumer_id = info.destination, info.consumer_id
         if destination is None or consumer_id is None:
             return
@@ -250,7 +250,7 @@ class AdvisoryBroker(BrokerFilter):
         if topics.is_advisory_topic(destination.destination):
             return
         topic = topics.about("SlowConsumer", destination.destination)
-        if self._audience.hears(topic):
+        if self._advisory_consumers.includes(topic):
             properties = {"consumerId": str(subscription.info.consumer_id)}
             self._send(topic, subscription.info, None, properties)
 
@@ -269,9 +269,9 @@ class AdvisoryBroker(BrokerFilter):
         target: commands.ConsumerId | None = None,
     ) -> None:
         topic = topics.consumer_topic(destination)
-        if self._audience.hears(topic):
-            there = self._region.destinations_matching(destination)
-            count = sum(d.statistics.consumers for d in there)
+        if self._advisory_consumers.includes(topic):
+            matching = self._region.destinations_matching(destination)
+            count = sum(d.statistics.consumers for d in matching)
             self._send(topic, about, target, {"consumerCount": count})
 
     def _advise_of_producer(
@@ -281,9 +281,11 @@ class AdvisoryBroker(BrokerFilter):
         target: commands.ConsumerId | None = None,
     ) -> None:
         topic = topics.producer_topic(destination)
-        if self._audience.hears(topic):
-            there = () if destination is None else self._region.destinations_matching(destination)
-            count = sum(d.statistics.producers for d in there)
+        if self._advisory_consumers.includes(topic):
+            matching = (
+                () if destination is None else self._region.destinations_matching(destination)
+            )
+            count = sum(d.statistics.producers for d in matching)
             self._send(topic, about, target, {"producerCount": count})
 
     def _advise_of_message(
@@ -297,7 +299,7 @@ class AdvisoryBroker(BrokerFilter):
         if destination is None or topics.is_advisory_topic(destination):
             return
         topic = topic_for(destination)
-        if self._audience.hears(topic):
+        if self._advisory_consumers.includes(topic):
             copy = copy_for_destination(message, destination, message.original_destination)
             copy.content = copy.raw = None
             self._send(topic, copy, None, properties)
@@ -305,7 +307,7 @@ class AdvisoryBroker(BrokerFilter):
     def _advise(
         self, topic: Topic, about: commands.Command, target: commands.ConsumerId | None = None
     ) -> None:
-        if self._audience.hears(topic):
+        if self._advisory_consumers.includes(topic):
             self._send(topic, about, target, _NOTHING)
 
     def _send(
@@ -322,7 +324,7 @@ class AdvisoryBroker(BrokerFilter):
             logger.warning("Failed to send an advisory to %s", topic, exc_info=True)
 
     def _replay(self, topic: Destination, target: commands.ConsumerId) -> None:
-        """Send the present state to `target`, a new consumer of `topic` (activemq-broker V-A2)."""
+        """Send the current state to `target`, a new consumer of `topic` (activemq-broker V-A2)."""
         name = topic.physical_name
         if name == topics.CONNECTION:
             for connection in self._connections.values():

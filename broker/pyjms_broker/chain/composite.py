@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 __all__ = ["MAXIMUM_MEMBERS", "CompositeDestinationBroker"]
 
 MAXIMUM_MEMBERS = 1000
-"""Of one composite destination: a few bytes must not make the broker work for minutes."""
+"""Members of one composite destination: bounds the work that one short command can cause."""
 
 
 class CompositeDestinationBroker(BrokerFilter):
-    """Splits what is addressed to several destinations, at most `MAXIMUM_MEMBERS`."""
+    """Splits sends and producers on composite destinations into one for each member."""
 
     def add_consumer(self, context: ConnectionContext, info: ConsumerInfo) -> Subscription:
         if info.destination is not None:
@@ -61,26 +61,30 @@ def _split(info: ProducerInfo) -> list[ProducerInfo]:
     destination = info.destination
     if destination is None or not destination.is_composite:
         return [info]
-    return [_on(info, member) for member in _members(destination)]
+    return [_with_destination(info, member) for member in _members(destination)]
 
 
 def _members(destination: Destination) -> tuple[Destination, ...]:
-    """The members of a composite.
+    """Return the members of a composite.
 
     Raises:
-        InvalidDestinationException: there are none, or too many.
+        InvalidDestinationException: there are none, or more than `MAXIMUM_MEMBERS`.
     """
     if destination.physical_name.count(",") >= MAXIMUM_MEMBERS:
         raise InvalidDestinationException(
-            f"A composite destination has more than {MAXIMUM_MEMBERS} members"
+            f"A composite destination has more than {MAXIMUM_MEMBERS} members",
+            hint="send to several smaller composites",
         )
     members = destination.composite_destinations
     if not members:
-        raise InvalidDestinationException(f"{destination} names no destination")
+        raise InvalidDestinationException(
+            f"The composite destination {destination} has no members",
+            hint="name the destinations, separated by commas",
+        )
     return members
 
 
-def _on(info: ProducerInfo, destination: Destination) -> ProducerInfo:
+def _with_destination(info: ProducerInfo, destination: Destination) -> ProducerInfo:
     part = copy_command(info)
     part.destination = destination
     return part

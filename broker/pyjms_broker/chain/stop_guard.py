@@ -1,4 +1,7 @@
-"""The outermost filter: after stop every call is refused. (activemq-broker B2)"""
+"""The outermost filter, which refuses all calls after the broker was stopped.
+
+(activemq-broker B2)
+"""
 
 from __future__ import annotations
 
@@ -56,7 +59,7 @@ class ErrorBroker(Broker):
 
 
 class StopGuard(BrokerFilter):
-    """Passes everything on until `stop` has run, then nothing."""
+    """Passes all calls on until `stop` has run, and refuses them afterwards."""
 
     async def stop(self) -> None:
         try:

@@ -11,7 +11,7 @@ __all__ = ["UserIDBroker"]
 
 
 class UserIDBroker(BrokerFilter):
-    """Overwrites a message's user id, so that no client can claim another's name."""
+    """Overwrites the user id of each message, so that clients cannot forge it."""
 
     def send(self, exchange: ProducerExchange, message: ActiveMQMessage) -> Completion | None:
         user_name = exchange.context.user_name

@@ -1,1 +1,1 @@
-"""Settings by destination, and the strategies they name."""
+"""Policies: settings by destination, and the strategies that they name."""

@@ -62,7 +62,7 @@ class AbstractDeadLetterStrategy(DeadLetterStrategy):
         self.max_audit_depth = max_audit_depth
 
     def is_send_to_dead_letter_queue(self, reference: MessageReference) -> bool:
-        """Whether the message is kept (activemq-broker L1).
+        """Whether the message is dead-lettered (activemq-broker L1).
 
         Records the message: a second call returns False.
         """

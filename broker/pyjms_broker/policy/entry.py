@@ -37,7 +37,7 @@ _NO_POLICY_DEPTH: Final = 2048
 class PolicyEntry:
     """Settings for the destinations that `destination` (a name or a pattern) matches.
 
-    `temp_queue` and `temp_topic` make it the entry of all temporary ones. An entry
+    `temp_queue` and `temp_topic` make it the entry of all temporary queues or topics. An entry
     without any of these is the default of the map.
     Source: ActiveMQ PolicyEntry (2.1); names in snake_case.
     """
@@ -55,17 +55,17 @@ class PolicyEntry:
     send_fail_if_no_space_after_timeout: float | None = None
     """Seconds after which a waiting send fails, 0: never; None: as the system usage says."""
     blocked_producer_warning_interval: float = 30.0
-    """Least seconds between two warnings about waiting senders, 0: no warnings."""
+    """Minimum seconds between warnings about waiting senders, 0: no warnings."""
     minimum_message_size: int = 1024
-    """Bytes that a message counts beside its body and properties."""
+    """Bytes that each message counts in addition to its body and properties."""
     use_cache: bool = True
-    """Whether messages that the store has stay in memory, too, while there is room."""
+    """Whether stored messages are kept in memory, too, while there is room."""
     cursor_memory_high_water_mark: int = 70
     """Percent of the memory limits at which waiting messages are left to the stores."""
     store_usage_high_water_mark: int = 100
     """Percent of the store's limit at which senders wait."""
     persist_jms_redelivered: bool = False
-    """Whether the store notes that a queue's message was dispatched, before it is."""
+    """Whether a queue's store marks each message as redelivered before it is sent."""
 
     max_page_size: int = 200
     """How many undispatched messages of a queue are offered to its consumers."""
@@ -79,7 +79,7 @@ class PolicyEntry:
     prioritized_messages: bool = False
     """Whether JMSPriority decides the order."""
     strict_order_dispatch: bool = False
-    """Fill the first consumer before the next."""
+    """Whether the first consumer is filled before the next gets messages."""
     use_consumer_priority: bool = True
     """Whether consumers of higher priority come first."""
     all_consumers_exclusive_by_default: bool = False
@@ -124,13 +124,13 @@ class PolicyEntry:
     """Where a queue's pending messages are: `storeCursor` leaves them to the store or the temp
     store beyond the high-water mark, `vmQueueCursor` keeps all in memory."""
     pending_subscriber_policy: PendingSubscriberPolicy = "fileCursor"
-    """The same of a topic consumer that is not durable: `fileCursor` uses the temp store,
-    `vmCursor` keeps all in memory."""
+    """Where the pending messages of a non-durable topic consumer are: `fileCursor` uses the temp
+    store, `vmCursor` keeps all in memory."""
     pending_durable_subscriber_policy: PendingDurableSubscriberPolicy = (
         "storeDurableSubscriberCursor"
     )
-    """The same of a durable subscription: `storeDurableSubscriberCursor` as a queue, or
-    `vmDurableCursor`."""
+    """Where the pending messages of a durable subscription are: `storeDurableSubscriberCursor`
+    leaves them to the stores as a queue does, `vmDurableCursor` keeps all in memory."""
     max_destinations: int = -1
     """How many destinations may match this entry, -1: any number."""
 
@@ -169,24 +169,26 @@ class PolicyEntry:
         """Whether topic subscriptions drop repeated ids: only under an entry of the user's."""
         return self.enable_audit and not self.is_built_in
 
-    def queue_prefetch_for(self, asked: int) -> int:
-        """Return the prefetch of a queue consumer that asked for `asked`."""
-        return self.queue_prefetch if asked == _DEFAULT_PREFETCH["queue"] else asked
+    def queue_prefetch_for(self, requested: int) -> int:
+        """Return the prefetch of a queue consumer that requested `requested`."""
+        return self.queue_prefetch if requested == _DEFAULT_PREFETCH["queue"] else requested
 
-    def browser_prefetch_for(self, asked: int) -> int:
-        """Return the prefetch of a browser that asked for `asked`."""
-        return self.queue_browser_prefetch if asked == _DEFAULT_PREFETCH["browser"] else asked
+    def browser_prefetch_for(self, requested: int) -> int:
+        """Return the prefetch of a browser that requested `requested`."""
+        return (
+            self.queue_browser_prefetch if requested == _DEFAULT_PREFETCH["browser"] else requested
+        )
 
-    def topic_prefetch_for(self, asked: int) -> int:
-        """Return the prefetch of a topic consumer that asked for `asked`."""
-        return self.topic_prefetch if asked == _DEFAULT_PREFETCH["topic"] else asked
+    def topic_prefetch_for(self, requested: int) -> int:
+        """Return the prefetch of a topic consumer that requested `requested`."""
+        return self.topic_prefetch if requested == _DEFAULT_PREFETCH["topic"] else requested
 
-    def durable_prefetch_for(self, asked: int) -> int:
+    def durable_prefetch_for(self, requested: int) -> int:
         """Return the prefetch of a durable subscriber; 1000 is a built-in default too.
 
         An entry that leaves the attribute at its default changes nothing.
         """
         default = _DEFAULT_PREFETCH["durable"]
-        if self.durable_topic_prefetch == default or asked not in _DEFAULT_DURABLE_PREFETCHES:
-            return asked
+        if self.durable_topic_prefetch == default or requested not in _DEFAULT_DURABLE_PREFETCHES:
+            return requested
         return self.durable_topic_prefetch

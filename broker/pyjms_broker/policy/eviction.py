@@ -66,12 +66,12 @@ class UniquePropertyMessageEvictionStrategy:
             value = reference.properties.get(self.property_name)
             if value is None:
                 continue
-            rival = newest.get(value)
-            if rival is None:
+            previous = newest.get(value)
+            if previous is None:
                 newest[value] = reference
-            elif rival.message.timestamp <= reference.message.timestamp:
+            elif previous.message.timestamp <= reference.message.timestamp:
                 newest[value] = reference
-                evicted.append(rival)
+                evicted.append(previous)
             else:
                 evicted.append(reference)
         if not evicted and oldest is not None:

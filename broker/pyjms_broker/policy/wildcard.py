@@ -1,4 +1,4 @@
-"""Destination patterns: `*` is one path element, a last `>` is all that follows, or nothing.
+"""Destination patterns: `*` matches one path element, a last `>` any number, also none.
 
 Elements are separated by dots. A pattern matches destinations of its own kind only; a
 composite matches what one of its members matches. (activemq-broker D5, D7)
@@ -10,10 +10,10 @@ from functools import lru_cache
 
 from pyjms.jms.destination import Destination
 
-LONGEST_REMEMBERED = 1000
-"""The most characters of a name that caches keep: clients choose the names."""
+MAX_CACHED_LENGTH = 1000
+"""Characters up to which names are cached: clients choose the names, so memory must be bounded."""
 
-__all__ = ["LONGEST_REMEMBERED", "matches", "name_matches", "specificity"]
+__all__ = ["MAX_CACHED_LENGTH", "matches", "name_matches", "specificity"]
 
 
 def matches(pattern: Destination, destination: Destination) -> bool:
@@ -27,7 +27,7 @@ def matches(pattern: Destination, destination: Destination) -> bool:
 
 def name_matches(pattern: str, name: str) -> bool:
     """Whether the pattern's text matches the name. Cached, unless the names are very long."""
-    if len(pattern) + len(name) > LONGEST_REMEMBERED:
+    if len(pattern) + len(name) > MAX_CACHED_LENGTH:
         return _name_matches(pattern, name)
     return _cached_match(pattern, name)
 

@@ -1,1 +1,1 @@
-"""Destinations and subscriptions: a message's way from arrival to acknowledgement."""
+"""Destinations and subscriptions: messages from their arrival to their acknowledgement."""

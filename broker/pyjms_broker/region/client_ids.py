@@ -1,4 +1,4 @@
-"""The client ids that are connected: one connection each. (activemq-broker C1)"""
+"""The client ids in use: each belongs to one connection. (activemq-broker C1)"""
 
 from __future__ import annotations
 
@@ -13,39 +13,42 @@ logger = logging.getLogger(__name__)
 
 
 class ClientIds:
-    """Who has which client id."""
+    """The connections by client id."""
 
     def __init__(self, broker_name: str) -> None:
         self._broker_name = broker_name
         self._contexts: dict[str, ConnectionContext] = {}
 
     def claim(self, client_id: str | None, context: ConnectionContext) -> None:
-        """Give the id to `context`; where its connector allows it, taken from who has it.
+        """Assign the client id to `context`.
+
+        If its connector allows link stealing, another connection with that id is closed.
 
         Raises:
-            InvalidClientIDException: there is none, or another connection keeps it.
+            InvalidClientIDException: there is no id, or another connection has it and keeps it.
         """
         if client_id is None:
             raise InvalidClientIDException("No clientID specified for connection request")
         other = self._contexts.get(client_id)
         if other is not None and other is not context:
-            self._take_away(client_id, other, context)
+            self._steal_link(client_id, other, context)
         self._contexts[client_id] = context
 
     def release(self, client_id: str | None, context: ConnectionContext) -> None:
-        """Let the id go, unless somebody else has it by now."""
+        """Release the id, unless another connection has it by now."""
         if client_id is not None and self._contexts.get(client_id) is context:
             del self._contexts[client_id]
 
-    def _take_away(
+    def _steal_link(
         self, client_id: str, other: ConnectionContext, context: ConnectionContext
     ) -> None:
         connection = other.connection
-        where = "the broker" if connection is None else connection.remote_address
+        address = "the broker" if connection is None else connection.remote_address
         if connection is None or not context.allow_link_stealing:
             raise InvalidClientIDException(
-                f"Broker: {self._broker_name} - Client: {client_id} already connected from {where}"
+                f"Broker: {self._broker_name} - Client: {client_id} "
+                f"already connected from {address}"
             )
-        text = f"Stealing link for clientId {client_id} From Connection {where}"
+        text = f"Stealing link for clientId {client_id} From Connection {address}"
         logger.warning("%s", text)
         connection.give_way(JMSException(text))

@@ -1,4 +1,4 @@
-"""Makes destinations, each with its store where it has one."""
+"""Creates queues and topics with their message stores."""
 
 from __future__ import annotations
 
@@ -26,14 +26,17 @@ def make_destination(
     existing_destinations: Collection[Destination],
     destination: Destination,
 ) -> BaseDestination:
-    """Make a queue or a topic with what its store has from before.
+    """Create a queue or a topic, with the messages that its store has already.
 
     Raises:
         IllegalStateException: the policy's maximum is reached (activemq-broker D12).
-        InvalidDestinationException: no store could keep the name.
+        InvalidDestinationException: the name cannot be stored.
     """
     if not can_be_written(destination.physical_name):
-        raise InvalidDestinationException(f"{destination!r} cannot be written as UTF-8")
+        raise InvalidDestinationException(
+            f"The name of {destination!r} cannot be encoded as UTF-8",
+            hint="it contains half of a surrogate pair; use another name",
+        )
     policy = policy_map.entry_for(destination)
     is_advisory = destination.physical_name.startswith(ADVISORY_PREFIX)
     target = policy.target
@@ -45,11 +48,11 @@ def make_destination(
                 f"({policy.max_destinations}) for the policy "
                 f"{target or destination} has already been reached."
             )
-    lasting = not destination.is_temporary and not is_advisory
+    is_stored = not destination.is_temporary and not is_advisory
     prioritized = policy.prioritized_messages
     store = broker.store
     if destination.is_queue:
-        queue_store = store.queue_message_store(destination, prioritized) if lasting else None
+        queue_store = store.queue_message_store(destination, prioritized) if is_stored else None
         return Queue(broker, destination, policy, queue_store)
-    topic_store = store.topic_message_store(destination, prioritized) if lasting else None
+    topic_store = store.topic_message_store(destination, prioritized) if is_stored else None
     return Topic(broker, destination, policy, topic_store)

@@ -1,4 +1,4 @@
-"""The periodic search for expired messages: a background task for each period.
+"""The periodic scan for expired messages: one background task for each period.
 
 (activemq-broker Q32, T24)
 """
@@ -22,7 +22,8 @@ logger = logging.getLogger(__name__)
 class ExpiryScanner:
     """Calls `expire_messages` of each destination every `expire_messages_period` of its policy.
 
-    Not while the store is not `ready()`: dead letters would pile up before a full disk.
+    Scans are skipped while the store is not `ready()`: the disk may be full, and dead letters
+    would pile up in memory.
     """
 
     def __init__(self, ready: Callable[[], bool]) -> None:
@@ -32,7 +33,7 @@ class ExpiryScanner:
         self._is_running = False
 
     def add(self, destination: BaseDestination) -> None:
-        """Have a destination looked after."""
+        """Scan a destination from now on, if its policy asks for it."""
         period = destination.policy.expire_messages_period
         if period <= 0 or destination.is_advisory:
             return
@@ -41,7 +42,7 @@ class ExpiryScanner:
             self._start_task(period)
 
     def remove(self, destination: BaseDestination) -> None:
-        """Forget a destination. The task of its period ends when it is the last."""
+        """Stop scanning a destination; the last one of a period ends its task."""
         period = destination.policy.expire_messages_period
         others = self._by_period.get(period, {})
         others.pop(destination, None)
@@ -52,13 +53,13 @@ class ExpiryScanner:
                 task.cancel()
 
     def start(self) -> None:
-        """Begin; on the broker's loop."""
+        """Start the tasks, on the broker's event loop."""
         self._is_running = True
         for period in self._by_period:
             self._start_task(period)
 
     async def stop(self) -> None:
-        """End all tasks and wait for them."""
+        """Cancel all tasks and wait for them."""
         self._is_running = False
         tasks, self._tasks = self._tasks, {}
         for task in tasks.values():

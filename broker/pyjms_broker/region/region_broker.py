@@ -1,7 +1,7 @@
-"""The inner end of the filter chain: destinations, subscriptions, and the messages between them.
+"""The innermost broker of the filter chain: destinations, subscriptions and their messages.
 
-Destinations come by `root`, the outer end of the chain, so that filters see them come;
-so do dead letters and events. Subscriptions and acknowledgements meet here by consumer id.
+It creates destinations through `root`, the outer end of the chain, so that filters see them, and
+it sends dead letters and events there. Acknowledgements find their subscriptions by consumer id.
 (ActiveMQ RegionBroker, AbstractRegion)
 """
 
@@ -77,9 +77,9 @@ class RegionBroker(BrokerWithoutTransactions):
         allow_temp_auto_creation_on_send: bool = False,
         maximum_destinations: int = MAXIMUM_DESTINATIONS,
     ) -> None:
-        """Make it over a store; non-persistent messages go to `temp_store` when memory is short.
+        """Create a broker; non-persistent messages go to `temp_store` when memory is short.
 
-        What either says of its state is heard, and whoever was told of it before is told still.
+        It listens to the states of both stores; listeners that they had before are still called.
         """
         self.store = store
         self.store_capabilities = StoreCapabilities.of(store)
@@ -90,11 +90,11 @@ class RegionBroker(BrokerWithoutTransactions):
         self.system_usage.watch(store, temp_store)
         self.allow_temp_auto_creation_on_send = allow_temp_auto_creation_on_send
         self.root: Broker = self
-        """The outer end of the chain; whoever builds the chain sets it."""
+        """The outer end of the chain, set by the code that builds the chain."""
         self.destination_interceptor: Callable[[BrokerDestination], BrokerDestination] | None = None
         """Puts filters around each new destination (ActiveMQ DestinationInterceptor)."""
         self.context = ConnectionContext()
-        """The broker's own context: its messages never wait for space."""
+        """The broker's own context: its sends never wait for space."""
         self.context.is_broker = True
         self.context.producer_flow_control = False
         self._table = DestinationTable(maximum_destinations)
@@ -103,7 +103,7 @@ class RegionBroker(BrokerWithoutTransactions):
         self._expiry = ExpiryScanner(lambda: store.state is StoreState.RUNNING)
         self._sequence = 0
 
-    # life
+    # life cycle
     async def start(self) -> None:
         """Restore the store's destinations and subscriptions, then start (activemq-broker T23)."""
         self._sequence = self.store.last_broker_sequence_id
@@ -125,11 +125,11 @@ class RegionBroker(BrokerWithoutTransactions):
 
     # connections, sessions, producers
     def add_connection(self, context: ConnectionContext, info: ConnectionInfo) -> None:
-        """Note the client's id.
+        """Register the client id. (activemq-broker C1)
 
         Raises:
-            InvalidClientIDException: it has none, or another connection has it and this one
-                may not take it away (activemq-broker C1).
+            InvalidClientIDException: there is none, or another connection has it and link
+                stealing is not allowed.
         """
         self._clients.claim(info.client_id, context)
 
@@ -140,16 +140,16 @@ class RegionBroker(BrokerWithoutTransactions):
         self._clients.release(info.client_id, context)
 
     def add_session(self, context: ConnectionContext, info: SessionInfo) -> None:
-        """Nothing to do: sessions are the connector's."""
+        """Do nothing: the connector keeps the sessions."""
 
     def remove_session(self, context: ConnectionContext, info: SessionInfo) -> None:
-        """Nothing to do."""
+        """Do nothing: the connector keeps the sessions."""
 
     def add_producer(self, context: ConnectionContext, info: ProducerInfo) -> None:
         destination = info.destination
         if destination is None or destination.is_composite:
             return
-        self._entrance(context, destination).statistics.producers += 1
+        self._entry_point(context, destination).statistics.producers += 1
 
     def remove_producer(self, context: ConnectionContext, info: ProducerInfo) -> None:
         destination = None if info.destination is None else self._table.get(info.destination)
@@ -161,11 +161,11 @@ class RegionBroker(BrokerWithoutTransactions):
         return dict(self._table.all())
 
     def destinations_matching(self, wanted: Destination) -> tuple[BrokerDestination, ...]:
-        """Return the existing destinations that a name, pattern or composite means."""
+        """Return the existing destinations that a name, pattern or composite matches."""
         return self._table.matching(wanted)
 
     def queues_matching(self, pattern: Destination) -> tuple[BrokerDestination, ...]:
-        """Return the existing queues that match; remembered, so fit to ask for each message."""
+        """Return the existing queues that match. Cached, so it may be called for each message."""
         return self._table.matching(pattern)
 
     def region_destination(self, destination: Destination) -> RegionDestination:
@@ -174,30 +174,31 @@ class RegionBroker(BrokerWithoutTransactions):
 
     def add_destination_info(self, context: ConnectionContext, info: DestinationInfo) -> None:
         if info.destination is None:
-            raise InvalidDestinationException("A DestinationInfo must have a destination")
+            raise InvalidDestinationException("A DestinationInfo has no destination")
         check_access(context, info.destination)
         self.root.add_destination(context, info.destination, True)
 
     def remove_destination_info(self, context: ConnectionContext, info: DestinationInfo) -> None:
         if info.destination is None:
-            raise InvalidDestinationException("A DestinationInfo must have a destination")
+            raise InvalidDestinationException("A DestinationInfo has no destination")
         check_access(context, info.destination)
         self.root.remove_destination(context, info.destination, info.timeout / 1000)
 
     def add_destination(
         self, context: ConnectionContext, destination: Destination, create_temporary: bool = False
     ) -> BrokerDestination:
-        """Return the destination, made now if it is not there yet (activemq-broker D3, D4, D12).
+        """Return the destination; create it if it does not exist (activemq-broker D3, D4, D12).
 
         Raises:
             DestinationDoesNotExistException: it is a temporary one that was not created.
             IllegalStateException: the policy's maximum is reached.
-            ResourceAllocationException: the broker's is; its own destinations still come in.
-            InvalidDestinationException: its name is longer than any store could keep.
+            ResourceAllocationException: the broker's maximum is reached; it does not apply to
+                destinations that the broker creates for itself.
+            InvalidDestinationException: its name cannot be stored.
         """
-        entrance = self._table.entrance(destination)
-        if entrance is not None:
-            return entrance
+        entry_point = self._table.entry_point(destination)
+        if entry_point is not None:
+            return entry_point
         if (
             destination.is_temporary
             and not create_temporary
@@ -211,27 +212,27 @@ class RegionBroker(BrokerWithoutTransactions):
         return self._create(context, destination)
 
     def _create(self, context: ConnectionContext, destination: Destination) -> BrokerDestination:
-        made = make_destination(self, self.policy_map, self._table.all(), destination)
-        entrance: BrokerDestination = made
+        created = make_destination(self, self.policy_map, self._table.all(), destination)
+        entry_point: BrokerDestination = created
         if self.destination_interceptor is not None:
-            entrance = self.destination_interceptor(made)
-        self._table.add(made, entrance)
-        self._expiry.add(made)
-        for subscription in self.subscriptions.wanting(destination):
+            entry_point = self.destination_interceptor(created)
+        self._table.add(created, entry_point)
+        self._expiry.add(created)
+        for subscription in self.subscriptions.matching(destination):
             try:
-                entrance.add_subscription(context, subscription)
-            except JMSException as error:  # the others, and the destination, can do without it
-                logger.warning("%s has no part in %s: %s", subscription, destination, error)
-        return entrance
+                entry_point.add_subscription(context, subscription)
+            except JMSException as error:  # the destination and the other subscriptions stay
+                logger.warning("%s cannot subscribe to %s: %s", subscription, destination, error)
+        return entry_point
 
     def remove_destination(
         self, context: ConnectionContext, destination: Destination, timeout: float
     ) -> None:
-        """Remove a destination and its messages. One that is not there is no error.
+        """Remove a destination and its messages; do nothing if it does not exist.
 
-        With `timeout` 0 a lasting one must have no subscription; else they are detached. It
-        stays, unless `timeout` is negative, while a transaction with messages for it is prepared
-        or being committed; to what is open otherwise it is made again.
+        With `timeout` 0 a permanent destination must have no subscription; otherwise they are
+        detached. Unless `timeout` is negative, it must have no message of a transaction that is
+        prepared or being committed. Other open transactions create it again at their commit.
 
         Raises:
             JMSException: it still has a subscription (activemq-broker D9), or such messages.
@@ -248,35 +249,40 @@ class RegionBroker(BrokerWithoutTransactions):
             raise JMSException(
                 f"Destination: {destination} still has messages of transactions that are "
                 "prepared or being committed",
-                hint="end the prepared ones, or try again",
+                hint="commit or roll back the prepared transactions, then try again",
             )
-        entrance = self._table.entrance(destination) or found
+        entry_point = self._table.entry_point(destination) or found
         found.disposed = True
         for subscription in consumers:
-            entrance.remove_subscription(context, subscription, LAST_DELIVERED_UNKNOWN)
+            entry_point.remove_subscription(context, subscription, LAST_DELIVERED_UNKNOWN)
         self._expiry.remove(found)
-        entrance.dispose(context)
+        entry_point.dispose(context)
         self._table.remove(destination)
         self.store.remove_message_store(destination)
 
-    def _entrance(self, context: ConnectionContext, destination: Destination) -> BrokerDestination:
-        entrance = self._table.entrance(destination)
-        if entrance is None:
+    def _entry_point(
+        self, context: ConnectionContext, destination: Destination
+    ) -> BrokerDestination:
+        entry_point = self._table.entry_point(destination)
+        if entry_point is None:
             self.root.add_destination(context, destination, self.allow_temp_auto_creation_on_send)
-            entrance = self._table.entrance(destination)
-            if entrance is None:
-                raise InvalidDestinationException(f"{destination} was not created")
-        return entrance
+            entry_point = self._table.entry_point(destination)
+            if entry_point is None:
+                raise InvalidDestinationException(
+                    f"{destination} was not created: a broker filter did not pass the call on",
+                    hint="check add_destination of the broker plug-ins",
+                )
+        return entry_point
 
     # consumers
     def add_consumer(self, context: ConnectionContext, info: ConsumerInfo) -> Subscription:
         destination = info.destination
         if destination is None:
-            raise InvalidDestinationException("A consumer must have a destination")
+            raise InvalidDestinationException("A ConsumerInfo has no destination")
         if not destination.is_pattern:  # patterns do not match internal destinations
             check_access(context, destination)
             if not destination.is_composite:
-                self._entrance(context, destination)
+                self._entry_point(context, destination)
         return self.subscriptions.add(context, info)
 
     def remove_consumer(
@@ -294,24 +300,24 @@ class RegionBroker(BrokerWithoutTransactions):
         destination = message.destination
         message_id = message.message_id
         if destination is None or message_id is None:
-            raise InvalidDestinationException("A message must have a destination and an id")
+            raise InvalidDestinationException("A message has no destination or no message id")
         if message_id.broker_sequence_id:
-            message.message_id = MessageId(  # its number was given elsewhere
+            message.message_id = MessageId(  # the number is that of another broker or destination
                 message_id.text_view, message_id.producer_id, message_id.producer_sequence_id
             )
         message.broker_in_time = _clock.time_ms()
         message.broker_out_time = 0
-        entrance = exchange.region_destination
-        if entrance is None or exchange.destination is not destination or entrance.disposed:
+        entry_point = exchange.region_destination
+        if entry_point is None or exchange.destination is not destination or entry_point.disposed:
             if not exchange.is_internal:
                 check_access(exchange.context, destination)
-            entrance = self._entrance(exchange.context, destination)
+            entry_point = self._entry_point(exchange.context, destination)
             exchange.destination = destination
-            exchange.region_destination = entrance
-        return entrance.send(exchange, message)
+            exchange.region_destination = entry_point
+        return entry_point.send(exchange, message)
 
     def next_sequence_id(self) -> int:
-        """Return the next number for a message: they grow broker-wide (activemq-broker Q3)."""
+        """Return the next broker sequence number of a message (activemq-broker Q3)."""
         self._sequence += 1
         return self._sequence
 
@@ -322,7 +328,7 @@ class RegionBroker(BrokerWithoutTransactions):
             if subscription is None:
                 if exchange.transaction is not None:
                     logger.warning(
-                        "Ack of an unknown consumer in a transaction is ignored: %s", ack
+                        "Acknowledgement of an unknown consumer in a transaction ignored: %s", ack
                     )
                 return None
         return subscription.acknowledge(exchange, ack)
@@ -351,8 +357,13 @@ class RegionBroker(BrokerWithoutTransactions):
         )
         try:
             self.root.send_to_dead_letter_queue(context, reference, subscription, cause)
-        except JMSException as error:  # its time is over whatever becomes of the dead letter
-            logger.warning("No dead letter of the expired %s: %s", reference.message_id, error)
+        except JMSException as error:  # it is removed as expired all the same
+            logger.warning(
+                "%s: expired message %s could not be dead-lettered: %s",
+                reference.destination,
+                reference.message_id,
+                error,
+            )
 
     def send_to_dead_letter_queue(
         self,
@@ -364,13 +375,13 @@ class RegionBroker(BrokerWithoutTransactions):
         return send_to_dead_letter_queue(self, reference, subscription, cause)
 
     def mark_dead_letter_queue(self, destination: Destination) -> None:
-        """Note that dead letters go to this destination (activemq-broker L6)."""
+        """Record that dead letters go to this destination (activemq-broker L6)."""
         found = self._table.get(destination)
         if found is not None:
             found.is_dead_letter_queue = True
 
     def message_consumed(self, context: ConnectionContext, reference: MessageReference) -> None:
-        """Nothing to do: filters listen."""
+        """Do nothing: the event is for filters."""
 
     def message_discarded(
         self,
@@ -378,7 +389,7 @@ class RegionBroker(BrokerWithoutTransactions):
         reference: MessageReference,
         subscription: Subscription | None,
     ) -> None:
-        """Nothing to do: filters listen."""
+        """Do nothing: the event is for filters."""
 
     def slow_consumer(
         self,
@@ -386,4 +397,4 @@ class RegionBroker(BrokerWithoutTransactions):
         destination: BrokerDestination,
         subscription: Subscription,
     ) -> None:
-        """Nothing to do: filters listen."""
+        """Do nothing: the event is for filters."""

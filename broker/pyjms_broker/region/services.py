@@ -1,4 +1,4 @@
-"""What destinations and subscriptions need of the region broker that they belong to."""
+"""The interface of the region broker that its destinations and subscriptions use."""
 
 from __future__ import annotations
 

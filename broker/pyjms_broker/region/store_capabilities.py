@@ -1,4 +1,4 @@
-"""How the regions use a store: what its adapter says beyond the interface, or the careful way."""
+"""What the regions must know about a store beyond its interface, with safe defaults."""
 
 from __future__ import annotations
 
@@ -11,21 +11,22 @@ __all__ = ["StoreCapabilities"]
 
 @dataclass(frozen=True)
 class StoreCapabilities:
-    """Names are ActiveMQ's in snake_case; adapters have them as attributes where they differ."""
+    """Capabilities by ActiveMQ's names in snake_case; an adapter has those it supports as
+    attributes.
+    """
 
     is_volatile: bool = False
-    """It keeps messages in memory itself: cursors hold everything."""
+    """The store keeps messages in memory itself, so cursors keep everything in memory, too."""
     concurrent_store_and_dispatch_queues: bool = False
-    """Queues hand out what is still being stored; its sender is answered when it is."""
+    """Queues dispatch messages that are still being stored; the sender's response waits for it."""
     concurrent_store_and_dispatch_topics: bool = False
     """The same for topics."""
 
     has_several_journals: bool = False
-    """What was stored of one destination may be safe before what came earlier of another, or
-    without it."""
+    """Writes of different destinations may become durable in another order than they were made."""
 
     @staticmethod
     def of(adapter: PersistenceAdapter) -> StoreCapabilities:
-        """Return the traits of a store."""
+        """Return the capabilities of a store."""
         names = StoreCapabilities.__dataclass_fields__
         return StoreCapabilities(**{n: bool(getattr(adapter, n, False)) for n in names})

@@ -1,4 +1,4 @@
-"""The broker's subscriptions: made from a consumer's wishes, found by its id, kept when durable.
+"""The broker's subscriptions: created for consumers, found by consumer id, kept when durable.
 
 (ActiveMQ AbstractRegion, TopicRegion; activemq-broker T16 to T21, C3)
 """
@@ -55,45 +55,45 @@ class SubscriptionRegistry:
         """Return the subscription of a live consumer."""
         return self._by_consumer.get(consumer_id)
 
-    def wanting(self, destination: Destination) -> list[Subscription]:
-        """Return who wants the messages of a new destination, offline durable ones included."""
-        return self._index.wanting(destination)
+    def matching(self, destination: Destination) -> list[Subscription]:
+        """Return the subscriptions that match a new destination, inactive durable ones included."""
+        return self._index.matching(destination)
 
     def add(self, context: ConnectionContext, info: ConsumerInfo) -> Subscription:
-        """Make a consumer's subscription, or bring its durable one back.
+        """Create a consumer's subscription, or activate its durable one.
 
-        A consumer that is known already keeps the one it has (activemq-broker C3).
+        A consumer that is known already keeps its subscription (activemq-broker C3).
 
         Raises:
-            InvalidSelectorException: the selector is wrong.
-            JMSException: the durable subscription is in use, or is not possible here.
+            InvalidSelectorException: the selector is invalid.
+            JMSException: the durable subscription is in use, or the destination allows none.
         """
         existing = self._by_consumer.get(info.consumer_id)
         if existing is not None:
             return existing
         destination = info.destination
         if destination is None:
-            raise InvalidDestinationException("A consumer must have a destination")
+            raise InvalidDestinationException("A ConsumerInfo has no destination")
         if destination.is_topic and info.subscription_name is not None:
             return self._add_durable(context, info, destination)
         if any(m.is_topic != destination.is_topic for m in destination.composite_destinations):
             logger.warning(
-                "Consumer %s gets nothing from the members of %s that are no %s",
+                "Consumer %s gets no messages from the members of %s that are not %s",
                 info.consumer_id,
                 destination,
                 "topics" if destination.is_topic else "queues",
             )
-        subscription = self._make(context, info, destination)
+        subscription = self._create(context, info, destination)
         self._by_consumer[info.consumer_id] = subscription
         self._index.add(subscription)
         try:
             matching = [
-                entrance
-                for entrance in self._table.matching(destination)
-                if entrance.destination.is_topic == destination.is_topic
+                entry_point
+                for entry_point in self._table.matching(destination)
+                if entry_point.destination.is_topic == destination.is_topic
             ]
-            for entrance in matching:
-                entrance.add_subscription(context, subscription)
+            for entry_point in matching:
+                entry_point.add_subscription(context, subscription)
             if isinstance(subscription, QueueBrowserSubscription):
                 subscription.begin(matching)
         except Exception:
@@ -101,24 +101,24 @@ class SubscriptionRegistry:
             raise
         return subscription
 
-    def _make(
+    def _create(
         self, context: ConnectionContext, info: ConsumerInfo, destination: Destination
     ) -> Subscription:
         policy = self._policy_map.entry_for(destination)
-        asked = info.prefetch_size
+        requested = info.prefetch_size
         kind: type[TopicSubscription | QueueBrowserSubscription | QueueSubscription]
         if destination.is_topic:
-            kind, prefetch = TopicSubscription, policy.topic_prefetch_for(asked)
+            kind, prefetch = TopicSubscription, policy.topic_prefetch_for(requested)
         elif info.browser:
-            kind, prefetch = QueueBrowserSubscription, policy.browser_prefetch_for(asked)
+            kind, prefetch = QueueBrowserSubscription, policy.browser_prefetch_for(requested)
         else:
-            kind, prefetch = QueueSubscription, policy.queue_prefetch_for(asked)
+            kind, prefetch = QueueSubscription, policy.queue_prefetch_for(requested)
         return kind(SubscriptionRequest(self._broker, context, info, policy, prefetch))
 
     def remove(
         self, context: ConnectionContext, info: ConsumerInfo, last_delivered_sequence_id: int
     ) -> None:
-        """Take a consumer's subscription away; a durable one goes offline."""
+        """Remove a consumer's subscription; deactivate a durable one."""
         subscription = self._by_consumer.pop(info.consumer_id, None)
         if subscription is None:
             return
@@ -132,11 +132,11 @@ class SubscriptionRegistry:
         self, context: ConnectionContext, subscription: Subscription, last_delivered: int
     ) -> None:
         for destination in tuple(subscription.destinations):
-            for entrance in self._table.matching(destination.destination):
-                entrance.remove_subscription(context, subscription, last_delivered)
+            for entry_point in self._table.matching(destination.destination):
+                entry_point.remove_subscription(context, subscription, last_delivered)
         subscription.close()
 
-    # durable ones
+    # durable subscriptions
     def _add_durable(
         self, context: ConnectionContext, info: ConsumerInfo, destination: Destination
     ) -> Subscription:
@@ -144,7 +144,7 @@ class SubscriptionRegistry:
         if destination.is_temporary or destination.physical_name.startswith(ADVISORY_PREFIX):
             raise JMSException(
                 f"Cannot create a durable subscription for {destination}: "
-                "temporary and advisory topics have none"
+                "temporary and advisory topics allow none"
             )
         policy = self._policy_map.entry_for(destination)
         prefetch = policy.durable_prefetch_for(info.prefetch_size)
@@ -154,36 +154,36 @@ class SubscriptionRegistry:
             and not subscription.is_active
             and subscription.differs_from(info)
         ):
-            self._forget_durable(context, subscription)
+            self._remove_durable(context, subscription)
             subscription = None
         if subscription is None:
             request = SubscriptionRequest(self._broker, context, info, policy, prefetch)
-            subscription = self._make_durable(request, key)
+            subscription = self._create_durable(request, key)
         subscription.activate(context, info, prefetch)
         self._by_consumer[info.consumer_id] = subscription
         return subscription
 
-    def _make_durable(
+    def _create_durable(
         self, request: SubscriptionRequest, key: SubscriptionKey
     ) -> DurableTopicSubscription:
         subscription = DurableTopicSubscription(request, key)
         self._durables[key] = subscription
         self._index.add(subscription)
         try:
-            for entrance in self._table.matching(subscription.requested):
-                entrance.add_subscription(request.context, subscription)
+            for entry_point in self._table.matching(subscription.requested):
+                entry_point.add_subscription(request.context, subscription)
         except Exception:
-            self._forget_durable(request.context, subscription)
+            self._remove_durable(request.context, subscription)
             raise
         return subscription
 
     def recover(self, stored: StoredSubscription) -> None:
-        """Have a durable subscription again that a store knows, without a consumer.
+        """Restore a durable subscription from a store, inactive.
 
         (activemq-broker T23)
         """
         if stored.key in self._durables:
-            return  # to a pattern: another topic's store knows it, too
+            return  # subscribed to a pattern: several topics' stores have it
         info = ConsumerInfo(
             destination=stored.destination,
             selector=stored.selector,
@@ -195,7 +195,7 @@ class SubscriptionRegistry:
         prefetch = policy.durable_prefetch_for(info.prefetch_size)
         context = self._broker.context
         request = SubscriptionRequest(self._broker, context, info, policy, prefetch)
-        self._make_durable(request, stored.key)
+        self._create_durable(request, stored.key)
 
     def _key(
         self, context: ConnectionContext, client_id: str | None, name: str | None
@@ -204,13 +204,16 @@ class SubscriptionRegistry:
         if not client_id or name is None:
             raise JMSException(
                 "A durable subscription needs a client id and a name",
-                hint="set the connection's client id before anything else",
+                hint="set the client id of the connection before it is used",
             )
         if not can_be_written(client_id + name):
-            raise JMSException(f"{client_id!r} and {name!r} cannot name a durable subscription")
+            raise JMSException(
+                f"Client id {client_id!r} or subscription name {name!r} cannot be encoded as UTF-8",
+                hint="it contains half of a surrogate pair; use another name",
+            )
         return SubscriptionKey(client_id, name)
 
-    def _forget_durable(
+    def _remove_durable(
         self, context: ConnectionContext, subscription: DurableTopicSubscription
     ) -> None:
         del self._durables[subscription.key]
@@ -220,13 +223,13 @@ class SubscriptionRegistry:
     def unsubscribe(
         self, context: ConnectionContext, info: RemoveSubscriptionInfo
     ) -> Completion | None:
-        """End a durable subscription and drop what it has not delivered.
+        """Remove a durable subscription and the messages it has not delivered.
 
-        The answer is done when the stores have forgotten it.
+        The completion is done when the stores have recorded it. (activemq-broker T21)
 
         Raises:
-            InvalidDestinationException: there is none of that name.
-            JMSException: a consumer has it (activemq-broker T21).
+            InvalidDestinationException: it does not exist.
+            JMSException: a consumer uses it.
         """
         key = self._key(context, info.client_id, info.subscription_name)
         subscription = self._durables.get(key)
@@ -237,7 +240,7 @@ class SubscriptionRegistry:
             )
         if subscription.is_active:
             raise JMSException("Durable consumer is in use")
-        self._forget_durable(context, subscription)
+        self._remove_durable(context, subscription)
         return subscription.saved
 
     def durable_subscriptions(self) -> list[DurableTopicSubscription]:
@@ -245,6 +248,6 @@ class SubscriptionRegistry:
         return list(self._durables.values())
 
     def close(self) -> None:
-        """Stop what runs for any of them."""
+        """Stop the background tasks of all subscriptions."""
         for subscription in (*self._by_consumer.values(), *self._durables.values()):
             subscription.close()

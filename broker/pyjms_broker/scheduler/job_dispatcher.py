@@ -219,7 +219,7 @@ class JobDispatcher:
         """
         full = self._usage.full()
         if full is not None:
-            raise ResourceAllocationException(full.trouble(), hint="raise job_scheduler_limit")
+            raise ResourceAllocationException(full.reason(), hint="raise job_scheduler_limit")
         job_id = f"{job.job_id}:{job.execution_count}"
         existing = self._jobs.get(job_id)
         if existing is not None and existing.execution_count:

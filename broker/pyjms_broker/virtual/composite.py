@@ -1,4 +1,4 @@
-"""Composite queues and topics: what is sent to one name goes on to others.
+"""Composite queues and topics: messages sent to one destination are forwarded to others.
 
 (activemq-broker V9 to V11)
 """
@@ -27,7 +27,7 @@ __all__ = ["CompositeQueue", "CompositeTopic", "FilteredDestination"]
 
 @dataclass(frozen=True)
 class FilteredDestination:
-    """A destination for messages that `selector` matches; without a selector for none.
+    """A destination for the messages that `selector` matches; without a selector, for none.
 
     (activemq-broker V10)
     """
@@ -53,9 +53,10 @@ class _CompositeDestination(VirtualDestination):
     name: str
     forward_to: tuple[Destination | FilteredDestination, ...]
     forward_only: bool = True
-    """Whether the composite's own destination gets nothing."""
+    """Whether messages are only forwarded, and not kept by the composite's own destination."""
     send_when_not_matched: bool = False
-    """Whether the composite's own destination gets what no filter matched, and only that."""
+    """Whether the composite's own destination gets the messages that no filter matched, and only
+    these."""
 
     def __post_init__(self) -> None:
         for target in self.forward_to:
@@ -77,13 +78,13 @@ class _CompositeDestination(VirtualDestination):
 
 
 class CompositeQueue(_CompositeDestination):
-    """A queue whose messages go on to `forward_to`. Source: ActiveMQ CompositeQueue."""
+    """A queue whose messages are forwarded to `forward_to`. Source: ActiveMQ CompositeQueue."""
 
     KIND = Queue
 
 
 class CompositeTopic(_CompositeDestination):
-    """A topic whose messages go on to `forward_to`. Source: ActiveMQ CompositeTopic."""
+    """A topic whose messages are forwarded to `forward_to`. Source: ActiveMQ CompositeTopic."""
 
     KIND = Topic
 

@@ -18,27 +18,27 @@ from pyjms_broker.region.region_broker import RegionBroker
 
 __all__ = ["Routes", "VirtualDestination", "VirtualDestinationInterceptor"]
 
-_MOST_FORWARDS = 32
+_MAX_FORWARDING_DEPTH = 32
 
 
 class Routes:
-    """The region as virtual destinations see it, and a send that starts there."""
+    """Forwards messages of virtual destinations through the region, up to a depth."""
 
     def __init__(self, region: RegionBroker) -> None:
         self.region = region
         self._depth = 0
 
     def forward(self, exchange: ProducerExchange, message: ActiveMQMessage) -> Completion | None:
-        """Send `message` to the region, where it may meet virtual destinations again.
+        """Send `message` to the region, where virtual destinations may apply again.
 
         Raises:
-            JMSException: the virtual destinations lead in a circle.
+            JMSException: the virtual destinations form a cycle.
 
         """
-        if self._depth >= _MOST_FORWARDS:
+        if self._depth >= _MAX_FORWARDING_DEPTH:
             raise JMSException(
-                f"Virtual destinations forward in a circle at {message.destination}",
-                hint="a forward_to leads back to the destination that it starts from",
+                f"Virtual destinations form a cycle at {message.destination}",
+                hint="remove the forward_to entry that leads back to its own destination",
             )
         self._depth += 1
         try:

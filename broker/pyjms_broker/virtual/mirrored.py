@@ -1,4 +1,4 @@
-"""Mirrored queues: what is sent to a queue is sent to a topic first. (activemq-broker V12)"""
+"""Mirrored queues: messages to a queue are copied to a topic first. (activemq-broker V12)"""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class MirroredQueue(VirtualDestination):
     prefix: str = "VirtualTopic.Mirror."
     postfix: str = ""
     temporary: bool = True
-    """Whether temporary queues have one, too."""
+    """Whether temporary queues are mirrored, too."""
 
     def intercept(self, destination: BrokerDestination, routes: Routes) -> BrokerDestination:
         queue = destination.destination

@@ -37,11 +37,11 @@ class VirtualTopic(VirtualDestination):
     selector_aware: bool = False
     """Copy only to queues where the selector of a connected consumer matches."""
     local: bool = False
-    """Do not copy what came from another broker."""
+    """Do not copy messages that came from another broker."""
     drop_on_resource_limit: bool = False
-    """Whether a full queue misses the message, without an error for the sender."""
+    """Whether a full queue silently misses the message; otherwise the send waits or fails."""
     set_original_destination: bool = True
-    """Whether copies say that they are for the queue and were for the topic."""
+    """Whether copies name the queue as destination and the topic as original destination."""
 
     def intercept(self, destination: BrokerDestination, routes: Routes) -> BrokerDestination:
         topic = destination.destination
@@ -93,14 +93,14 @@ class _VirtualTopicFilter(DestinationFilter):
         return None if completion is None else self._ignoring_full_queue(completion)
 
     def _ignoring_full_queue(self, completion: Completion) -> Completion:
-        lenient = Completion()
+        result = Completion()
 
         def pass_on(done: Completion) -> None:
-            lacked = isinstance(done.error, ResourceAllocationException)
-            lenient.complete(None if lacked and not self._has_failed() else done.error)
+            is_full = isinstance(done.error, ResourceAllocationException)
+            result.complete(None if is_full and not self._has_failed() else done.error)
 
         completion.then(pass_on)
-        return lenient
+        return result
 
     def _has_failed(self) -> bool:
         """Whether the store has failed: it raises the same exception as a full one."""

@@ -236,10 +236,10 @@ def test_a_wrong_selector_of_a_filter_shows_at_once() -> None:
         CompositeQueue("q", (FilteredDestination(Queue("x"), "colour ="),))
 
 
-async def test_forwarding_in_a_circle_is_an_error(broker_with) -> None:
+async def test_a_forwarding_cycle_is_an_error(broker_with) -> None:
     virtual = [CompositeQueue("a", (Queue("b"),)), CompositeQueue("b", (Queue("a"),))]
     async with broker_with(virtual) as (broker, client):
-        with pytest.raises(JMSException, match="in a circle"):
+        with pytest.raises(JMSException, match="form a cycle"):
             await client.send(Queue("a"), "x")
         await client.send(Queue("c"), "fine")
         assert broker.queue_statistics("c").messages == 1

@@ -7,7 +7,7 @@ import pytest
 from pyjms.jms.destination import Destination, Queue, TemporaryQueue, TemporaryTopic, Topic
 from pyjms.wire.openwire.commands import ConsumerId, ConsumerInfo
 from pyjms_broker.advisory import topics
-from pyjms_broker.advisory.audience import Audience
+from pyjms_broker.advisory.consumers import AdvisoryConsumers
 
 
 @pytest.mark.parametrize(
@@ -51,29 +51,29 @@ def info(number: int, destination: Destination | None) -> ConsumerInfo:
     return ConsumerInfo(ConsumerId("c", 1, number), destination=destination)
 
 
-def test_the_audience_is_who_may_get_advisories_and_nobody_else() -> None:
-    audience = Audience()
+def test_only_consumers_of_topics_may_get_advisories() -> None:
+    consumers = AdvisoryConsumers()
     connection, queue = Topic(topics.CONNECTION), Topic("ActiveMQ.Advisory.Queue")
-    audience.add(info(1, Topic("plain")))
-    audience.add(info(2, Queue(">")))
-    audience.add(info(3, None))
-    audience.add(ConsumerInfo(None, destination=Topic(">")))
-    assert not audience.hears(connection)
-    audience.add(info(4, Topic("x,ActiveMQ.Advisory.Connection")))
-    assert audience.hears(connection)
-    assert not audience.hears(queue)
-    audience.add(info(5, Topic(">")))
-    assert audience.hears(queue)
-    audience.remove(ConsumerId("c", 1, 5))
-    audience.remove(ConsumerId("c", 1, 1))
-    audience.remove(None)
-    assert audience.hears(connection)
-    assert not audience.hears(queue)
+    consumers.add(info(1, Topic("plain")))
+    consumers.add(info(2, Queue(">")))
+    consumers.add(info(3, None))
+    consumers.add(ConsumerInfo(None, destination=Topic(">")))
+    assert not consumers.includes(connection)
+    consumers.add(info(4, Topic("x,ActiveMQ.Advisory.Connection")))
+    assert consumers.includes(connection)
+    assert not consumers.includes(queue)
+    consumers.add(info(5, Topic(">")))
+    assert consumers.includes(queue)
+    consumers.remove(ConsumerId("c", 1, 5))
+    consumers.remove(ConsumerId("c", 1, 1))
+    consumers.remove(None)
+    assert consumers.includes(connection)
+    assert not consumers.includes(queue)
 
 
-def test_the_audience_keeps_a_bounded_number_of_answers() -> None:
-    audience = Audience()
-    audience.add(info(1, Topic("ActiveMQ.Advisory.Consumer.>")))
+def test_the_consumers_keeps_a_bounded_number_of_answers() -> None:
+    consumers = AdvisoryConsumers()
+    consumers.add(info(1, Topic("ActiveMQ.Advisory.Consumer.>")))
     for n in range(2500):
-        assert audience.hears(topics.consumer_topic(Queue(f"q{n}")))
-    assert len(audience._cache) <= 1000
+        assert consumers.includes(topics.consumer_topic(Queue(f"q{n}")))
+    assert len(consumers._cache) <= 1000

@@ -33,7 +33,7 @@ async def test_a_look_that_fails_is_not_the_last_one(caplog: pytest.LogCaptureFi
             usage.wait(lambda name=name: is_admitted.append(name))  # type: ignore[misc]
         disk.errors = [OSError("it went away")]
         await clock.advance(POLLING_TIME + 0.1)
-        assert "Nobody can be let in to Temp Store now" in caplog.text
+        assert "Temp Store: admitting a waiting send failed" in caplog.text
         disk.bytes = 99
         await clock.advance(POLLING_TIME + 0.1)
         assert is_admitted == ["first", "second"]

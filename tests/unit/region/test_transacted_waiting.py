@@ -172,7 +172,7 @@ def test_a_queue_that_is_removed_fails_the_commit(tight):
     case = Case(tight)
     answer = case.transaction.commit(one_phase=True)
     tight.region.remove_destination(case.client.context, Q, 1)
-    assert "was removed while a message waited for space" in str(answer.error.__cause__)
+    assert "was removed while a send waited for space" in str(answer.error.__cause__)
     assert case.sees([], [])
     assert tight.region.system_usage.memory.used == 0
 

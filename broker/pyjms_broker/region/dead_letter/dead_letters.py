@@ -1,4 +1,4 @@
-"""Makes dead letters: the copy that goes to a dead-letter queue. (activemq-broker L1 to L7, R9)"""
+"""Creates dead letters and sends them to dead-letter queues. (activemq-broker L1 to L7, R9)"""
 
 from __future__ import annotations
 
@@ -41,9 +41,10 @@ def send_to_dead_letter_queue(
     subscription: Subscription | None,
     cause: Throwable | None,
 ) -> bool:
-    """Send the dead letter if the destination's strategy wants one; return whether it did.
+    """Send a dead letter if the destination's strategy asks for it; return whether it was sent.
 
-    One that could not be sent or stored is forgotten by the strategy: it may be tried again.
+    A dead letter that could not be sent or stored may be sent again: the strategy's audit forgets
+    the message.
     """
     if reference.dead_letter is not None and reference.dead_letter.done:
         reference.dead_letter = None
@@ -62,23 +63,28 @@ def send_to_dead_letter_queue(
         raise
     broker.mark_dead_letter_queue(target)
     if stored is not None:
-        stored.then(lambda done: _forget_if_lost(strategy, reference, done))
+        stored.then(lambda done: _rollback_if_failed(strategy, reference, done))
         reference.dead_letter = all_of([reference.dead_letter, stored])
     return True
 
 
-def _forget_if_lost(
+def _rollback_if_failed(
     strategy: DeadLetterStrategy, reference: MessageReference, done: Completion
 ) -> None:
     if done.error is not None:
-        logger.warning("The dead letter of %s is lost: %s", reference.message_id, done.error)
+        logger.warning(
+            "%s: the dead letter of message %s could not be stored: %s",
+            reference.destination,
+            reference.message_id,
+            done.error,
+        )
         strategy.rollback(reference)
 
 
 def dead_letter(
     reference: MessageReference, target: Destination, cause: Throwable | None, expiration: float
 ) -> ActiveMQMessage:
-    """Return the copy for `target`; it lives `expiration` seconds, with 0 for ever.
+    """Return the copy for `target`; it expires after `expiration` seconds, 0: never.
 
     (activemq-broker L5)
     """
@@ -87,7 +93,9 @@ def dead_letter(
     try:
         properties = dict(reference.properties)
     except JMSException:
-        logger.warning("The properties of %s cannot be read: its dead letter has none", message_id)
+        logger.warning(
+            "The properties of message %s cannot be decoded; its dead letter has none", message_id
+        )
         properties = {}
     properties.setdefault(ORIGINAL_EXPIRATION, Long(message.expiration))
     if not message.persistent:

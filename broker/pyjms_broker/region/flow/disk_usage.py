@@ -1,7 +1,7 @@
-"""How full a store is, and who waits until it takes messages again. (activemq-broker M3)
+"""Usage of a store's disk space, and the sends that wait for space. (activemq-broker M3)
 
-A store has no room at its limit, and while it cannot keep up with what it is given or its
-disk takes nothing. Its state is heard of; its size is looked at while somebody waits.
+A store has no room at its limit, while it is overloaded, and while its disk is full. Changes of its
+state are reported by the store; its size is polled, but only while a send waits.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ __all__ = ["DiskUsage", "Measured"]
 logger = logging.getLogger(__name__)
 
 POLLING_TIME: Final = 1.0
-"""Seconds between two looks at the size, as ActiveMQ's usages have it."""
-_TAKES_MORE: Final = (StoreState.RUNNING, StoreState.FAILED)
+"""Seconds between checks of the size while a send waits, as in ActiveMQ's usages."""
+_ACCEPTING: Final = (StoreState.RUNNING, StoreState.FAILED)
 
 
 class Measured(Protocol):
-    """A store that can be full."""
+    """A store whose size and state can be asked for."""
 
     @property
     def size(self) -> int: ...
@@ -34,9 +34,10 @@ class Measured(Protocol):
 
 
 class DiskUsage:
-    """What a store takes, with a limit in bytes (0: none). Of no store until it has one.
+    """Disk space used by a store, with a limit in bytes (0: none). Source: ActiveMQ StoreUsage.
 
-    A part of a store with a limit of its own has the store's usage as its `parent`.
+    Without a `store` it is never full. The usage of a partition with its own limit has the usage
+    of the whole store as its `parent`.
     """
 
     def __init__(
@@ -51,79 +52,79 @@ class DiskUsage:
         self.store = store
         self.parent = parent
         self._waiting: deque[tuple[Callable[[], None], int]] = deque()
-        self._watch: _wakeup.BackgroundTask | None = None
+        self._poll_task: _wakeup.BackgroundTask | None = None
 
     @property
     def used(self) -> int:
-        """Bytes on the disk."""
+        """Bytes on disk."""
         return 0 if self.store is None else self.store.size
 
     @property
     def percent(self) -> int:
-        """How full it is."""
+        """Percentage of the limit that is used; 0 without a limit."""
         return self.used * 100 // self.limit if self.limit else 0
 
     def is_full(self, high_water_mark: int = 100) -> bool:
-        """Whether nothing more should come in: at that percentage, or the store is busy.
+        """Whether sends must wait: at that percentage of the limit, or while the store is busy.
 
-        A store that has failed takes what comes, and says to each that it failed.
+        A failed store is not full: sends get its error at once.
         """
         store = self.store
         if store is None:
             return False
         if self.limit and store.size * 100 >= self.limit * high_water_mark:
             return True
-        return store.state not in _TAKES_MORE
+        return store.state not in _ACCEPTING
 
     def full(self, high_water_mark: int = 100) -> DiskUsage | None:
-        """Return which has no room, the parent or this one; None if both have.
+        """Return the usage without room, the parent or this one; None if both have room.
 
-        The parent first: it hears of its store's state at once.
+        The parent first: it is notified of changes of the store's state.
         """
-        above = None if self.parent is None else self.parent.full(high_water_mark)
-        if above is not None:
-            return above
+        full = None if self.parent is None else self.parent.full(high_water_mark)
+        if full is not None:
+            return full
         return self if self.is_full(high_water_mark) else None
 
-    def trouble(self, high_water_mark: int = 100) -> str:
-        """Say why there is no room."""
+    def reason(self, high_water_mark: int = 100) -> str:
+        """Return why there is no room, for logs and errors."""
         store = self.store
-        if store is not None and store.state not in _TAKES_MORE:
+        if store is not None and store.state not in _ACCEPTING:
             return f"{self.name} is {store.state.value}"
         return f"{self.name} is Full, {high_water_mark}% of {self.limit}"
 
     def wait(self, callback: Callable[[], None], high_water_mark: int = 100) -> Callable[[], None]:
-        """Call `callback` once there is room; return a function that takes the request back."""
+        """Call `callback` once there is room; return a function that withdraws the request."""
         request = (callback, high_water_mark)
         self._waiting.append(request)
-        if self._watch is None:
-            self._watch = _wakeup.spawn(self._look, name=f"room in {self.name}")
+        if self._poll_task is None:
+            self._poll_task = _wakeup.spawn(self._poll, name=f"space in {self.name}")
 
-        def forget() -> None:
+        def withdraw() -> None:
             if request in self._waiting:
                 self._waiting.remove(request)
 
-        return forget
+        return withdraw
 
     def changed(self) -> None:
-        """Let those in for whom there is room now, in their order."""
+        """Call the waiting callbacks for which there is room now, oldest first."""
         for request in tuple(self._waiting):
             if not self.is_full(request[1]) and request in self._waiting:
                 self._waiting.remove(request)
                 request[0]()
 
     async def close(self) -> None:
-        """Stop looking. Idempotent."""
-        watch, self._watch = self._watch, None
-        if watch is not None:
-            watch.cancel()
-            await watch.wait()
+        """Stop polling. Idempotent."""
+        task, self._poll_task = self._poll_task, None
+        if task is not None:
+            task.cancel()
+            await task.wait()
 
-    async def _look(self) -> None:
+    async def _poll(self) -> None:
         while self._waiting:
             await _clock.sleep(POLLING_TIME)
             try:
                 self.changed()
-            except Exception:  # who waits would wait for ever
-                logger.exception("Nobody can be let in to %s now", self.name)
-        self._watch = None
+            except Exception:  # otherwise the other sends would wait for ever
+                logger.exception("%s: admitting a waiting send failed", self.name)
+        self._poll_task = None

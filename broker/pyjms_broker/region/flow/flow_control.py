@@ -1,6 +1,46 @@
-"""What becomes of a message that comes while memory or a store is full: it waits, or is refused.
+"""Producer flow control: sends wait for space, or are refused, while memory or a store is full.
 
-Those who wait come in in their order, when there is room. (activemq-broker M2, M3, M5, M7)
+Theory of operation
+-------------------
+
+`BaseDestination.send` asks `full_usage` before it accepts a message. The first usage without room,
+if any, decides: the memory of the destination (or of the broker above it), else the store or temp
+store that the message would need. The limits are soft: a message is accepted if there is any room,
+so the last one may exceed the limit, by its own size.
+
+    state of a send     event                                       next state
+    ==================  ==========================================  =============================
+    (new)               nothing is full                             accepted
+    (new)               full; send_fail_if_no_space, and not from   refused: the send raises
+                        another broker
+    (new)               full otherwise                              waiting for that usage
+    waiting             that usage has room, nothing else is full   accepted
+    waiting             that usage has room, another is full        waiting for the other one
+    waiting             send_fail_if_no_space_after_timeout passed  failed
+    waiting             its connection is closed                    failed (`abort_blocked_sends`)
+    waiting             its transaction is rolled back              withdrawn
+    waiting             its destination is removed                  failed, at its turn
+    waiting             its time to live has passed                 expired, at its turn
+
+Invariants:
+
+- Waiting costs the broker no thread and no task: a waiting send is a callback in the usage and a
+  `Completion`, which the connector answers the client with. Only the timeout needs a task.
+- Sends that wait for one usage are admitted in the order in which they began to wait, and each
+  checks again whether there is room, since the one before it may have used it up.
+- A waiting send of a transaction is pending work of it: a commit waits until the send was admitted
+  or has failed. See `pyjms_broker.transaction.base`.
+- What the broker sends itself (dead letters, advisories) never waits: consuming a message, which
+  frees memory, may need to send one.
+- A failed store does not make sends wait: each send gets its error at once.
+
+Memory calls its waiters when it is released (`MemoryUsage.decrease`), so admission is exact and
+costs nothing while nobody waits. The size of a store changes in other places (journal cleanup,
+checkpoints), so `DiskUsage` polls it once a second, but only while a send waits; ActiveMQ polls all
+usages. A new send does not overtake the ones that wait for memory: these are admitted within
+`decrease`, until none waits or memory is full again.
+
+(ActiveMQ BaseDestination.waitForSpace, Queue.sendMessage; activemq-broker M2, M3, M5, M7)
 """
 
 from __future__ import annotations
@@ -29,7 +69,7 @@ logger = logging.getLogger(__name__)
 
 
 class FlowControl:
-    """The waiting room of one destination."""
+    """The flow control of one destination; see the module's docstring."""
 
     def __init__(self, destination: BaseDestination, system_usage: SystemUsage) -> None:
         policy = destination.policy
@@ -50,10 +90,10 @@ class FlowControl:
     def wait_for_space(
         self, exchange: ProducerExchange, reference: MessageReference, full: MemoryUsage | DiskUsage
     ) -> Completion:
-        """Let the message wait for room in `full`; done when it came in, or never will.
+        """Make the send wait for room in `full`; done when it is accepted or has failed.
 
         Raises:
-            ResourceAllocationException: the settings say that it shall not wait.
+            ResourceAllocationException: `send_fail_if_no_space` is set.
         """
         destination = self._destination
         destination.statistics.blocked_sends += 1
@@ -61,33 +101,33 @@ class FlowControl:
         if self._fail_at_once and not network:
             raise self._no_space(reference, full)
         self._warn(reference, full)
-        parked = FlowControlledSend(destination, exchange, reference)
-        parked.wait_for(full)
-        exchange.context.blocked_sends[parked] = None
-        if parked.transaction is not None:
-            parked.transaction.add_pending(parked)
+        blocked = FlowControlledSend(destination, exchange, reference)
+        blocked.wait_for(full)
+        exchange.context.blocked_sends[blocked] = None
+        if blocked.transaction is not None:
+            blocked.transaction.add_pending(blocked)
         if self._fail_after > 0 and not network:
-            parked.timer = _wakeup.spawn(
-                parked.give_up_after,
+            blocked.timer = _wakeup.spawn(
+                blocked.fail_after,
                 self._fail_after,
                 self._no_space(reference, full),
-                name=f"parked send to {destination}",
+                name=f"timeout of a blocked send to {destination}",
             )
-        return parked.completion
+        return blocked.completion
 
     def _no_space(
         self, reference: MessageReference, full: MemoryUsage | DiskUsage
     ) -> ResourceAllocationException:
         return ResourceAllocationException(
-            f"{self._what(full)}. "
+            f"{self._reason(full)}. "
             f"Stopping producer ({reference.message.producer_id}) to prevent flooding "
             f"{self._destination if isinstance(full, DiskUsage) else 'it'}.",
-            hint="consume faster, raise the limit, or let senders wait (send_fail_if_no_space)",
+            hint="consume faster, raise the limit, or set send_fail_if_no_space to false",
         )
 
-    def _what(self, full: MemoryUsage | DiskUsage) -> str:
+    def _reason(self, full: MemoryUsage | DiskUsage) -> str:
         if isinstance(full, DiskUsage):
-            return full.trouble(self._destination.policy.store_usage_high_water_mark)
+            return full.reason(self._destination.policy.store_usage_high_water_mark)
         return f"MemoryUsage Manager Memory Limit reached on {self._destination}"
 
     def _warn(self, reference: MessageReference, full: MemoryUsage | DiskUsage) -> None:
@@ -98,23 +138,25 @@ class FlowControl:
         self._last_warning = now
         logger.warning(
             "%s: producer %s to %s waits for space",
-            self._what(full),
+            self._reason(full),
             reference.message.producer_id,
             self._destination,
         )
 
 
 def abort_blocked_sends(context: ConnectionContext) -> None:
-    """Give up what waits for a client that is gone: nobody would hear how it ends."""
-    for parked in tuple(context.blocked_sends):
+    """Fail the waiting sends of a closed connection: no one receives their responses."""
+    for blocked in tuple(context.blocked_sends):
         error = JMSException("Connection closed, send aborted.")
-        parked.abort(error)
-        if parked.transaction is not None:  # another connection's, which goes on
-            parked.transaction.set_rollback_only(error)
+        blocked.abort(error)
+        if (
+            blocked.transaction is not None
+        ):  # an XA transaction of another connection, which stays open
+            blocked.transaction.set_rollback_only(error)
 
 
 class FlowControlledSend:
-    """A message that waits for room. Its transaction does not end before it came in."""
+    """A send that waits for space. Its transaction does not end before it was admitted."""
 
     def __init__(
         self,
@@ -123,7 +165,7 @@ class FlowControlledSend:
         reference: MessageReference,
     ) -> None:
         self.completion = Completion()
-        self.forget: Callable[[], None] | None = None
+        self.withdraw: Callable[[], None] | None = None
         self.timer: _wakeup.BackgroundTask | None = None
         self._destination = destination
         self._context = exchange.context
@@ -136,52 +178,50 @@ class FlowControlledSend:
         """Wait until there is room in `full`."""
         if isinstance(full, DiskUsage):
             mark = self._destination.policy.store_usage_high_water_mark
-            self.forget = full.wait(self.let_in, mark)
+            self.withdraw = full.wait(self.admit, mark)
         else:
-            self.forget = full.wait(self.let_in)
+            self.withdraw = full.wait(self.admit)
 
-    async def give_up_after(self, seconds: float, error: Exception) -> None:
+    async def fail_after(self, seconds: float, error: Exception) -> None:
         """Fail with `error` after `seconds`."""
         await _clock.sleep(seconds)
         self.timer = None
         self.abort(error)
 
     def abort(self, error: Exception) -> None:
-        """Wait no longer: the send failed."""
-        self._leave()
+        """Stop waiting: the send fails with `error`."""
+        self._stop_waiting()
         self._fail(error)
 
     def transaction_rolled_back(self) -> None:
-        """Wait no longer: the transaction was rolled back. Whoever asked for an answer is told."""
-        self._leave()
-        asked = self.message.response_required
-        self.completion.complete(
-            JMSException("Send transaction completed while waiting for space") if asked else None
-        )
+        """Stop waiting: the transaction was rolled back. A required response is an error."""
+        self._stop_waiting()
+        error = JMSException("Send transaction completed while waiting for space")
+        self.completion.complete(error if self.message.response_required else None)
 
-    def _leave(self) -> None:
-        if self.forget is not None:
-            self.forget()
-        self._waits_no_more()
+    def _stop_waiting(self) -> None:
+        if self.withdraw is not None:
+            self.withdraw()
+        self._unregister()
 
     def _fail(self, error: Exception) -> None:
         self.completion.complete(error)
         if self.transaction is not None:
             self.transaction.pending_failed(self, error)
 
-    def _waits_no_more(self) -> None:
+    def _unregister(self) -> None:
         self._context.blocked_sends.pop(self, None)
         if self.timer is not None:
             self.timer.cancel()
             self.timer = None
 
-    def let_in(self) -> None:
-        """Come in: there is room. If there is none elsewhere, wait for that."""
+    def admit(self) -> None:
+        """Accept the message: there is room. If another usage is full, wait for that one."""
         full = self._destination.full_usage(self._reference)
         if full is not None and not self._destination.disposed:
             self.wait_for(full)
             return
-        self._waits_no_more()
+        self._unregister()
         try:
             stored = self._accept()
         except Exception as error:
@@ -199,7 +239,8 @@ class FlowControlledSend:
         destination, context, reference = self._destination, self._context, self._reference
         if destination.disposed:
             raise ResourceAllocationException(
-                f"{destination} was removed while a message waited for space"
+                f"{destination} was removed while a send waited for space",
+                hint="send again: the destination is created again",
             )
         if reference.is_expired():
             destination.expired(context, reference, None)

@@ -1,7 +1,6 @@
-"""Memory accounting: what is used, how much may be, and who waits for room.
+"""The broker's usages: memory, store, temp store and job scheduler store, with their limits.
 
-A usage is full when it, or any above it, has reached its limit. The last message may go
-beyond a limit; the next one waits. (activemq-broker M1, M2)
+(activemq-broker M1, M2, M3)
 """
 
 from __future__ import annotations
@@ -29,27 +28,27 @@ __all__ = [
 MAIN_MEMORY_LIMIT: Final = 1024 * 1024 * 1024
 """ActiveMQ's memory limit of an embedded broker: 1 GiB."""
 STORE_LIMIT: Final = 100 * 1024 * 1024 * 1024
-"""ActiveMQ's limit of what the store takes: 100 GiB."""
+"""ActiveMQ's store limit: 100 GiB."""
 MAXIMUM_DESTINATIONS: Final = 100_000
-"""ActiveMQ has no limit."""
+"""Destinations of one broker; ActiveMQ has no limit."""
 TEMP_LIMIT: Final = 50 * 1024 * 1024 * 1024
-"""ActiveMQ's limit of what the temp store takes: 50 GiB."""
+"""ActiveMQ's temp store limit: 50 GiB."""
 JOB_SCHEDULER_LIMIT: Final = 50 * 1024 * 1024 * 1024
-"""ActiveMQ's limit of what the scheduler's store takes: 50 GiB."""
+"""ActiveMQ's limit of the job scheduler store: 50 GiB."""
 
 
 _OnState = Callable[[StoreState, Exception | None], None]
 
 
-class Share(Measured, Protocol):
-    """A part of a store that some destinations are in. (activemq-persistence K25)"""
+class Partition(Measured, Protocol):
+    """A partition of a store, for some of the destinations. (activemq-persistence K25)"""
 
     @property
     def limit(self) -> int: ...
 
 
 class SystemUsage:
-    """The broker's limits and what happens at them. Limits in bytes, 0: none.
+    """The broker's limits, in bytes (0: none), and whether sends wait or fail at them.
 
     Source: ActiveMQ SystemUsage. `send_fail_if_no_space_after_timeout` in seconds, 0: off.
     """
@@ -70,42 +69,44 @@ class SystemUsage:
         self.job_scheduler = DiskUsage("Job Scheduler Store", job_scheduler_limit)
         self.send_fail_if_no_space = send_fail_if_no_space
         self.send_fail_if_no_space_after_timeout = send_fail_if_no_space_after_timeout
-        self._shares: dict[Share, DiskUsage] = {}
+        self._partitions: dict[Partition, DiskUsage] = {}
 
     def store_of(self, destination: Destination) -> DiskUsage:
-        """Return what a destination's persistent messages need room in."""
+        """Return the usage that a destination's persistent messages count against."""
         store: object = self.store.store
-        partition_of: Callable[[Destination], Share | None] | None = getattr(
+        partition_of: Callable[[Destination], Partition | None] | None = getattr(
             store, "partition_of", None
         )
-        share = None if partition_of is None else partition_of(destination)
-        if share is None or not share.limit:
+        partition = None if partition_of is None else partition_of(destination)
+        if partition is None or not partition.limit:
             return self.store
-        usage = self._shares.get(share)
+        usage = self._partitions.get(partition)
         if usage is None:
-            name = f"{self.store.name} of {share}"
-            usage = self._shares[share] = DiskUsage(name, share.limit, share, self.store)
+            name = f"{self.store.name} of {partition}"
+            usage = self._partitions[partition] = DiskUsage(
+                name, partition.limit, partition, self.store
+            )
         return usage
 
     def watch(self, store: PersistenceAdapter, temp_store: TempStore | None) -> None:
-        """Measure these two from now on, and hear of their states."""
+        """Measure these stores from now on, and follow their states."""
         self.store.store = store
-        store.on_state = _told_too(store.on_state, self.store)
+        store.on_state = _chained(store.on_state, self.store)
         if temp_store is not None:
             self.temp.store = temp_store
-            temp_store.on_state = _told_too(temp_store.on_state, self.temp)
+            temp_store.on_state = _chained(temp_store.on_state, self.temp)
             temp_store.on_space = self.temp.changed
 
     async def close(self) -> None:
-        """Stop what looks at the stores."""
-        for usage in (self.store, *self._shares.values()):
+        """Stop polling all stores."""
+        for usage in (self.store, *self._partitions.values()):
             await usage.close()
-        self._shares.clear()
+        self._partitions.clear()
         await self.temp.close()
         await self.job_scheduler.close()
 
 
-def _told_too(other: _OnState | None, usage: DiskUsage) -> _OnState:
+def _chained(other: _OnState | None, usage: DiskUsage) -> _OnState:
     def on_state(state: StoreState, error: Exception | None) -> None:
         if other is not None:
             other(state, error)

@@ -1,4 +1,4 @@
-"""A look at what queues hold, taking nothing.
+"""Queue browsers: consumers that get copies of messages and remove nothing.
 
 (ActiveMQ QueueBrowserSubscription; activemq-broker Q31)
 """
@@ -22,35 +22,35 @@ from pyjms_broker.region.subscription.base import AbstractSubscription
 __all__ = ["QueueBrowserSubscription"]
 
 _OPENS_WINDOW = (AckType.STANDARD, AckType.INDIVIDUAL, AckType.DELIVERED, AckType.EXPIRED)
-_AT_ONCE: Final = 5000
-"""How many messages are looked at before the others of the broker have their turn."""
+_MAX_MESSAGES_PER_TURN: Final = 5000
+"""Messages that are inspected before other tasks of the event loop run."""
 
 
 class QueueBrowserSubscription(AbstractSubscription):
-    """Gets the messages that are there when it comes, each once, and then a dispatch without one.
+    """Gets each message that the queues have when it starts, once, and then an empty dispatch.
 
-    They are read as there is room for them. Acknowledgements only make room for more.
+    Messages are read as the prefetch window has room. Acknowledgements only free the window.
     """
 
-    _left_to_look_at: Iterator[MessageReference | None]
+    _messages: Iterator[MessageReference | None]
 
     def begin(self, queues: list[BrokerDestination]) -> None:
-        """Start showing what the queues have."""
+        """Start dispatching the messages of the queues."""
         self._in_flight = 0
         self._has_ended = False
         self._next: MessageReference | None = None
-        self._turn: _wakeup.BackgroundTask | None = None
-        self._left_to_look_at = chain.from_iterable(self._shown_of(queue) for queue in queues)
+        self._resume_task: _wakeup.BackgroundTask | None = None
+        self._messages = chain.from_iterable(self._browse(queue) for queue in queues)
         self.window_freed()
 
-    def _shown_of(self, queue: BrokerDestination) -> Iterator[MessageReference | None]:
-        """Go through what is shown of a queue; None stands for a message that is not."""
+    def _browse(self, queue: BrokerDestination) -> Iterator[MessageReference | None]:
+        """Iterate over the messages of a queue; None stands for one that does not match."""
         matching = self._matching(queue)
         limit = self.policy.max_browse_page_size
         return matching if limit is None else _limited(matching, limit)
 
     def _matching(self, queue: BrokerDestination) -> Iterator[MessageReference | None]:
-        for reference in queue.messages():  # compiled, an expression reads all
+        for reference in queue.messages():  # mypyc evaluates a generator expression eagerly
             yield reference if self.matches(reference) else None
 
     def is_full(self) -> bool:
@@ -62,7 +62,7 @@ class QueueBrowserSubscription(AbstractSubscription):
 
     @property
     def is_slow(self) -> bool:
-        """Never: nothing waits for a browser."""
+        """False: no message waits because of a browser."""
         return False
 
     @property
@@ -71,14 +71,14 @@ class QueueBrowserSubscription(AbstractSubscription):
 
     @property
     def pending_count(self) -> int:
-        """0 or 1: what comes after the next message is not known before."""
+        """0 or 1: only the next message is known."""
         return 0 if self._next is None else 1
 
     def window_freed(self) -> None:
         if self._has_ended:
             return
-        for _ in range(_AT_ONCE):
-            if self._next is None and not self._look_further():
+        for _ in range(_MAX_MESSAGES_PER_TURN):
+            if self._next is None and not self._read_next():
                 return
             reference = self._next
             if reference is None:
@@ -89,12 +89,15 @@ class QueueBrowserSubscription(AbstractSubscription):
             self._in_flight += 1
             self.enqueue_count += 1
             self.transmit(reference, reference.redelivery_counter)
-        self._go_on_soon()
+        self._resume_later()
 
-    def _look_further(self) -> bool:
-        """Look at one more message; False at the end, which is told where it may be."""
+    def _read_next(self) -> bool:
+        """Read one more message into `_next` if it matches; return False at the end.
+
+        The end is reported to the client, as far as its prefetch or a pull allows.
+        """
         try:
-            reference = next(self._left_to_look_at)
+            reference = next(self._messages)
         except StopIteration:
             if self.prefetch_size or self._pulls:
                 self._has_ended = True
@@ -105,20 +108,20 @@ class QueueBrowserSubscription(AbstractSubscription):
             self._next = reference
         return True
 
-    def _go_on_soon(self) -> None:
-        if self._turn is None or self._turn.done:
-            self._turn = _wakeup.spawn(self._go_on, name=f"browser {self.consumer_id}")
+    def _resume_later(self) -> None:
+        if self._resume_task is None or self._resume_task.done:
+            self._resume_task = _wakeup.spawn(self._resume, name=f"browser {self.consumer_id}")
 
-    async def _go_on(self) -> None:
+    async def _resume(self) -> None:
         await lowlevel.checkpoint()
-        self._turn = None
+        self._resume_task = None
         self.window_freed()
 
     def close(self) -> None:
         super().close()
         self._has_ended = True
-        if self._turn is not None:
-            self._turn.cancel()
+        if self._resume_task is not None:
+            self._resume_task.cancel()
 
     def acknowledge(self, exchange: ConsumerExchange, ack: MessageAck) -> Completion | None:
         if ack.ack_type in _OPENS_WINDOW:

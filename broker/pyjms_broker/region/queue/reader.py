@@ -1,4 +1,4 @@
-"""The interface of a consumer that reads a queue by sequence numbers.
+"""The interface of a range reader: it reads a queue by arrival numbers, without consuming.
 
 `pyjms_broker.ranges` implements it.
 """
@@ -14,16 +14,17 @@ __all__ = ["QueueReader"]
 
 
 class QueueReader(Protocol):
-    """Asked by a queue about its messages, while it is leased and afterwards. No call waits."""
+    """Called by a queue about its messages, while it is leased and afterwards. No call blocks."""
 
     is_leased: bool
-    """Whether everything that comes is stored, shown when it is, and removed by nobody else."""
+    """Whether a lease is active: every message is stored, becomes visible only then, and is
+    removed by the reader alone."""
 
     def arrived(self, reference: MessageReference) -> None:
-        """Hear of a message that the queue counts from now on, in order of the numbers."""
+        """Record a message that has become visible, in the order of the arrival numbers."""
 
     def keeps(self, reference: MessageReference) -> bool:
-        """Whether the message must not expire: it was read, and may be read again."""
+        """Whether the message must not expire, because it was read and may be read again."""
 
     def may_purge(self) -> bool:
-        """Whether all may be removed; if so it is counted: what was read cannot be read again."""
+        """Whether all messages may be removed; if so, earlier ranges cannot be read again."""

@@ -1,7 +1,7 @@
-"""What all subscriptions are: a consumer's wish, where it applies, and what it gets.
+"""The base of all subscriptions: selector, destinations, pulls and sending to the client.
 
-Destinations ask `matches` and hand messages over; the client's acknowledgements and
-pulls come in by the broker. (ActiveMQ Subscription, AbstractSubscription)
+Destinations call `matches` and dispatch messages; acknowledgements and pulls of the client arrive
+through the region broker. (ActiveMQ Subscription, AbstractSubscription)
 """
 
 from __future__ import annotations
@@ -38,11 +38,13 @@ __all__ = [
 logger = logging.getLogger(__name__)
 
 LAST_DELIVERED_UNKNOWN: Final = -2
+"""The client does not say which message it delivered last: any may have been delivered."""
 LAST_DELIVERED_UNSET: Final = -1
+"""The client has delivered no message."""
 
 
 class SubscriptionRequest(NamedTuple):
-    """A consumer's subscription to be: who asks for it, and what applies to it."""
+    """What a subscription is created from."""
 
     broker: RegionServices
     context: ConnectionContext
@@ -55,10 +57,10 @@ class AbstractSubscription(Subscription):
     """Common base of all subscriptions."""
 
     def __init__(self, request: SubscriptionRequest) -> None:
-        """Take the consumer's wishes.
+        """Create a subscription as `request.info` describes it.
 
         Raises:
-            InvalidSelectorException: its selector is wrong.
+            InvalidSelectorException: its selector is invalid.
             InvalidDestinationException: it has no destination.
         """
         info, policy = request.info, request.policy
@@ -71,7 +73,7 @@ class AbstractSubscription(Subscription):
         self.prefetch_size = request.prefetch_size
         self.destinations: list[BrokerDestination] = []
         self.saved: Completion | None = None
-        """Done when the stores have the subscription, or have forgotten it. None: at once."""
+        """Done when the stores have recorded the subscription, or its removal. None: at once."""
         self.enqueue_count = 0
         self.dequeue_count = 0
         self.dispatched_count = 0
@@ -79,12 +81,12 @@ class AbstractSubscription(Subscription):
         self.use_prefetch_extension = policy.use_prefetch_extension
         self.set_info(info)
         self.redelivery_marking: PendingRedeliveryMarks | None = None
-        """Where messages wait for their stores before they are sent; None: they do not wait."""
+        """Messages that wait for their redelivery marks before they are sent; None: none wait."""
         self._pulls = 0
         self._pull_timer: _wakeup.BackgroundTask | None = None
 
     def set_info(self, info: ConsumerInfo) -> None:
-        """Take the wishes of `info`, which may come from another connection than before."""
+        """Apply a consumer's `info`; a durable subscription gets that of each new consumer."""
         self.info = info
         self.consumer_id: ConsumerId | None = info.consumer_id
         self.selector: Selector | None = (
@@ -93,15 +95,15 @@ class AbstractSubscription(Subscription):
         self._connection_id = (
             info.consumer_id.connection_id if info.no_local and info.consumer_id else None
         )
-        self._takes_all = self.selector is None and self._connection_id is None
+        self._matches_all = self.selector is None and self._connection_id is None
 
     @property
     def is_browser(self) -> bool:
-        """Whether it only looks."""
+        """Whether it gets copies and removes nothing."""
         return self.info.browser
 
     def matches(self, reference: MessageReference) -> bool:
-        """Whether the message is for this consumer: target, noLocal, selector.
+        """Whether the message is for this consumer: target consumer, noLocal, selector.
 
         A selector that fails on a message does not match it (activemq-broker Q11).
         """
@@ -109,7 +111,7 @@ class AbstractSubscription(Subscription):
         if message.target_consumer_id is not None:
             if message.target_consumer_id != self.consumer_id:
                 return False
-        elif self._takes_all:
+        elif self._matches_all:
             return True
         if (
             self._connection_id is not None
@@ -123,7 +125,7 @@ class AbstractSubscription(Subscription):
             return self.selector.matches(reference.lookup)
         except Exception:
             logger.warning(
-                "Selector %r failed on message %s: treated as no match",
+                "Selector %r failed on message %s, which counts as no match",
                 self.info.selector,
                 reference.message_id,
                 exc_info=True,
@@ -131,25 +133,28 @@ class AbstractSubscription(Subscription):
             return False
 
     def destination_removed(self, destination: BrokerDestination) -> None:
-        """Forget a destination that is gone."""
+        """Detach from a destination that was removed."""
         if destination in self.destinations:
             self.destinations.remove(destination)
 
     def set_prefetch(self, prefetch_size: int) -> None:
-        """Change the window at once (activemq-broker Q15)."""
+        """Change the prefetch window at once (activemq-broker Q15)."""
         self.prefetch_size = prefetch_size
         self.window_freed()
 
     def close(self) -> None:
-        """Stop what runs for this subscription."""
+        """Stop the background tasks of this subscription."""
         self._stop_pull_timer()
         if self.redelivery_marking is not None:
             self.redelivery_marking.close()
 
-    # pulling (activemq-broker Q14)
+    # pulls
     def pull(self, pull: MessagePull) -> None:
-        """Let one message go to a consumer without prefetch; see activemq-broker Q14 for
-        `timeout`.
+        """Dispatch one message to a consumer without prefetch.
+
+        If none is available: a positive timeout (milliseconds) waits that long, 0 waits for ever,
+        a negative one does not wait. At its end the client gets an empty dispatch.
+        (activemq-broker Q14)
         """
         if self.prefetch_size != 0:
             return
@@ -181,9 +186,9 @@ class AbstractSubscription(Subscription):
             self._pull_timer.cancel()
             self._pull_timer = None
 
-    # the way to the client
+    # sending to the client
     def transmit(self, reference: MessageReference, redelivery_counter: int) -> None:
-        """Send a message to the client."""
+        """Send a message to the client and count it as dispatched."""
         self.dispatched_count += 1
         if self.prefetch_size == 0:
             self._pulls = 0
@@ -196,7 +201,7 @@ class AbstractSubscription(Subscription):
             connection.dispatch(reference.dispatch_to(self.consumer_id, redelivery_counter))
 
     def dispatch_nothing(self) -> None:
-        """Tell the client that a pull or a browse has come to its end."""
+        """Send an empty dispatch: a pull or a browse has ended without another message."""
         connection = self.context.connection
         if connection is not None:
             connection.dispatch(MessageDispatch(self.consumer_id, None, None, 0))
