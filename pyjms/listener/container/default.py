@@ -37,7 +37,7 @@ from collections.abc import Callable
 from typing import Any, Unpack, cast
 
 from pyjms.errors import IllegalStateException, JMSException
-from pyjms.jms.api import ConnectionFactory
+from pyjms.jms.api import ConnectionFactory, Session
 from pyjms.listener.container.base import AbstractMessageListenerContainer
 from pyjms.listener.container.default_properties import DefaultContainerProperties, DefaultOptions
 from pyjms.listener.container.execution import ListenerExecution
@@ -108,6 +108,15 @@ class DefaultMessageListenerContainer(DefaultContainerProperties, AbstractMessag
     def paused_task_count(self) -> int:
         """The number of consumers that wait for a start, or for the executor to accept them."""
         return self._pool.paused
+
+    @property
+    def consumer_pool(self) -> InvokerPool[AsyncMessageListenerInvoker]:
+        """The consumers themselves, for diagnosis."""
+        return self._pool
+
+    def is_session_locally_transacted(self, session: Session) -> bool:
+        """Return whether the container itself ends the session's transaction. (spring-jms 1.8.7)"""
+        return self._execution.locally_transacted(session)
 
     @property
     def is_recovering(self) -> bool:

@@ -11,7 +11,7 @@ from pyjms.settings import PyjmsSettings, load_settings
 from pyjms.spark.pipeline.definition.brokers import (
     BrokerLocation,
     broker_of,
-    embedded_broker,
+    running_embedded_broker,
     uses_embedded_broker,
 )
 from pyjms.spark.pipeline.definition.collection import (
@@ -197,7 +197,7 @@ def test_a_broker_in_memory_has_to_be_asked_for() -> None:
 
 
 async def test_the_broker_in_memory_has_a_port(caplog: pytest.LogCaptureFixture) -> None:
-    async with embedded_broker() as url:
+    async with running_embedded_broker() as url:
         assert url.startswith("tcp://")
     assert "empty in-memory broker" in caplog.text
 

@@ -9,23 +9,22 @@ from __future__ import annotations
 import logging
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
-from importlib.metadata import entry_points
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import anyio
 
 from pyjms.client.factory import ConnectionFactory
 from pyjms.errors import (
     ConfigurationException,
-    ResourceAllocationException,
     UnsupportedOperationException,
 )
 from pyjms.settings import ActiveMQSettings, PyjmsSettings
 from pyjms.spark.pipeline.definition.pipeline import Pipeline
+from pyjms.support.embedded_broker import embedded_broker
 from pyjms.transport.registry import create_transport
 from pyjms.transport.uri import TransportURI
 
-__all__ = ["BrokerLocation", "broker_of", "embedded_broker", "uses_embedded_broker"]
+__all__ = ["BrokerLocation", "broker_of", "running_embedded_broker", "uses_embedded_broker"]
 
 logger = logging.getLogger(__name__)
 
@@ -94,29 +93,23 @@ def uses_embedded_broker(
 
 
 @asynccontextmanager
-async def embedded_broker() -> AsyncIterator[str]:
+async def running_embedded_broker() -> AsyncIterator[str]:
     """Run an in-memory broker for the length of the block; gives its tcp:// URL.
 
     Raises:
         ResourceAllocationException: no embedded broker is installed.
     """
-    for entry in entry_points(group="pyjms.embedded_brokers"):
-        broker: Any = entry.load()()
-        await broker.start()
-        try:
-            url: str = await broker.tcp_url()
-            logger.warning(
-                "Running on an empty in-memory broker, %s; its messages are lost at the end", url
-            )
-            yield url
-        finally:
-            with anyio.CancelScope(shield=True):
-                await broker.stop()
-        return
-    raise ResourceAllocationException(
-        "No embedded broker is installed",
-        hint="install pyjms with its bundled broker (the package `broker`)",
-    )
+    broker = embedded_broker()
+    await broker.start()
+    try:
+        url = await broker.tcp_url()
+        logger.warning(
+            "Running on an empty in-memory broker, %s; its messages are lost at the end", url
+        )
+        yield url
+    finally:
+        with anyio.CancelScope(shield=True):
+            await broker.stop()
 
 
 def _check_url(url: str, key: str) -> None:

@@ -27,7 +27,7 @@ from pyjms.spark.jms.drain import cleared_drain_flag, set_drain_flag
 from pyjms.spark.pipeline.definition.brokers import (
     BrokerLocation,
     broker_of,
-    embedded_broker,
+    running_embedded_broker,
     uses_embedded_broker,
 )
 from pyjms.spark.pipeline.definition.collection import choose_pipelines, find_problems
@@ -127,7 +127,7 @@ class PipelineRunner:
             async with AsyncExitStack() as stack:
                 embedded: str | None = None
                 if uses_embedded_broker(self.settings, self.pipelines, once=once):
-                    embedded = await stack.enter_async_context(embedded_broker())
+                    embedded = await stack.enter_async_context(running_embedded_broker())
                 brokers = await _in_thread(lambda: self._brokers(embedded))
                 if threading.current_thread() is threading.main_thread():
                     signals = stop_on_signals(self._stopping, logger, "the batches in progress")

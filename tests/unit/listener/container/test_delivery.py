@@ -9,6 +9,7 @@ import threading
 import pytest
 from anyio.lowlevel import checkpoint
 
+from pyjms._wakeup import spawn
 from pyjms.enums import AcknowledgeMode
 from pyjms.errors import (
     IllegalStateException,
@@ -16,7 +17,6 @@ from pyjms.errors import (
     ListenerExecutionFailedException,
     TransactionInProgressException,
 )
-from pyjms.listener.container.state import ContainerEvent
 
 ENDINGS = ("Session.commit", "Session.rollback", "Session.recover", "Message.acknowledge")
 MODES = {
@@ -239,15 +239,20 @@ async def test_after_a_shutdown_a_failure_is_only_a_debug_line(
 ):
     caplog.set_level(logging.DEBUG, "pyjms.listener")
     container = build(None, **handlers(recorder))
+    shutdown = []
 
     async def listener(message):
-        container._life_cycle.advance(ContainerEvent.SHUT_DOWN)
+        shutdown.append(spawn(container.shutdown, name="shutdown"))
+        while container.is_active:
+            await checkpoint()
         raise RuntimeError("late")
 
     container.message_listener = listener
     provider.send("q", "a")
     await container.start()
     await clock.settle()
+    [task] = shutdown
+    await task.wait()
     assert recorder.errors == []
     assert "Listener exception after container shutdown" in caplog.text
 
@@ -369,4 +374,4 @@ async def test_default_names_of_tasks(provider, build):
     for name, prefix in ((None, "DefaultMessageListenerContainer-"), ("orders", "orders-")):
         container = build(lambda _message: None, bean_name=name, concurrent_consumers=2)
         await container.initialize()
-        assert [i.name for i in container._pool.invokers()] == [f"{prefix}1", f"{prefix}2"]
+        assert [i.name for i in container.consumer_pool.invokers()] == [f"{prefix}1", f"{prefix}2"]

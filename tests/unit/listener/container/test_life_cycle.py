@@ -58,7 +58,7 @@ async def test_states_and_what_each_call_does(provider, build, clock):
     assert provider.calls[:2] == ["ConnectionFactory.createConnection", "Connection.start"]
     assert container.paused_task_count == 0
     await clock.settle()
-    invokers = container._pool.invokers()
+    invokers = container.consumer_pool.invokers()
     provider.calls.clear()
     await container.stop()
     assert state() == (True, False)
@@ -67,7 +67,7 @@ async def test_states_and_what_each_call_does(provider, build, clock):
     assert (container.scheduled_consumer_count, container.active_consumer_count) == (2, 0)
     await container.start()
     assert state() == (True, True)
-    assert container._pool.invokers() == invokers
+    assert container.consumer_pool.invokers() == invokers
     await clock.settle()
     await container.shutdown()
     assert state() == (False, False)

@@ -193,7 +193,7 @@ async def test_growth_is_one_step_a_message_before_the_listener(provider, build,
 async def test_a_consumer_is_busy_until_an_empty_receive(provider, build, clock):
     handlers, container = start_with(build, concurrency="1-2", idle_consumer_limit=2)
     await container.start()
-    pool = container._pool
+    pool = container.consumer_pool
     assert pool.idle_count() == 1  # idle from its creation
     provider.send("q", "a")
     await clock.settle()

@@ -213,8 +213,7 @@ async def test_the_containers_own_ending_is_for_its_own_sessions(provider, build
     seen = []
 
     async def listener(message, session):
-        execution = container._execution
-        seen.append(execution.locally_transacted(session))
+        seen.append(container.is_session_locally_transacted(session))
 
     for own, manager, expected in (
         (True, None, True),

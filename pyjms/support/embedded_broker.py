@@ -1,0 +1,55 @@
+"""The in-process broker that is installed, if any: for tests, and for trying pipelines out."""
+
+from __future__ import annotations
+
+from importlib.metadata import entry_points
+from typing import Protocol
+
+from pyjms.errors import ResourceAllocationException
+from pyjms.jms.destination import DEFAULT_DEAD_LETTER_QUEUE
+from pyjms.wire.openwire.commands import ActiveMQMessage
+
+__all__ = ["EmbeddedBroker", "embedded_broker"]
+
+
+class EmbeddedBroker(Protocol):
+    """A real broker in memory, for one test. It belongs to the test's loop."""
+
+    @property
+    def url(self) -> str:
+        """The URL for clients in this process: `vm://...`."""
+
+    async def tcp_url(self) -> str:
+        """Return the URL for other processes, once started; the first call opens a port."""
+
+    async def start(self) -> None:
+        """Start the broker; clients may connect when this returns."""
+
+    async def stop(self) -> None:
+        """Stop the broker and close its connections. Idempotent."""
+
+    async def drained(self, name: str, timeout: float = 5.0) -> None:
+        """Wait until the queue `name` is empty and all its messages are acknowledged.
+
+        Raises:
+            RequestTimeoutException: it is not after `timeout` seconds of real time; the text says
+                how many messages are left.
+        """
+
+    async def dead_letters(self, name: str = DEFAULT_DEAD_LETTER_QUEUE) -> list[ActiveMQMessage]:
+        """Return the messages in the dead-letter queue `name`, oldest first; they stay there."""
+
+
+def embedded_broker() -> EmbeddedBroker:
+    """Return a new broker from the entry points `pyjms.embedded_brokers`, not started.
+
+    Raises:
+        ResourceAllocationException: none is installed.
+    """
+    for entry in entry_points(group="pyjms.embedded_brokers"):
+        broker: EmbeddedBroker = entry.load()()
+        return broker
+    raise ResourceAllocationException(
+        "No embedded broker is installed",
+        hint="install pyjms with its bundled broker (the package `broker`)",
+    )
