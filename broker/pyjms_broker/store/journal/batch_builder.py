@@ -165,6 +165,25 @@ class BatchBuilder:
             self._batch_limit = max(self._batch_limit, self._offset + size)
         return [self.append(payload, lazy=True) for payload in payloads]
 
+    def announce(self) -> None:
+        """Count a sender whose record is appended when the next job starts, and request that job.
+
+        Raises as `append`.
+        """
+        turn = self._turn.number
+        if not turn or turn != self._last_turn:
+            self._senders += 1
+            self._last_turn = turn
+        if not self.requested:
+            self.requested = True
+            self._events.request_write()
+
+    def add_waiters(self, waiters: list[Completion]) -> None:
+        """Complete the waiters of announced records with the next job."""
+        self._waiters += waiters
+        if len(self._waiters) > self._most_waiters:
+            self._events.congested()
+
     def add_waiter(self, waiter: Completion, *, sync: bool) -> None:
         """Complete `waiter` with the next job, after a sync if `sync` is set; requests nothing."""
         self._waiters.append(waiter)
@@ -224,6 +243,7 @@ class BatchBuilder:
         self.close_batch()
         waiters, self._waiters = self._waiters, []
         self._closed, self._closed_bytes = [], 0
+        self.requested = False  # the next request is refused
         return waiters
 
     def _start_batch(self, size: int) -> int:

@@ -42,7 +42,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Self
+from typing import Protocol, Self
 
 import anyio
 import anyio.to_thread
@@ -67,7 +67,7 @@ from pyjms_broker.store.journal.settings import (
     PreallocationScope,
 )
 
-__all__ = ["Journal", "StateListener"]
+__all__ = ["Journal", "LateRecords", "StateListener"]
 
 logger = logging.getLogger(__name__)
 
@@ -76,6 +76,16 @@ _SOON = 0.005
 consumers, and a write for each costs more than everything else about them."""
 
 StateListener = Callable[[StoreState, Exception | None], None]
+
+
+class LateRecords(Protocol):
+    """Records that are appended when a job starts, and may be withdrawn until then."""
+
+    def write(self) -> None:
+        """Append all that there are."""
+
+    def discard(self) -> list[Completion]:
+        """Drop all and return their waiters: the journal has failed."""
 
 
 class Journal:
@@ -122,6 +132,12 @@ class Journal:
         """Append a record; see `BatchBuilder.append`."""
         self.append_together = self._builder.append_together
         """Append records in one batch; see `BatchBuilder.append_together`."""
+        self.announce = self._builder.announce
+        """Request a job for a late record; see `BatchBuilder.announce`."""
+        self.add_waiters = self._builder.add_waiters
+        """Wait for late records; see `BatchBuilder.add_waiters`."""
+        self.late: LateRecords | None = None
+        """What else is appended when a job starts."""
         self._loop: LoopHandle | None = None
         self._writer: SegmentWriter | None = None
         self._commit: GroupCommit | None = None
@@ -162,7 +178,7 @@ class Journal:
         self._commit = GroupCommit(
             self._writer,
             self.settings,
-            self._builder.next_job,
+            self._next_job,
             self._job_done,
             self._set_state,
             self._inline,
@@ -187,6 +203,8 @@ class Journal:
         Raises:
             ResourceAllocationException: it could not be written.
         """
+        if self._commit is not None:
+            self.write_late()
         commit, self._commit = self._commit, None
         if commit is None:
             return
@@ -237,6 +255,7 @@ class Journal:
         None: it is already. With the strategy NEVER nothing is synced.
         """
         commit = self._require_writable()
+        self.write_late()
         writer = self._opened_writer()
         builder = self._builder
         pending = builder.has_records or commit.job is not None
@@ -266,6 +285,20 @@ class Journal:
             self._builder.requested = True
             self._request_write()
 
+    def write_late(self) -> None:
+        """Append the late records now."""
+        if self.late is not None:
+            self.late.write()
+
+    def _next_job(self) -> WriteJob:
+        self.write_late()
+        return self._builder.next_job()
+
+    def call_next(self, function: Callable[[], object]) -> None:
+        """Call `function()` in the loop's next pass."""
+        assert self._loop is not None, "the journal was opened"
+        self._loop.call_next(function)
+
     def _job_done(self, job: WriteJob, error: Exception | None) -> Exception | None:
         """Handle the end of a job; returns the error that its waiters are completed with."""
         if error is None:
@@ -276,6 +309,8 @@ class Journal:
         failure = ResourceAllocationException(f"Cannot write the journal: {error}")
         failure.__cause__ = error
         job.waiters += self._builder.discard()
+        if self.late is not None:
+            job.waiters += self.late.discard()
         self._set_state(StoreState.FAILED, failure)
         return failure
 

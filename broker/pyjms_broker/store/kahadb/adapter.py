@@ -40,6 +40,7 @@ from pyjms_broker.store.kahadb.recovery.activemq_files import (
     delete_files,
 )
 from pyjms_broker.store.kahadb.settings import KahaDBSettings, PurgeRecoveredXATransactionStrategy
+from pyjms_broker.store.kahadb.stores.late_adds import LateAdds
 from pyjms_broker.store.kahadb.stores.message_store import KahaDBMessageStore
 from pyjms_broker.store.kahadb.stores.topic_store import KahaDBTopicMessageStore
 from pyjms_broker.store.kahadb.trace_records import plain_trace
@@ -69,17 +70,13 @@ class KahaDBPersistenceAdapter:
     ) -> None:
         """Describe the store; `start` opens it. `on_progress` is called during a long replay."""
         self.directory = directory
-        self.settings = settings or KahaDBSettings()
+        self.settings = settings = settings or KahaDBSettings()
         self.on_state: Callable[[StoreState, Exception | None], None] | None = None
         self.on_progress = on_progress
         self.on_lock_lost: Callable[[], None] | None = None
         """Called when the lock is lost: the broker must stop. (activemq-persistence H2)"""
-        self.concurrent_store_and_dispatch_queues = (
-            self.settings.concurrent_store_and_dispatch_queues
-        )
-        self.concurrent_store_and_dispatch_topics = (
-            self.settings.concurrent_store_and_dispatch_topics
-        )
+        self.concurrent_store_and_dispatch_queues = settings.concurrent_store_and_dispatch_queues
+        self.concurrent_store_and_dispatch_topics = settings.concurrent_store_and_dispatch_topics
         self.rebuilt = False
         """Whether the last start rebuilt the index."""
         self._disk = disk
@@ -96,6 +93,7 @@ class KahaDBPersistenceAdapter:
         self._db: MessageDatabase | None = None
         self._transactions: KahaDBTransactionStore | None = None
         self._maintenance: Maintenance | None = None
+        self._late: LateAdds | None = None
         self._queues: dict[Destination, KahaDBMessageStore] = {}
         self._topics: dict[Destination, KahaDBTopicMessageStore] = {}
 
@@ -172,6 +170,8 @@ class KahaDBPersistenceAdapter:
         self.rebuilt = recovered.rebuilt
         db.journal.set_segment_header(db.segment_header)
         self._db = db
+        if self.concurrent_store_and_dispatch_queues:
+            self._late = db.journal.late = LateAdds(db)
         transactions = self._transactions = KahaDBTransactionStore(db)
         now = datetime.fromtimestamp(_clock.time_ms() / 1000, UTC)
         db.append(plain_trace(f"LOADED {now:%Y-%m-%dT%H:%M:%SZ}"), sync=True)
@@ -319,7 +319,7 @@ class KahaDBPersistenceAdapter:
         store = self._queues.get(destination)
         if store is None:
             store = self._queues[destination] = KahaDBMessageStore(
-                self._require_open(), self.transaction_store(), destination, prioritized
+                self._require_open(), self.transaction_store(), destination, prioritized, self._late
             )
         return store
 
@@ -339,6 +339,7 @@ class KahaDBPersistenceAdapter:
         db, kaha = self._require_open(), to_kaha_destination(destination)
         store = self._queues.pop(destination, None) or self._topics.pop(destination, None)
         if store is not None:
+            store.write_late()
             store.is_removed = True
         transactions = self.transaction_store()
         if db.index.lookup(kaha) is not None or transactions.has_journalled(kaha):
@@ -395,4 +396,5 @@ class KahaDBPersistenceAdapter:
 
         (activemq-broker T27)
         """
+        self.journal.write_late()
         return self._require_open().index.producers.last(str(producer_id))

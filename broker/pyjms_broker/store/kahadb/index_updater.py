@@ -82,6 +82,13 @@ class IndexUpdater:
             index.producers.record(producer, sequence)
         return entry
 
+    def note_sender(self, metadata: MessageMetadata) -> None:
+        """Note the numbers of a message that was consumed before it was appended."""
+        index = self.index
+        index.last_broker_sequence_id = max(index.last_broker_sequence_id, metadata.broker_sequence)
+        if metadata.producer is not None:
+            index.producers.record(metadata.producer, metadata.producer_sequence)
+
     def is_duplicate(self, destination: DestinationIndex, metadata: MessageMetadata) -> bool:
         """Return whether the message id or duplicate id is known (activemq-persistence S6)."""
         duplicate_id = metadata.duplicate_id

@@ -43,6 +43,7 @@ class Checkpoint:
             if self._pending is not None:
                 await self._write(self._pending, sync)
             db = self._db
+            db.journal.write_late()
             last = db.last
             if last is None or (last <= self._done and not db.index.dirty and not sync):
                 return

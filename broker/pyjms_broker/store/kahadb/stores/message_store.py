@@ -20,6 +20,7 @@ from pyjms_broker.store.kahadb.records import (
     reference_metadata,
     remove_record,
 )
+from pyjms_broker.store.kahadb.stores.late_adds import LateAdds, QueueLateAdds
 from pyjms_broker.store.kahadb.transactions.operations import Operation, OperationKind
 from pyjms_broker.store.kahadb.transactions.transaction_store import KahaDBTransactionStore
 
@@ -38,7 +39,9 @@ class KahaDBMessageStore:
         transactions: KahaDBTransactionStore,
         destination: Destination,
         prioritized: bool,
+        late: LateAdds | None = None,
     ) -> None:
+        """Open the store; with `late`, what is consumed before it is written is never written."""
         self.destination = destination
         self._db = db
         self._transactions = transactions
@@ -46,6 +49,7 @@ class KahaDBMessageStore:
         self._part = destination_field(self._kaha)
         self._prioritized = prioritized
         self._index: DestinationIndex = db.destination(self._kaha, prioritized)
+        self._late = None if late is None else QueueLateAdds(late)
         self.is_removed = False
         """Whether the destination was removed: this store accepts nothing more, a new one may."""
 
@@ -70,14 +74,21 @@ class KahaDBMessageStore:
             )
             self._transactions.add(context.xid, operation)
             return None
-        db = self._db
+        db, late = self._db, self._late
         message = reference.message
-        if db.updater.is_duplicate(self._index, metadata):
+        is_late = late is not None and metadata.message_id in late.adds
+        if is_late or db.updater.is_duplicate(self._index, metadata):
             return db.journal.barrier() if message.response_required else None
         frame = db.format.message_frame(message)
         reference.raw_is_numbered = True
         payload = add_record(self._part, metadata[0], frame, message.priority, self._prioritized)
         waiter = Completion()
+        if late is not None and metadata.duplicate_id is None:  # those are remembered after it
+            reference.position = late.put(
+                self._index, metadata, payload, waiter, message.response_required
+            )
+            return waiter
+        self.write_late()
         location = db.append(payload, waiter, sync=message.response_required)
         entry = db.updater.add(self._index, metadata, location, hidden=True)
         reference.position = Position(metadata.level, 0) if entry is None else entry.position
@@ -85,8 +96,18 @@ class KahaDBMessageStore:
 
     def mark_visible(self, reference: MessageReference) -> None:
         """See MessageStore."""
-        if reference.position is not None:
-            self._index.mark_visible(reference.position)
+        position, late = reference.position, self._late
+        if position is None:
+            return
+        if late is not None and position[1] > self._index.last_arrival:
+            late.show(position[1])
+        else:
+            self._index.mark_visible(position)
+
+    def write_late(self) -> None:
+        """Append what waits for the next job: the index must be complete."""
+        if self._late is not None and self._late.adds:
+            self._db.journal.write_late()
 
     def remove_message(
         self, context: OperationContext, reference: MessageReference
@@ -101,8 +122,11 @@ class KahaDBMessageStore:
             return None
         index, position = self._index, reference.position
         if position is None:
+            self.write_late()
             known = index.find(message_id)
             position = None if known is None else known.position
+        elif self._late is not None and self._late.adds and self._late.cancel(message_id):
+            return None
         entry = None if position is None else index.remove(position)
         if entry is None:
             return None
@@ -115,6 +139,7 @@ class KahaDBMessageStore:
 
     def update_message(self, reference: MessageReference) -> Completion | None:
         """See MessageStore. Synced; the message keeps its position."""
+        self.write_late()
         db, index = self._db, self._index
         message = reference.message
         metadata = reference_metadata(reference, self._prioritized)
@@ -128,6 +153,7 @@ class KahaDBMessageStore:
 
     def remove_all_messages(self, context: OperationContext) -> Completion | None:
         """See MessageStore. The arrival numbers continue."""
+        self.write_late()
         db, index = self._db, self._index
         if not index.count:
             return None
@@ -162,6 +188,7 @@ class KahaDBMessageStore:
 
     def get_message(self, message_id: MessageId) -> StoredMessage | None:
         """See MessageStore. Reads from the disk."""
+        self.write_late()
         entry = self._index.find(str(message_id))
         return None if entry is None else self._read([entry])[0]
 
@@ -169,6 +196,7 @@ class KahaDBMessageStore:
         self, after: Position | None, limit: int, skip: Positions = ()
     ) -> list[StoredMessage]:
         """See MessageStore."""
+        self.write_late()
         return self._read(self._index.page(after, limit, skip))
 
     def _read(self, entries: Sequence[IndexEntry]) -> list[StoredMessage]:
@@ -179,16 +207,19 @@ class KahaDBMessageStore:
 
     @property
     def message_count(self) -> int:
+        self.write_late()
         return self._index.count
 
     @property
     def message_size(self) -> int:
         """Bytes of all messages, as memory usage counts them."""
+        self.write_late()
         return self._index.size
 
     @property
     def last_arrival(self) -> int:
         """The highest arrival number ever assigned; 0 if none."""
+        self.write_late()
         return self._index.last_arrival
 
     @property

@@ -95,6 +95,7 @@ class KahaDBTransactionStore:
         transaction = self._open.get(xid)
         if transaction is None:
             return None
+        self._db.journal.write_late()
         self._drop_duplicates(transaction)
         self._journal(xid, transaction)
         waiter = Completion()
@@ -110,6 +111,7 @@ class KahaDBTransactionStore:
         if transaction is None:
             return None
         db = self._db
+        db.journal.write_late()
         self._drop_duplicates(transaction)
         self._journal(xid, transaction)
         if not transaction.files:
