@@ -19,6 +19,14 @@ from tests.kit.processes import ROOT, die_with_parent, environment
 SCRIPTS = Path(__file__).parent / "scripts"
 PROGRAMS = sorted(path.stem for path in SCRIPTS.glob("*.py"))
 TIMEOUT = 60
+WITHOUT_UVLOOP = """
+import os
+import sys
+
+if os.environ.get("WITHOUT_UVLOOP"):
+    sys.modules["uvloop"] = None
+"""
+"""uvloop resolves host names without a thread of Python: what asyncio does is tested, too."""
 
 
 @pytest.fixture(scope="session")
@@ -30,10 +38,11 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     metadata.mkdir()
     for name in ("METADATA", "entry_points.txt"):
         (metadata / name).write_text(ours.read_text(name) or "", encoding="utf-8")
+    (folder / "sitecustomize.py").write_text(WITHOUT_UVLOOP, encoding="utf-8")
     return folder
 
 
-def run(version: str, name: str, installed: Path, *arguments: str) -> None:
+def run(version: str, name: str, installed: Path, *arguments: str, **more: str) -> None:
     """Run a script, which must say that it is done, and nothing else, and end with status 0."""
     done = subprocess.run(
         [
@@ -48,11 +57,16 @@ def run(version: str, name: str, installed: Path, *arguments: str) -> None:
         check=False,
         stdin=subprocess.DEVNULL,
         env=environment(
-            PYTHONPATH=os.pathsep.join([str(ROOT), str(ROOT / "broker"), str(installed)])
+            PYTHONPATH=os.pathsep.join([str(ROOT), str(ROOT / "broker"), str(installed)]), **more
         ),
         preexec_fn=die_with_parent,
     )
     assert (done.returncode, done.stdout, done.stderr) == (0, "done\n", "")
+
+
+def at_host_name(url: str) -> str:
+    """Return a broker's URL with a name that has to be resolved."""
+    return url.split("?", maxsplit=1)[0].replace("127.0.0.1", "localhost")
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -60,8 +74,7 @@ def run(version: str, name: str, installed: Path, *arguments: str) -> None:
 def test_a_program_runs_as_a_script_with_a_broker_at_a_host_name(
     program: str, version: str, our_broker: str, installed: Path
 ) -> None:
-    url = our_broker.split("?", maxsplit=1)[0].replace("127.0.0.1", "localhost")
-    run(version, program, installed, url)
+    run(version, program, installed, at_host_name(our_broker))
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -70,3 +83,11 @@ def test_a_program_runs_as_a_script_with_an_embedded_broker(
     program: str, version: str, installed: Path
 ) -> None:
     run(version, program, installed, "vm://scripts?broker.persistent=false")
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("program", ["forks", "nothing_closed", "templates"])
+def test_a_program_ends_quietly_on_the_loop_of_asyncio(
+    program: str, version: str, our_broker: str, installed: Path
+) -> None:
+    run(version, program, installed, at_host_name(our_broker), WITHOUT_UVLOOP="1")
