@@ -228,14 +228,23 @@ class JmsApplication:
         anyio.run(self.run_async, backend_options=backend_options or loop_options())
 
     def _log_started(self) -> None:
+        unreachable = self._wiring.outages.unreachable()
         for container in self.registry:
             logger.info(
-                "Listening: %s on %s, %s-%s consumers",
+                "Not connected yet: %s on %s, %s-%s consumers"
+                if self._wiring.is_unreachable(container)
+                else "Listening: %s on %s, %s-%s consumers",
                 container.bean_name,
                 container.destination_description,
                 container.concurrent_consumers,
                 container.max_concurrent_consumers,
             )
+        if unreachable:
+            logger.warning(
+                "Application started, not connected yet: it waits for broker %s",
+                ", ".join(unreachable),
+            )
+            return
         logger.info(
             "Application started: %d listeners on %s",
             len(self.registry),

@@ -31,7 +31,9 @@ from pyjms.core.template import JmsTemplate
 from pyjms.errors import ConfigurationException, JMSException
 from pyjms.jms.api import Session
 from pyjms.lifecycle import hook_kind
+from pyjms.listener.backoff import FixedBackOff
 from pyjms.listener.container.base import AbstractMessageListenerContainer
+from pyjms.listener.container.default import DefaultMessageListenerContainer
 from pyjms.listener.container.properties import ErrorHandler
 from pyjms.listener.endpoint import JmsListenerEndpoint, MethodJmsListenerEndpoint
 from pyjms.listener.factory import DefaultJmsListenerContainerFactory
@@ -40,6 +42,7 @@ from pyjms.listener.handler.arguments import CallPlan, SessionTypes
 from pyjms.listener.handler.interceptors import HandlerInterceptor, in_order
 from pyjms.listener.handler.parameters import InjectionMarker, injection_marker
 from pyjms.listener.handler.reply import ReplySender
+from pyjms.listener.outages import Outages
 from pyjms.listener.workers import Worker, current_worker
 from pyjms.settings import PyjmsSettings
 from pyjms.support.headers import SimpleJmsHeaderMapper
@@ -53,6 +56,9 @@ logger = logging.getLogger(__name__)
 _DEFAULT_FACTORY = "jms_listener_container_factory"
 
 Hook = tuple[str, str, Callable[[], Any]]
+
+_JITTER = 0.2
+"""The share of the recovery interval that is added at random."""
 
 _PROVIDER_MARKER: type = vars(injection)["Provider"]
 
@@ -71,6 +77,8 @@ class Wiring:
         self._settings = settings
         self._interceptors = in_order(interceptors)
         self._error_handler = error_handler
+        self.outages = Outages()
+        """Which brokers cannot be reached by the listeners."""
         self._read_headers = SimpleJmsHeaderMapper().to_headers
 
     def check(self, targets: Iterable[object]) -> None:
@@ -136,6 +144,9 @@ class Wiring:
         container: AbstractMessageListenerContainer = factory.create_listener_container(endpoint)
         if container.error_handler is None:
             container.error_handler = self._error_handler
+        if isinstance(container, DefaultMessageListenerContainer):
+            container.outages = self.outages
+            _spread_attempts(container)
         return container
 
     async def close_factories(self) -> None:
@@ -144,6 +155,10 @@ class Wiring:
         destroy = getattr(factory, "destroy", None)
         if destroy is not None:
             await destroy()
+
+    def is_unreachable(self, container: AbstractMessageListenerContainer) -> bool:
+        """Return whether the broker of a container could not be reached when last tried."""
+        return self.outages.of(container.require_connection_factory()).is_open
 
     def describe_broker(self) -> str:
         """Return the broker's URL without credentials."""
@@ -310,3 +325,10 @@ def _repeated_ids(endpoints: list[JmsListenerEndpoint]) -> Iterator[str]:
         if endpoint.id and endpoint.id in seen:
             yield f"Another endpoint is already registered with id '{endpoint.id}'"
         seen.add(endpoint.id)
+
+
+def _spread_attempts(container: DefaultMessageListenerContainer) -> None:
+    """Add jitter to a fixed interval: many processes wait for the same broker."""
+    rule = container.back_off
+    if isinstance(rule, FixedBackOff) and not rule.jitter and rule.max_attempts is None:
+        container.back_off = FixedBackOff(rule.interval, jitter=rule.interval * _JITTER)

@@ -5,6 +5,7 @@ Intervals are seconds; the texts show milliseconds, as Spring's log lines do.
 
 from __future__ import annotations
 
+import random
 from typing import Protocol
 
 from tenacity import RetryCallState
@@ -39,13 +40,26 @@ class BackOff(Protocol):
 
 
 class FixedBackOff:
-    """The same `interval` (seconds) before each of `max_attempts` (None: unlimited)."""
+    """The same `interval` (seconds) before each of `max_attempts` (None: unlimited).
 
-    def __init__(self, interval: float = DEFAULT_INTERVAL, max_attempts: int | None = None) -> None:
+    Up to `jitter` seconds are added to each wait at random, so that not all clients of a broker
+    connect at the same moment when it is back.
+    """
+
+    def __init__(
+        self,
+        interval: float = DEFAULT_INTERVAL,
+        max_attempts: int | None = None,
+        *,
+        jitter: float = 0.0,
+    ) -> None:
         if interval < 0:
             raise ValueError(f"interval must not be negative: {interval}")
+        if jitter < 0:
+            raise ValueError(f"jitter must not be negative: {jitter}")
         self.interval = interval
         self.max_attempts = max_attempts
+        self.jitter = jitter
 
     def start(self) -> BackOffExecution:
         """Begin counting."""
@@ -63,7 +77,9 @@ class _FixedBackOffExecution:
     def next_back_off(self) -> float | None:
         self._attempts += 1
         limit = self._back_off.max_attempts
-        return self._back_off.interval if limit is None or self._attempts <= limit else None
+        if limit is not None and self._attempts > limit:
+            return None
+        return self._back_off.interval + random.uniform(0, self._back_off.jitter)  # noqa: S311 - no secret
 
     def __str__(self) -> str:
         limit = self._back_off.max_attempts
@@ -78,7 +94,8 @@ class ExponentialBackOff:
     """Waits that grow by `multiplier` from `initial_interval` to `max_interval` (seconds).
 
     It ends when the waits sum up to `max_elapsed_time`, or after `max_attempts`
-    (None: never). Spring: ExponentialBackOff, same defaults.
+    (None: never). Up to `jitter` seconds are added to each wait at random. Spring:
+    ExponentialBackOff, same defaults.
     """
 
     def __init__(
@@ -89,7 +106,10 @@ class ExponentialBackOff:
         max_interval: float = DEFAULT_MAX_INTERVAL,
         max_elapsed_time: float | None = None,
         max_attempts: int | None = None,
+        jitter: float = 0.0,
     ) -> None:
+        if jitter < 0:
+            raise ValueError(f"jitter must not be negative: {jitter}")
         if initial_interval < 0:
             raise ValueError(f"initial_interval must not be negative: {initial_interval}")
         if multiplier < 1:
@@ -101,6 +121,7 @@ class ExponentialBackOff:
         self.max_interval = max_interval
         self.max_elapsed_time = max_elapsed_time
         self.max_attempts = max_attempts
+        self.jitter = jitter
 
     def start(self) -> BackOffExecution:
         """Begin counting."""
@@ -126,7 +147,7 @@ class _ExponentialBackOffExecution:
         self._interval = min(interval, rule.max_interval)
         self._elapsed += self._interval
         self._attempts += 1
-        return self._interval
+        return self._interval + random.uniform(0, rule.jitter)  # noqa: S311 - no secret
 
     def __str__(self) -> str:
         current = "n/a" if self._interval is None else f"{_millis(self._interval)}ms"

@@ -48,6 +48,11 @@ class AbstractMessageListenerContainer(ContainerProperties, ABC):
         return self.auto_startup
 
     @property
+    def is_recovering(self) -> bool:
+        """Whether the connection is lost and not yet made again."""
+        return False
+
+    @property
     @abstractmethod
     def concurrency(self) -> str:
         """The number of consumers as text: "5", or "3-5"."""

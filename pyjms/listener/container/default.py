@@ -165,6 +165,7 @@ class DefaultMessageListenerContainer(DefaultContainerProperties, AbstractMessag
                     # a client id that cannot be set, a broker of another loop
                     refused = prevents_startup(error) or type(error) is IllegalStateException
                     self._start_outcome.settle(error if refused else None)
+                    self._recovery.report_start(error)
                     if is_misconfiguration(error):
                         raise
                     logger.debug("Could not connect on start: the consumers will: %s", error)

@@ -18,6 +18,7 @@ from pyjms.listener.container.properties import (
     parse_concurrency,
 )
 from pyjms.listener.container.task_executor import AsyncTaskExecutor, SimpleAsyncTaskExecutor
+from pyjms.listener.outages import Outages
 
 __all__ = [
     "DefaultContainerProperties",
@@ -89,6 +90,8 @@ class DefaultContainerProperties(ContainerProperties):
     transaction_timeout: float | None = None
     back_off: BackOff
     task_executor: AsyncTaskExecutor
+    outages: Outages | None = None
+    """Where lost connections are reported; None: logged for each container, as Spring does."""
 
     def __init__(self, connection_factory: ConnectionFactory | None) -> None:
         super().__init__(connection_factory)

@@ -29,7 +29,8 @@ selector, an unsupported option) is reported to the caller that waits for the st
 container stops, instead of trying for ever. Later the same errors are retried, as in Spring.
 
 Waits and the number of attempts are the back-off's; tenacity runs the attempts. The log lines are
-Spring's.
+Spring's; containers that share an `Outages` log those of a broker that is away at DEBUG, and it
+logs one warning for the broker.
 """
 
 from __future__ import annotations
@@ -53,6 +54,7 @@ from pyjms.listener.container.resources import (
     SharedConnectionNotInitializedError,
 )
 from pyjms.listener.container.state import LifeCycle, StartOutcome
+from pyjms.listener.outages import Outage, is_connection_failure
 
 __all__ = ["FailureRecord", "Recovery"]
 
@@ -113,9 +115,11 @@ class Recovery:
         often in a row and must not run again.
         """
         failure = error if prevents_startup(error) else None
-        if self._start_outcome.settle(failure) and is_misconfiguration(error):
-            await self._give_up(error)
-            return True
+        if self._start_outcome.settle(failure):
+            if is_misconfiguration(error):
+                await self._give_up(error)
+                return True
+            self.report_start(error)
         if failures.failed and not await self._wait_after_recurring_failure(failures):
             return False
         failures.failed = True
@@ -204,13 +208,36 @@ class Recovery:
         finally:
             await close_quietly(consumer, session, owned)
         logger.debug("Successfully refreshed JMS Connection")
+        if (outage := self._outage()) is not None:
+            outage.restored(self._name)
+
+    def report_start(self, error: Exception) -> None:
+        """Report that a container starts without its broker, if that is what `error` says."""
+        outage = self._outage()
+        if outage is not None and is_connection_failure(error):
+            outage.unreachable(error)
+
+    def _outage(self) -> Outage | None:
+        properties = self._properties
+        if properties.outages is None:
+            return None
+        return properties.outages.of(properties.require_connection_factory())
+
+    @property
+    def _name(self) -> str:
+        return self._properties.bean_name or self._properties.destination_description
 
     def _report(self, error: Exception) -> None:
         self._properties.invoke_exception_listener(error)
         if isinstance(error, SharedConnectionNotInitializedError):
             logger.debug("JMS message listener invoker needs to establish shared Connection")
             return
-        logger.warning(
+        outage = self._outage()
+        is_shared = outage is not None and is_connection_failure(error)
+        if outage is not None and is_shared:
+            outage.lost(self._name, error)
+        logger.log(
+            logging.DEBUG if is_shared else logging.WARNING,
             "Setup of JMS message listener invoker failed for destination '%s' - "
             "trying to recover. Cause: %s",
             self._properties.destination_description,
@@ -223,7 +250,12 @@ class Recovery:
         if error is None:
             return
         self._properties.invoke_exception_listener(error)
-        logger.error(
+        outage = self._outage()
+        is_shared = outage is not None and is_connection_failure(error)
+        if outage is not None and is_shared:
+            outage.unreachable(error)
+        logger.log(
+            logging.DEBUG if is_shared else logging.ERROR,
             "Could not refresh JMS Connection for destination '%s' - retrying using %s. Cause: %s",
             self._properties.destination_description,
             str(execution),  # now: it counts on

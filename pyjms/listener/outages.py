@@ -1,0 +1,106 @@
+"""Outages of brokers: one warning when a broker cannot be reached, one line when it is back.
+
+Spring's containers log an error for each listener and each attempt to reconnect. In an application
+that is one line every few seconds for each listener, all with the same words, so the containers of
+an application share an `Outages`: the first failure of a broker is logged, all others at DEBUG. The
+warning has the words of the exception that a send raises meanwhile.
+
+    reachable --lost--> lost --unreachable: WARNING--> away --restored: INFO--> reachable
+                          +-----------restored: INFO-------------------------------^
+
+A container without an `Outages` logs as Spring's does. (spring-jms 1.11.2, 1.11.5)
+"""
+
+from __future__ import annotations
+
+import logging
+
+from pyjms import _clock
+from pyjms.errors import ConnectionClosedException, ConnectionFailedException
+from pyjms.jms.api import ConnectionFactory
+
+__all__ = ["Outage", "Outages", "is_connection_failure"]
+
+logger = logging.getLogger(__name__)
+
+_WRAPPED = ("target_connection_factory", "target")
+
+
+def is_connection_failure(error: BaseException) -> bool:
+    """Return whether the broker was not reached, rather than refused something."""
+    return isinstance(error, ConnectionFailedException | ConnectionClosedException)
+
+
+class Outage:
+    """Whether one broker can be reached, and since when not. Use it on one loop."""
+
+    def __init__(self, broker: str) -> None:
+        self.broker = broker
+        self._away_since: float | None = None
+        self._losses: dict[str, BaseException] = {}
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the broker could not be reached when that was last tried."""
+        return self._away_since is not None
+
+    def lost(self, listener: str, error: BaseException) -> None:
+        """Note that a connection broke; the attempt to make it again follows at once."""
+        self._losses[listener] = error
+
+    def unreachable(self, error: BaseException) -> None:
+        """Note that an attempt to connect failed; the first one of an outage is logged."""
+        if self._away_since is not None:
+            return
+        self._away_since = _clock.now()
+        logger.warning(
+            "Broker %s cannot be reached: %s. Listeners keep trying; sends fail meanwhile",
+            self.broker,
+            error,
+        )
+
+    def restored(self, listener: str) -> None:
+        """Note that a connection could be made; the first one after an outage is logged."""
+        loss = self._losses.pop(listener, None)
+        since, self._away_since = self._away_since, None
+        if since is not None:
+            self._losses.clear()
+            logger.info("Broker %s is back after %.1f s", self.broker, _clock.now() - since)
+        elif loss is not None:
+            logger.info(
+                "Listener %s has made its connection to broker %s again, after: %s",
+                listener,
+                self.broker,
+                loss,
+            )
+
+
+class Outages:
+    """The outages of the brokers of one application."""
+
+    def __init__(self) -> None:
+        self._by_broker: dict[str, Outage] = {}
+
+    def of(self, factory: ConnectionFactory) -> Outage:
+        """Return the outage of the broker to which this factory connects."""
+        broker = _broker_of(factory)
+        outage = self._by_broker.get(broker)
+        if outage is None:
+            outage = self._by_broker[broker] = Outage(broker)
+        return outage
+
+    def unreachable(self) -> list[str]:
+        """Return the brokers that could not be reached when that was last tried."""
+        return [outage.broker for outage in self._by_broker.values() if outage.is_open]
+
+
+def _broker_of(factory: ConnectionFactory) -> str:
+    inner: object = factory
+    while (wrapped := _wrapped(inner)) is not None:
+        inner = wrapped
+    uri = getattr(inner, "uri", None)
+    return repr(inner) if uri is None else str(uri).partition("?")[0]
+
+
+def _wrapped(factory: object) -> object | None:
+    return next((f for name in _WRAPPED if (f := getattr(factory, name, None)) is not None), None)

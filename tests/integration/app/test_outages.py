@@ -1,0 +1,134 @@
+"""An application whose broker is away: what it logs, over a real socket and in real time."""
+
+from __future__ import annotations
+
+import logging
+import socket
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import anyio
+import pytest
+
+from pyjms import ConnectionFailedException, JmsApplication, PyjmsSettings, jms_listener
+from pyjms_broker.service import BrokerService
+
+
+def free_port() -> int:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        return int(taken.getsockname()[1])
+
+
+async def started(port: int) -> BrokerService:
+    service = BrokerService("away", persistent=False)
+    service.add_connector(f"tcp://127.0.0.1:{port}", name="openwire")
+    await service.start()
+    return service
+
+
+class Heard:
+    """Two listeners of one broker, and what they heard."""
+
+    def __init__(self) -> None:
+        self.counts: Counter[str] = Counter()
+        self.changed = anyio.Event()
+
+    def add(self, text: str) -> None:
+        self.counts[text] += 1
+        self.changed.set()
+        self.changed = anyio.Event()
+
+    @jms_listener("first", id="first")
+    async def first(self, text: str) -> None:
+        self.add(text)
+
+    @jms_listener("second", id="second", concurrency="2")
+    async def second(self, text: str) -> None:
+        self.add(text)
+
+    async def twice(self, text: str) -> None:
+        while self.counts[text] < 2:
+            await self.changed.wait()
+
+
+async def send_to_both(application: JmsApplication, text: str) -> None:
+    for queue in ("first", "second"):
+        await application.template.convert_and_send(queue, text)
+
+
+def shown(caplog: pytest.LogCaptureFixture) -> list[str]:
+    """The lines that an outage writes at INFO and above."""
+    return [
+        f"{record.levelname} {record.getMessage()}"
+        for record in caplog.records
+        if record.name.startswith(("pyjms.listener", "pyjms.app", "pyjms.connection"))
+    ]
+
+
+@contextmanager
+def warned() -> Iterator[anyio.Event]:
+    """Yield an event that is set by the next warning about an outage."""
+    event = anyio.Event()
+    handler = logging.Handler(logging.WARNING)
+    handler.emit = lambda _record: event.set()  # type: ignore[method-assign]
+    logger = logging.getLogger("pyjms.listener.outages")
+    logger.addHandler(handler)
+    try:
+        yield event
+    finally:
+        logger.removeHandler(handler)
+
+
+def settings(port: int, **more: Any) -> PyjmsSettings:
+    values = {"jms": {"listener": {"recovery_interval": "50ms"}}, **more}
+    return PyjmsSettings(**values).with_broker_url(f"tcp://127.0.0.1:{port}")
+
+
+async def test_one_warning_for_a_broker_and_one_line_when_it_is_back(caplog) -> None:
+    caplog.set_level(logging.INFO, logger="pyjms")
+    port = free_port()
+    heard = Heard()
+    broker = f"tcp://127.0.0.1:{port}"
+    async with JmsApplication(heard, settings=settings(port)) as application:
+        lines = shown(caplog)
+        assert len([line for line in lines if "cannot be reached" in line]) == 1
+        assert lines[0].startswith(f"WARNING Broker {broker} cannot be reached: ")
+        assert lines[1:] == [
+            "INFO Not connected yet: first on first, 1-1 consumers",
+            "INFO Not connected yet: second on second, 1-2 consumers",
+            f"WARNING Application started, not connected yet: it waits for broker {broker}",
+        ]
+        with pytest.raises(ConnectionFailedException) as refused:
+            await application.template.convert_and_send("first", "x")
+        assert str(refused.value) in lines[0]
+
+        caplog.clear()
+        service = await started(port)
+        await send_to_both(application, "hello")
+        await heard.twice("hello")
+        (line,) = shown(caplog)
+        assert line.startswith(f"INFO Broker {broker} is back after ")
+
+        caplog.clear()
+        with warned() as warning:
+            await service.stop()
+            await warning.wait()
+        service = await started(port)
+        await send_to_both(application, "again")
+        await heard.twice("again")
+        levels = Counter(line.split()[0] for line in shown(caplog) if "Broker " in line)
+        assert levels == {"WARNING": 1, "INFO": 1}
+        assert not [line for line in shown(caplog) if line.startswith("ERROR")]
+    await service.stop()
+
+
+async def test_attempts_of_many_processes_are_spread(pyjms_broker_url) -> None:
+    heard = Heard()
+    configured = PyjmsSettings().with_broker_url(pyjms_broker_url)
+    async with JmsApplication(heard, settings=configured) as application:
+        waits = {application.registry["first"].back_off.start().next_back_off() for _ in range(20)}
+        assert len(waits) > 1
+        assert all(5 <= wait <= 6 for wait in waits)
