@@ -18,7 +18,6 @@ __all__ = ["LATE", "is_late", "listening"]
 
 LATE = 180
 """Delay in minutes from which on a flight is reported."""
-AT_ONCE_DEAD = "jms.redeliveryPolicy.maximumRedeliveries=0"
 
 
 def is_late(flight: Departure) -> bool:
@@ -35,8 +34,8 @@ def alert(flight: Departure) -> Departure | None:
 @contextlib.contextmanager
 def listening(url: str) -> Iterator[None]:
     """Run the listener during the block."""
-    logging.getLogger("pyjms.listener").setLevel(logging.CRITICAL)  # some messages are broken
-    settings = PyjmsSettings.model_validate({"activemq": {"broker_url": f"{url}?{AT_ONCE_DEAD}"}})
+    logging.getLogger("pyjms.client.refusals").setLevel(logging.ERROR)  # some messages are broken
+    settings = PyjmsSettings.model_validate({"activemq": {"broker_url": url}})
     app = JmsApplication(sys.modules[__name__], settings=settings)
     with start_blocking_portal() as portal, portal.wrap_async_context_manager(app):
         yield

@@ -9,6 +9,7 @@ from collections.abc import AsyncIterable
 from pathlib import Path
 
 import anyio
+from rich.progress import Progress
 
 from examples.flights import handlers
 from examples.flights.handlers import QUEUE, REQUESTS, TOPIC, Board, Container
@@ -39,24 +40,30 @@ async def main() -> int:
 
 async def send_records(template: JmsTemplate, records: int) -> None:
     print(f"Sending {records} departures to queue {QUEUE} and to {TOPIC}")
-    for number, row in enumerate(read_flights(records), start=1):
-        await template.convert_and_send(QUEUE, row)
-        await template.convert_and_send(Topic(TOPIC), row)
-        if number % 1000 == 0:
-            print(f"  {number} sent")
+    with Progress(
+        transient=True, disable=not sys.stdout.isatty()
+    ) as progress:  # nothing where the output is not a terminal
+        for row in progress.track(read_flights(records), total=records, description="sending"):
+            await template.convert_and_send(QUEUE, row)
+            await template.convert_and_send(Topic(TOPIC), row)
 
 
 async def wait_until_handled(template: JmsTemplate, board: Board, records: int) -> int:
     """Wait until each record was handled or is a dead letter; return the number of those."""
     dead = 0
-    with anyio.fail_after(DEADLINE):
+    print("Waiting until all are handled")
+    with (
+        anyio.fail_after(DEADLINE),
+        Progress(transient=True, disable=not sys.stdout.isatty()) as progress,
+    ):
+        handling = progress.add_task("handling", total=2 * records)
         while True:
             counts = board.counts
             dead = await template.browse(DEAD_LETTERS, count_messages)
             seen = counts["on the board"] + counts["cancelled"]
+            progress.update(handling, completed=counts["handled"] + dead + seen)
             if counts["handled"] + dead >= records and seen >= records:
                 return dead
-            print(f"  {counts['handled']} handled, {dead} dead, {seen} on the board or cancelled")
             await anyio.sleep(0.25)
 
 
