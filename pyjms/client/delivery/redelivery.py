@@ -40,6 +40,7 @@ from collections.abc import Awaitable, Callable
 from typing import Final, Protocol
 
 from pyjms import _clock
+from pyjms._error_text import one_line
 from pyjms._wakeup import BackgroundTask
 from pyjms.client.delivery.ack_ledger import AckLedger
 from pyjms.client.interfaces import ClientSession
@@ -158,7 +159,7 @@ class Redeliverer:
             session.connection.refusals.report(
                 f"Message {command.message_id} of {dispatch.destination} is refused {when} and "
                 f"becomes a dead letter{kept}"
-                f"{'' if cause is None else f'. Cause: {_text_of(cause)}'}",
+                f"{'' if cause is None else f'. Cause: {one_line(_text_of(cause))}'}",
                 str(dispatch.destination),
                 session.tasks.spawn,
             )

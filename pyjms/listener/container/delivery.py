@@ -12,6 +12,7 @@ from __future__ import annotations
 import logging
 from typing import Final, Protocol, cast
 
+from pyjms._error_text import one_line
 from pyjms.enums import AcknowledgeMode
 from pyjms.jms.api import Connection, MessageConsumer, Session
 from pyjms.jms.message import Message
@@ -143,7 +144,7 @@ def _becomes_dead_letter(delivery: Delivery) -> bool:
 
 def _one_line(error: BaseException) -> str:
     try:
-        text = " ".join(str(error).split())
+        text = one_line(str(error))
     except Exception as second:  # an application's class
         text = f"its text is not available: {type(second).__name__}"
     if len(text) > _LONGEST_TEXT:

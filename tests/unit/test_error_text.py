@@ -1,0 +1,29 @@
+"""Texts of errors in log lines."""
+
+from __future__ import annotations
+
+import pytest
+from pydantic import BaseModel, ValidationError
+
+from pyjms._error_text import one_line
+
+
+class Card(BaseModel):
+    number: int
+    limits: list[int]
+
+
+def test_a_validation_error_is_one_line_without_the_rejected_values() -> None:
+    with pytest.raises(ValidationError) as caught:
+        Card.model_validate({"number": "4111-secret", "limits": ["a, input_type=b]", "x\ny"]})
+    text = one_line(str(caught.value))
+    assert "\n" not in text
+    assert "secret" not in text
+    assert "input_" not in text
+    assert "visit" not in text
+    assert text.startswith("3 validation errors for Card number Input should be a valid integer")
+    assert text.count("[type=int_parsing]") == 3
+
+
+def test_other_texts_keep_their_words() -> None:
+    assert one_line("a\n\tb  c") == "a b c"
