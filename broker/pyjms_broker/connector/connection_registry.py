@@ -35,8 +35,9 @@ class ConnectionRegistry:
 
     def __init__(self) -> None:
         self.by_id: dict[ConnectionId, RegisteredConnection] = {}
-        self.pending_sends: dict[ProducerId, Completion] = {}
-        """By producer whose connection was lost: done when the store has written its sends."""
+        self.pending_sends: dict[ProducerId | None, Completion] = {}
+        """By producer whose connection was lost: done when the store has written its sends.
+        None is never a key."""
         self.unstored_sends = UnstoredSends()
         """Sends of such producers that are not stored although later ones are."""
 

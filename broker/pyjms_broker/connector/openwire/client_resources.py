@@ -77,8 +77,10 @@ class ClientResources:
         self._connector = connector
         self._broker = host.broker
         self.connections: dict[ConnectionId, ConnectionState] = {}
-        self.producers: dict[ProducerId, ProducerExchange] = {}
-        self.consumers: dict[ConsumerId, ConsumerExchange] = {}
+        self.producers: dict[ProducerId | None, ProducerExchange] = {}
+        """None is never a key: a command without a producer id finds no producer."""
+        self.consumers: dict[ConsumerId | None, ConsumerExchange] = {}
+        """None is never a key, as in `producers`."""
         self._pending_sends: dict[ProducerId, deque[Completion]] = {}
         self._lost = False
 

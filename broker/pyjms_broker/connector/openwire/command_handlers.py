@@ -69,7 +69,7 @@ def serve(
 
 # messages
 def on_message(connection: BrokerConnection, message: ActiveMQMessage) -> CommandResult:
-    exchange = connection.producers.get(message.producer_id)  # type: ignore[arg-type]  # None: absent
+    exchange = connection.producers.get(message.producer_id)
     if exchange is None:
         raise JMSException(
             f"Cannot send message to {message.destination} with invalid (null) producer state"
@@ -113,7 +113,7 @@ def on_stored_replay(
     """Respond as if the message had come now, once the store has finished with the first one."""
     logger.debug("Suppressed %s, sent again after a failover", message.message_id)
     if message.response_required:
-        return connection.host.connections.pending_sends.get(message.producer_id)  # type: ignore[arg-type]  # None: absent
+        return connection.host.connections.pending_sends.get(message.producer_id)
     if exchange.info is not None and exchange.info.window_size > 0:
         connection.send_producer_ack(message)
     return None
@@ -127,7 +127,7 @@ def record_pending(sends: deque[Completion], stored: Completion) -> None:
 
 
 def on_ack(connection: BrokerConnection, ack: MessageAck) -> CommandResult:
-    exchange = connection.consumers.get(ack.consumer_id)  # type: ignore[arg-type]  # None: absent
+    exchange = connection.consumers.get(ack.consumer_id)
     if exchange is not None:
         return connection.broker.acknowledge(exchange, ack)
     level = logging.WARNING if ack.transaction_id is not None else logging.DEBUG
@@ -136,14 +136,14 @@ def on_ack(connection: BrokerConnection, ack: MessageAck) -> CommandResult:
 
 
 def on_pull(connection: BrokerConnection, pull: MessagePull) -> CommandResult:
-    exchange = connection.consumers.get(pull.consumer_id)  # type: ignore[arg-type]  # None: absent
+    exchange = connection.consumers.get(pull.consumer_id)
     if exchange is not None:
         connection.broker.message_pull(exchange.context, pull)
     return None
 
 
 def on_consumer_control(connection: BrokerConnection, control: ConsumerControl) -> CommandResult:
-    exchange = connection.consumers.get(control.consumer_id)  # type: ignore[arg-type]  # None: absent
+    exchange = connection.consumers.get(control.consumer_id)
     if exchange is not None:
         connection.broker.process_consumer_control(exchange, control)
     return None
