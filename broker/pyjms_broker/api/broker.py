@@ -179,7 +179,7 @@ class BrokerTransactions(ABC):
 
     @abstractmethod
     def begin_transaction(self, context: ConnectionContext, xid: TransactionId) -> None:
-        """Begin a transaction; of an XA one a branch may be begun again."""
+        """Begin a transaction; an XA branch may be begun again."""
 
     @abstractmethod
     def prepare_transaction(

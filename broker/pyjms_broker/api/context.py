@@ -1,4 +1,4 @@
-"""A client's connection as the broker's layers see it."""
+"""The broker's view of a client's connection."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class BlockedSend(Protocol):
 
     @property
     def is_admitted(self) -> bool:
-        """Whether its destination has accepted it meanwhile."""
+        """Whether its destination has accepted it by now."""
 
     @property
     def transaction(self) -> Transaction | None: ...
@@ -58,7 +58,7 @@ class BlockedSend(Protocol):
 
 
 class ConnectionContext:
-    """What the broker knows of one connection. Source: ActiveMQ ConnectionContext."""
+    """The broker's state of one connection. Source: ActiveMQ ConnectionContext."""
 
     def __init__(self, connection: ClientConnection | None = None) -> None:
         self.connection = connection
@@ -75,7 +75,7 @@ class ConnectionContext:
         (activemq-broker C1)"""
         self.producer_flow_control = True
         self.congested = False
-        """Whether the client has more to read than it should: its subscriptions count as full."""
+        """Whether the client reads too slowly: its subscriptions then count as full."""
         self.blocked_sends: dict[BlockedSend, None] = {}
         """Its messages that wait for space, oldest first."""
         self.transactions: dict[TransactionId, Transaction] = {}

@@ -1,4 +1,4 @@
-"""What decides which messages become dead letters, and where they go."""
+"""The interface of dead-letter strategies: which messages become dead letters, and where."""
 
 from __future__ import annotations
 

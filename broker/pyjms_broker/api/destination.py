@@ -1,8 +1,10 @@
-"""A queue or topic of the broker, as filters, subscriptions and stores see it.
+"""The interfaces of queues and topics in the broker.
 
-`BrokerDestination` is what senders and consumers meet; a `DestinationFilter` around it changes
-what happens to messages (virtual destinations). `RegionDestination` is the destination itself,
-inside all filters: what its subscriptions call for a message that they are done with.
+`BrokerDestination` is the interface for producers and consumers; a `DestinationFilter` around it
+changes what happens to messages (virtual destinations). `RegionDestination` is the destination
+itself, inside all filters, with the operations that transactions and subscriptions need. All of
+them apply to queues and topics alike; what applies to one kind only is in
+`pyjms_broker.region.queue` and `pyjms_broker.region.topic`.
 """
 
 from __future__ import annotations
@@ -136,7 +138,7 @@ class BrokerDestination(ABC):
 
 
 class RegionDestination(BrokerDestination):
-    """A destination itself, inside all filters: what subscriptions ask of it."""
+    """The destination itself, inside all filters, for transactions and subscriptions."""
 
     dead_letter_strategy: DeadLetterStrategy
     prepared_sends: int
@@ -167,14 +169,14 @@ class RegionDestination(BrokerDestination):
 
     @abstractmethod
     def publish(self, reference: MessageReference) -> None:
-        """Make a message visible whose transaction, from before the start, is committed now.
+        """Make a message visible that a recovered transaction had sent: it is committed.
 
         (activemq-broker X6)
         """
 
     @abstractmethod
     def hide(self, stored: StoredMessage, key: SubscriptionKey | None) -> MessageReference:
-        """Keep back a message that a prepared transaction from before the start acknowledged.
+        """Hide a message that a recovered prepared transaction has acknowledged.
 
         `key` names its durable subscription, None for a queue. (activemq-broker X6, T25)
         """

@@ -51,15 +51,15 @@ class ProducerExchange:
         self.destination: object = None
         self.region_destination: BrokerDestination | None = None
         self.last_stored_sequence: int | None = None
-        """After a failover: the store has this producer's messages up to this number.
+        """After a failover: the sequence number up to which the store has its messages.
         (activemq-broker T27)"""
         self.unanswered: deque[Completion] | None = None
-        """Of a client that fails over: its sends that are not stored yet, oldest first."""
+        """Only for clients that may fail over: the sends that are not stored yet, oldest first."""
 
     def within(self, transaction: Transaction) -> ProducerExchange:
         """Return this producer's exchange for messages of `transaction`.
 
-        The one of the last transaction is kept: a transaction usually has many messages.
+        That of the last transaction is cached: a transaction usually has many messages.
         """
         transacted = self._transacted
         if transacted is None or transacted.transaction is not transaction:

@@ -1,4 +1,4 @@
-"""Texts that come from clients and go to files and databases."""
+"""Names from clients that are written to files and databases."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ __all__ = ["can_be_written", "writable"]
 
 
 def can_be_written(text: str) -> bool:
-    """Whether it can be written as UTF-8: Java's texts may have halves of a surrogate pair."""
+    """Whether a text can be encoded as UTF-8: Java strings may have half of a surrogate pair."""
     if text.isascii():
         return True
     try:
@@ -17,5 +17,5 @@ def can_be_written(text: str) -> bool:
 
 
 def writable(text: str) -> str:
-    """Return it in a form that can be written, the same one for the same text."""
+    """Return the text with backslash escapes for what UTF-8 cannot encode."""
     return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode()

@@ -1,4 +1,4 @@
-"""A transaction as the rest of the broker sees it: work registers, and waits for the end.
+"""The interface of transactions: work registers with them and is called at their end.
 
 Sends and acknowledgements register a `Synchronization`. Work that has to finish before the
 transaction can end, such as a send that waits for memory, registers as `PendingWork`.

@@ -1,4 +1,4 @@
-"""Memory accounting: how many bytes are used, how many may be, and who waits for room.
+"""Memory accounting: the bytes used, their limit, and the sends that wait for room.
 
 Usages form a tree, broker -> destination. A usage is full when it or any ancestor has reached its
 limit. The last message may exceed a limit; the next one waits. (activemq-broker M1, M2)

@@ -1,1 +1,1 @@
-"""Transactions: local ones of a connection, XA ones of the broker, the filter that keeps them."""
+"""Local and XA transactions, and the broker filter that begins and ends them."""

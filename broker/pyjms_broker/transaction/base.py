@@ -3,11 +3,11 @@
 Theory of operation
 ===================
 
-A transaction collects `Synchronization`s: what its sends and acknowledgements have to do at its
-end. Nothing of it is visible before. The store collects the same work by transaction id. The
-transaction ends once, in three steps: `before_commit` of every synchronization (an error there
+A transaction collects `Synchronization`s: the work of its sends and acknowledgements at its end.
+None of it is visible before. The store collects the same work by transaction id. The transaction
+ends once, in three steps: `before_commit` of every synchronization (an error there
 turns the commit into a rollback), then the store's commit, then `after_commit` in the order of
-registration. A rollback tells the store first and then calls `after_rollback`, in the same order.
+registration. A rollback goes to the store first and then calls `after_rollback`, in the same order.
 
 The states, and what moves a transaction from one to the next (`TransactionState`):
 
@@ -20,9 +20,9 @@ The states, and what moves a transaction from one to the next (`TransactionState
     COMMIT_WAITS    last pending work finished              COMMITTING
     PREPARE_WAITS   last pending work finished              PREPARING
     *_WAITS         pending work failed, then none is left  FINISHED, rolled back
-    PREPARING       the store has it                        PREPARED
+    PREPARING       the store has recorded it               PREPARED
     PREPARED        commit                                  COMMITTING
-    COMMITTING      the store has it                        FINISHED
+    COMMITTING      the store has recorded it               FINISHED
     PREPARING       the store failed                        FINISHED, rolled back
     COMMITTING      the store failed                        FINISHED, rolled back; PREPARED again
                                                             for an XA branch that was prepared
@@ -34,8 +34,8 @@ what a restart would find committed. A repeated commit gets the Completion of th
 
 Sends that wait for space are `PendingWork`: a commit waits for them, since a client that sent
 asynchronously has no other way to learn whether they were accepted. A failure before the end was
-requested does not doom the transaction, because the sender gets the error itself; one that comes
-while the end waits makes the end fail. The end of a session's transaction also waits for those of
+requested leaves the transaction open, because the sender gets the error itself; a failure while the
+end waits makes the end fail. The end of a session's transaction also waits for those of
 the same session that were requested before it (`pyjms_broker.transaction.end_order`).
 
 A failing synchronization at the end is logged and does not stop the others: the outcome is
@@ -154,7 +154,7 @@ class BaseTransaction(Transaction):
         )
 
     def rolled_back_error(self, text: str, code: int) -> JMSException:
-        """Return the error that says that the commit ended in a rollback."""
+        """Return the error for a commit that ended in a rollback."""
         return TransactionRolledBackException(f"{text} xaErrorCode:{code}")
 
     @property

@@ -1,7 +1,7 @@
-"""The order in which the ends of one session's transactions take effect. (activemq-broker X2)
+"""The order in which the transactions of one session end. (activemq-broker X2)
 
-Ends of one session take effect in the order in which it requested them, also where an earlier one
-waits for blocked sends. Ends of other sessions may overtake: they may be what makes room.
+They end in the order in which the session requested it, even where an earlier one waits for blocked
+sends. Transactions of other sessions may overtake, since their acknowledgements may free memory.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ __all__ = ["order_behind_earlier_ends", "record_waiting_end"]
 
 
 class _EarlierEnd:
-    """The end of a transaction before this one, as pending work."""
+    """An earlier transaction's end, as pending work of a later transaction."""
 
     __slots__ = ()
 

@@ -1,8 +1,9 @@
-"""The filter that keeps transactions: begins and ends them, and puts a command's into its context.
+"""The filter that begins and ends transactions and passes each command its transaction.
 
-Local transactions live in their connection's context, XA ones here. What a lost connection
-left open is rolled back, except prepared XA branches and what the store is at. Prepared
-branches from before the start wait for their end as those of now do. (activemq-broker B3, X1 to X6)
+Local transactions are kept in the context of their connection, XA transactions here. When a
+connection is lost, its open transactions are rolled back, except prepared XA branches and those
+that the store is preparing or committing. XA branches that were prepared before the broker started
+are recovered and can be ended like any other. (activemq-broker B3, X1 to X6)
 """
 
 from __future__ import annotations
@@ -35,11 +36,11 @@ logger = logging.getLogger(__name__)
 
 
 RecoveredWork = Callable[[RecoveredTransaction], Sequence[Synchronization]]
-"""Makes the work that a prepared transaction from before the start still has to do."""
+"""Returns the work of a transaction that was prepared before the broker started."""
 
 
 class TransactionBroker(BrokerFilter):
-    """Turns transaction ids into transactions."""
+    """Finds the transaction that each command names, and ends transactions."""
 
     def __init__(
         self,
@@ -47,14 +48,14 @@ class TransactionBroker(BrokerFilter):
         store: TransactionStore,
         recovered_work: RecoveredWork | None = None,
     ) -> None:
-        """Put transactions before `next_broker`, which does `recovered_work` at their end."""
+        """Create the filter; `recovered_work` returns what recovered transactions have to do."""
         super().__init__(next_broker)
         self._store = store
         self._recovered_work = recovered_work
         self._xa: dict[XATransactionId, XATransaction] = {}
 
     async def start(self) -> None:
-        """Start the rest, then take over what the store had prepared before.
+        """Start the next broker, then recover the prepared transactions of the store.
 
         (activemq-broker X6)
         """
@@ -66,7 +67,7 @@ class TransactionBroker(BrokerFilter):
             )
             logger.warning(
                 "Recovered the prepared transaction %s: %d messages sent, %d acknowledged; "
-                "it waits for its commit or rollback",
+                "it stays prepared until it is committed or rolled back",
                 recovered.xid,
                 len(recovered.added),
                 len(recovered.removed),
@@ -91,7 +92,11 @@ class TransactionBroker(BrokerFilter):
         return found
 
     def _open(self, context: ConnectionContext, xid: TransactionId) -> Transaction:
-        """Return the transaction, which must not have come to its end yet."""
+        """Return the open transaction that `xid` names.
+
+        Raises:
+            JMSException: there is none, or its end was requested already.
+        """
         found = self.transaction(context, xid)
         if found.state is not TransactionState.IN_USE:
             raise found.busy_error("Work")
@@ -135,10 +140,10 @@ class TransactionBroker(BrokerFilter):
         transaction = self.transaction(context, xid)
         if context.waiting_ends:
             order_behind_earlier_ends(context, transaction)
-        answer = transaction.prepare()
-        if isinstance(answer, Completion) and transaction.is_waiting:
-            record_waiting_end(context, transaction, answer)
-        return answer
+        result = transaction.prepare()
+        if isinstance(result, Completion) and transaction.is_waiting:
+            record_waiting_end(context, transaction, result)
+        return result
 
     def commit_transaction(
         self, context: ConnectionContext, xid: TransactionId, one_phase: bool
@@ -146,10 +151,10 @@ class TransactionBroker(BrokerFilter):
         transaction = self.transaction(context, xid)
         if context.waiting_ends:
             order_behind_earlier_ends(context, transaction)
-        answer = transaction.commit(one_phase)
-        if answer is not None and transaction.is_waiting:
-            record_waiting_end(context, transaction, answer)
-        return answer
+        result = transaction.commit(one_phase)
+        if result is not None and transaction.is_waiting:
+            record_waiting_end(context, transaction, result)
+        return result
 
     def rollback_transaction(
         self, context: ConnectionContext, xid: TransactionId
@@ -180,7 +185,9 @@ class TransactionBroker(BrokerFilter):
         self, context: ConnectionContext, info: ConnectionInfo, error: Exception | None
     ) -> None:
         left_open: list[Transaction] = [
-            *reversed(context.waiting_ends),  # the last first: no other goes on in its turn
+            *reversed(
+                context.waiting_ends
+            ),  # last first, so that no earlier end starts a later one
             *context.transactions.values(),
             *(
                 transaction
@@ -190,7 +197,7 @@ class TransactionBroker(BrokerFilter):
         ]
         for transaction in left_open:
             if transaction.is_ending:
-                continue  # the store's answer decides
+                continue  # the result of the store decides
             try:
                 transaction.rollback(error)
             except Exception:
