@@ -23,17 +23,7 @@ from pyjms.jms.bodies import (
 from pyjms.jms.message import Acknowledger, Message
 from pyjms.jms.types import Long
 from pyjms.wire.limits import inflate
-from pyjms.wire.openwire.commands import (
-    ActiveMQBytesMessage,
-    ActiveMQMapMessage,
-    ActiveMQMessage,
-    ActiveMQObjectMessage,
-    ActiveMQStreamMessage,
-    ActiveMQTextMessage,
-    MessageId,
-    ProducerId,
-    TransactionId,
-)
+from pyjms.wire.openwire import commands
 from pyjms.wire.openwire.primitives import (
     decode_map,
     decode_text,
@@ -63,7 +53,7 @@ class CommandSource:
 
     __slots__ = ("command",)
 
-    def __init__(self, command: ActiveMQMessage) -> None:
+    def __init__(self, command: commands.ActiveMQMessage) -> None:
         self.command = command
 
     def decode_properties(self) -> dict[str, object]:
@@ -118,7 +108,7 @@ class ReroutedSource(CommandSource):
 
 
 def from_command(
-    command: ActiveMQMessage,
+    command: commands.ActiveMQMessage,
     redelivery_counter: int | None = None,
     source: CommandSource | None = None,
     acknowledger: Acknowledger | None = None,
@@ -158,7 +148,7 @@ def from_command(
     return message
 
 
-def command_of(message: Message) -> ActiveMQMessage:
+def command_of(message: Message) -> commands.ActiveMQMessage:
     """Return the command of a received message. Do not change it.
 
     Raises:
@@ -172,13 +162,13 @@ def command_of(message: Message) -> ActiveMQMessage:
 
 def to_command(
     message: Message,
-    message_id: MessageId,
-    producer_id: ProducerId,
-    transaction_id: TransactionId | None = None,
+    message_id: commands.MessageId,
+    producer_id: commands.ProducerId,
+    transaction_id: commands.TransactionId | None = None,
     *,
     use_compression: bool = False,
     nested_map_and_list_enabled: bool = True,
-) -> ActiveMQMessage:
+) -> commands.ActiveMQMessage:
     """Return a new command with the headers, properties and body that `message` has now.
 
     The producer has set destination, delivery mode, priority, timestamp and expiration on the
@@ -230,15 +220,17 @@ def to_command(
     )
 
 
-def parse_message_id(text: str) -> MessageId:
+def parse_message_id(text: str) -> commands.MessageId:
     """Parse an id (`ID:host-port-millis-n:1:1:1:5`); keep one of another form as text."""
     parts = text.rsplit(":", 3)
     if len(parts) == 4 and parts[0]:
         numbers = parts[1:]
         if all(number.lstrip("-").isdecimal() for number in numbers):
             session, producer, sequence = map(int, numbers)
-            return MessageId(None, ProducerId(parts[0], producer, session), sequence)
-    return MessageId(text)
+            return commands.MessageId(
+                None, commands.ProducerId(parts[0], producer, session), sequence
+            )
+    return commands.MessageId(text)
 
 
 def _content(
@@ -253,8 +245,8 @@ def _content(
     return packed, True
 
 
-def _inflated(command: ActiveMQMessage, content: bytes) -> bytes:
-    if command.TYPE != ActiveMQBytesMessage.TYPE:
+def _inflated(command: commands.ActiveMQMessage, content: bytes) -> bytes:
+    if command.TYPE != commands.ActiveMQBytesMessage.TYPE:
         return inflate(content)
     # The stream may hold more than the body: Java deflates its whole buffer.
     length = int.from_bytes(content[:4], "big")
@@ -278,7 +270,7 @@ def _refuse_containers(message: Message) -> None:
 
 def _encoding_of(
     message: Message,
-) -> tuple[type[ActiveMQMessage], Callable[[Message], bytes | None]]:
+) -> tuple[type[commands.ActiveMQMessage], Callable[[Message], bytes | None]]:
     """Return the encoding of an application's subclass."""
     return next(_ENCODINGS[kind] for kind in type(message).__mro__ if kind in _ENCODINGS)
 
@@ -311,14 +303,14 @@ def _nothing(_: object = None) -> None:
 
 
 _ENCODINGS: Final[
-    dict[type[Message], tuple[type[ActiveMQMessage], Callable[[Message], bytes | None]]]
+    dict[type[Message], tuple[type[commands.ActiveMQMessage], Callable[[Message], bytes | None]]]
 ] = {
-    Message: (ActiveMQMessage, _nothing),
-    TextMessage: (ActiveMQTextMessage, _encode_text),
-    BytesMessage: (ActiveMQBytesMessage, _encode_bytes),
-    MapMessage: (ActiveMQMapMessage, _encode_map),
-    StreamMessage: (ActiveMQStreamMessage, _encode_stream),
-    ObjectMessage: (ActiveMQObjectMessage, _encode_object),
+    Message: (commands.ActiveMQMessage, _nothing),
+    TextMessage: (commands.ActiveMQTextMessage, _encode_text),
+    BytesMessage: (commands.ActiveMQBytesMessage, _encode_bytes),
+    MapMessage: (commands.ActiveMQMapMessage, _encode_map),
+    StreamMessage: (commands.ActiveMQStreamMessage, _encode_stream),
+    ObjectMessage: (commands.ActiveMQObjectMessage, _encode_object),
 }
 
 _MESSAGES: Final[dict[int, type[Message]]] = {
@@ -329,20 +321,20 @@ _NO_BODY: Final[tuple[Callable[[bytes], object], Callable[[], object]]] = (_noth
 
 # How a body is decoded, and its value where there is none.
 _DECODERS: Final[dict[int, tuple[Callable[[bytes], object], Callable[[], object]]]] = {
-    ActiveMQTextMessage.TYPE: (decode_text, _nothing),
-    ActiveMQBytesMessage.TYPE: (bytes, bytes),
-    ActiveMQMapMessage.TYPE: (decode_map, dict),
-    ActiveMQStreamMessage.TYPE: (decode_values, list),
-    ActiveMQObjectMessage.TYPE: (bytes, _nothing),
+    commands.ActiveMQTextMessage.TYPE: (decode_text, _nothing),
+    commands.ActiveMQBytesMessage.TYPE: (bytes, bytes),
+    commands.ActiveMQMapMessage.TYPE: (decode_map, dict),
+    commands.ActiveMQStreamMessage.TYPE: (decode_values, list),
+    commands.ActiveMQObjectMessage.TYPE: (bytes, _nothing),
 }
 
 
-def _producer_transaction(command: ActiveMQMessage) -> str | None:
+def _producer_transaction(command: commands.ActiveMQMessage) -> str | None:
     transaction = command.original_transaction_id or command.transaction_id
     return None if transaction is None else str(transaction)
 
 
-_PROVIDER_PROPERTIES: Final[dict[str, Callable[[ActiveMQMessage], object]]] = {
+_PROVIDER_PROPERTIES: Final[dict[str, Callable[[commands.ActiveMQMessage], object]]] = {
     "JMSXProducerTXID": _producer_transaction,
     "JMSXGroupFirstForConsumer": lambda c: c.jms_xgroup_first_for_consumer,
     "JMSActiveMQBrokerInTime": lambda c: Long(c.broker_in_time),

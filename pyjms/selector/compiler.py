@@ -90,10 +90,8 @@ class _Compiler:
     def _comparison(self, node: tree.Compare) -> Evaluate:
         if not self._convert_strings and isinstance(node.left, tree.Property):
             right = node.right
-            if isinstance(right, tree.Literal) and type(right.value) is int:
-                return _integer_shortcut(node.left.name, node.operator, right.value)
-            if isinstance(right, tree.Literal) and type(right.value) is str:
-                return _string_shortcut(node.left.name, node.operator, right.value)
+            if isinstance(right, tree.Literal) and type(right.value) in (int, str):
+                return _shortcut(node.left.name, node.operator, right.value)
         left_of, right_of = self.compile(node.left), self.compile(node.right)
         test = _converting(node.operator) if self._convert_strings else _test(node.operator)
         return lambda lookup: test(left_of(lookup), right_of(lookup))
@@ -181,27 +179,16 @@ def _converting(symbol: str) -> Callable[[object, object], bool | None]:
     return lambda left, right: test(*convert(left, right))
 
 
-def _integer_shortcut(name: str, symbol: str, literal: int) -> Evaluate:
+def _shortcut(name: str, symbol: str, literal: object) -> Evaluate:
+    """Compare a property of the literal's own type, the usual case, without conversions."""
+    kind = type(literal)
     quick = _OPERATORS[symbol]
     thorough = _test(symbol)
 
-    def integer_comparison(lookup: Lookup) -> bool | None:
+    def comparison(lookup: Lookup) -> bool | None:
         value = lookup(name)
-        if type(value) is int:
+        if type(value) is kind:
             return quick(value, literal)
         return thorough(value, literal)
 
-    return integer_comparison
-
-
-def _string_shortcut(name: str, symbol: str, literal: str) -> Evaluate:
-    quick = _OPERATORS[symbol]
-    thorough = _test(symbol)
-
-    def string_comparison(lookup: Lookup) -> bool | None:
-        value = lookup(name)
-        if type(value) is str:
-            return quick(value, literal)
-        return thorough(value, literal)
-
-    return string_comparison
+    return comparison

@@ -36,19 +36,16 @@ class Reply(NamedTuple):
 Operation = Callable[[Leases, ConnectionContext, Fields], Awaitable[Reply]]
 
 
+def _extent(reading: QueueReading) -> Fields:
+    return {"epoch": reading.epoch, "first": reading.first, "next": reading.next}
+
+
 async def _lease(leases: Leases, context: ConnectionContext, fields: Fields) -> Reply:
     wait = min(float(fields.get("wait") or 0), _MAX_WAIT)
     lease = await leases.acquire(context, {**fields, "wait": wait})
     reading = lease.reading
     logger.info("%s is read by %s", lease.destination, lease.owner)
-    return Reply(
-        {
-            "token": lease.token,
-            "epoch": reading.epoch,
-            "first": reading.first,
-            "next": reading.next,
-        }
-    )
+    return Reply({"token": lease.token, **_extent(reading)})
 
 
 async def _stat(leases: Leases, _context: ConnectionContext, fields: Fields) -> Reply:
@@ -59,9 +56,7 @@ async def _stat(leases: Leases, _context: ConnectionContext, fields: Fields) -> 
         leases.find(fields["token"])
     return Reply(
         {
-            "epoch": reading.epoch,
-            "first": reading.first,
-            "next": reading.next,
+            **_extent(reading),
             "messages": reading.message_count,
             "bytes": reading.message_size,
         }

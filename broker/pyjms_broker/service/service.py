@@ -35,7 +35,7 @@ from pyjms_broker.service.configuration import BrokerConfiguration, ServiceConfi
 from pyjms_broker.service.filter_chain import build_filter_chain, virtual_destinations_of
 from pyjms_broker.service.persistence import KahaDBPersistenceFactory
 from pyjms_broker.service.store_failures import IOExceptionHandler, StoreMonitor
-from pyjms_broker.service.stores import BrokerStores
+from pyjms_broker.service.stores import BrokerStores, started
 from pyjms_broker.service.uri import read_broker_uri
 from pyjms_broker.virtual.interceptor import VirtualDestinationInterceptor
 
@@ -147,9 +147,7 @@ class BrokerService(BrokerConfiguration):
         Raises:
             IllegalStateException: the broker has not been started.
         """
-        if self._broker is None:
-            raise IllegalStateException("Broker has not been started", hint="await broker.start()")
-        return self._broker
+        return started(self._broker)
 
     @property
     def region_broker(self) -> RegionBroker:
@@ -158,9 +156,7 @@ class BrokerService(BrokerConfiguration):
         Raises:
             IllegalStateException: the broker has not been started.
         """
-        if self._region is None:
-            raise IllegalStateException("Broker has not been started", hint="await broker.start()")
-        return self._region
+        return started(self._region)
 
     @property
     def store_failed(self) -> bool:

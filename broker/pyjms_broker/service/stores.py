@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Final, Protocol, TypeVar, runtime_checkable
 
 from pyjms import _clock
 from pyjms.errors import IllegalStateException
@@ -25,9 +25,23 @@ if TYPE_CHECKING:
     from pyjms_broker.store.jobs.api import JobSchedulerStore
     from pyjms_broker.store.temp import TempStore
 
-__all__ = ["BrokerStores"]
+__all__ = ["BrokerStores", "started"]
 
 logger = logging.getLogger(__name__)
+
+_T = TypeVar("_T")
+
+
+def started(part: _T | None) -> _T:
+    """Return a part that the broker has once it is started.
+
+    Raises:
+        IllegalStateException: it has not been started.
+    """
+    if part is None:
+        raise IllegalStateException("Broker has not been started", hint="await broker.start()")
+    return part
+
 
 PROGRESS_INTERVAL: Final = 5.0
 """Seconds between two log lines about a long replay."""
@@ -79,9 +93,7 @@ class BrokerStores:
         Raises:
             IllegalStateException: the broker has not been started.
         """
-        if self._store is None:
-            raise IllegalStateException("Broker has not been started", hint="await broker.start()")
-        return self._store
+        return started(self._store)
 
     @property
     def failed(self) -> bool:

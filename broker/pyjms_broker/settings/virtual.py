@@ -9,7 +9,7 @@ from pydantic import Field, field_validator
 from pyjms.errors import InvalidSelectorException
 from pyjms.jms.destination import Destination
 from pyjms.selector import compile_selector
-from pyjms_broker.settings.values import DestinationName, Section
+from pyjms_broker.settings.values import DestinationName, Section, arguments_of
 from pyjms_broker.virtual.composite import CompositeQueue, CompositeTopic, FilteredDestination
 from pyjms_broker.virtual.interceptor import VirtualDestination
 from pyjms_broker.virtual.topic import VirtualTopic
@@ -38,15 +38,7 @@ class VirtualTopicSettings(Section):
 
     def build(self) -> VirtualDestination:
         """Create the virtual topic."""
-        return VirtualTopic(
-            name=self.name,
-            prefix=self.prefix,
-            postfix=self.postfix,
-            selector_aware=self.selector_aware,
-            local=self.local,
-            drop_on_resource_limit=self.drop_on_resource_limit,
-            set_original_destination=self.set_original_destination,
-        )
+        return VirtualTopic(**arguments_of(VirtualTopic, self))
 
 
 class ForwardSettings(Section):

@@ -34,19 +34,6 @@ _held: set[Path] = set()  # by this process: closing any descriptor of a file wo
 call_in_child(_held.clear)  # a record lock stays with the parent process, and excludes its child
 
 
-def directory_lock(
-    path: Path, *, use_lock: bool, fail_if_locked: bool, lock_acquire_sleep_interval: float
-) -> SharedFileLock | None:
-    """Return the lock of file `path`, None for a directory that is not shared (`use_lock`)."""
-    if not use_lock:
-        return None
-    return SharedFileLock(
-        path,
-        fail_if_locked=fail_if_locked,
-        lock_acquire_sleep_interval=lock_acquire_sleep_interval,
-    )
-
-
 class SharedFileLock:
     """The lock of a directory that brokers share; `slave` is set while waiting for it.
 
@@ -58,7 +45,6 @@ class SharedFileLock:
     def __init__(
         self,
         path: Path,
-        *,
         fail_if_locked: bool = False,
         lock_acquire_sleep_interval: float = 10.0,
     ) -> None:

@@ -26,7 +26,7 @@ from pyjms.wire.kahadb.journal import RECORD_HEAD, Location
 from pyjms.wire.kahadb.structures import KahaCommand
 from pyjms_broker.api.completion import Completion, wait_for
 from pyjms_broker.store.api import StoreState
-from pyjms_broker.store.file_lock import directory_lock
+from pyjms_broker.store.file_lock import SharedFileLock
 from pyjms_broker.store.jobs.api import DEFAULT_SCHEDULER, JobScheduler
 from pyjms_broker.store.jobs.cleanup import clean_up
 from pyjms_broker.store.jobs.index import Coverage, JobIndex
@@ -75,11 +75,10 @@ class KahaDBJobSchedulerStore:
         self._checkpoint_interval = checkpoint_interval
         self._cleanup_interval = cleanup_interval
         self._ignore_missing = ignore_missing_journalfiles
-        self._lock = directory_lock(
-            directory / _LOCK,
-            use_lock=use_lock,
-            fail_if_locked=fail_if_locked,
-            lock_acquire_sleep_interval=lock_acquire_sleep_interval,
+        self._lock = (
+            SharedFileLock(directory / _LOCK, fail_if_locked, lock_acquire_sleep_interval)
+            if use_lock
+            else None
         )
         self._delete_all = False
         self._failed = False

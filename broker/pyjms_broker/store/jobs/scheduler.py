@@ -205,15 +205,8 @@ def apply(index: JobIndex, command: KahaCommand, location: Location, size: int) 
 
 
 def _add(index: JobIndex, c: KahaAddScheduledJobCommand, location: Location, size: int) -> None:
-    job = ScheduledJob(
-        job_id=c.job_id,
-        start_time=c.start_time,
-        next_time=c.next_execution_time,
-        cron_entry=c.cron_entry,
-        delay=c.delay,
-        period=c.period,
-        repeat=c.repeat,
-    )
+    times = (c.start_time, c.next_execution_time)
+    job = ScheduledJob(c.job_id, *times, c.cron_entry, c.delay, c.period, c.repeat)
     index.add(c.scheduler, job, location, size)
 
 

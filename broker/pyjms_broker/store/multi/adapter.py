@@ -23,7 +23,7 @@ from pyjms.errors import (
 from pyjms.jms.destination import Destination
 from pyjms.wire.openwire.commands import ProducerId
 from pyjms_broker.store.api import StoreState
-from pyjms_broker.store.file_lock import directory_lock
+from pyjms_broker.store.file_lock import SharedFileLock
 from pyjms_broker.store.journal.disk import OS_DISK, Disk
 from pyjms_broker.store.journal.settings import JournalSettings
 from pyjms_broker.store.kahadb.adapter import KahaDBPersistenceAdapter
@@ -91,11 +91,10 @@ class MultiKahaDBPersistenceAdapter:
         self._decision_settings = transaction_journal or JournalSettings()
         self._cleanup_interval = cleanup_interval
         self._keep_alive_period = lock_keep_alive_period if use_lock else 0.0
-        self._lock = directory_lock(
-            directory / _LOCK,
-            use_lock=use_lock,
-            fail_if_locked=fail_if_locked,
-            lock_acquire_sleep_interval=lock_acquire_sleep_interval,
+        self._lock = (
+            SharedFileLock(directory / _LOCK, fail_if_locked, lock_acquire_sleep_interval)
+            if use_lock
+            else None
         )
         self._delete_all = False
         self._state = StoreState.RUNNING

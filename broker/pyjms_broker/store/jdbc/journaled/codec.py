@@ -12,52 +12,31 @@ from dataclasses import fields
 from typing import Any, Final
 
 from pyjms.errors import JMSException
-from pyjms_broker.store.jdbc.execution.operations import (
-    AcknowledgeMessage,
-    AddContainer,
-    AddMessage,
-    AddSubscription,
-    CommitAcknowledgement,
-    CommitAdd,
-    Operation,
-    PrepareAcknowledgement,
-    PrepareAdd,
-    PrepareRemove,
-    RemoveAll,
-    RemoveContainer,
-    RemoveMessage,
-    RemoveSubscription,
-    RemoveTopicMessage,
-    RollbackAcknowledgement,
-    RollbackAdd,
-    RollbackRemove,
-    SetPrioritized,
-    UpdateMessage,
-)
+from pyjms_broker.store.jdbc.execution import operations as records
 
 __all__ = ["decode_operations", "encode_operations"]
 
 _VERSION: Final = 1
 _CLASSES: Final[tuple[type, ...]] = (
-    AddMessage,
-    RemoveMessage,
-    AcknowledgeMessage,
-    UpdateMessage,
-    RemoveTopicMessage,
-    RemoveAll,
-    AddContainer,
-    RemoveContainer,
-    AddSubscription,
-    RemoveSubscription,
-    SetPrioritized,
-    PrepareAdd,
-    PrepareRemove,
-    PrepareAcknowledgement,
-    CommitAdd,
-    CommitAcknowledgement,
-    RollbackAdd,
-    RollbackRemove,
-    RollbackAcknowledgement,
+    records.AddMessage,
+    records.RemoveMessage,
+    records.AcknowledgeMessage,
+    records.UpdateMessage,
+    records.RemoveTopicMessage,
+    records.RemoveAll,
+    records.AddContainer,
+    records.RemoveContainer,
+    records.AddSubscription,
+    records.RemoveSubscription,
+    records.SetPrioritized,
+    records.PrepareAdd,
+    records.PrepareRemove,
+    records.PrepareAcknowledgement,
+    records.CommitAdd,
+    records.CommitAcknowledgement,
+    records.RollbackAdd,
+    records.RollbackRemove,
+    records.RollbackAcknowledgement,
 )
 """The order is part of the format: new classes come last."""
 _NUMBERS: Final = {cls: number for number, cls in enumerate(_CLASSES)}
@@ -68,7 +47,7 @@ _NUMBER: Final = struct.Struct(">Bq")
 _LENGTH: Final = struct.Struct(">BI")
 
 
-def encode_operations(operations: Sequence[Operation]) -> bytes:
+def encode_operations(operations: Sequence[records.Operation]) -> bytes:
     """Return the operations of a unit as the payload of a record."""
     parts = [bytes((_VERSION,))]
     for operation in operations:
@@ -76,7 +55,7 @@ def encode_operations(operations: Sequence[Operation]) -> bytes:
     return b"".join(parts)
 
 
-def decode_operations(payload: bytes) -> list[Operation]:
+def decode_operations(payload: bytes) -> list[records.Operation]:
     """Return the operations of a record.
 
     Raises:
@@ -87,7 +66,7 @@ def decode_operations(payload: bytes) -> list[Operation]:
             "The journal in front of the database was written by another version; start and stop "
             "that version once, which brings its records to the database"
         )
-    operations: list[Operation] = []
+    operations: list[records.Operation] = []
     at = 1
     try:
         while at < len(payload):
@@ -98,7 +77,7 @@ def decode_operations(payload: bytes) -> list[Operation]:
     return operations
 
 
-def _encode_operation(operation: Operation, parts: list[bytes]) -> None:
+def _encode_operation(operation: records.Operation, parts: list[bytes]) -> None:
     cls = type(operation)
     parts.append(bytes((_NUMBERS[cls],)))
     for name in _FIELDS[cls]:

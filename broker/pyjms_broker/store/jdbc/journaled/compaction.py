@@ -53,13 +53,7 @@ def _is_dropped(op: Operation, consumed: set[int]) -> bool:
 
 def _compacted(op: Operation, consumed: set[int]) -> Operation:
     if isinstance(op, AddMessage) and op.id in consumed:
-        return NoteMessage(
-            container=op.container,
-            id=op.id,
-            producer=op.producer,
-            sequence=op.sequence,
-            broker_sequence=op.broker_sequence,
-            duplicate_id=op.duplicate_id,
-            freed=op.size if op.subscribers else None,
-        )
+        numbers = (op.producer, op.sequence, op.broker_sequence)
+        freed = op.size if op.subscribers else None
+        return NoteMessage(op.container, op.id, *numbers, op.duplicate_id, freed)
     return op
