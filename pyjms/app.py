@@ -102,7 +102,7 @@ class JmsApplication:
         """
         if self._running:
             raise IllegalStateException(
-                "The application runs", hint="register handlers before it starts"
+                "The application is running", hint="register handlers before it starts"
             )
         self._targets.append(target)
 
@@ -255,6 +255,6 @@ class JmsApplication:
 def _require_main_thread() -> None:
     if threading.current_thread() is not threading.main_thread():
         raise IllegalStateException(
-            "An application runs in the main thread: no other thread receives signals",
+            "run() needs the main thread: other threads receive no signals",
             hint="elsewhere use `async with application` in your own event loop",
         )

@@ -137,7 +137,7 @@ def _end(text: str, start: int) -> int:
                 return position + 1
         position += 1
     raise ConfigurationException(
-        f"{text[start:]!r} lacks its }}", hint=r"a literal ${ is written \${"
+        f"{text[start:]!r} lacks a closing }}", hint=r"a literal ${ is written \${"
     )
 
 

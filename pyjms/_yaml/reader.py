@@ -148,7 +148,7 @@ class _Converter:
         values: dict[str, object] = {}
         for key_node, value_node in node.value:
             if not isinstance(key_node, yaml.ScalarNode):
-                self._refuse(key_node, "a key must be text")
+                self._refuse(key_node, "a key must be a string")
             key = str(key_node.value)
             if key == "<<":
                 self._refuse(key_node, "merge keys are not supported; use profiles or aliases")

@@ -41,7 +41,7 @@ def _mount(app: typer.Typer, group: str, installed: EntryPoints) -> None:
         if entry.name in owners:
             if owners[entry.name] != owner:
                 logger.warning(
-                    "Command %r of %s is left out: %s has a command of that name",
+                    "Command %r of %s is ignored: %s has a command of that name",
                     entry.name,
                     owner,
                     owners[entry.name],

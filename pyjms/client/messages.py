@@ -264,7 +264,7 @@ def _refuse_containers(message: Message) -> None:
         if isinstance(value, dict | list):
             raise MessageFormatException(
                 f"A {type(value).__name__} has no JMS type",
-                hint="turn the option jms.nestedMapAndListEnabled on",
+                hint="set the option jms.nestedMapAndListEnabled=true",
             )
 
 

@@ -51,7 +51,7 @@ class TextMessage(Message):
         if self.read_only_body:
             self._check_body_writable()
         if text is not None and not isinstance(text, str):
-            raise MessageFormatException(f"A text cannot be a {type(text).__name__}")
+            raise MessageFormatException(f"The text of a message cannot be a {type(text).__name__}")
         self._pending = False
         self._body = text
 

@@ -135,7 +135,9 @@ class BytesMessage(TypedReads, Message):
             text = decode_mutf8(bytes(body[self._position : end]))
         except ValueError as error:
             self._position = start
-            raise MessageFormatException(f"No modified UTF-8 at offset {start}: {error}") from error
+            raise MessageFormatException(
+                f"Invalid modified UTF-8 at offset {start}: {error}"
+            ) from error
         self._position = end
         return text
 

@@ -185,7 +185,7 @@ def _normalize_other(value: object, *, binary: bool, containers: bool) -> object
 def _name(key: object) -> str:
     if isinstance(key, str):
         return key
-    raise MessageFormatException(f"A {type(key).__name__} cannot be the name of a value")
+    raise MessageFormatException(f"The name of a value must be a str, not {type(key).__name__}")
 
 
 def _integer(value: object) -> object:

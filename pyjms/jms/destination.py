@@ -171,7 +171,7 @@ def named_kind(text: str) -> type[Destination] | None:
         if text.startswith(kind.PREFIX):
             return kind
     raise InvalidDestinationException(
-        f"Invalid destination name: {text!r}: {scheme[1]}:// names no kind of destination",
+        f"Invalid destination name: {text!r}: {scheme[1]}:// is not a kind of destination",
         hint=f"use one of {', '.join(kind.PREFIX for kind in reversed(_KINDS))}",
     )
 

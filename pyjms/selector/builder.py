@@ -133,7 +133,7 @@ class Builder:
         raise SelectorSyntaxError(
             f"{keyword.upper()} is not supported",
             keyword.start_pos,
-            "selectors see headers and properties; set what you select by as a property",
+            "selectors see headers and properties; set a property, and select by it",
         )
 
     def variable(self, children: list[Any]) -> Node:

@@ -64,7 +64,7 @@ def parse(text: str) -> Node:
         raise InvalidSelectorException(
             f"Invalid selector: it has {len(text)} characters, {MAX_LENGTH} are allowed",
             position=MAX_LENGTH,
-            hint="split it over several consumers, or put what it lists into a property",
+            hint="split it over several consumers, or replace the listed values by one property",
         )
     condition = text.removeprefix(CONVERT_STRINGS_PREFIX)
     try:

@@ -51,5 +51,5 @@ def embedded_broker() -> EmbeddedBroker:
         return broker
     raise ResourceAllocationException(
         "No embedded broker is installed",
-        hint="install pyjms with its bundled broker (the package `broker`)",
+        hint="install pyjms-framework, whose package pyjms_broker is the bundled broker",
     )

@@ -40,7 +40,7 @@ class _Container(Facade[_C], Generic[_C]):
     KIND: ClassVar[type[AbstractMessageListenerContainer]]
 
     connection_factory = Attribute[Any]("Opens the connections.", on_loop=True)
-    state = Attribute[ContainerState]("Where the container is in its life cycle.", read_only=True)
+    state = Attribute[ContainerState]("The state of the container's life cycle.", read_only=True)
     is_active = Attribute[bool](
         "Whether the container is initialised and not shut down.", read_only=True
     )
@@ -48,18 +48,20 @@ class _Container(Facade[_C], Generic[_C]):
         "Whether the container is started and not stopped.", read_only=True
     )
     is_auto_startup = Attribute[bool](
-        "Whether an application starts this container by itself.", read_only=True
+        "Whether an application starts this container automatically.", read_only=True
     )
     is_registered_with_destination = Attribute[bool](
-        "Whether at least one consumer exists that outlives a receive.", read_only=True
+        "Whether there is at least one consumer that is kept between receives.", read_only=True
     )
     scheduled_consumer_count = Attribute[int](
-        "How many consumers there are, working, waiting or paused.", read_only=True
+        "Number of consumers: active, idle or paused.", read_only=True
     )
-    active_consumer_count = Attribute[int]("How many consumers work right now.", read_only=True)
+    active_consumer_count = Attribute[int](
+        "Number of consumers that are active now.", read_only=True
+    )
 
     def __init__(self, connection_factory: Any, **options: Any) -> None:
-        """Take the options of the container of the same name in `pyjms.aio`."""
+        """Create the container with the options of the one of the same name in `pyjms.aio`."""
         self.loop = loop_of(connection_factory)
         cores = {name: self.take(name, value) for name, value in options.items()}
 
@@ -86,31 +88,37 @@ class _Container(Facade[_C], Generic[_C]):
 
 
 class DefaultMessageListenerContainer(_Container[CoreDefault], _DefaultProperties):
-    """Receives in a pool of consumers that grows and shrinks. Spring: the class of this name."""
+    """Receives with a number of consumers that scales with the load.
+
+    Source: the Spring class of this name.
+    """
 
     __slots__ = ()
 
     KIND = CoreDefault
 
     is_recovering = Attribute[bool](
-        "Whether the connection is lost and not yet made again.", read_only=True
+        "Whether the connection is lost and not yet re-established.", read_only=True
     )
     paused_task_count = Attribute[int](
-        "How many consumers wait for a start, or for the executor.", read_only=True
+        "Number of consumers that wait for a start, or for the task executor.", read_only=True
     )
 
 
 class SimpleMessageListenerContainer(_Container[CoreSimple], _Properties):
-    """Has messages pushed to a fixed number of consumers. Spring: the class of this name."""
+    """Has messages pushed to a fixed number of consumers.
+
+    Source: the Spring class of this name.
+    """
 
     __slots__ = ()
 
     KIND = CoreSimple
 
     concurrency = Attribute[str]('The number of consumers; of "2-4" the upper number counts.')
-    concurrent_consumers = Attribute[int]("The number of consumers when they are created next.")
+    concurrent_consumers = Attribute[int]("The number of consumers at the next initialization.")
     max_concurrent_consumers = Attribute[int]("The same number.", read_only=True)
     shared_connection_enabled = Attribute[bool]("Always true.", read_only=True)
-    connect_lazily = Attribute[bool]("Connect at `start` only, not already at `initialize`.")
-    recover_on_exception = Attribute[bool]("Make one attempt to reconnect after a failure.")
+    connect_lazily = Attribute[bool]("Whether to connect at `start`, not at `initialize`.")
+    recover_on_exception = Attribute[bool]("Whether to try once to reconnect after a failure.")
     task_executor = Attribute[AsyncTaskExecutor | None]("Runs the listeners.")

@@ -112,7 +112,7 @@ def core_of(factory: Any) -> Any:
     if _is_on_a_loop():
         raise IllegalStateException(
             f"{type(factory).__name__} is one of pyjms.aio, and a blocking call on its loop would "
-            "never end",
+            "never return",
             hint="use the classes of pyjms.aio here",
         )
     return factory

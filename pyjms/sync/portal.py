@@ -18,7 +18,7 @@ One call, step by step:
     returns or raises the outcome        <-  sets the Future
 
 Invariants:
-- Called on the loop itself a blocking call would never end, so it raises.
+- Called on the loop itself a blocking call would never return, so it raises.
 - Context variables set by the caller (a bound transaction) are visible to the coroutine. The
   coroutine's own changes are not, unless the caller passes a context and reads it afterwards.
 - A wait can be interrupted (Ctrl-C). Then the coroutine is cancelled. If it had completed at that
@@ -63,12 +63,12 @@ def call_on_loop(
         context: the context variables of the coroutine; None: a copy of the caller's.
 
     Raises:
-        IllegalStateException: called on that loop itself, where blocking would never end, or
+        IllegalStateException: called on that loop itself, where it would never return, or
             in a child process, where the loop does not run.
     """
     if loop.is_current():
         raise IllegalStateException(
-            "A blocking call on the loop that has to do the work would never end",
+            "A blocking call on the event loop that has to execute it would never return",
             hint="use the coroutines of pyjms.aio here",
         )
     outcome: Future[R] = Future()

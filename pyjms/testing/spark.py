@@ -164,7 +164,7 @@ class PipelineRun:
         destination = parse_destination(name)
         if isinstance(destination, Topic):
             raise ConfigurationException(
-                f"{name} is a topic, and nobody subscribes to it before the pipeline runs",
+                f"{name} is a topic without a subscription before the pipeline runs",
                 hint=f"read the queue Consumer.NAME.{destination.physical_name} of a virtual topic",
             )
         async with _connected(self.url) as session:

@@ -73,7 +73,7 @@ async def open_socket(host: str, port: int, options: TcpOptions, url: str) -> By
     raise ConnectionFailedException(
         f"Could not connect to broker URL: {url}. Reason: no answer within "
         f"{options.connection_timeout:g} s",
-        hint="option connectionTimeout (ms) says how long to try",
+        hint="option connectionTimeout (ms) sets the limit",
     )
 
 
@@ -173,7 +173,9 @@ class TcpTransport(Transport[C]):
                 with _clock.timeout(CLOSE_TIMEOUT) as flushing:
                     await writer.wait()
                 if flushing.cancelled_caught:
-                    logger.warning("%s took no data while closing; dropped the rest", self._remote)
+                    logger.warning(
+                        "%s accepted no data while closing; discarded the rest", self._remote
+                    )
         finally:
             if self._writer is not None:
                 self._writer.abandon()

@@ -1,4 +1,4 @@
-"""Where clients connect: what all connectors share, and one sub-package per protocol.
+"""Connectors accept clients: the common base, and one sub-package per protocol.
 
 A connector for another protocol extends `TcpConnector` (or `TransportConnector`, where it does not
 listen on a TCP port) and is found through the entry point group `broker.connectors`; see

@@ -1,4 +1,4 @@
-"""What all connectors share, whatever protocol their clients speak.
+"""The base of all connectors, independent of their protocol.
 
 A connector accepts clients at an address and keeps the connections that it has open. It knows a
 connection by four calls (`ServedConnection`) and the broker by what a `BrokerHost` offers, so a
@@ -30,7 +30,7 @@ __all__ = [
 ]
 
 _RESPONSE_TIMEOUT = 2.0
-"""Seconds of a stop that connections have to send the responses they still owe."""
+"""Seconds that a stop waits for connections to send their pending responses."""
 MAXIMUM_CONNECTIONS = 5000
 """Connections of one connector. ActiveMQ has no limit; nothing here is unbounded."""
 MAXIMUM_PER_CONNECTION = 10_000
@@ -101,8 +101,8 @@ class TransportConnector(ABC):
 
     Args:
         host: the broker that the clients use.
-        uri: what to listen on, with the connector's options.
-        name: what logs call it; the URI by default.
+        uri: the address to listen on, with the connector's options.
+        name: the connector's name in logs; the URI by default.
     """
 
     def __init__(self, host: BrokerHost, uri: TransportURI, name: str | None = None) -> None:
@@ -138,7 +138,7 @@ class TransportConnector(ABC):
         """Stop accepting, close every connection and wait for their ends. Idempotent."""
 
     async def stop_connections(self) -> None:
-        """Close all connections, once their clients have got the responses they wait for."""
+        """Close all connections, once their clients have received their pending responses."""
         with _clock.timeout(_RESPONSE_TIMEOUT):
             for connection in self.connections:
                 connection.stop_reading()

@@ -56,7 +56,7 @@ class ConnectionRegistry:
             del self.by_id[connection_id]
 
     def owner_of(self, destination: Destination) -> RegisteredConnection | None:
-        """Return the connection that created a temporary destination, None if there is none."""
+        """Return the connection that created a temporary destination, or None."""
         for connection in self.by_id.values():
             if connection.owns_temporary(destination):
                 return connection

@@ -58,7 +58,7 @@ class BrokerService(BrokerConfiguration):
         persistence: creates the store; KahaDB with its defaults by default.
         persistence_adapter: a store of your own instead; `persistent` does not matter then.
         io_exception_handler: what happens when the store fails.
-        virtual_destinations: instead of the virtual topics `VirtualTopic.>`, which are gone then.
+        virtual_destinations: replace the default virtual topics `VirtualTopic.>`.
             (activemq-broker V8)
         policies: how destinations behave, by name.
         plugins: objects with `install_plugin(broker)`, or filter classes, whose filters are put
@@ -227,7 +227,10 @@ class BrokerService(BrokerConfiguration):
             return
         inherits(self)
         if self._started_before and not self.restart_allowed:
-            raise IllegalStateException(f"Restart of broker '{self.broker_name}' is not allowed")
+            raise IllegalStateException(
+                f"Restart of broker '{self.broker_name}' is not allowed",
+                hint="set restart_allowed, or create a new BrokerService",
+            )
         self._started_before = True
         self.restart_requested = False
         self._stopped = anyio.Event()

@@ -64,7 +64,7 @@ Duplicates
 A store drops a message whose id it has, or whose duplicate id (`reference.duplicate_id`, from
 the property `_AMQ_DUPL_ID`) is among the last 20,000 of the destination. It shows that by
 `reference.position`, which stays None after `add_message` (in a transaction: after the commit).
-The completion is that of the first message: the sender is told that all is well once it is.
+The completion is that of the first message: the response to the sender waits for it.
 
 Transactions
 ------------
@@ -142,7 +142,7 @@ class StoredSubscription(NamedTuple):
 
     key: SubscriptionKey
     destination: Destination
-    """What it subscribed to: the topic, or a pattern."""
+    """The topic or pattern that it subscribes to."""
     selector: str | None = None
     no_local: bool = False
 
@@ -164,7 +164,7 @@ class StoreState(Enum):
     CONGESTED = "congested"
     """More waits to be written than should; senders are held back."""
     SUSPENDED = "suspended"
-    """Nothing can be written at the moment; what was sent waits and is retried."""
+    """Nothing can be written at the moment; operations wait and are retried."""
     FAILED = "failed"
     """A permanent error. Nothing more is promised; the broker stops (activemq-persistence K24)."""
 
@@ -204,7 +204,7 @@ class MessageStore(Protocol):
         """
 
     def get_message(self, message_id: MessageId) -> StoredMessage | None:
-        """Return a message, visible or not; None if there is none. May block on a read."""
+        """Return a message, visible or not; None if it does not exist. May block on a read."""
 
     def next_messages(
         self, after: Position | None, limit: int, skip: Positions = ()
@@ -307,7 +307,7 @@ class TransactionStore(Protocol):
         """
 
     def rollback(self, xid: TransactionId) -> Completion | None:
-        """Discard everything in the transaction; what it had acknowledged is visible again."""
+        """Discard the transaction; messages that it acknowledged become visible again."""
 
     def recovered(self) -> list[RecoveredTransaction]:
         """Return the transactions that were prepared before `start` and have not ended.
@@ -412,7 +412,7 @@ class PersistenceAdapter(Protocol):
         """Bring indexes up to date and release disk space that is no longer needed.
 
         Raises:
-            JMSException, OSError: it failed; the store goes on unless `state` says otherwise.
+            JMSException, OSError: it failed; the store continues unless `state` changed.
         """
 
     async def delete_all_messages(self) -> None:

@@ -127,7 +127,7 @@ class ResponseCorrelator(RequestTransport):
                 self._pending.pop(command.command_id, None)
         if not outcomes:
             raise RequestTimeoutException(
-                f"The broker did not answer {type(command).__name__} within {timeout:g} s",
+                f"No response from the broker to {type(command).__name__} within {timeout:g} s",
                 hint=f"the transport to {self.remote_address} is open; the broker may be busy",
             )
         if isinstance(outcomes[0], Exception):

@@ -125,7 +125,7 @@ class InactivityMonitor(TransportFilter[Command]):
                         ConnectionFailedException(
                             f"Channel was inactive for too (>{duration * 1000:.0f}) long: "
                             f"{self.remote_address}",
-                            hint="wireFormat.maxInactivityDuration (ms) sets the limit, 0 none",
+                            hint="wireFormat.maxInactivityDuration (ms) sets the limit, 0: none",
                         )
                     )
                     return

@@ -229,7 +229,7 @@ def test_a_container_calls_plain_functions(factory) -> None:
 async def test_on_the_loop_that_does_the_work_it_raises(anyio_backend) -> None:
     from pyjms._wakeup import LoopHandle
 
-    with pytest.raises(IllegalStateException, match="would never end"):
+    with pytest.raises(IllegalStateException, match="would never return"):
         call_on_loop(LoopHandle(), anyio.lowlevel.checkpoint)
 
 

@@ -117,4 +117,4 @@ def test_the_commands_of_pyjms_are_never_replaced(caplog):
     )
     assert run(app, "builtin-command").output == "builtin\n"
     assert len(caplog.messages) == 2
-    assert "is left out: pyjms has a command of that name" in caplog.text
+    assert "is ignored: pyjms has a command of that name" in caplog.text

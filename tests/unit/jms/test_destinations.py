@@ -57,6 +57,6 @@ def test_a_bare_name_has_no_kind(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["topc://news", "Topic://news", " queue://news", "http://x"])
 def test_an_unknown_prefix_is_reported(name: str) -> None:
-    with pytest.raises(InvalidDestinationException, match="names no kind of destination") as raised:
+    with pytest.raises(InvalidDestinationException, match="is not a kind of destination") as raised:
         named_kind(name)
     assert "queue://, " in str(raised.value)

@@ -155,7 +155,7 @@ def test_three_valued_logic(left: str, conjunctions: str, disjunctions: str, neg
      ("5", 0, "compare it"), ("a = 1 OR 2", 6, "compare it"), ("a LIKE 'x' ESCAPE 'ab'", 18, "!"),
      ("a = 9223372036854775809", 4, "1e30"), ("LENGTH(a) = 1", 0, "REGEX, REPLACE, SPLIT"),
      ("REGEX(a)", 0, "REGEX('pattern', value)"), ("REGEX('(', a)", 0, "REGEX("),
-     ("a = 1 AND XPATH '//b'", 10, "set what you select by as a property"),
+     ("a = 1 AND XPATH '//b'", 10, "set a property, and select by it"),
      ("convert_string_expressions:a ==", 30, "equality is a single ="),
      ("TRUE = 1", 5, "alone"), ("INLIST(MAKELIST(a = 1), 1)", 7, "MAKELIST(value"),
      ("a = #", 4, "no meaning")],

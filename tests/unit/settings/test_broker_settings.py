@@ -211,7 +211,7 @@ def test_sizes(tmp_path: Path, text: str, bytes_: int) -> None:
      ("system_usage: {memory_limit: lots}", 1, "'lots' is not a size"),
      ("virtual_destinations:\n  - type: composite_queue\n    name: a\n    forward_to: [{destination: b, selector: a ==}]", 4, "equality is a single ="),
      ("virtual_destinations: [{type: composite_queue, name: a, forward_to: []}]", 1, "at least 1 item"),
-     ("destinations:\n  - orders\n  - topc://a", 3, "topc:// names no kind of destination")],
+     ("destinations:\n  - orders\n  - topc://a", 3, "topc:// is not a kind of destination")],
 )  # fmt: skip
 def test_errors(tmp_path: Path, text: str, line: int, reason: str) -> None:
     with pytest.raises(ConfigurationException) as caught:

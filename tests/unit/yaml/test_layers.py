@@ -117,7 +117,7 @@ def test_a_placeholder_alone_keeps_the_type() -> None:
 @pytest.mark.parametrize(
     ("text", "reason"),
     [("${NO}", r"\$\{NO\} is unknown"), ("${loop}", "refers to itself: loop -> pool -> loop"),
-     ("${NO", "lacks its }"), ("${jms}", "unknown"), ("${jms.list}", "unknown"),
+     ("${NO", "lacks a closing }"), ("${jms}", "unknown"), ("${jms.list}", "unknown"),
      ("${big}", "characters")],
 )  # fmt: skip
 def test_bad_placeholders(text: str, reason: str) -> None:

@@ -73,7 +73,7 @@ def test_every_value_knows_its_place() -> None:
     [("a: 1\nb: 2\na: 3", 3, "'a' is repeated; it is first set in line 1"),
      ("a:\n\tb: 1", 2, "cannot start any token"), ("a: [1", 1, "expected"),
      ("- a", 1, "must have keys"), ("text", 1, "must have keys"), ("a: !py x", 1, "tag '!py'"),
-     ("a: &x {b: 1}\nc:\n  <<: *x", 3, "merge keys"), ("? [a]\n: b", 1, "must be text"),
+     ("a: &x {b: 1}\nc:\n  <<: *x", 3, "merge keys"), ("? [a]\n: b", 1, "must be a string"),
      ("a: &x [*x]", 1, "an alias refers to the value that contains it"), ("a: 1\n---\nb: 2", 2, "another document"),
      ("a: *x", 1, "undefined alias"), ("a: b: c", 1, "mapping values"),
      ("a: !!int 5", 1, "tag 'tag:yaml.org,2002:int'")],

@@ -1,4 +1,4 @@
-"""OpenWire clients: their commands, what they have open, and how the broker responds."""
+"""OpenWire clients: their commands, their resources, and the broker's responses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What one client opens and closes: connections, sessions, producers, consumers, destinations.
+"""The resources of one client: connections, sessions, producers, consumers, destinations.
 
 Each change is recorded here and passed on to the broker. Adding what is there already is a replay
 after a failover and changes nothing. When the client is lost, everything it has open is removed in
@@ -50,7 +50,7 @@ __all__ = ["LAST_DELIVERED_UNKNOWN", "MAXIMUM_SHARED", "ClientResources", "Resou
 logger = logging.getLogger(__name__)
 
 LAST_DELIVERED_UNKNOWN = -2
-"""The last delivered sequence id of a client that could not say it."""
+"""The last delivered sequence id of a client that does not report it."""
 MAXIMUM_SHARED = 1000
 """JMS connections over one transport; the Java client has one."""
 
@@ -99,7 +99,7 @@ class ClientResources:
 
     # connections and sessions
     def add_connection(self, info: ConnectionInfo) -> bool:
-        """Register a JMS connection; return False for one that is there already.
+        """Register a JMS connection; return False if it is registered already.
 
         Raises:
             InvalidClientIDException: it has no connection id.
@@ -255,7 +255,7 @@ class ClientResources:
         state = self.connection(info.connection_id, "remove a subscription on")
         return self._broker.remove_subscription(state.context, info)
 
-    # what the client closes
+    # resources that the client closes
     def remove(self, info: RemoveInfo) -> None:
         """Close a connection, session, consumer or producer.
 

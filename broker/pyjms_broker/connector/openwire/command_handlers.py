@@ -96,7 +96,7 @@ def on_message(connection: BrokerConnection, message: ActiveMQMessage) -> Comman
 def is_stored_replay(
     connection: BrokerConnection, exchange: ProducerExchange, message: ActiveMQMessage
 ) -> bool:
-    """Whether a client that failed over sends again what is stored. (activemq-broker T27)"""
+    """Return whether a message sent again after a failover is stored. (activemq-broker T27)"""
     last_stored, message_id = exchange.last_stored_sequence, message.message_id
     if last_stored is None or message_id is None or not message.persistent:
         return False
@@ -149,7 +149,7 @@ def on_consumer_control(connection: BrokerConnection, control: ConsumerControl) 
     return None
 
 
-# what clients open and close
+# resources that clients open and close
 def on_connection_info(connection: BrokerConnection, info: ConnectionInfo) -> CommandResult:
     if connection.resources.add_connection(info) and info.manageable:
         connection.send_command(ConnectionControl(connected_brokers="", reconnect_to=""))

@@ -81,7 +81,7 @@ class BrokerConnection:
 
     Args:
         host: the broker.
-        connector: what accepted it.
+        connector: the connector that accepted it.
         transport: the client's; not started yet.
         handlers: how each command is handled, by its type.
     """
@@ -132,7 +132,7 @@ class BrokerConnection:
         )
 
     async def _start(self) -> None:
-        # queued until the negotiation is over: the first command the client gets
+        # queued until the end of the negotiation, as the first command that the client gets
         # (activemq-broker C6)
         self._oneway(
             BrokerInfo(
@@ -254,7 +254,9 @@ class BrokerConnection:
         try:
             self._oneway(command)
         except ConnectionFailedException as error:
-            logger.debug("%s: nothing can be sent any more: %s", self.remote_address, error)
+            logger.debug(
+                "%s: the connection is closed, nothing is sent: %s", self.remote_address, error
+            )
             return False
         except LocalProtocolError as error:
             name = type(command).__name__

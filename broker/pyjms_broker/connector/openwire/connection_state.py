@@ -1,6 +1,6 @@
-"""What a client has open: JMS connections, sessions, producers and consumers.
+"""The resources of a client: JMS connections, sessions, producers and consumers.
 
-Pure bookkeeping; the error texts for what is not registered are ActiveMQ's.
+Bookkeeping only; the error messages about unregistered resources are ActiveMQ's.
 (activemq-broker C3, C4)
 """
 
@@ -22,7 +22,9 @@ __all__ = [
     "session_of",
 ]
 
-_FIXED_MESSAGE_SIZE = 1024  # what a message counts beside its body and properties
+_FIXED_MESSAGE_SIZE = (
+    1024  # size that each message is counted with, in addition to its body and properties
+)
 IMPLICIT_SESSION = -1
 """The session that every connection has without a SessionInfo; advisory consumers belong to it."""
 
@@ -141,6 +143,6 @@ def _is_advisory(destination: Destination | None) -> bool:
 
 
 def message_size(message: commands.ActiveMQMessage) -> int:
-    """Return what a message takes of its producer's window, in bytes. (activemq-broker M6)"""
+    """Return the size of a message in its producer's window, in bytes. (activemq-broker M6)"""
     properties, content = message.marshalled_properties, message.content
     return _FIXED_MESSAGE_SIZE + len(properties or b"") + len(content or b"")

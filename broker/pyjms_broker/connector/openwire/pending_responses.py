@@ -1,7 +1,7 @@
 """Counts the responses that a client still waits for, so that a stopping broker can send them.
 
-A request that was accepted before the stop completes, and its client should learn how: nobody can
-say what became of a commit whose response was lost.
+A request that was accepted before the stop completes, and its client should learn how: the
+outcome of a commit is unknown if its response is lost.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The client's end of `vm://name`: finds the broker of that name, or has one created.
 
-A broker that nobody has started is created for the first client, and stops with its last one.
+A broker that does not run is created for its first client, and stops with its last one.
 (activemq-broker B14, B15)
 """
 

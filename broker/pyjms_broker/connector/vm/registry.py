@@ -118,7 +118,7 @@ async def unregister(name: str, host: BrokerHost) -> None:
 
 
 def find(name: str) -> Registration | None:
-    """Return the running broker of that name, None if there is none.
+    """Return the running broker of that name, or None.
 
     Raises:
         IllegalStateException: it runs on another event loop.

@@ -40,7 +40,7 @@ class VmTransport(Transport[Command]):
         name = f"pyjms {remote_address}"
         deliver = self._deliver if wire_format is None else self._decode
         self.inbox: Inbox[Any] = Inbox(deliver, self._ended, name)
-        """Where the peer puts what it sends: commands, or bytes if there is a wire format."""
+        """The inbox for what the peer sends: commands, or bytes if there is a wire format."""
 
     async def start(self) -> None:
         if self._stopped:

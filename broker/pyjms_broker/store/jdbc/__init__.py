@@ -2,8 +2,8 @@
 
 - `adapter`: the persistence adapter, which opens the database and makes the stores; `locker`: one
   broker at a time; `settings`.
-- `stores`: what the broker sees, on the loop.
-- `execution`: what the database does, in a thread.
+- `stores`: the store interfaces of the broker, on the loop.
+- `execution`: the work of the database, in a thread.
 - `schema`: tables, statements and the formats of columns.
 - `journaled`: a journal in front of the database.
 

@@ -61,12 +61,12 @@ class JDBCPersistenceAdapter:
         settings: JDBCSettings | None = None,
         broker_name: str = "localhost",
     ) -> None:
-        """Make a store; nothing is opened yet.
+        """Create a store; nothing is opened yet.
 
         Args:
             directory: where the SQLite file is, if `settings` name no data source.
             settings: the settings; None: ActiveMQ's defaults.
-            broker_name: what the lock table says about who holds the lock.
+            broker_name: the name of the lock's holder in the lock table.
 
         Raises:
             ConfigurationException: the data source is not a usable URL.
@@ -76,7 +76,7 @@ class JDBCPersistenceAdapter:
         self.settings = settings or JDBCSettings()
         self.on_state: Callable[[StoreState, Exception | None], None] | None = None
         self.on_lock_lost: Callable[[], None] | None = None
-        """Called when another broker may have the database: the broker must stop.
+        """Called when another broker may have taken over the database: the broker must stop.
 
         (activemq-persistence J7)
         """

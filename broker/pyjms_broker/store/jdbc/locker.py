@@ -12,7 +12,7 @@ Three implementations of one interface:
     try_acquire succeeds     -> holding
     keep_alive succeeds                          -> holding, for another period
     keep_alive fails                             the broker stops: another one may be writing
-    release                                      -> given up
+    release                                      -> released
 
 A broker that was paused past the end of its lease cannot do harm: the next batch finds that another
 broker has moved the number in the state table (`execution.database`). Methods block and run in

@@ -1,1 +1,1 @@
-"""The journal: appending, group commit, segments, locks, and what disks do."""
+"""The journal: appending, group commit, segments, recovery, and disk operations."""

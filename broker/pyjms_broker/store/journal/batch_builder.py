@@ -63,7 +63,7 @@ class BatchEvents(NamedTuple):
 
 
 class BatchBuilder:
-    """Fills batches with records; `next_job` hands over what is to be written.
+    """Fills batches with records; `next_job` returns the batches to write.
 
     `header` gives the payloads that each new segment begins with. It is called inside `append`,
     before the record that needs the segment gets its location, and must not append itself.
@@ -191,7 +191,7 @@ class BatchBuilder:
         self._sync |= sync
 
     def timer_expired(self) -> bool:
-        """Note that the time of `request_write_soon` is over; return whether to write now."""
+        """Note that the delay of `request_write_soon` has passed; return whether to write now."""
         self._timer_set = False
         return not self.requested and self.has_records
 

@@ -214,7 +214,7 @@ class GroupCommit:
             self._jobs.put(job)
 
 
-_QUICK: Final = 0.002  # seconds; what takes longer never runs on the loop
+_QUICK: Final = 0.002  # seconds; longer writes never run on the loop
 _LOOP_ADVANTAGE: Final = 1.25  # saved besides: two passes of the loop, and the thread switches
 _EXPLORE_EVERY: Final = 64  # jobs
 
@@ -241,7 +241,7 @@ class InlineWritePolicy:
     def record(self, on_loop: bool, seconds: float) -> None:
         """Record how long a job took, from its start to its end on the loop."""
         average = self.loop if on_loop else self.thread
-        # what is tried rarely has to be believed sooner
+        # a rarely measured value needs a larger weight
         weight = 0.125 if on_loop == self._loop_is_better() else 0.5
         average = seconds if average is None else average + weight * (seconds - average)
         if on_loop:

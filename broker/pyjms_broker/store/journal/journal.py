@@ -30,7 +30,7 @@ States, as `state` and `on_state` report them; see `StoreState`:
 
 After a failure nothing is retried: whether the failed write reached the disk is unknown, and
 a later record must never be durable without an earlier one. All waiters get the error, and
-`append` raises. The next start reads what is there.
+`append` raises. The next start reads what was written.
 
 A transaction's records, or those of several senders, may share a batch, and a batch counts as
 a whole or not at all: its checksum covers all its records. So a torn end never leaves half a
@@ -225,7 +225,7 @@ class Journal:
 
     async def _write_all(self, commit: GroupCommit) -> Exception | None:
         if self.state is StoreState.FAILED:
-            return None  # everybody has been told
+            return None  # all waiting callers have been notified
         written = Completion()
         ended = anyio.Event()
         written.then(lambda _: ended.set())

@@ -132,12 +132,14 @@ class KahaDBPersistenceAdapter:
             db = self._make_core(index_directory)
             db.journal.open_blocking()
             if db.journal.end != Location(1, 0):
-                raise ResourceAllocationException(f"There is a store in {self.directory} already")
+                raise ResourceAllocationException(
+                    f"The directory {self.directory} already contains a store"
+                )
             db.index.delete()
             db.index.open()
         except OSError as error:
             raise ResourceAllocationException(
-                f"Cannot make a store in {self.directory}: {error}"
+                f"Cannot create a store in {self.directory}: {error}"
             ) from error
         self._activate(db, Recovered(None, {}, rebuilt=False))
 

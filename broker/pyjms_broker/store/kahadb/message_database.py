@@ -1,4 +1,4 @@
-"""What the parts of an open store share: the journal, its index, and the way to append to both.
+"""The core of an open store: the journal, its index, and appending to both.
 
 Every record goes through `MessageDatabase.append`, and its caller applies it to the index
 (`updater`) before the next one is appended. So the header of a new segment, which is made inside

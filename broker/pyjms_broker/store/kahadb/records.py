@@ -79,7 +79,7 @@ _facts: Final = tuple.__new__  # half the price of MessageMetadata(...)
 
 
 class MessageMetadata(NamedTuple):
-    """What the index and the store's duplicate detection need of a message."""
+    """The data of a message that the index and the duplicate detection use."""
 
     message_id: str
     level: int

@@ -328,7 +328,7 @@ class MemoryPersistenceAdapter:
         return 0
 
     def last_producer_sequence_id(self, producer_id: ProducerId) -> int:
-        """Return -1: a restart forgets everything, so no producer can be resumed."""
+        """Return -1: nothing survives a restart, so no producer can be resumed."""
         return -1
 
 

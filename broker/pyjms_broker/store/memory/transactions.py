@@ -65,7 +65,7 @@ class MemoryTransactionStore:
         return None
 
     def recovered(self) -> list[RecoveredTransaction]:
-        """Return nothing: a restart forgets all."""
+        """Return nothing: no transaction survives a restart."""
         return []
 
     def position_of(self, destination: Destination, message_id: MessageId) -> Position | None:

@@ -138,5 +138,5 @@ class _Window:
             self._data = self._read(self._block.number, offset, wanted)
             self._from, begin = offset, 0
             if len(self._data) < size:
-                raise OSError(f"Spool file {self._block.number} is shorter than when written")
+                raise OSError(f"Spool file {self._block.number} is truncated")
         return self._data[begin : begin + size]

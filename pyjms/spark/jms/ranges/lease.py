@@ -134,7 +134,7 @@ class QueueLease:
         if self.epoch and found["epoch"] != self.epoch:
             raise IllegalStateException(
                 f"{self._queue} was purged or created again while it was being read",
-                hint="set failOnDataLoss=false and restart the query to go on with what is there",
+                hint="set failOnDataLoss=false and restart the query to continue",
             )
         self._is_held = True
         self._update(found)

@@ -142,7 +142,7 @@ class SpoolStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._options.fail_on_data_loss:
             raise IllegalStateException(
                 text,
-                hint=f"{self._folder} was changed by hand; failOnDataLoss=false goes on without "
+                hint=f"{self._folder} was changed by hand; failOnDataLoss=false continues without "
                 "the missing rows",
             )
         logger.warning("%s; continuing without them (failOnDataLoss=false)", text)

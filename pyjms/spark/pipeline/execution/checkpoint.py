@@ -153,6 +153,6 @@ def _mismatch(
 ) -> ConfigurationException:
     return ConfigurationException(
         f"Pipeline {pipeline.name}: its checkpoint {location.folder} does not fit: {reason}",
-        hint="undo the change; or set a new `checkpoint`, with which it starts again with what is "
-        "on its queues",
+        hint="undo the change; or set a new `checkpoint`, to start again with the messages on its "
+        "queues",
     )

@@ -35,7 +35,7 @@ def ddl_type(text: str) -> Struct:
     for field in struct:
         if not isinstance(field.dataType, VariantType) and _has_variant(field.dataType):
             raise ConfigurationException(
-                f"schema has a VARIANT inside {field.name}, where numbers are read as texts",
+                f"schema has a VARIANT inside {field.name}, where numbers are read as strings",
                 hint=f"make all of {field.name} a VARIANT, or the VARIANT a column of its own",
             )
     return _struct(struct)

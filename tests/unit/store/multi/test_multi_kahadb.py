@@ -420,7 +420,7 @@ async def test_a_folder_that_cannot_be_made_is_said_so(tmp_path: Path) -> None:
 
 async def test_a_store_of_its_own_that_cannot_be_made_is_an_error(stage: Stage) -> None:
     (stage.folder / "queue#3a#2f#2fper.one").write_text("in the way")
-    with pytest.raises(ResourceAllocationException, match="Cannot make a store"):
+    with pytest.raises(ResourceAllocationException, match="Cannot create a store"):
         stage.adapter.queue_message_store(ONE)
     await wait_for(stage.send(TWO)[1])
     (stage.folder / "queue#3a#2f#2fper.one").unlink()

@@ -101,7 +101,7 @@ async def test_a_request_times_out_and_its_late_response_is_dropped(rig: Rig) ->
             await clock.advance(2.4)
             assert caught == []
             await clock.advance(0.2)
-    assert "did not answer ShutdownInfo within 2.5 s" in str(caught[0])
+    assert "No response from the broker to ShutdownInfo within 2.5 s" in str(caught[0])
     rig.mock.deliver(Response(1))
     rig.mock.deliver(KeepAliveInfo())
     await rig.heard.next(KeepAliveInfo)

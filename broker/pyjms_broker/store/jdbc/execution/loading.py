@@ -1,4 +1,4 @@
-"""Loading: what the stores keep in memory is read from the tables at start. Runs in a thread.
+"""Loads the state that the stores keep in memory from the tables, at start and in a thread.
 
 Rows that another broker (ActiveMQ) wrote in the meantime are renumbered behind the last ID of their
 destination, and counted.
@@ -68,7 +68,7 @@ class LoadedDestination(NamedTuple):
 
 @dataclass(slots=True)
 class Contents:
-    """What the stores keep in memory of the tables."""
+    """The state that the stores keep in memory."""
 
     last_broker_sequence_id: int = 0
     last_destination: int = 0

@@ -268,7 +268,7 @@ class CleanUp:
 
 @dataclass(slots=True, eq=False)
 class TrimDuplicates:
-    """Forget the duplicate ids of a queue up to the ID `up_to`."""
+    """Delete the duplicate ids of a queue up to the ID `up_to`."""
 
     container: str
     up_to: int
@@ -276,7 +276,7 @@ class TrimDuplicates:
 
 @dataclass(slots=True, eq=False)
 class TrimProducers:
-    """Forget all but the `keep` producers that were used last."""
+    """Delete all but the `keep` most recently used producers."""
 
     keep: int
 
@@ -347,7 +347,7 @@ UNSETTLING = (
 
 @dataclass(slots=True)
 class Outcome:
-    """What only the database could tell, for the counts of the stores."""
+    """Results that only the database knows, for the counters of the stores."""
 
     freed: list[tuple[str, int]] = field(default_factory=list)
     """(container, size) of each message whose last subscription acknowledged it."""

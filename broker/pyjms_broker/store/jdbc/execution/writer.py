@@ -46,7 +46,7 @@ class _Batch:
         self.finished = Event()
 
     def perform(self, database: Database) -> None:
-        """Write what is not written yet; afterwards `error` says why not all could be."""
+        """Write everything that is not written yet; if that fails, set `error`."""
         self.error = None
         try:
             if not self.one_by_one:
@@ -78,7 +78,7 @@ class _Batch:
 
 
 class Writer:
-    """Queues units for the database; `on_outcome` gets what only the database could tell."""
+    """Queues units for the database; `on_outcome` gets the results that only the database knows."""
 
     def __init__(
         self,
@@ -169,7 +169,7 @@ class Writer:
             batch.finished.wait()
             if batch.error is not None:
                 raise JMSException(
-                    f"The database {self._database.name} does not work"
+                    f"The database {self._database.name} has failed"
                 ) from batch.error
             self._on_performed(batch)
 
@@ -258,9 +258,7 @@ class Writer:
         for (unit, waiter), result in zip(batch.work, results, strict=False):
             failed: JMSException | None = None
             if isinstance(result, Exception):
-                failed = JMSException(
-                    f"The database {self._database.name} refused to store this work"
-                )
+                failed = JMSException(f"The database {self._database.name} refused a write")
                 failed.__cause__ = result
                 logger.error("%s: %s", failed, result)
             unit.done(failed)

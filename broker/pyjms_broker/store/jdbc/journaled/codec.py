@@ -64,7 +64,7 @@ def decode_operations(payload: bytes) -> list[records.Operation]:
     if not payload or payload[0] != _VERSION:
         raise JMSException(
             "The journal in front of the database was written by another version; start and stop "
-            "that version once, which brings its records to the database"
+            "that version once, which writes its records to the database"
         )
     operations: list[records.Operation] = []
     at = 1

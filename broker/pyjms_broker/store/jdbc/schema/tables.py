@@ -1,4 +1,4 @@
-"""The tables: three are ActiveMQ's, the others hold what those have no columns for.
+"""The tables: three are ActiveMQ's, the others hold data that those have no columns for.
 
 Names are never quoted, so a database that folds their case finds ActiveMQ's own tables. Within a
 destination the order of IDs is the order of commits. (activemq-persistence J2, J3, J4)

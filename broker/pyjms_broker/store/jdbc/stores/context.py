@@ -1,4 +1,4 @@
-"""What the stores of one adapter share: the database, its writer, and the counters.
+"""State that the stores of one adapter share: the database, its writer, and the counters.
 
 Ids are assigned on the loop, in the order in which units go to the database: so a message has its
 position at once, and ids rise in the order of commits.
@@ -36,14 +36,14 @@ class UnitWriter(Protocol):
         """Write everything that is queued to the database now; blocks the loop.
 
         Raises:
-            JMSException: the database does not work.
+            JMSException: the database has failed.
         """
 
     def check(self) -> None:
         """Raise if the tables cannot be read.
 
         Raises:
-            JMSException: the database does not work.
+            JMSException: the database has failed.
         """
 
 
@@ -106,7 +106,7 @@ class StoreContext:
         """Make the container's tables readable: write out operations that the overlay cannot show.
 
         Raises:
-            JMSException: the database does not work.
+            JMSException: the database has failed.
         """
         if container in self._unsettled:
             self.writer.settle()
@@ -115,7 +115,7 @@ class StoreContext:
         """Return the rows of a query.
 
         Raises:
-            JMSException: the database does not work.
+            JMSException: the database has failed.
         """
         self.writer.check()
         return self.database.read(statement, **parameters)

@@ -7,7 +7,7 @@ whether the database has carried them out. The states of a work:
     event               Addition                 Removal, Acknowledgement
     created             not in the tables        visible
     prepare             row with an XID          hidden (overlay), XID in the tables
-    commit              has its position, in     gone for readers (overlay)
+    commit              has its position, in     hidden from readers (overlay)
                         the overlay
     completed(None)     read from the table      removed from the table
     completed(error)    never was                visible again
@@ -91,7 +91,7 @@ class WorkQueue(Protocol):
 
 
 class WorkStore(Protocol):
-    """What work needs of the store of a destination."""
+    """The interface of a destination's store that work uses."""
 
     context: StoreContext
     container: str
@@ -134,7 +134,7 @@ class WorkStore(Protocol):
 
 
 class Subscriber:
-    """A durable subscription, and what of it has not reached the tables yet."""
+    """A durable subscription, and its changes that are not in the tables yet."""
 
     def __init__(self, subscription: StoredSubscription, count: int, start: int) -> None:
         self.stored = subscription
@@ -142,13 +142,13 @@ class Subscriber:
         self.start = start
         """Messages up to this ID were added before the subscription."""
         self.acknowledged: set[int] = set()
-        """Acknowledgements that have not reached the table."""
+        """Acknowledgements that are not in the table yet."""
         self.hidden: set[int] = set()
         """Acknowledged in a prepared transaction."""
 
 
 class SubscriptionStore(WorkStore, Protocol):
-    """What an acknowledgement needs of the store of a topic."""
+    """The interface of a topic's store that acknowledgements use."""
 
     def hide(self, key: SubscriptionKey, message_id: int) -> None:
         """Hide a message that a prepared transaction has acknowledged."""

@@ -1,4 +1,4 @@
-"""What all parts of an index share: the database, numbering, and the list of what changed."""
+"""State that all parts of an index share: the database, numbering, and the list of changes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What changed in a destination since the last checkpoint began."""
+"""The changes of a destination since the last checkpoint began."""
 
 from __future__ import annotations
 

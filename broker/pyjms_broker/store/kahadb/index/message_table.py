@@ -12,7 +12,7 @@ merge tree:
     database           everything that earlier checkpoints wrote
 
 An upper layer overrides a lower one. A memtable has `adds` (new messages), `updates` (new
-entries of messages in a layer below) and `removed` (messages of a layer below that are gone);
+entries of messages in a layer below) and `removed` (removed messages of a layer below);
 a message that is added and removed within one memtable leaves nothing behind, which is the
 fate of nearly all messages of a queue whose consumers keep up.
 

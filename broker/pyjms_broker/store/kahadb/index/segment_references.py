@@ -1,4 +1,4 @@
-"""What keeps journal segments, and the last sequence numbers of producers."""
+"""References to journal segments, and the last sequence numbers of producers."""
 
 from __future__ import annotations
 

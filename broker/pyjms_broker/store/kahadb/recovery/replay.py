@@ -1,4 +1,4 @@
-"""Replays a journal's records into an index, whoever wrote them: this store, or ActiveMQ.
+"""Replays a journal's records into an index, written by this store or by ActiveMQ.
 
 Theory of operation
 -------------------

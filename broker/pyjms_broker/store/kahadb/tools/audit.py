@@ -1,4 +1,4 @@
-"""Find out what keeps each segment, which is the question when a disk is full.
+"""Find out what keeps each segment from being deleted, for example when a disk is full.
 
 (activemq-persistence K17, K18)
 """

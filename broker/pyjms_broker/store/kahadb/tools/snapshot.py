@@ -43,7 +43,7 @@ class Snapshot:
     """An index to which the journal's records are applied."""
 
     def __init__(self, index: StoreIndex, covered: Location | None) -> None:
-        """Continue an open index after `covered`, or from the beginning if that is None."""
+        """Continue an open index after `covered`, or from the start if that is None."""
         self.index = index
         self.format = RecordFormat(STORE_OPENWIRE_VERSION)
         self.replay = Replay(IndexUpdater(index), self.format, covered)

@@ -9,7 +9,7 @@ with the transaction's id in each record, at the latest by its prepare or commit
     open       4 MiB of messages          -> open, its operations so far are in the journal
     open       prepare                    -> prepared: all operations and the prepare, synced
     open       commit                     -> committed: all operations and the commit, synced
-    open       rollback                   -> gone; a rollback record only if it has records
+    open       rollback                   -> removed; a rollback record only if it has records
     prepared   commit, rollback           -> its record, synced
     prepared   restart                    -> prepared and `recovered`
     open       restart                    -> rolled back

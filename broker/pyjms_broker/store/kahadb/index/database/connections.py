@@ -118,7 +118,7 @@ def translated(path: Path) -> Iterator[None]:
 def _translate(path: Path, error: sqlite3.Error) -> Exception:
     number = _ERRNO.get(getattr(error, "sqlite_errorcode", 0) & 0xFF)
     if number is not None:
-        return OSError(number, f"{error} (the index)", str(path))
+        return OSError(number, f"{error} (in the index)", str(path))
     return IndexCorrupt(
         f"Cannot read the index {path}: {error}.",
         hint="Delete it: it is rebuilt from the journal.",
