@@ -1,6 +1,6 @@
 """The Python interpreters on which programs of a user are run, in processes of their own.
 
-Found without downloading anything: the interpreter of this test run, those that `PYJMS_PYTHONS`
+Found without downloading anything: the interpreter of this test run, those that `TEST_PYTHONS`
 names (paths, separated as in PATH), and `python3.11` and so on of PATH. An interpreter counts if it
 can import what pyjms depends on; otherwise the tests on that version skip and say what is absent.
 """
@@ -36,13 +36,13 @@ def interpreter(version: str) -> str:
     why = "; ".join(reasons) or "it is not on PATH"
     pytest.skip(
         f"there is no python{version} with the packages of pyjms ({why}): `pip install` them for it, "
-        "and name it in PYJMS_PYTHONS"
+        "and name it in TEST_PYTHONS"
     )
 
 
 def _candidates(version: str) -> list[str]:
     own = [sys.executable] if version == _version(sys.version_info) else []
-    named = [path for path in os.environ.get("PYJMS_PYTHONS", "").split(os.pathsep) if path]
+    named = [path for path in os.environ.get("TEST_PYTHONS", "").split(os.pathsep) if path]
     on_path = shutil.which(f"python{version}")
     return [*own, *named, *([on_path] if on_path else [])]
 
