@@ -132,9 +132,7 @@ class KahaDBPersistenceAdapter:
             db = self._make_core(index_directory)
             db.journal.open_blocking()
             if db.journal.end != Location(1, 0):
-                raise ResourceAllocationException(
-                    f"The directory {self.directory} already contains a store"
-                )
+                raise ResourceAllocationException(f"{self.directory} already contains a store")
             db.index.delete()
             db.index.open()
         except OSError as error:
