@@ -31,13 +31,9 @@ from pyjms_broker.store.kahadb.settings import PurgeRecoveredXATransactionStrate
 from pyjms_broker.store.kahadb.transactions.transaction_store import KahaDBTransactionStore
 from pyjms_broker.store.multi import partition as partitions
 from pyjms_broker.store.multi.decision_log import DecisionLog
-from pyjms_broker.store.multi.filters import (
-    FilteredKahaDB,
-    best_filter,
-    destination_directories,
-    likely_destination,
-    safe_name,
-)
+from pyjms_broker.store.multi.directories import directory_name
+from pyjms_broker.store.multi.existing_stores import ExistingStores
+from pyjms_broker.store.multi.filters import FilteredKahaDB, best_filter
 from pyjms_broker.store.multi.partition import KahaDBPartition
 from pyjms_broker.store.multi.stores import MultiMessageStore, MultiTopicMessageStore
 from pyjms_broker.store.multi.transactions import MultiTransactionStore, recover_transactions
@@ -141,7 +137,10 @@ class MultiKahaDBPersistenceAdapter:
         for each in self.filters:
             if not each.per_destination and each not in self._by_filter:
                 self._by_filter[each] = await self._start_adapter(each, each.directory_name)
-        await self._open_destination_stores()
+        existing = ExistingStores(
+            self.directory, self.filters, self._start_adapter, self._stop_adapter
+        )
+        await existing.open(self._by_destination)
         self._delete_all = False
         self._transactions = MultiTransactionStore(decisions, self._transactions_of)
         opened = [
@@ -151,30 +150,16 @@ class MultiKahaDBPersistenceAdapter:
         ]
         await recover_transactions(opened, decisions, self._transactions)
 
-    async def _open_destination_stores(self) -> None:
-        """Open the existing stores of single destinations."""
-        taken = {each.directory_name for each in self.filters if not each.per_destination}
-        for name in await to_thread.run_sync(destination_directories, self.directory):
-            likely = None if name in taken else best_filter(self.filters, likely_destination(name))
-            if likely is None or not likely.per_destination:
-                continue
-            adapter = await self._start_adapter(likely, name)
-            found = adapter.destinations()
-            destination = next(iter(found), None)
-            if destination is None or safe_name(destination) != name:
-                await adapter.stop()
-                self._partition(likely).adapters.remove(adapter)
-                if not found:
-                    await to_thread.run_sync(partitions.delete_store, self.directory / name)
-            else:
-                self._by_destination[destination] = adapter
-
     async def _start_adapter(self, each: FilteredKahaDB, name: str) -> KahaDBPersistenceAdapter:
         adapter = self._make_adapter(each, name)
         if self._delete_all:
             await adapter.delete_all_messages()
         await adapter.start()
         return adapter
+
+    async def _stop_adapter(self, each: FilteredKahaDB, adapter: KahaDBPersistenceAdapter) -> None:
+        await adapter.stop()
+        self._partition(each).adapters.remove(adapter)
 
     def _make_adapter(self, each: FilteredKahaDB, name: str) -> KahaDBPersistenceAdapter:
         never = PurgeRecoveredXATransactionStrategy.NEVER  # decided below, with all stores open
@@ -325,7 +310,7 @@ class MultiKahaDBPersistenceAdapter:
                     f"{destination.qualified_name}, options: {', '.join(map(str, self.filters))}",
                     hint="add a filteredKahaDB without queue and topic: it matches all others",
                 )
-            adapter = self._make_adapter(each, safe_name(destination))
+            adapter = self._make_adapter(each, directory_name(destination))
             try:
                 adapter.start_new()
             except BaseException:

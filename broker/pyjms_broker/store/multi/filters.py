@@ -1,35 +1,24 @@
-"""Which destination goes into which store, and the names of the stores' directories.
+"""Which destination goes into which store.
 
 (activemq-persistence K25)
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
-from pathlib import Path
 from typing import Final
 
 from pyjms.errors import ConfigurationException
-from pyjms.jms.destination import Destination, Queue, Topic, parse_destination
+from pyjms.jms.destination import Destination, Queue, Topic
 from pyjms_broker.store.kahadb.settings import KahaDBSettings
+from pyjms_broker.store.multi.directories import activemq_name
 
-__all__ = [
-    "FilteredKahaDB",
-    "best_filter",
-    "destination_directories",
-    "likely_destination",
-    "safe_name",
-]
+__all__ = ["FilteredKahaDB", "best_filter"]
 
 _ALL: Final = "#210"
 """ActiveMQ's name for the directory of the catch-all filter: a character's 16 bits."""
-_LONGEST_NAME: Final = 64
-_PREFIXES: Final = ("queue#", "topic#")
-_ESCAPED: Final = re.compile(r"#([0-9a-f]{2,4}?)")
-_UNSAFE: Final = re.compile(r"[^A-Za-z0-9_.#-]")
 _RANKS: Final = {"*": 1, ">": 2}
 
 
@@ -70,7 +59,7 @@ class FilteredKahaDB:
     @property
     def directory_name(self) -> str:
         """The name of its store's directory, as ActiveMQ names it."""
-        return _ALL if self.destination is None else safe_name(self.destination)
+        return _ALL if self.destination is None else activemq_name(self.destination)
 
     def rank(self, destination: Destination) -> tuple[tuple[int, ...], ...] | None:
         """Return how specifically it matches, smaller is better; None: not at all."""
@@ -94,31 +83,6 @@ def best_filter(
     """Return the most specific filter that matches, the first of equal ones; None: none does."""
     ranked = [(rank, f) for f in filters if (rank := f.rank(destination)) is not None]
     return min(ranked, key=lambda pair: pair[0])[1] if ranked else None
-
-
-def safe_name(destination: Destination) -> str:
-    """Return the directory name for a destination or pattern: `queue#3a#2f#2forders.#3e`.
-
-    A long name is cut at its beginning. Source: ActiveMQ IOHelper.toFileSystemSafeName.
-    """
-    name = _UNSAFE.sub(lambda found: f"#{ord(found[0]):x}", destination.qualified_name)
-    return name[-_LONGEST_NAME:]
-
-
-def destination_directories(directory: Path) -> list[str]:
-    """Return the names of the directories that may hold a destination's store, sorted. Blocks."""
-    return sorted(
-        p.name for p in directory.iterdir() if p.name.startswith(_PREFIXES) and p.is_dir()
-    )
-
-
-def likely_destination(name: str) -> Destination:
-    """Return the destination whose directory most likely has this name.
-
-    It is ambiguous, since `#` in a name is not escaped: the store inside has the true name.
-    """
-    text = _ESCAPED.sub(lambda found: chr(int(found[1], 16)), name)
-    return parse_destination(text, default=Queue)
 
 
 def _matches(pattern: str, name: str) -> bool:

@@ -6,11 +6,14 @@ import pytest
 
 from pyjms.errors import ConfigurationException
 from pyjms.jms.destination import Destination, Queue, Topic
+from pyjms_broker.store.multi.directories import (
+    activemq_name,
+    directory_name,
+    likely_destination,
+)
 from pyjms_broker.store.multi.filters import (
     FilteredKahaDB,
     best_filter,
-    likely_destination,
-    safe_name,
 )
 
 
@@ -68,8 +71,8 @@ def test_folder_names_are_activemq_s() -> None:
     assert FilteredKahaDB(queue="orders.>").directory_name == "queue#3a#2f#2forders.#3e"
     assert FilteredKahaDB(topic="news.*").directory_name == "topic#3a#2f#2fnews.#2a"
     assert FilteredKahaDB().directory_name == "#210"
-    assert safe_name(Queue("a b/\u00e9#")) == "queue#3a#2f#2fa#20b#2f#e9#"
-    long = safe_name(Queue("x" * 100 + "end"))
+    assert activemq_name(Queue("a b/\u00e9#")) == "queue#3a#2f#2fa#20b#2f#e9#"
+    long = activemq_name(Queue("x" * 100 + "end"))
     assert len(long) == 64 and long.endswith("xend")
     assert likely_destination("topic#3a#2f#2fnews.x") == Topic("news.x")
 
@@ -77,3 +80,13 @@ def test_folder_names_are_activemq_s() -> None:
 def test_filters_say_what_they_are() -> None:
     assert str(FilteredKahaDB()) == "everything"
     assert str(FilteredKahaDB(queue="a.>", per_destination=True)) == "queue://a.> (per destination)"
+
+
+def test_a_destination_of_its_own_has_a_directory_of_its_own() -> None:
+    long, other = "a" * 30 + "." + "x" * 70, "b" * 30 + "." + "x" * 70
+    names = ["orders", "a:b", "a#3ab", "a#b", "\u00e9", "#e9", long, other, "x" * 5000, "\ud800"]
+    found = {directory_name(kind(name)) for name in names for kind in (Queue, Topic)}
+    assert len(found) == 2 * len(names)
+    assert all(len(name.encode()) <= 65 for name in found)
+    assert directory_name(Queue("orders.new")) == activemq_name(Queue("orders.new"))
+    assert directory_name(Queue(long)) == "queue#3a#2f#2f" + "a" * 26 + "#0c6b36cbc28b557d6f598c20"

@@ -42,6 +42,7 @@ from pyjms_broker.store.journal.settings import JournalSettings, PreallocationSc
 from pyjms_broker.store.kahadb.settings import KahaDBSettings, PurgeRecoveredXATransactionStrategy
 from pyjms_broker.store.multi import FilteredKahaDB, MultiKahaDBPersistenceAdapter
 from pyjms_broker.store.multi.decision_log import LOCAL_FORMAT_ID, as_xa
+from pyjms_broker.store.multi.directories import activemq_name, directory_name
 
 JOURNAL = JournalSettings(max_file_length=1 << 16, preallocation_scope=PreallocationScope.NONE)
 PRODUCER = ProducerId("ID:host-1", 1, 1)
@@ -152,6 +153,51 @@ async def test_everything_is_there_after_a_restart(stage: Stage) -> None:
     assert stage.adapter.last_broker_sequence_id == 4
     assert stage.adapter.last_producer_sequence_id(PRODUCER) == 4
     assert stage.adapter.last_producer_sequence_id(ProducerId("x", 1, 1)) == -1
+
+
+LONG = [Queue(f"per.{first}.{'x' * 90}") for first in ("one", "two")]
+ODD = [Queue("per.a:b"), Queue("per.a#3ab"), Queue("per.#"), Queue("per." + "y" * 4000)]
+
+
+async def test_long_and_odd_names_have_a_store_each_after_a_restart(stage: Stage) -> None:
+    """Names with the same last 64 characters, and names with `#`, shared a directory."""
+    destinations = [*LONG, *ODD]
+    for where in (*destinations, *destinations):
+        await wait_for(stage.send(where)[1])
+    count = len(destinations)
+    expected = [[str(n), str(n + count)] for n in range(1, count + 1)]
+    assert [stage.texts(where) for where in destinations] == expected
+    await stage.open(stage.folder)
+    assert stage.adapter.destinations() == set(destinations)
+    assert [stage.texts(where) for where in destinations] == expected
+
+
+async def test_directories_with_activemqs_shortened_names_are_found(stage: Stage) -> None:
+    for where in (LONG[0], ODD[1]):
+        await wait_for(stage.send(where)[1])
+    await stage.adapter.stop()
+    for where in (LONG[0], ODD[1]):
+        new, old = directory_name(where), activemq_name(where)
+        assert new != old
+        (stage.folder / new).rename(stage.folder / old)
+    await stage.open(stage.folder)
+    assert [stage.texts(where) for where in (LONG[0], ODD[1])] == [["1"], ["2"]]
+    await wait_for(stage.send(LONG[0])[1])
+    await stage.open(stage.folder)
+    assert stage.texts(LONG[0]) == ["1", "3"]
+    assert not (stage.folder / directory_name(LONG[0])).exists()
+
+
+async def test_two_directories_of_one_destination_are_reported(
+    stage: Stage, caplog: pytest.LogCaptureFixture
+) -> None:
+    await wait_for(stage.send(LONG[0])[1])
+    await stage.adapter.stop()
+    name = stage.folder / directory_name(LONG[0])
+    shutil.copytree(name, stage.folder / activemq_name(LONG[0]))
+    await stage.open(stage.folder)
+    assert stage.texts(LONG[0]) == ["1"]
+    assert "are both stores of queue://per.one.xxx" in caplog.text
 
 
 async def test_the_folder_of_a_removed_destination_goes_at_the_stop(stage: Stage) -> None:
