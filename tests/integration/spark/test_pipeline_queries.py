@@ -104,7 +104,7 @@ def test_good_rows_and_bad_messages_go_their_ways(broker, run):
 
 
 @pytest.mark.fact("spark-pipeline 5/Paimon sink")
-@pytest.mark.parametrize("mode", ["ranges", "spool"])
+@pytest.mark.parametrize("mode", ["ranges", pytest.param("spool", marks=pytest.mark.nightly)])
 def test_a_batch_that_comes_again_publishes_neither_rows_nor_dead_letters_twice(
     broker, run, tmp_path, mode
 ):

@@ -113,15 +113,20 @@ def test_sigterm_rounds(spark, broker, settings, tmp_path, trigger, number) -> N
 
 @contextlib.contextmanager
 def in_a_batch(broker, folder: Path, trigger: str = "0") -> Iterator[subprocess.Popen[bytes]]:
-    """`pyjms pipeline run` with a batch in progress; 200 messages are there, 40 in a batch."""
+    """`pyjms pipeline run` with a batch in progress; 200 messages are there, 40 in a batch.
+
+    While it runs, the broker accepts the login of its settings only.
+    """
     (folder / "copies.py").write_text(MODULE.format(trigger=trigger))
     (folder / "application.yaml").write_text(SETTINGS.format(url=broker.url))
     broker.send("IN", [f"m{number}" for number in range(200)])
     checkpoint = folder / "checkpoints" / "copy" / "checkpoint"
+    broker.guard("me", "s3cret")
     with running(folder, "run", "copies") as child:
         until(lambda: child.poll() is not None or find_open_batch(checkpoint))
         assert child.poll() is None, say(folder)
         yield child
+    broker.unguard()
 
 
 def java_of(group: int) -> int | None:
@@ -188,9 +193,13 @@ def drain_round(spark, broker, settings, tmp_path: Path, trigger: str) -> None:
     assert line.split()[1] == "done"
 
 
-@pytest.mark.parametrize("password", ["s3cret", pytest.param("wr0ng", marks=pytest.mark.nightly)])
+@pytest.mark.nightly
+@pytest.mark.parametrize("password", ["s3cret", "wr0ng"])
 def test_a_broker_with_passwords(broker, tmp_path, password: str) -> None:
-    """Driver and executors, source and sink, have the login of the settings; or all hear of it."""
+    """Driver and executors, source and sink use the login of the settings; a wrong one is an error.
+
+    The right one is in every run, with `in_a_batch`.
+    """
     (tmp_path / "copies.py").write_text(MODULE.format(trigger="0"))
     settings = SETTINGS.format(url=broker.url).replace("s3cret", password)
     (tmp_path / "application.yaml").write_text(settings.partition("pipelines:")[0])

@@ -62,7 +62,11 @@ def test_both_sources_give_the_same_columns_and_leave_nothing(spark, broker, tmp
 
 @pytest.mark.parametrize(
     ("mode", "sink", "shuffle"),
-    [("ranges", "ids", ""), ("ranges", "epoch", "yes"), ("spool", "key", "yes")],
+    [
+        pytest.param("ranges", "ids", "", marks=pytest.mark.nightly),
+        ("ranges", "epoch", "yes"),
+        ("spool", "key", "yes"),
+    ],
 )
 def test_a_batch_that_comes_again_is_neither_lost_nor_doubled(
     spark, broker, tmp_path, driver, mode, sink, shuffle

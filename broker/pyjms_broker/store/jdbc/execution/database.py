@@ -21,8 +21,7 @@ from pyjms._distribution import install_command
 from pyjms.errors import ConfigurationException, JMSException, ResourceAllocationException
 from pyjms_broker.store.jdbc.execution.executor import execute
 from pyjms_broker.store.jdbc.execution.operations import Outcome, Unit
-from pyjms_broker.store.jdbc.schema.statements import Statements
-from pyjms_broker.store.jdbc.schema.tables import Tables
+from pyjms_broker.store.jdbc.schema.statements import statements_with
 from pyjms_broker.store.jdbc.settings import JDBCSettings
 
 __all__ = ["Database", "DatabaseTakenException", "DatabaseUnavailableException", "file_size"]
@@ -62,8 +61,8 @@ class Database:
             ConfigurationException: the URL is unusable, or its driver is not installed.
         """
         self.settings = settings
-        self.tables = Tables(settings.statements)
-        self.statements = Statements(self.tables)
+        self.statements = statements_with(settings.statements)
+        self.tables = self.statements.tables
         self.file = None if settings.data_source is not None else directory / FILE_NAME
         self.engine = _make_engine(self.file, settings)
         self._reader: Connection | None = None

@@ -8,6 +8,7 @@ its topic as long as it is pending for any subscription.
 
 from __future__ import annotations
 
+import functools
 from typing import Any, Final
 
 from sqlalchemy import (
@@ -29,8 +30,9 @@ from sqlalchemy import (
 from pyjms_broker.store.jdbc.schema.numbering import LAST_OF_NO_DESTINATION
 from pyjms_broker.store.jdbc.schema.tables import Tables
 from pyjms_broker.store.jdbc.schema.xids import REMOVAL
+from pyjms_broker.store.jdbc.settings import Statements as TableNames
 
-__all__ = ["Statements"]
+__all__ = ["Statements", "statements_with"]
 
 CONTAINER: Final[Any] = bindparam("at")
 CLIENT_ID: Final[Any] = bindparam("client")
@@ -366,3 +368,12 @@ class Statements:
         if prioritized:
             conditions.append(a.priority == m.priority)
         return exists().where(*conditions)
+
+
+@functools.lru_cache(maxsize=8)
+def statements_with(names: TableNames) -> Statements:
+    """Return the statements on tables of these names.
+
+    To build them takes longer than to open a small database, and they hold no state of one.
+    """
+    return Statements(Tables(names))
