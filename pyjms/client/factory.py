@@ -25,7 +25,7 @@ class ConnectionFactory(api.ConnectionFactory):
     Args:
         url: the broker's URL; None: `tcp://localhost:61616`, unless AMQ_HOST and AMQ_PORT are
             set. It may have options (`?jms.sendTimeout=500`, durations in milliseconds).
-        user_name: the user of connections that name none.
+        user_name: the user of connections that name none; `user` is the same, as in settings.
         password: that user's password.
         redelivery_policy: the policy of destinations without one of their own.
         options: options as keywords (`send_timeout=0.5`, durations in seconds); they override
@@ -38,6 +38,7 @@ class ConnectionFactory(api.ConnectionFactory):
         *,
         user_name: str | None = None,
         password: str | None = None,
+        user: str | None = None,
         redelivery_policy: RedeliveryPolicy | None = None,
         **options: Unpack[ClientKeywords],
     ) -> None:
@@ -45,12 +46,15 @@ class ConnectionFactory(api.ConnectionFactory):
 
         Raises:
             ConfigurationException: the URL is malformed, or an option of it unknown.
-            TypeError: a keyword is not an option.
+            TypeError: a keyword is not an option, or both `user` and `user_name` are given.
         """
+        if user is not None and user_name is not None:
+            raise TypeError("user and user_name are the same: give one of them")
         uri = TransportURI.parse(url or default_broker_url())
         given, self.uri = uri.split_options("jms.")
         self.options = ClientOptions()
         credentials = apply_options(given, self.options)
+        user_name = user if user_name is None else user_name
         self.user_name = credentials.get("user_name") if user_name is None else user_name
         self.password = credentials.get("password") if password is None else password
         self.exception_listener: ExceptionListener | None = None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 from pyjms.client.factory import ConnectionFactory as ClientConnectionFactory
 from pyjms.connection.caching import CachingConnectionFactory
@@ -34,16 +34,21 @@ def native_connection_factory(settings: PyjmsSettings) -> ClientConnectionFactor
     return broker_connection_factory(settings.activemq)
 
 
+_CLIENT_OPTIONS: Final = frozenset({"close_timeout", "send_timeout", "non_blocking_redelivery"})
+"""Settings of a broker that are options of the client under the same names."""
+
+
 def broker_connection_factory(broker: ActiveMQSettings) -> ClientConnectionFactory:
-    """Return the client's factory for one broker's settings."""
+    """Return the client's factory for one broker's settings.
+
+    What is not set there is as the URL's options say, or the client's defaults.
+    """
     password = broker.password
     factory = ClientConnectionFactory(
         broker.effective_broker_url(),
-        user_name=broker.user,
+        user_name=broker.effective_user(),
         password=None if password is None else password.get_secret_value(),
-        close_timeout=broker.close_timeout,
-        send_timeout=broker.send_timeout,
-        non_blocking_redelivery=broker.non_blocking_redelivery,
+        **{name: getattr(broker, name) for name in _CLIENT_OPTIONS & broker.model_fields_set},
     )
     factory.redelivery_policy = broker.redelivery.apply(factory.redelivery_policy)
     if broker.prefetch is not None:
@@ -76,7 +81,9 @@ def message_converter(settings: PyjmsSettings) -> MessageConverter:
         for type_id, name in section.type_id_mappings.items()
     }
     return DefaultMessageConverter(
-        type_id_mappings=mappings, trusted_packages=section.trusted_packages
+        type_id_mappings=mappings,
+        trusted_packages=section.trusted_packages,
+        dict_format=section.dict_format,
     )
 
 

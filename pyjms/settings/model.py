@@ -16,6 +16,7 @@ from pydantic import (
     PrivateAttr,
     SecretStr,
     WithJsonSchema,
+    model_validator,
 )
 from pydantic_settings import (
     BaseSettings,
@@ -120,6 +121,9 @@ class TemplateSettings(Section):
 class ConverterSettings(Section):
     """The message converter (`jms.converter`)."""
 
+    dict_format: Literal["json", "map"] = "json"
+    """What dict payloads become: json (also dates, decimals, enumerations, nested values), or map:
+    a MapMessage, as in Spring."""
     type_id_mappings: dict[str, Text] = Field(default_factory=dict)
     """Type ids of other programs (property _type) and their classes: com.acme.Order:
     orders.Order. Both for reading and for sending."""
@@ -157,11 +161,14 @@ class ActiveMQSettings(Section):
     """For instance tcp://host:61616; not set: a broker inside the application."""
     user: Text | None = None
     """The user name."""
+    user_name: Text | None = None
+    """The same as user, as the connection factory spells it."""
     password: Annotated[SecretStr, BeforeValidator(read_text)] | None = None
     """The password; never shown."""
     embedded: EmbeddedSettings = EmbeddedSettings()
     close_timeout: Deadline = 15.0
-    """How long closing waits for the broker; 0: for ever."""
+    """How long closing waits for the broker; 0: for ever. This and the next ones, if set, override
+    options of broker_url (jms.closeTimeout)."""
     send_timeout: Deadline = None
     """How long a send waits for the broker; 0: for ever."""
     redelivery: RedeliverySettings = RedeliverySettings()
@@ -170,6 +177,16 @@ class ActiveMQSettings(Section):
     Not set: 1000 on queues, and ActiveMQ's other defaults."""
     non_blocking_redelivery: bool = False
     """Whether later messages overtake one that waits for its redelivery."""
+
+    @model_validator(mode="after")
+    def _check_user(self) -> Self:
+        if self.user is not None and self.user_name is not None:
+            raise ValueError("user and user_name are the same: set one of them")
+        return self
+
+    def effective_user(self) -> str | None:
+        """Return the user name, whichever key it was set with."""
+        return self.user if self.user_name is None else self.user_name
 
     def effective_broker_url(self) -> str:
         """Return the URL to connect to (spring-jms 8.1.1)."""

@@ -16,7 +16,7 @@ from pyjms.jms.destination import Destination
 from pyjms.jms.message import Message
 from pyjms.jms.types import Long
 
-__all__ = ["JmsHeaders", "SimpleJmsHeaderMapper"]
+__all__ = ["MESSAGE_ATTRIBUTES", "JmsHeaders", "SimpleJmsHeaderMapper"]
 
 logger = logging.getLogger(__name__)
 
@@ -36,6 +36,18 @@ class JmsHeaders:
     TIMESTAMP: Final = "jms_timestamp"
     TYPE: Final = "jms_type"
 
+
+MESSAGE_ATTRIBUTES: Final[dict[str, str]] = {
+    "correlation_id": JmsHeaders.CORRELATION_ID,
+    "delivery_mode": JmsHeaders.DELIVERY_MODE,
+    "destination": JmsHeaders.DESTINATION,
+    "expiration": JmsHeaders.EXPIRATION,
+    "message_id": JmsHeaders.MESSAGE_ID,
+    "priority": JmsHeaders.PRIORITY,
+    "redelivered": JmsHeaders.REDELIVERED,
+    "reply_to": JmsHeaders.REPLY_TO,
+}
+"""By the name that a Message and a template use, the name of the JMS header."""
 
 CONTENT_TYPE: Final = "contentType"
 CONTENT_TYPE_PROPERTY: Final = "content_type"

@@ -80,7 +80,7 @@ class ConnectionFactory(ReusableFacade[CoreConnectionFactory]):
     Args:
         url: the broker's URL with options, such as `tcp://host:61616?jms.sendTimeout=500`; None:
             `tcp://localhost:61616`, unless AMQ_HOST and AMQ_PORT are set.
-        user_name: the user of connections that name none.
+        user_name: the user of connections that name none; `user` is the same, as in settings.
         password: that user's password.
         redelivery_policy: the policy of destinations without one of their own.
         options: the options of `pyjms.aio.ConnectionFactory`; durations in seconds. They
@@ -116,12 +116,14 @@ class ConnectionFactory(ReusableFacade[CoreConnectionFactory]):
         *,
         user_name: str | None = None,
         password: str | None = None,
+        user: str | None = None,
         redelivery_policy: RedeliveryPolicy | None = None,
         **options: Unpack[ClientKeywords],
     ) -> None:
         self.core = CoreConnectionFactory(
             url,
             user_name=user_name,
+            user=user,
             password=password,
             redelivery_policy=redelivery_policy,
             **options,

@@ -52,6 +52,7 @@ from pyjms.listener.handler.parameters import (
     choose_payload,
     read_parameters,
 )
+from pyjms.support.headers import MESSAGE_ATTRIBUTES
 
 __all__ = ["CallPlan", "Injector", "PayloadConverter", "SessionTypes"]
 
@@ -189,6 +190,7 @@ class CallPlan:
 
     def _header(self, parameter: HandlerParameter, header: Header) -> Supplier:
         name = header.name or parameter.name
+        other_name = MESSAGE_ATTRIBUTES.get(name)
         hint = parameter.hint
         convert = self._validator(parameter, make_adapter=_adapter_of_instances)
         default = parameter.default if header.default is MISSING else header.default
@@ -198,7 +200,10 @@ class CallPlan:
             default = False  # Spring: a missing boolean header is false
 
         def supply(message: Message, _session: Session | None) -> object:
-            value = self._read_headers(message).get(name, MISSING)
+            headers = self._read_headers(message)
+            value = headers.get(name, MISSING)
+            if value is MISSING and other_name is not None:
+                value = headers.get(other_name, MISSING)
             if value is MISSING or (value == "" and default is not MISSING):
                 if default is MISSING:
                     raise MessageConversionException(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, Literal
 
 import pydantic
 from pydantic import JsonValue
@@ -27,11 +27,11 @@ __all__ = ["TYPE_ID_PROPERTY", "DefaultMessageConverter"]
 
 TYPE_ID_PROPERTY = "_type"
 
-_PLAIN = (Message, str, bytes, bytearray, memoryview, Mapping)
+_PLAIN = (Message, str, bytes, bytearray, memoryview)
 
 
 class DefaultMessageConverter:
-    """Converts str, bytes and mappings as SimpleMessageConverter, everything else as JSON text.
+    """Converts str and bytes as SimpleMessageConverter, mappings so or as JSON, the rest as JSON.
 
     A JSON message names its type in the property `_type`. A type that the receiver requests takes
     precedence: the property then only chooses among its subclasses or, of a union, its members.
@@ -43,6 +43,8 @@ class DefaultMessageConverter:
     Args:
         type_id_mappings: type id to type, for ids that are not Python names.
         trusted_packages: modules whose classes may be loaded by their full name.
+        dict_format: what mappings become: "map", a MapMessage, whose values are JMS types, or
+            "json", with dates, decimals, enumerations and nested values.
     """
 
     def __init__(
@@ -50,7 +52,12 @@ class DefaultMessageConverter:
         *,
         type_id_mappings: Mapping[str, type] | None = None,
         trusted_packages: Iterable[str] = (),
+        dict_format: Literal["json", "map"] = "map",
     ) -> None:
+        if dict_format not in ("json", "map"):
+            raise ValueError(f"dict_format is 'json' or 'map', not {dict_format!r}")
+        self.dict_format = dict_format
+        self._plain = _PLAIN if dict_format == "json" else (*_PLAIN, Mapping)
         self._simple = SimpleMessageConverter()
         self._json = JsonMessageConverter(
             target_type=MessageType.TEXT,
@@ -66,7 +73,7 @@ class DefaultMessageConverter:
             MessageConversionException: it is None, or pydantic cannot write it.
             MessageFormatException: a value of a mapping has no JMS type.
         """
-        if payload is None or isinstance(payload, _PLAIN):
+        if payload is None or isinstance(payload, self._plain):
             return self._simple.to_message(payload, session)
         return self._json.to_message(payload, session)
 

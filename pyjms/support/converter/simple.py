@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from pyjms.errors import MessageConversionException
+from pyjms.errors import MessageConversionException, MessageFormatException
 from pyjms.jms.api import Session
 from pyjms.jms.bodies import BytesMessage, MapMessage, ObjectMessage, TextMessage
 from pyjms.jms.message import Message
@@ -43,6 +43,9 @@ class SimpleMessageConverter:
             f"Cannot convert object of type [{type(payload).__qualname__}] to JMS message. "
             "Supported message payloads are: str, bytes, Mapping[str, ...].",
             target=type(payload),
+            hint=None
+            if payload is not None
+            else 'send an empty text "", or a message: lambda session: session.create_message()',
         )
 
     def from_message(self, message: Message, target: Any = None) -> Any:
@@ -63,7 +66,15 @@ def _map_message(payload: Mapping[Any, Any], session: Session) -> Message:
                 f"[{type(name).__qualname__}] to the name of a MapMessage's value",
                 hint="the keys of a mapping must be str",
             )
-        message[name] = value
+        try:
+            message[name] = value
+        except MessageFormatException as error:
+            raise MessageFormatException(
+                f"A MapMessage cannot hold the value of {name!r}: {error.reason}",
+                hint="send the mapping as JSON: jms.converter.dict_format: json, or "
+                'DefaultMessageConverter(dict_format="json"); or convert the value, for instance '
+                "to a str",
+            ) from error
     return message
 
 

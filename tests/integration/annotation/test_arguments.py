@@ -244,6 +244,22 @@ async def test_headers(jms_app) -> None:
     assert "jms_destination" in everything
 
 
+async def test_headers_by_the_names_of_a_message(jms_app) -> None:
+    got: list[object] = []
+
+    @jms_listener("in")
+    async def handler(
+        text: str,
+        correlation_id: Annotated[str, Header()],
+        given: Annotated[str, Header("message_id")],
+        priority: Annotated[int, Header()],
+    ) -> None:
+        got.extend([correlation_id, given[:3], priority])
+
+    assert await handle(jms_app, handler, "x", correlation_id="c-1") == [None]
+    assert got == ["c-1", "ID:", 4]
+
+
 @pytest.mark.fact("spring-jms 6.1.2")
 async def test_a_missing_header_is_an_error_that_names_it(jms_app) -> None:
     @jms_listener("in")

@@ -73,7 +73,7 @@ def broker_of(settings: PyjmsSettings, name: str | None, embedded: str | None) -
         )
     _check_url(url, f"{key}.broker_url")
     password = section.password.get_secret_value() if section.password is not None else None
-    return BrokerLocation(url, section.user, password)
+    return BrokerLocation(url, section.effective_user(), password)
 
 
 def uses_embedded_broker(
