@@ -5,9 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from pyjms.container.endpoint_checks import (
+    check_client_id,
+    check_properties,
+    check_subscription,
+)
 from pyjms.container.factories import broker_connection_factory
 from pyjms.errors import ConfigurationException, JMSException
-from pyjms.jms.destination import Destination, Queue, Topic, named_kind, parse_destination
+from pyjms.jms.destination import named_kind, parse_destination
 from pyjms.listener.container.properties import parse_concurrency
 from pyjms.listener.endpoint import JmsListenerEndpoint
 from pyjms.selector import selector_or_none
@@ -17,15 +22,13 @@ from pyjms.transport.uri import TransportURI
 
 __all__ = ["check_endpoint", "check_reply_destination", "raise_all", "settings_problems"]
 
-_TOPIC_OPTIONS = ("pub_sub_domain", "subscription_durable", "subscription_shared")
-
 
 def settings_problems(container: Any, settings: PyjmsSettings) -> Iterator[str]:
     """Yield a line for each problem of the settings: URLs, listeners, durable subscriptions."""
     try:
         yield from _broker_problems(container, settings)
         container.message_converter()
-        _check_client_id(container.jms_listener_container_factory())
+        check_client_id(container.jms_listener_container_factory())
     except JMSException as error:
         yield str(error)
     for name, override in settings.listeners.items():
@@ -48,7 +51,8 @@ def check_endpoint(endpoint: JmsListenerEndpoint, handler: str, factory: Any) ->
         )
     try:
         _check_texts(endpoint.destination, endpoint.concurrency, endpoint.selector)
-        _check_subscription(endpoint, factory)
+        check_properties(endpoint, factory)
+        check_subscription(endpoint, factory)
     except (ValueError, JMSException) as error:
         raise ConfigurationException(
             f"Listener {endpoint.id or endpoint.destination!r}: {error}"
@@ -80,49 +84,6 @@ def _check_texts(destination: str | None, concurrency: str | None, selector: str
                 hint='write "upper" or "lower-upper", both 1 or more',
             )
     selector_or_none(selector)
-
-
-def _check_subscription(endpoint: JmsListenerEndpoint, factory: Any) -> None:
-    """Refuse a named subscription that is not durable: it would lose messages."""
-    options = _options_of(factory)
-    if options is None:  # a factory that the application defines
-        return
-    kind: type[Destination] | None = named_kind(endpoint.destination)
-    if kind is None:
-        kind = Topic if any(options.get(name) for name in _TOPIC_OPTIONS) else Queue
-    durable = options.get("subscription_durable") or options.get("durable_subscription_name")
-    if endpoint.subscription and not issubclass(kind, Topic):
-        raise ConfigurationException(
-            f"subscription {endpoint.subscription!r}: a queue has no subscriptions",
-            hint="write topic://NAME, or let the container factory's names mean topics "
-            "(jms.pub_sub_domain)",
-        )
-    if endpoint.subscription and not durable:
-        raise ConfigurationException(
-            f"subscription {endpoint.subscription!r}: its container factory creates "
-            "no durable subscriptions",
-            hint="set jms.subscription_durable and jms.client_id, or name a container_factory "
-            "with subscription_durable",
-        )
-    if issubclass(kind, Topic) and endpoint.container_factory:  # the default is in the settings
-        _check_client_id(factory)
-
-
-def _check_client_id(factory: Any) -> None:
-    options = _options_of(factory) or {}
-    if not options.get("subscription_durable") or options.get("client_id"):
-        return
-    client = getattr(factory.connection_factory, "options", None)
-    if client is not None and client.client_id is None:
-        raise ConfigurationException(
-            "A durable subscription needs a client id, and none is set",
-            hint="set jms.client_id, or client_id on the container factory",
-        )
-
-
-def _options_of(factory: Any) -> dict[str, Any] | None:
-    options = getattr(factory, "options", None)
-    return options if isinstance(options, dict) else None
 
 
 def _broker_problems(container: Any, settings: PyjmsSettings) -> Iterator[str]:

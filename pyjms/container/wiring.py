@@ -25,6 +25,7 @@ from pyjms.container.checks import (
     settings_problems,
 )
 from pyjms.container.core import named_like
+from pyjms.container.endpoint_checks import repeated_subscriptions
 from pyjms.container.factories import broker_connection_factory
 from pyjms.container.targets import functions, marked, missing_instances, nothing_to_run
 from pyjms.core.template import JmsTemplate
@@ -79,6 +80,8 @@ class Wiring:
         self._error_handler = error_handler
         self.outages = Outages()
         """Which brokers cannot be reached by the listeners."""
+        self._named: dict[str, DefaultJmsListenerContainerFactory] = {}
+        self._used_factories: dict[int, Any] = {}
         self._read_headers = SimpleJmsHeaderMapper().to_headers
 
     def check(self, targets: Iterable[object]) -> None:
@@ -125,6 +128,8 @@ class Wiring:
                 problems.append(str(error))
         problems += self._unknown_overrides(ids)
         problems += _repeated_ids(endpoints)
+        if not problems:
+            problems += repeated_subscriptions((e, self._factory(e)) for e in endpoints)
         if problems:
             raise ConfigurationException("\n".join(problems))
         return endpoints
@@ -141,6 +146,7 @@ class Wiring:
     def make_container(self, endpoint: JmsListenerEndpoint) -> AbstractMessageListenerContainer:
         """Create the endpoint's container with the factory that it names."""
         factory = self._factory(endpoint)
+        self._used_factories[id(factory)] = factory
         container: AbstractMessageListenerContainer = factory.create_listener_container(endpoint)
         if container.error_handler is None:
             container.error_handler = self._error_handler
@@ -150,11 +156,11 @@ class Wiring:
         return container
 
     async def close_factories(self) -> None:
-        """Close the connections that the container's connection factory keeps."""
-        factory = self._container.connection_factory()
-        destroy = getattr(factory, "destroy", None)
-        if destroy is not None:
-            await destroy()
+        """Close the connections that connection factories and container factories keep."""
+        for factory in (*self._used_factories.values(), self._container.connection_factory()):
+            destroy = getattr(factory, "destroy", None)
+            if destroy is not None:
+                await destroy()
 
     def is_unreachable(self, container: AbstractMessageListenerContainer) -> bool:
         """Return whether the broker of a container could not be reached when last tried."""
@@ -259,9 +265,13 @@ class Wiring:
         return provider()
 
     def _named_broker_factory(self, name: str) -> DefaultJmsListenerContainerFactory:
-        default = self._container.jms_listener_container_factory()
-        factory = broker_connection_factory(self._settings.brokers[name])
-        return DefaultJmsListenerContainerFactory(factory, **default.options)
+        found = self._named.get(name)
+        if found is None:
+            default = self._container.jms_listener_container_factory()
+            factory = broker_connection_factory(self._settings.brokers[name])
+            found = DefaultJmsListenerContainerFactory(factory, **default.options)
+            self._named[name] = found
+        return found
 
     def _hook_call(self, function: Callable[..., Any]) -> Callable[[], Any]:
         suppliers = {}

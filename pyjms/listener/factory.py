@@ -1,7 +1,8 @@
 """Factories of listener containers: options once, a container for each endpoint.
 
 Only options that were set are passed on, so that a container's own defaults apply to the rest; the
-endpoint's settings come last and take precedence. (spring-jms 6.4, 6.11)
+endpoint's settings come last and take precedence. Containers with a client id share one connection:
+a broker accepts a client id once. (spring-jms 6.4, 6.11)
 """
 
 from __future__ import annotations
@@ -9,13 +10,18 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Unpack
 
+from pyjms.connection.single import SingleConnectionFactory
 from pyjms.jms.api import ConnectionFactory
 from pyjms.listener.container.base import AbstractMessageListenerContainer
 from pyjms.listener.container.default import DefaultMessageListenerContainer, DefaultOptions
 from pyjms.listener.container.simple import SimpleMessageListenerContainer, SimpleOptions
 from pyjms.listener.endpoint import JmsListenerEndpoint
 
-__all__ = ["DefaultJmsListenerContainerFactory", "SimpleJmsListenerContainerFactory"]
+__all__ = [
+    "DefaultJmsListenerContainerFactory",
+    "SimpleJmsListenerContainerFactory",
+    "client_id_of",
+]
 
 
 class _ContainerFactory:
@@ -24,11 +30,15 @@ class _ContainerFactory:
     def __init__(self, connection_factory: ConnectionFactory, options: Mapping[str, Any]) -> None:
         self.connection_factory = connection_factory
         self.options: dict[str, Any] = dict(options)
+        self._shared: dict[str, SingleConnectionFactory] = {}
 
     def create_listener_container(
         self, endpoint: JmsListenerEndpoint
     ) -> AbstractMessageListenerContainer:
         """Return a new container for `endpoint`, not started. Call it on the loop.
+
+        Those with the same client id share a connection, which `destroy` closes; so do not those
+        with a transaction manager, whose connections are the manager's.
 
         Raises:
             TypeError: an option is not a property of the container.
@@ -36,7 +46,35 @@ class _ContainerFactory:
         """
         container = type(self).KIND(self.connection_factory, **self.options)
         endpoint.configure(container)
+        client_id = container.client_id or client_id_of(self.connection_factory)
+        manager = getattr(container, "transaction_manager", None)
+        is_shared = hasattr(self.connection_factory, "target_connection_factory")
+        if client_id is not None and manager is None and not is_shared:
+            container.connection_factory = self._shared_by(client_id)
         return container
+
+    async def destroy(self) -> None:
+        """Close the connections that containers share. Idempotent; the containers come first."""
+        shared, self._shared = self._shared, {}
+        for factory in shared.values():
+            await factory.destroy()
+
+    def _shared_by(self, client_id: str) -> SingleConnectionFactory:
+        found = self._shared.get(client_id)
+        if found is None:
+            own = client_id_of(self.connection_factory)
+            found = self._shared[client_id] = SingleConnectionFactory(
+                self.connection_factory,
+                client_id=None if own == client_id else client_id,
+                reconnect_on_exception=True,
+            )
+        return found
+
+
+def client_id_of(factory: ConnectionFactory) -> str | None:
+    """Return the client id that a factory itself gives to its connections, if any."""
+    own: str | None = getattr(getattr(factory, "options", None), "client_id", None)
+    return own
 
 
 class DefaultJmsListenerContainerFactory(_ContainerFactory):

@@ -7,7 +7,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from pyjms.errors import ListenerExecutionFailedException
+import anyio
+
+from pyjms.errors import ListenerExecutionFailedException, RequestTimeoutException
 from pyjms.jms.message import Message
 from pyjms.listener.handler.interceptors import HandlerInvocation, Proceed
 
@@ -35,6 +37,7 @@ class Recorder:
 
     def __init__(self) -> None:
         self.all_calls: list[HandlerCall] = []
+        self._changed = anyio.Event()
 
     def calls(self, handler: Callable[..., Any]) -> list[HandlerCall]:
         """Return the calls of this handler. Methods compare by function and instance."""
@@ -48,6 +51,30 @@ class Recorder:
         """Return the exceptions that the handlers raised."""
         return [call.error for call in self.all_calls if call.error is not None]
 
+    async def until(
+        self, condition: Callable[[list[HandlerCall]], bool], timeout: float = 5.0
+    ) -> None:
+        """Wait until `condition` holds of all calls so far, such as of a topic's listener.
+
+        The calls have ended, their messages may not be acknowledged yet.
+
+        Args:
+            condition: called with the list of calls, once and after each of them.
+            timeout: seconds of real time.
+
+        Raises:
+            RequestTimeoutException: it does not hold by then.
+        """
+        with anyio.move_on_after(timeout):
+            while not condition(self.all_calls):
+                await self._changed.wait()
+            return
+        failed = len(self.errors())
+        raise RequestTimeoutException(
+            f"The condition did not hold within {timeout:g} s: there were {len(self.all_calls)} "
+            f"calls of handlers, {failed} of them failed"
+        )
+
     async def __call__(self, invocation: HandlerInvocation, proceed: Proceed) -> object:
         """Record one call: as an interceptor, around those of the application."""
         error: BaseException | None = None
@@ -60,3 +87,5 @@ class Recorder:
             raise
         finally:
             self.all_calls.append(HandlerCall(invocation.handler, invocation.message, error))
+            changed, self._changed = self._changed, anyio.Event()
+            changed.set()

@@ -120,10 +120,7 @@ def test_a_subscription_that_nothing_makes_durable() -> None:
     async def handler(text: str) -> None: ...
 
     text = problem_of(handler)
-    assert (
-        "its container factory creates no durable subscriptions (set jms.subscription_durable"
-        in text
-    )
+    assert "its container factory creates no durable subscriptions (set durable on this" in text
     durable = PyjmsSettings(jms={"subscription_durable": True, "client_id": "me"})
     JmsApplication(handler, settings=durable).check()
 

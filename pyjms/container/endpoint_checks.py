@@ -1,0 +1,155 @@
+"""Checks of an endpoint against the container factory that it names: what could never start."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from pyjms.errors import ConfigurationException
+from pyjms.jms.destination import Destination, Queue, Topic, named_kind
+from pyjms.listener.container.properties import parse_concurrency
+from pyjms.listener.endpoint import JmsListenerEndpoint
+from pyjms.listener.factory import SimpleJmsListenerContainerFactory, client_id_of
+
+__all__ = [
+    "check_client_id",
+    "check_properties",
+    "check_subscription",
+    "repeated_subscriptions",
+]
+
+_TOPIC_OPTIONS = ("pub_sub_domain", "subscription_durable", "subscription_shared")
+
+
+def check_properties(endpoint: JmsListenerEndpoint, factory: Any) -> None:
+    """Refuse properties that the factory's containers do not have.
+
+    Raises:
+        ConfigurationException: the first one.
+    """
+    if _options_of(factory) is None:  # a factory that the application defines
+        return
+    known = factory.KIND.OPTIONS
+    for name in endpoint.properties:
+        if name not in known:
+            near = difflib.get_close_matches(name, known, n=1)
+            raise ConfigurationException(
+                f"{name}: a {factory.KIND.__name__} has no such property",
+                hint=f"did you mean {near[0]}?" if near else "name another container_factory",
+            )
+    if endpoint.prefetch == 0 and isinstance(factory, SimpleJmsListenerContainerFactory):
+        raise ConfigurationException(
+            "prefetch 0: a SimpleMessageListenerContainer cannot pull messages",
+            hint="set 1 or more",
+        )
+
+
+def check_subscription(endpoint: JmsListenerEndpoint, factory: Any) -> None:
+    """Refuse a named subscription that is not durable, and a durable one that cannot start.
+
+    Raises:
+        ConfigurationException: the first problem.
+    """
+    options = _options_of(factory)
+    if options is None:
+        return
+    is_topic, durable = _is_topic(endpoint, options), _is_durable(endpoint, options)
+    if endpoint.durable and not is_topic:
+        raise ConfigurationException(
+            "durable: a queue has no subscriptions", hint="write topic://NAME, or the name alone"
+        )
+    if endpoint.subscription and not is_topic:
+        raise ConfigurationException(
+            f"subscription {endpoint.subscription!r}: a queue has no subscriptions",
+            hint="write topic://NAME, or let the container factory's names mean topics "
+            "(jms.pub_sub_domain)",
+        )
+    if endpoint.subscription and not durable:
+        raise ConfigurationException(
+            f"subscription {endpoint.subscription!r}: its container factory creates "
+            "no durable subscriptions",
+            hint="set durable on this listener, or jms.subscription_durable; and jms.client_id",
+        )
+    if not is_topic or not durable:
+        return
+    if endpoint.concurrency is not None and parse_concurrency(endpoint.concurrency)[1] > 1:
+        raise ConfigurationException(
+            f"concurrency {endpoint.concurrency}: a durable subscription has one consumer",
+            hint="set 1, or share the queue Consumer.NAME.VirtualTopic.X instead",
+        )
+    if endpoint.durable or endpoint.container_factory:  # the default is in the settings
+        check_client_id(factory, endpoint)
+
+
+def check_client_id(factory: Any, endpoint: JmsListenerEndpoint | None = None) -> None:
+    """Refuse durable subscriptions without a client id.
+
+    Raises:
+        ConfigurationException: there is none.
+    """
+    options = _options_of(factory) or {}
+    durable = options.get("subscription_durable")
+    if endpoint is not None:
+        durable = _is_durable(endpoint, options)
+    if not durable or _client_id(endpoint, factory, options):
+        return
+    if getattr(factory.connection_factory, "options", None) is not None:
+        raise ConfigurationException(
+            "A durable subscription needs a client id, and none is set",
+            hint="set jms.client_id, or client_id on the container factory",
+        )
+
+
+def repeated_subscriptions(found: Iterable[tuple[JmsListenerEndpoint, Any]]) -> Iterator[str]:
+    """Yield a line for each durable subscription that two listeners would have to share."""
+    seen: dict[tuple[object, ...], JmsListenerEndpoint] = {}
+    for endpoint, factory in found:
+        options = _options_of(factory)
+        if options is None or not _is_durable(endpoint, options):
+            continue
+        if not _is_topic(endpoint, options):
+            continue
+        name = endpoint.subscription or endpoint.default_subscription_name()
+        key = (_broker_of(factory), _client_id(endpoint, factory, options), name)
+        first = seen.setdefault(key, endpoint)
+        if first is not endpoint:
+            yield (
+                f"Listener {endpoint.id or endpoint.destination!r}: its durable subscription "
+                f"{name!r} is that of listener {first.id or first.destination!r} "
+                "(give each its own subscription)"
+            )
+
+
+def _broker_of(factory: Any) -> object:
+    uri = getattr(factory.connection_factory, "uri", None)
+    return id(factory) if uri is None else str(uri)
+
+
+def _client_id(
+    endpoint: JmsListenerEndpoint | None, factory: Any, options: dict[str, Any]
+) -> str | None:
+    own = None if endpoint is None else endpoint.properties.get("client_id")
+    return own or options.get("client_id") or client_id_of(factory.connection_factory)
+
+
+def _is_durable(endpoint: JmsListenerEndpoint, options: dict[str, Any]) -> bool:
+    if endpoint.durable is not None:
+        return endpoint.durable
+    return bool(options.get("subscription_durable") or options.get("durable_subscription_name"))
+
+
+def _is_topic(endpoint: JmsListenerEndpoint, options: dict[str, Any]) -> bool:
+    kind: type[Destination] | None = named_kind(endpoint.destination)
+    if kind is None:
+        own = endpoint.properties.get("pub_sub_domain")
+        topics = endpoint.durable or (
+            any(options.get(name) for name in _TOPIC_OPTIONS) if own is None else own
+        )
+        kind = Topic if topics else Queue
+    return issubclass(kind, Topic)
+
+
+def _options_of(factory: Any) -> dict[str, Any] | None:
+    options = getattr(factory, "options", None)
+    return options if isinstance(options, dict) else None
