@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 
 import anyio
 
+from pyjms import _clock
 from pyjms.errors import ListenerExecutionFailedException, RequestTimeoutException
 from pyjms.jms.message import Message
 from pyjms.listener.handler.interceptors import HandlerInvocation, Proceed
@@ -65,7 +66,7 @@ class Recorder:
         Raises:
             RequestTimeoutException: it does not hold by then.
         """
-        with anyio.move_on_after(timeout):
+        with _clock.SystemClock().timeout(timeout):
             while not condition(self.all_calls):
                 await self._changed.wait()
             return
