@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from pyjms.testing.spark_names import run_pipeline, spark
 from tests.kit.parallel import FileOrGroupScheduling, add_groups, longest_first
 
 

@@ -76,6 +76,10 @@ class RedeliverySettings(Section):
         }
         return replace(policy, **{name: v for name, v in changes.items() if v is not None})
 
+    def without_delays(self) -> Self:
+        """Return the same settings with only the maximum."""
+        return type(self)(maximum=self.maximum)
+
     @model_validator(mode="after")
     def _check_delays(self) -> Self:
         first, most = self.initial_delay, self.max_delay

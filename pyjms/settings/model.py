@@ -256,6 +256,19 @@ class PyjmsSettings(BaseSettings):
         """Resolve placeholders with those of the files that the settings were read from."""
         self._placeholders = placeholders
 
+    def without_redelivery_delays(self) -> Self:
+        """Return the same settings with the redelivery delays of the broker's URL, for tests."""
+        activemq = self.activemq.model_copy(
+            update={"redelivery": self.activemq.redelivery.without_delays()}
+        )
+        listeners = {
+            name: own
+            if own.redelivery is None
+            else own.model_copy(update={"redelivery": own.redelivery.without_delays()})
+            for name, own in self.listeners.items()
+        }
+        return self.model_copy(update={"activemq": activemq, "listeners": listeners})
+
     def with_broker_url(self, url: str) -> Self:
         """Return the same settings for another broker."""
         activemq = self.activemq.model_copy(update={"broker_url": url})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -24,7 +25,10 @@ from pyjms.testing.clock import real_time
 from pyjms.testing.recorder import Recorder
 from pyjms.transport.uri import TransportURI
 
-__all__ = ["JmsTestApp", "with_redelivery_delay"]
+__all__ = ["RECEIVE_TIMEOUT", "JmsTestApp", "with_redelivery_delay"]
+
+RECEIVE_TIMEOUT: Final = 5.0
+"""Seconds that receives of test templates wait."""
 
 _POLICY: Final = "jms.redeliveryPolicy."
 _DELAYS: Final = tuple(f"{_POLICY}{name}" for name in ("initialRedeliveryDelay", "redeliveryDelay"))
@@ -53,6 +57,7 @@ class JmsTestApp:
         self.url = url
         self.recorder = Recorder()
         self._application: JmsApplication | None = None
+        self._template: JmsTemplate | None = None
 
     @property
     def application(self) -> JmsApplication:
@@ -70,8 +75,15 @@ class JmsTestApp:
 
     @property
     def template(self) -> JmsTemplate:
-        """The application's template (coroutines)."""
-        return self.application.template
+        """A template (coroutines) with the application's settings; receives wait 5 s at most.
+
+        Unless the settings have a `receive_timeout`. The application's own template waits for ever.
+        """
+        if self._template is None:
+            self._template = copy.copy(self.application.template)
+            if self._template.receive_timeout is None:
+                self._template.receive_timeout = RECEIVE_TIMEOUT
+        return self._template
 
     async def start(
         self,
@@ -79,7 +91,7 @@ class JmsTestApp:
         config: Path | str | None = None,
         settings: PyjmsSettings | None = None,
         container: containers.Container | type[ApplicationContainer] | None = None,
-        redelivery_delay: float = 0.0,
+        redelivery_delay: float | None = 0.0,
         interceptors: Iterable[HandlerInterceptor] = (),
         error_handler: ErrorHandler | None = None,
     ) -> JmsApplication:
@@ -87,7 +99,8 @@ class JmsTestApp:
 
         Without `config` and `settings` the defaults apply: no file is searched for.
         `redelivery_delay`: seconds before a rolled-back message is redelivered (1 s outside of
-        tests); options `jms.redeliveryPolicy` of `pyjms_broker_url` take precedence.
+        tests); options `jms.redeliveryPolicy` of `pyjms_broker_url` take precedence. None: as the
+        settings say.
         `interceptors` and `error_handler` are JmsApplication's.
 
         Raises:
@@ -102,7 +115,12 @@ class JmsTestApp:
             )
         if settings is None:
             settings = load_settings(Path(config)) if config else PyjmsSettings()
-        settings = settings.with_broker_url(with_redelivery_delay(self.url, redelivery_delay))
+        url = self.url
+        if redelivery_delay is not None:
+            url = with_redelivery_delay(url, redelivery_delay)
+            settings = settings.without_redelivery_delays()
+        settings = settings.with_broker_url(url)
+        self._template = None
         self._application = JmsApplication(
             *targets,
             settings=settings,

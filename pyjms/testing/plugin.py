@@ -1,13 +1,15 @@
 """The pytest plugin: a real broker, in memory, for each test; Spark, for pipelines.
 
-Fixtures are coroutines, run by anyio's plugin: set `anyio_mode = "auto"` or mark tests with
-`pytest.mark.anyio`. They use the backend of the test. Nothing of pyjms is imported before a
+Most fixtures are coroutines, run by anyio's plugin: set `anyio_mode = "auto"` or mark tests with
+`pytest.mark.anyio`. They use the backend of the test. `jms_blocking_app` is for tests that are not
+coroutines. A test that uses the wrong ones fails with a hint. Nothing of pyjms is imported before a
 fixture needs it.
 """
 
 from __future__ import annotations
 
 import importlib.util
+import inspect
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
 
     from pyjms.core.template import JmsTemplate
     from pyjms.testing.app import JmsTestApp
+    from pyjms.testing.blocking import BlockingJmsTestApp
     from pyjms.testing.broker import EmbeddedBroker
     from pyjms.testing.clock import VirtualClock
     from pyjms.testing.spark import PipelineRun
@@ -27,13 +30,32 @@ from pyjms._distribution import install_command
 
 __all__ = [
     "jms_app",
+    "jms_blocking_app",
     "jms_broker",
     "jms_clock",
+    "jms_run_pipeline",
+    "jms_spark",
     "jms_template",
     "pyjms_broker_url",
-    "run_pipeline",
-    "spark",
 ]
+
+_COROUTINE_FIXTURES = frozenset({"jms_app", "jms_broker", "jms_clock", "jms_template"})
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Fail with a hint where no plugin would run the coroutine fixtures of a test."""
+    if not isinstance(item, pytest.Function) or "anyio_backend" in item.fixturenames:
+        return
+    wanted = sorted(_COROUTINE_FIXTURES & set(item.fixturenames))
+    if not wanted or item.config.pluginmanager.hasplugin("asyncio"):  # pytest-asyncio runs them
+        return
+    if inspect.iscoroutinefunction(item.function):
+        hint = 'set anyio_mode = "auto" in the pytest section of pyproject.toml, or mark it with '
+        hint += "@pytest.mark.anyio"
+    else:
+        hint = "make it `async def`, or use jms_blocking_app, whose template blocks"
+    pytest.fail(f"{item.name} uses {', '.join(wanted)} and runs in no event loop: {hint}", False)
 
 
 @pytest.fixture
@@ -90,6 +112,18 @@ async def jms_app(jms_broker: EmbeddedBroker, pyjms_broker_url: str) -> AsyncIte
 
 
 @pytest.fixture
+def jms_blocking_app() -> Iterator[BlockingJmsTestApp]:
+    """Runs handlers on a broker of its own, for tests that are not coroutines.
+
+    `jms_blocking_app.start(module)`, `jms_blocking_app.template.convert_and_send(...)`.
+    """
+    from pyjms.testing.blocking import BlockingJmsTestApp  # noqa: PLC0415
+
+    with BlockingJmsTestApp() as app:
+        yield app
+
+
+@pytest.fixture
 async def jms_clock() -> AsyncIterator[VirtualClock]:
     """Virtual time, which stands still until `await jms_clock.advance(seconds)`.
 
@@ -103,7 +137,7 @@ async def jms_clock() -> AsyncIterator[VirtualClock]:
 
 
 @pytest.fixture(scope="session")
-def spark() -> Iterator[SparkSession]:
+def jms_spark() -> Iterator[SparkSession]:
     """The Spark session of all tests; starts within seconds. Skips if pyspark is not installed."""
     if importlib.util.find_spec("pyspark") is None:
         pytest.skip(f"Spark is not installed: {install_command('spark')}")
@@ -115,10 +149,10 @@ def spark() -> Iterator[SparkSession]:
 
 
 @pytest.fixture
-def run_pipeline(spark: SparkSession, tmp_path: Path) -> Iterator[PipelineRun]:
+def jms_run_pipeline(jms_spark: SparkSession, tmp_path: Path) -> Iterator[PipelineRun]:
     """Call it with a pipeline and messages; it returns the messages that the pipeline sent."""
     from pyjms.testing.spark import PipelineRun  # noqa: PLC0415
 
-    run = PipelineRun(spark, tmp_path / "checkpoints")
+    run = PipelineRun(jms_spark, tmp_path / "checkpoints")
     yield run
     run.close()

@@ -66,15 +66,15 @@ class Recorder:
         Raises:
             RequestTimeoutException: it does not hold by then.
         """
-        with _clock.SystemClock().timeout(timeout):
+        with _clock.SystemClock().timeout(timeout) as scope:
             while not condition(self.all_calls):
                 await self._changed.wait()
-            return
-        failed = len(self.errors())
-        raise RequestTimeoutException(
-            f"The condition did not hold within {timeout:g} s: there were {len(self.all_calls)} "
-            f"calls of handlers, {failed} of them failed"
-        )
+        if scope.cancelled_caught:
+            failed = len(self.errors())
+            raise RequestTimeoutException(
+                f"The condition did not hold within {timeout:g} s: there were "
+                f"{len(self.all_calls)} calls of handlers, {failed} of them failed"
+            )
 
     async def __call__(self, invocation: HandlerInvocation, proceed: Proceed) -> object:
         """Record one call: as an interceptor, around those of the application."""

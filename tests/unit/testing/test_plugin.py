@@ -13,6 +13,7 @@ from pyjms import (
     IllegalStateException,
     JmsApplication,
     Message,
+    PyjmsSettings,
     Queue,
     RequestTimeoutException,
     jms_listener,
@@ -220,3 +221,89 @@ async def test_what_handlers_raised_is_told(jms_clock, jms_broker) -> None:
     assert "queue://in was not drained within 0 s: 1 messages" in str(caught.value)
     assert "handlers raised 2 times so far: ValueError('bad') 2 times" in str(caught.value)
     assert isinstance(caught.value.__cause__, ValueError)
+
+
+def test_a_blocking_test(jms_blocking_app: Any) -> None:
+    jms_blocking_app.start(blocking_handler)
+    jms_blocking_app.template.convert_and_send("blocking", 1)
+    jms_blocking_app.template.convert_and_send("blocking", "bad")
+    jms_blocking_app.drained("blocking")
+    jms_blocking_app.until(lambda calls: len(calls) == 2)
+    assert [call.message.text for call in jms_blocking_app.recorder.calls(blocking_handler)] == [
+        "1",
+        "bad",
+    ]
+    assert [dead.text for dead in jms_blocking_app.dead_letters()] == ["bad"]
+    with pytest.raises(RequestTimeoutException):
+        jms_blocking_app.until(lambda calls: len(calls) == 3, timeout=0.01)
+
+
+@jms_listener("blocking")
+def blocking_handler(number: int) -> None:
+    assert number == 1
+
+
+async def test_receives_of_a_test_end(jms_app: JmsTestApp) -> None:
+    await jms_app.start(handler)
+    assert jms_app.template.receive_timeout == 5.0
+    assert jms_app.application.template.receive_timeout is None
+    assert jms_app.template is jms_app.template
+    jms_app.template.receive_timeout = 0.01
+    assert await jms_app.template.convert_send_and_receive("nobody.replies", "x") is None
+    assert await jms_app.template.receive_and_convert("nothing.here") is None
+
+
+async def test_the_settings_time_out_is_kept(jms_app: JmsTestApp) -> None:
+    settings = PyjmsSettings.model_validate({"jms": {"template": {"receive_timeout": "7s"}}})
+    await jms_app.start(settings=settings)
+    assert jms_app.template.receive_timeout == 7.0
+
+
+@pytest.mark.parametrize(("delay", "calls"), [(0.0, 3), (None, 1)])
+async def test_delays_of_the_settings_do_not_slow_tests_down(
+    delay: float | None, calls: int, jms_broker: EmbeddedBroker
+) -> None:
+    redelivery = {"maximum": 2, "initial_delay": "1h", "multiplier": 2, "jitter": 0.1}
+    settings = PyjmsSettings.model_validate(
+        {
+            "activemq": {"redelivery": redelivery},
+            "listeners": {"in": {"redelivery": {"initial_delay": "2h"}}},
+        }
+    )
+    app = JmsTestApp(jms_broker, jms_broker.url)
+    await app.start(handler, settings=settings, redelivery_delay=delay)
+    await app.template.convert_and_send("in", "bad")
+    await app.recorder.until(lambda made: len(made) == calls)
+    if delay is not None:
+        await app.drained("in")
+    assert len(app.recorder.all_calls) == calls
+    await app.stop()
+
+
+@pytest.mark.parametrize(
+    ("test", "hint"),
+    [
+        ("async def test_it(jms_app): ...", '*set anyio_mode = "auto" in the pytest section*'),
+        ("async def test_it(jms_template): ...", "*or mark it with @pytest.mark.anyio*"),
+        ("def test_it(jms_app): ...", "*or use jms_blocking_app, whose template blocks*"),
+    ],
+)
+def test_a_test_that_runs_in_no_loop_has_a_hint(
+    test: str, hint: str, pytester: pytest.Pytester
+) -> None:
+    pytester.makepyfile(test)
+    done = pytester.runpytest_subprocess("-p", "no:cacheprovider")
+    done.assert_outcomes(errors=1)
+    done.stdout.fnmatch_lines([f"*test_it uses jms_*{hint}"])
+
+
+def test_fixtures_have_a_prefix_unless_a_project_wants_short_names(
+    pytester: pytest.Pytester,
+) -> None:
+    pytester.makepyfile("def test_it(): ...")
+    shown = pytester.runpytest_subprocess("--fixtures", "-p", "no:cacheprovider").stdout.str()
+    names = {
+        line.split()[0] for line in shown.splitlines() if "plugin.py:" in line and "pyjms" in line
+    }
+    assert "jms_app" in names
+    assert all(name.startswith(("jms_", "pyjms_")) for name in names)

@@ -1,0 +1,120 @@
+"""A JmsApplication on a broker of its own, for tests that are not coroutines."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from functools import partial
+from pathlib import Path
+from typing import Any, ParamSpec, Self, TypeVar
+
+from dependency_injector import containers
+
+from pyjms.app import JmsApplication
+from pyjms.container.core import ApplicationContainer
+from pyjms.jms.destination import DEFAULT_DEAD_LETTER_QUEUE
+from pyjms.jms.message import Message
+from pyjms.settings import PyjmsSettings
+from pyjms.sync.portal import call_on_loop
+from pyjms.sync.shared_loop import shared_loop
+from pyjms.sync.template import JmsTemplate
+from pyjms.testing.app import JmsTestApp
+from pyjms.testing.broker import embedded_broker
+from pyjms.testing.recorder import HandlerCall, Recorder
+
+__all__ = ["BlockingJmsTestApp"]
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class BlockingJmsTestApp:
+    """JmsTestApp with methods that block. The fixture `jms_blocking_app` is one.
+
+    Broker and application run on the loop of the blocking API, in its thread. Use it as a context
+    manager, from one thread.
+    """
+
+    def __init__(self) -> None:
+        self._loop = shared_loop()
+        self._broker = embedded_broker()
+        self._app = JmsTestApp(self._broker, self._broker.url)
+
+    @property
+    def url(self) -> str:
+        """The broker's URL, for clients in this process."""
+        return self._broker.url
+
+    @property
+    def recorder(self) -> Recorder:
+        """The calls of the handlers; wait for them with this object's `until`."""
+        return self._app.recorder
+
+    @property
+    def application(self) -> JmsApplication:
+        """The running application; its methods are coroutines of another loop."""
+        return self._app.application
+
+    @property
+    def template(self) -> JmsTemplate:
+        """A blocking template with the application's settings; receives wait 5 s at most."""
+        return JmsTemplate.of(self._app.template, self._loop)
+
+    def start(
+        self,
+        *targets: object,
+        config: Path | str | None = None,
+        settings: PyjmsSettings | None = None,
+        container: containers.Container | type[ApplicationContainer] | None = None,
+        redelivery_delay: float | None = 0.0,
+    ) -> None:
+        """Run these modules, handlers or instances, as JmsTestApp.start does.
+
+        Raises:
+            IllegalStateException: an application runs already.
+            ConfigurationException: as JmsApplication.
+        """
+        self._call(
+            self._app.start,
+            *targets,
+            config=config,
+            settings=settings,
+            container=container,
+            redelivery_delay=redelivery_delay,
+        )
+
+    def stop(self, timeout: float = 5.0) -> None:
+        """Stop the application; handlers in progress have `timeout` seconds. Idempotent."""
+        self._call(self._app.stop, timeout)
+
+    def drained(self, name: str, *, raise_errors: bool = False, timeout: float = 5.0) -> None:
+        """Wait until the queue `name` is empty and all its messages are acknowledged.
+
+        Raises:
+            RequestTimeoutException: it is not after `timeout` seconds.
+        """
+        self._call(self._app.drained, name, raise_errors=raise_errors, timeout=timeout)
+
+    def until(self, condition: Callable[[list[HandlerCall]], bool], timeout: float = 5.0) -> None:
+        """Wait until `condition` holds of all calls of handlers so far.
+
+        Raises:
+            RequestTimeoutException: it does not after `timeout` seconds.
+        """
+        self._call(self._app.recorder.until, condition, timeout)
+
+    def dead_letters(self, name: str = DEFAULT_DEAD_LETTER_QUEUE) -> list[Message]:
+        """Return the messages in the dead-letter queue, oldest first, without removing them."""
+        return self._call(self._app.dead_letters, name)
+
+    def __enter__(self) -> Self:
+        self._call(self._broker.start)
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.stop()
+        self._call(self._broker.stop)
+
+    def _call(
+        self, function: Callable[P, Coroutine[Any, Any, R]], *args: P.args, **kwargs: P.kwargs
+    ) -> R:
+        return call_on_loop(self._loop, partial(function, *args, **kwargs))
