@@ -1,4 +1,4 @@
-"""The names of advisory topics, and who listens to them."""
+"""The names of advisory topics, and their consumers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from pyjms_broker.advisory.consumers import AdvisoryConsumers
         (TemporaryTopic("a.b"), "TempTopic", "Topic"),
     ],
 )
-def test_names_say_what_they_are_about(destination: Destination, kind: str, lasting: str) -> None:
+def test_the_names_of_advisory_topics(destination: Destination, kind: str, lasting: str) -> None:
     a = "ActiveMQ.Advisory."
     assert topics.destination_topic(destination) == Topic(a + kind)
     assert topics.consumer_topic(destination) == Topic(f"{a}Consumer.{lasting}.a.b")
@@ -38,7 +38,7 @@ def test_a_comma_in_a_name_does_not_make_a_composite_topic() -> None:
     assert topics.producer_topic(None) == Topic("ActiveMQ.Advisory.Producer.Anonymous")
 
 
-def test_advisory_topics_are_told_by_their_prefix() -> None:
+def test_advisory_topics_are_recognized_by_their_prefix() -> None:
     assert topics.is_advisory_topic(Topic("ActiveMQ.Advisory.Connection"))
     assert topics.is_advisory_topic(Topic("x,ActiveMQ.Advisory.TempQueue"))
     assert not topics.is_advisory_topic(Topic("x,y"))
@@ -71,7 +71,7 @@ def test_only_consumers_of_topics_may_get_advisories() -> None:
     assert not consumers.includes(queue)
 
 
-def test_the_consumers_keeps_a_bounded_number_of_answers() -> None:
+def test_the_cache_is_bounded() -> None:
     consumers = AdvisoryConsumers()
     consumers.add(info(1, Topic("ActiveMQ.Advisory.Consumer.>")))
     for n in range(2500):

@@ -1,4 +1,4 @@
-"""The duplicate window, and the queue that uses it."""
+"""The duplicate audit."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def message_id(producer: int, sequence: int) -> MessageId:
     return MessageId(None, ProducerId("c", producer, 1), sequence)
 
 
-def test_repeats_are_found_and_can_be_forgotten():
+def test_duplicates_are_found_and_can_be_rolled_back():
     audit = MessageAudit()
     assert [audit.is_duplicate(message_id(1, n)) for n in (1, 2, 1, 3, 2)] == [
         False, False, True, False, True,
@@ -26,7 +26,7 @@ def test_repeats_are_found_and_can_be_forgotten():
     assert not audit.is_duplicate(MessageId(None, None, 1))
 
 
-def test_the_window_moves_on_and_what_is_behind_it_counts_as_new():
+def test_numbers_before_the_window_count_as_new():
     audit = MessageAudit(max_depth=128)
     audit.is_duplicate(message_id(1, 1))
     assert not audit.is_duplicate(message_id(1, 10_000))
@@ -35,7 +35,7 @@ def test_the_window_moves_on_and_what_is_behind_it_counts_as_new():
     assert not audit.is_duplicate(message_id(1, 9_990))
 
 
-def test_the_least_recent_producer_goes():
+def test_the_least_recently_seen_producer_is_dropped():
     audit = MessageAudit(max_producers=2)
     for producer in (1, 2, 1, 3):
         audit.is_duplicate(message_id(producer, producer))

@@ -1,4 +1,4 @@
-"""Policies: which entry holds, its defaults, wildcards."""
+"""Policies: which entry applies, defaults, wildcards."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_a_composite_matches_what_a_member_matches():
 
 
 @pytest.mark.fact("activemq-broker P1")
-def test_which_entry_holds():
+def test_which_entry_applies():
     entry = PolicyEntry
     exact = entry(destination=Queue("A.B.C"))
     star = entry(destination=Queue("A.B.*"))
@@ -84,7 +84,7 @@ def test_which_entry_holds():
 
 
 @pytest.mark.fact("activemq-broker P2")
-def test_what_an_entry_changes_by_being_there():
+def test_an_entry_changes_the_built_in_settings():
     ours, none = PolicyEntry(max_page_size=7), PolicyEntry.built_in()
     assert (none.max_producers_to_audit, none.max_queue_audit_depth) == (1024, 2048)
     assert (ours.max_producers_to_audit, ours.max_queue_audit_depth) == (64, 10_000)

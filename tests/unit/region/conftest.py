@@ -1,4 +1,4 @@
-"""Fixtures of this folder's tests."""
+"""Fixtures of the region tests."""
 
 from tests.kit.region import (
     broker,

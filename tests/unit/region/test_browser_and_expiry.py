@@ -1,4 +1,4 @@
-"""Browsers, and messages whose time is over."""
+"""Queue browsers and message expiry."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Q = Queue("Q")
 
 
 @pytest.mark.fact("activemq-broker Q31")
-def test_a_browser_sees_what_is_there_and_takes_nothing(broker, client):
+def test_a_browser_gets_all_messages_and_removes_none(broker, client):
     consumer = client.consume(Q, prefetch=2)
     for text in ("in flight", "acked", "waiting", "unwanted", "waiting too"):
         client.send(Q, text)
@@ -29,7 +29,7 @@ def test_a_browser_sees_what_is_there_and_takes_nothing(broker, client):
     assert broker.queue(Q).statistics.consumers == 1
 
 
-def test_a_browser_goes_on_as_it_acknowledges(client):
+def test_a_browser_continues_as_it_acknowledges(client):
     for number in range(5):
         client.send(Q, str(number))
     browser = client.consume(Q, browser=True, prefetch=2)
@@ -109,7 +109,7 @@ async def test_the_expiry_scan(clock, make_broker):
     await broker.region.stop()
 
 
-async def test_nothing_is_searched_while_the_store_waits_for_space(clock, make_broker, paged):
+async def test_nothing_is_scanned_while_the_store_waits_for_space(clock, make_broker, paged):
     broker = make_broker(PolicyEntry(expire_messages_period=10), store=paged)
     await broker.region.start()
     client = broker.client()

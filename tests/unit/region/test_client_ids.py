@@ -1,4 +1,4 @@
-"""One connection for each client id, and who may take it away."""
+"""Client ids: one connection each, unless link stealing is allowed."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Connection:
 
 
 @pytest.mark.fact("activemq-broker C1")
-def test_an_id_is_one_connections_unless_links_may_be_stolen() -> None:
+def test_a_client_id_belongs_to_one_connection_unless_links_may_be_stolen() -> None:
     clients = ClientIds("b")
     connection = Connection()
     first, second = ConnectionContext(connection), ConnectionContext(Connection())
@@ -67,7 +67,7 @@ def test_an_id_is_one_connections_unless_links_may_be_stolen() -> None:
     clients.claim("c", first)
 
 
-def test_the_brokers_own_id_cannot_be_stolen() -> None:
+def test_the_client_id_of_the_broker_cannot_be_stolen() -> None:
     clients = ClientIds("b")
     clients.claim("c", ConnectionContext())
     thief = ConnectionContext(Connection())

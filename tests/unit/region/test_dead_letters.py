@@ -1,4 +1,4 @@
-"""Dead letters: which messages, where to, and what the copy looks like."""
+"""Dead letters: which messages, their destinations and their fields."""
 
 from __future__ import annotations
 
@@ -56,7 +56,9 @@ def test_the_cause_is_a_property(broker, client):
     ("persistent", "non_persistent_too", "kept"),
     [(True, False, True), (False, False, False), (False, True, True)],
 )
-async def test_which_messages_are_kept(clock, make_broker, persistent, non_persistent_too, kept):
+async def test_which_messages_are_dead_lettered(
+    clock, make_broker, persistent, non_persistent_too, kept
+):
     strategy = SharedDeadLetterStrategy(
         process_non_persistent=non_persistent_too, process_expired=False
     )
@@ -147,7 +149,7 @@ def test_discarding(make_broker):
 @pytest.mark.fact("activemq-broker L5")
 @pytest.mark.parametrize("persistent", [True, False])
 @pytest.mark.parametrize("expiration", [0, 60])
-async def test_what_the_copy_looks_like(clock, make_broker, persistent, expiration):
+async def test_the_fields_of_a_dead_letter(clock, make_broker, persistent, expiration):
     broker = make_broker(
         policy(SharedDeadLetterStrategy(process_non_persistent=True, expiration=expiration))
     )
@@ -203,7 +205,7 @@ def test_a_dead_letter_is_not_dead_lettered_to_itself(make_broker):
     assert broker.texts(dead) == []
 
 
-def test_a_poisoned_message_may_come_again(broker, client):
+def test_a_poisoned_message_may_be_sent_again(broker, client):
     consumer = poison(client, persistent=True)
     (letter,) = broker.queue(Queue("ActiveMQ.DLQ")).browse()
     again = client.message(Q, "retried", persistent=True)
@@ -216,7 +218,7 @@ def test_a_poisoned_message_may_come_again(broker, client):
     assert len(broker.dead_letters) == 1  # the DLQ still has the first copy under that id
 
 
-def test_a_letter_older_than_the_audit_knows_is_kept(broker, client):
+def test_a_dead_letter_beyond_the_audit_window_is_kept(broker, client):
     for number in range(2200):
         client.send(Q, str(number), persistent=True)
     late, others = broker.client(), broker.client()
@@ -248,7 +250,9 @@ def test_without_the_audit_the_same_id_is_kept_again(make_broker):
 
 
 @pytest.mark.parametrize("error", [None, JMSException("no room")])
-def test_of_several_journals_the_letter_is_safe_before_the_message_goes(make_broker, paged, error):
+def test_with_several_journals_the_dead_letter_is_stored_before_the_removal(
+    make_broker, paged, error
+):
     paged.has_several_journals = True
     broker = make_broker(store=paged)
     client = broker.client()
@@ -269,7 +273,7 @@ def test_of_several_journals_the_letter_is_safe_before_the_message_goes(make_bro
     assert answer.error is error
 
 
-def test_of_one_journal_nothing_waits(make_broker, paged):
+def test_with_one_journal_nothing_waits(make_broker, paged):
     broker = make_broker(store=paged)
     client = broker.client()
     consumer = client.consume(Q)
@@ -279,7 +283,7 @@ def test_of_one_journal_nothing_waits(make_broker, paged):
     assert len(paged.queue_message_store(Q).next_messages(None, 9)) == 0
 
 
-def test_a_subscriptions_letter_is_safe_before_it_is_acknowledged(make_broker, paged):
+def test_a_dead_letter_of_a_subscription_is_stored_before_the_acknowledgement(make_broker, paged):
     paged.has_several_journals = True
     broker = make_broker(store=paged)
     client = broker.client("me")

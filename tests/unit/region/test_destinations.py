@@ -1,4 +1,4 @@
-"""Destinations: how they come and go, who attaches to them."""
+"""Destinations: creation, removal and their subscriptions."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_four_kinds_are_four_name_spaces(broker, client):
 
 
 @pytest.mark.fact("activemq-broker D3")
-async def test_who_makes_destinations(broker, client):
+async def test_what_creates_destinations(broker, client):
     client.consume(Queue("by.consumer"))
     client.send(Queue("by.send"), "x")
     broker.region.add_producer(
@@ -66,7 +66,7 @@ async def test_who_makes_destinations(broker, client):
 
 
 @pytest.mark.fact("activemq-broker D3")
-async def test_stored_destinations_are_there_at_the_start(make_broker, paged):
+async def test_stored_destinations_are_restored_at_the_start(make_broker, paged):
     before = make_broker(store=paged).client()
     before.send(Queue("stored"), "1", persistent=True)
     before.send(Queue("not.stored"), "1")
@@ -80,7 +80,7 @@ async def test_stored_destinations_are_there_at_the_start(make_broker, paged):
 
 
 @pytest.mark.fact("activemq-broker D3")
-def test_wildcard_and_composite_consumers_attach_to_what_is_and_what_comes(client):
+def test_wildcard_and_composite_consumers_attach_to_existing_and_new_destinations(client):
     client.send(Queue("A.1"), "early")
     wild = client.consume(Queue("A.*"))
     composite = client.consume(Queue("X,Y"))
@@ -139,7 +139,7 @@ def test_removing_needs_no_subscription_or_a_timeout(broker, client):
     client.close(wide)
 
 
-def test_a_temporary_destination_goes_with_its_messages(broker, client):
+def test_a_temporary_destination_is_removed_with_its_messages(broker, client):
     temp = TemporaryQueue("ID:c:1")
     broker.region.add_destination_info(client.context, DestinationInfo(destination=temp))
     stranger = broker.client()
@@ -203,7 +203,7 @@ def test_client_ids_are_unique(broker):
         broker.region.add_connection(one.context, ConnectionInfo(ConnectionId("c3")))
 
 
-def test_what_lacks_a_destination_is_refused(broker, client):
+def test_commands_without_a_destination_are_refused(broker, client):
     message = client.message(Q, "x")
     message.destination = None
     with pytest.raises(InvalidDestinationException):
@@ -251,7 +251,7 @@ def test_matching_destinations(broker, client):
     assert names("A.*") == {"A.1", "A.2", "A.3"}
 
 
-def test_a_cached_way_in_is_not_used_after_removal(broker, client):
+def test_a_cached_entry_point_is_not_used_after_removal(broker, client):
     destination = Queue("gone")
     client.send(destination, "1")
     broker.region.remove_destination(client.context, destination, 1)
@@ -276,7 +276,7 @@ def test_stamps_and_marshalled_bytes(broker, client, clock):
     assert seen.content == message.content
 
 
-def test_there_are_not_more_destinations_than_there_may_be(broker):
+def test_the_maximum_of_destinations_is_enforced(broker):
     region = RegionBroker(MemoryPersistenceAdapter(), maximum_destinations=2)
     context = ConnectionContext()
     for name in ("a", "b"):
@@ -290,7 +290,7 @@ def test_there_are_not_more_destinations_than_there_may_be(broker):
     region.add_destination(context, Queue("c"))
 
 
-def test_a_name_has_an_end(broker, client):
+def test_the_length_of_names_is_limited(broker, client):
     with pytest.raises(InvalidDestinationException, match="8193 characters; at most 8192"):
         client.send(Queue("x" * 8193), "1")
     client.send(Queue("x" * 8192), "1")

@@ -1,4 +1,4 @@
-"""Who waits for room in a store comes in, whatever happens to a look at it."""
+"""Sends that wait for space in a store are admitted even if a check fails."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Disk:
         return self.bytes
 
 
-async def test_a_look_that_fails_is_not_the_last_one(caplog: pytest.LogCaptureFixture) -> None:
+async def test_polling_continues_after_a_failure(caplog: pytest.LogCaptureFixture) -> None:
     disk, is_admitted = Disk(), list[str]()
     async with VirtualClock() as clock:
         usage = DiskUsage("Temp Store", 100, disk)

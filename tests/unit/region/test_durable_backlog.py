@@ -1,4 +1,4 @@
-"""Durable subscriptions with more messages than memory takes, and after a restart."""
+"""Durable subscriptions with more messages than fit in memory, and after a restart."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def drain(client, consumer, done=0):
     return client.received(consumer)
 
 
-def test_what_comes_while_nobody_is_there(tight):
+def test_messages_for_an_inactive_subscription(tight):
     client, sender = tight.client("me"), tight.client()
     sender.send(T, "before", persistent=True)
     consumer = subscribe(client, selector="JMSType <> '7'")
@@ -64,7 +64,7 @@ def test_what_comes_while_nobody_is_there(tight):
     assert client.received(consumer)[200:] == texts(201, 203)
 
 
-def test_unacknowledged_ones_come_again_and_first(tight):
+def test_unacknowledged_messages_are_redelivered_first(tight):
     client, sender = tight.client("me"), tight.client()
     consumer = subscribe(client, prefetch=10)
     send(sender, 1, 60)
@@ -114,7 +114,7 @@ def test_after_a_restart(make_broker, paged):
     assert broker.region.system_usage.memory.used == 0
 
 
-async def test_a_broker_that_starts_has_its_subscriptions(make_broker, paged):
+async def test_subscriptions_are_recovered_at_the_start(make_broker, paged):
     paged.topic_message_store(T).add_subscription(StoredSubscription(KEY, T, "a = 1", True), False)
     broker = make_broker(store=paged)
     await broker.region.start()
@@ -136,7 +136,7 @@ def test_priorities(make_broker, paged):
     assert broker.topic(T).memory.used == 0
 
 
-async def test_expiry_of_what_is_outside(clock, tight):
+async def test_expiry_of_paged_out_messages(clock, tight):
     client, sender = tight.client("me"), tight.client()
     consumer = subscribe(client, prefetch=1)
     send(sender, 1, 100, expiration=clock.time_ms() + 1000)
@@ -151,7 +151,7 @@ async def test_expiry_of_what_is_outside(clock, tight):
     assert len(tight.dead_letters) == 100
 
 
-def test_a_topic_goes_with_what_it_has(tight):
+def test_a_removed_topic_releases_its_messages(tight):
     client, sender = tight.client("me"), tight.client()
     for topic in (T, U):
         tight.topic(topic)
@@ -165,7 +165,7 @@ def test_a_topic_goes_with_what_it_has(tight):
     assert tight.region.system_usage.memory.used == 0
 
 
-async def test_a_page_that_cannot_be_read_is_read_later(tight, caplog):
+async def test_a_failed_page_in_is_retried(tight, caplog):
     client, sender = tight.client("me"), tight.client()
     consumer = subscribe(client, prefetch=1)
     send(sender, 1, 50)
@@ -197,7 +197,7 @@ def test_an_acknowledgement_that_fails(make_broker, paged):
 
 
 @pytest.mark.parametrize("concurrent", [True, False])
-def test_messages_are_delivered_when_they_are_stored(make_broker, paged, concurrent):
+def test_messages_are_dispatched_once_they_are_stored(make_broker, paged, concurrent):
     paged.answers_later = True
     paged.concurrent_store_and_dispatch_topics = concurrent
     broker = make_broker(store=paged)
@@ -215,7 +215,9 @@ def test_messages_are_delivered_when_they_are_stored(make_broker, paged, concurr
 
 
 @pytest.mark.parametrize("concurrent", [True, False])
-def test_who_wants_no_answer_does_not_wait_for_the_store(make_broker, paged, concurrent, caplog):
+def test_a_sender_without_a_response_does_not_wait_for_the_store(
+    make_broker, paged, concurrent, caplog
+):
     paged.answers_later = True
     paged.concurrent_store_and_dispatch_topics = concurrent
     broker = make_broker(store=paged)
@@ -234,7 +236,7 @@ def test_who_wants_no_answer_does_not_wait_for_the_store(make_broker, paged, con
     assert list(map(str, sender.errors)) == ["no room"]
 
 
-def test_the_store_says_when_it_has_a_subscription(make_broker, paged):
+def test_a_subscription_is_confirmed_once_it_is_stored(make_broker, paged):
     broker = make_broker(store=paged)
     client = broker.client("me")
     topic = broker.topic(T)
@@ -255,7 +257,7 @@ def test_the_store_says_when_it_has_a_subscription(make_broker, paged):
 
 
 @pytest.mark.fact("activemq-persistence S6")
-def test_repeated_messages_are_dropped(make_broker, paged, caplog):
+def test_duplicate_messages_are_dropped(make_broker, paged, caplog):
     broker = make_broker(PolicyEntry(enable_audit=False), store=paged)
     client, sender = broker.client("me"), broker.client()
     consumer = subscribe(client)
@@ -273,7 +275,7 @@ def test_repeated_messages_are_dropped(make_broker, paged, caplog):
 
 @pytest.mark.fact("activemq-broker T25")
 @pytest.mark.parametrize("committed", [True, False])
-def test_what_a_prepared_transaction_has_acknowledged(make_broker, paged, committed):
+def test_messages_acknowledged_by_a_prepared_transaction(make_broker, paged, committed):
     before = make_broker(store=paged)
     client = before.client("me")
     client.close(subscribe(client))
@@ -301,7 +303,7 @@ def test_what_a_prepared_transaction_has_acknowledged(make_broker, paged, commit
     assert topic.statistics.dequeues == 5
 
 
-def test_the_fate_of_a_subscription_that_is_gone_matters_to_nobody(make_broker, paged):
+def test_work_on_a_removed_subscription_is_ignored(make_broker, paged):
     broker = make_broker(store=paged)
     topic, client = broker.topic(T), broker.client("me")
     subscribe(client)
@@ -314,7 +316,7 @@ def test_the_fate_of_a_subscription_that_is_gone_matters_to_nobody(make_broker, 
     assert topic.memory.used == hidden.size
 
 
-def test_repeated_ids_in_the_audit_do_not_stay_in_the_store(make_broker, paged):
+def test_duplicates_found_by_the_audit_are_removed_from_the_store(make_broker, paged):
     broker = make_broker(PolicyEntry(), store=paged)
     client, sender = broker.client("me"), broker.client()
     consumer = subscribe(client)
@@ -326,7 +328,7 @@ def test_repeated_ids_in_the_audit_do_not_stay_in_the_store(make_broker, paged):
     assert broker.topic(T).store.message_count == 0
 
 
-def test_poison_from_outside_memory(tight):
+def test_poison_of_paged_in_messages(tight):
     client, sender = tight.client("me"), tight.client()
     consumer = subscribe(client, prefetch=1)
     send(sender, 1, 50)
@@ -335,7 +337,7 @@ def test_poison_from_outside_memory(tight):
     assert tight.texts(Queue("ActiveMQ.DLQ")) == texts(1, 50)
 
 
-def test_messages_on_their_way_to_the_store_leave_memory_when_they_are_there(make_broker, paged):
+def test_messages_leave_memory_once_they_are_stored(make_broker, paged):
     """Memory is full of what is being stored; nobody reads, and still all senders get in."""
     paged.answers_later = True
     policy = PolicyEntry(memory_limit=20 * SIZE, max_page_size=5)

@@ -1,4 +1,4 @@
-"""Durable subscriptions and open transactions: what these hold when the consumer changes."""
+"""Durable subscriptions with open transactions when the consumer changes."""
 
 from __future__ import annotations
 
@@ -58,9 +58,7 @@ def any_broker(request, make_broker, paged):
 
 @pytest.mark.parametrize("last_delivered", [-2, -1])
 @pytest.mark.parametrize("kind", ["local", "prepared"])
-def test_a_rollback_gives_the_present_consumer_what_the_last_one_acknowledged(
-    any_broker, kind, last_delivered
-):
+def test_a_rollback_redelivers_to_the_current_consumer(any_broker, kind, last_delivered):
     client, sender = any_broker.client("me"), any_broker.client()
     first = subscribe(client, 10)
     send(sender, "0", "1", "2", "3", "4")
@@ -112,7 +110,7 @@ def test_a_commit_after_a_takeover_leaves_nothing_behind(any_broker, kind):
 
 
 @pytest.mark.parametrize("fails", [False, True])
-def test_a_takeover_while_the_commit_is_at_the_disk(make_broker, paged, fails):
+def test_a_takeover_while_the_commit_is_being_stored(make_broker, paged, fails):
     broker = make_broker(store=paged)
     client, sender = broker.client("me"), broker.client()
     first = subscribe(client)
@@ -132,7 +130,7 @@ def test_a_takeover_while_the_commit_is_at_the_disk(make_broker, paged, fails):
     assert counters(client, again)[2:] == ([("0", 1)] if fails else [])
 
 
-def test_messages_come_back_in_their_order_whatever_ends_first(any_broker):
+def test_messages_return_in_their_order_whichever_transaction_ends_first(any_broker):
     client, sender = any_broker.client("me"), any_broker.client()
     first = subscribe(client)
     send(sender, *"0123456")
@@ -154,7 +152,7 @@ def test_messages_come_back_in_their_order_whatever_ends_first(any_broker):
     assert counters(client, again) == [(text, 1) for text in "0123456"]
 
 
-def test_a_second_takeover_does_not_count_the_held_ones_again(any_broker):
+def test_a_second_takeover_does_not_count_transacted_messages_again(any_broker):
     client = any_broker.client("me")
     first = subscribe(client)
     send(client, "0", "1")
@@ -188,7 +186,7 @@ def test_each_subscription_has_transactions_of_its_own(any_broker, commit):
     assert store.message_count == (0 if commit else 2)
 
 
-def test_a_lost_consumer_gives_back_what_only_others_have_acknowledged(any_broker):
+def test_a_lost_consumer_returns_messages_that_others_have_acknowledged(any_broker):
     me, you, sender = any_broker.client("me"), any_broker.client("you"), any_broker.client()
     mine, yours = subscribe(me), subscribe(you)
     send(sender, "0")
@@ -198,7 +196,7 @@ def test_a_lost_consumer_gives_back_what_only_others_have_acknowledged(any_broke
     assert you.received(subscribe(you)) == ["0"]
 
 
-def test_what_a_transaction_holds_is_not_acknowledged_outside_of_it(any_broker):
+def test_transacted_messages_cannot_be_acknowledged_outside_the_transaction(any_broker):
     client = any_broker.client("me")
     consumer = subscribe(client)
     send(client, "0")
@@ -212,7 +210,7 @@ def test_what_a_transaction_holds_is_not_acknowledged_outside_of_it(any_broker):
 
 
 @pytest.mark.parametrize("commit", [True, False])
-def test_a_subscription_that_has_ended_leaves_nothing_to_a_transaction(any_broker, commit):
+def test_a_removed_subscription_leaves_no_work_to_a_transaction(any_broker, commit):
     client = any_broker.client("me")
     consumer = subscribe(client)
     send(client, "0", "1")
@@ -230,7 +228,7 @@ def test_a_subscription_that_has_ended_leaves_nothing_to_a_transaction(any_broke
 
 
 @pytest.mark.parametrize("commit", [True, False])
-def test_a_topic_that_is_gone_frees_the_window_at_the_end(any_broker, commit):
+def test_a_removed_topic_frees_the_window_at_the_end(any_broker, commit):
     client = any_broker.client("me")
     consumer = subscribe(client, 1, Topic("W.>"))
     send(client, "0", topic=Topic("W.1"))
@@ -248,7 +246,7 @@ def test_a_topic_that_is_gone_frees_the_window_at_the_end(any_broker, commit):
 
 
 # what transactions send
-def test_what_was_sent_before_the_subscription_is_stored_for_it_at_the_commit(any_broker):
+def test_sends_before_the_subscription_are_stored_for_it_at_the_commit(any_broker):
     sender, client = any_broker.client(), any_broker.client("me")
     store = any_broker.topic(T).store
     tx = sender.begin()
@@ -280,7 +278,7 @@ def test_without_a_subscription_a_transaction_stores_nothing(make_broker, paged)
     assert broker.topic(T).memory.used == 0
 
 
-def test_a_late_message_that_cannot_be_stored_ends_the_transaction(make_broker, paged):
+def test_a_message_that_cannot_be_stored_at_the_commit_rolls_it_back(make_broker, paged):
     broker = make_broker(store=paged)
     sender, client = broker.client(), broker.client("me")
     tx = sender.begin()
@@ -294,7 +292,7 @@ def test_a_late_message_that_cannot_be_stored_ends_the_transaction(make_broker, 
     assert sender.exchange.transaction is None
 
 
-def test_a_prepared_message_is_not_for_who_subscribes_later(any_broker):
+def test_a_prepared_message_is_not_for_later_subscriptions(any_broker):
     sender, client, other = any_broker.client(), any_broker.client("me"), any_broker.client()
     live = other.consume(T)
     tx = xa(any_broker)
@@ -309,7 +307,7 @@ def test_a_prepared_message_is_not_for_who_subscribes_later(any_broker):
     assert client.received(late) == ["1"]
 
 
-def test_a_message_at_the_store_is_not_for_who_subscribes_meanwhile(make_broker, paged):
+def test_a_message_being_stored_is_not_for_later_subscriptions(make_broker, paged):
     broker = make_broker(PolicyEntry(), store=paged)
     sender, early, late = broker.client(), broker.client("early"), broker.client("late")
     first = subscribe(early)

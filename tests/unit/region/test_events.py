@@ -1,4 +1,4 @@
-"""What the region tells the filter chain, and only where the policy wants it."""
+"""Events that the region reports to the filter chain where the policy asks for them."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def test_slow(make_broker):
         assert len([h for h in heard if h[0] == "slow"]) == len(slow)
 
 
-async def test_events_walk_the_chain_from_its_outer_end(clock, broker, client):
+async def test_events_pass_the_chain_from_its_outer_end(clock, broker, client):
     heard = listening(broker).heard
     client.send(Q, "old", persistent=True, expiration=1)
     assert heard == [

@@ -1,4 +1,4 @@
-"""Memory: what is counted, and what happens when it is full."""
+"""Memory accounting and producer flow control."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_the_usage_tree_and_message_sizes(make_broker):
 
 
 @pytest.mark.fact("activemq-broker M2")
-def test_a_sender_waits_in_order_until_there_is_room(tight):
+def test_senders_wait_in_order_until_there_is_room(tight):
     client = tight.client()
     assert client.send(Q, "1") is None
     parked = [client.send(Q, text) for text in ("2", "3")]
@@ -139,7 +139,7 @@ def test_memory_limits_and_flow_control(make_broker):
     assert client.send(Queue("R"), "x") is None
 
 
-def test_one_full_queue_holds_up_its_own_senders_only_but_full_main_memory_all(make_broker):
+def test_a_full_queue_blocks_its_own_senders_and_full_main_memory_all(make_broker):
     broker = make_broker(usage=SystemUsage(memory_limit=2000))
     client = broker.client()
     client.send(Q, "1")
@@ -153,7 +153,7 @@ def test_one_full_queue_holds_up_its_own_senders_only_but_full_main_memory_all(m
 
 
 @pytest.mark.fact("activemq-broker M5")
-async def test_parked_messages_of_finished_transactions_and_expired_ones(clock, tight):
+async def test_blocked_sends_of_finished_transactions_and_expired_ones(clock, tight):
     client = tight.client()
     client.send(Q, "1")
     tx = client.begin()
@@ -199,7 +199,7 @@ async def test_warnings_are_rare(clock, make_broker, caplog):
 
 
 @pytest.mark.fact("activemq-broker T11")
-def test_a_full_topic_holds_up_its_publishers(tight):
+def test_a_full_topic_blocks_its_publishers(tight):
     client = tight.client()
     slow = client.consume(T, prefetch=1)
     assert client.send(T, "1") is None
@@ -214,7 +214,7 @@ def test_a_full_topic_holds_up_its_publishers(tight):
 
 
 @pytest.mark.fact("activemq-broker T11")
-def test_one_slow_consumer_holds_up_all_of_a_topics_publishers_unless_told_not_to(make_broker):
+def test_a_slow_consumer_blocks_the_publishers_of_its_topic(make_broker):
     stalled = make_broker(PolicyEntry(memory_limit=1000))
     client, other = stalled.client(), stalled.client()
     quick, slow = client.consume(T, prefetch=100), client.consume(T, prefetch=1)
@@ -243,7 +243,7 @@ def test_advisory_topics_and_the_broker_itself_never_wait(make_broker):
     assert all(client.send(Q, "x") is None for _ in range(5))
 
 
-def test_a_removed_queue_answers_those_who_wait(tight):
+def test_a_removed_queue_fails_its_blocked_sends(tight):
     client = tight.client()
     client.send(Q, "1")
     parked = client.send(Q, "2")
@@ -252,7 +252,7 @@ def test_a_removed_queue_answers_those_who_wait(tight):
     assert tight.region.system_usage.memory.used == 0
 
 
-def test_an_async_store_answers_when_it_has_stored(make_broker, paged):
+def test_a_deferred_store_completes_sends_once_they_are_stored(make_broker, paged):
     paged.answers_later = True
     client = make_broker(store=paged).client()
     consumer = client.consume(Q)

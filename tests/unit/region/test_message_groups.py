@@ -21,7 +21,7 @@ def first_flags(client, consumer):
 
 
 @pytest.mark.fact("activemq-broker Q23")
-def test_a_group_stays_with_its_owner_even_if_that_is_full(client):
+def test_a_group_stays_with_its_owner_even_if_it_is_full(client):
     first = client.consume(Q, prefetch=2)
     second = client.consume(Q)
     for text in ("1", "2", "3"):
@@ -34,7 +34,7 @@ def test_a_group_stays_with_its_owner_even_if_that_is_full(client):
 
 
 @pytest.mark.fact("activemq-broker Q24")
-def test_the_first_of_a_group_says_so_after_each_assignment(client):
+def test_the_first_message_is_marked_after_each_assignment(client):
     first = client.consume(Q)
     client.send(Q, "1", group="A")
     client.send(Q, "2", group="A")
@@ -47,7 +47,7 @@ def test_the_first_of_a_group_says_so_after_each_assignment(client):
 
 
 @pytest.mark.fact("activemq-broker Q25")
-def test_sequence_one_steals_and_a_negative_one_closes(client):
+def test_sequence_one_reassigns_and_a_negative_one_closes_the_group(client):
     first, second = client.consume(Q), client.consume(Q)
     client.send(Q, "1", group="A", group_sequence=1)
     client.send(Q, "x")
@@ -66,7 +66,7 @@ def test_sequence_one_steals_and_a_negative_one_closes(client):
 
 
 @pytest.mark.fact("activemq-broker Q26")
-def test_groups_of_a_removed_owner_are_free_and_newcomers_take_none(client):
+def test_groups_of_a_removed_owner_are_free_and_new_consumers_get_none(client):
     first = client.consume(Q)
     client.send(Q, "1", group="A")
     second = client.consume(Q)
@@ -122,7 +122,7 @@ def test_the_kinds_of_maps(make_broker):
 
 
 @pytest.mark.parametrize("kind", ["cached", "simple", "bucket?cacheSize=2"])
-def test_owners_are_shown(client, kind):
+def test_owners_are_listed(client, kind):
     owner, other = client.consume(Q), client.consume(Q)
     groups = message_group_map(kind)
     for name in ("a", "b"):
@@ -139,7 +139,7 @@ def test_owners_are_shown(client, kind):
 
 
 @pytest.mark.parametrize("text", ["cache", "cached?size=1", "bucket?bucketCount=x", "simple?a=1"])
-def test_a_wrong_map_is_an_error(text):
+def test_an_invalid_group_map_is_an_error(text):
     with pytest.raises(ValueError, match="message_group_map_factory_type"):
         message_group_map(text)
 

@@ -1,4 +1,4 @@
-"""What becomes of a queue's messages: statistics, acknowledgements, transactions, removal of consumers."""
+"""Acknowledgements, transactions and statistics of queues."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ async def test_statistics(clock, broker, client):
     assert counters(broker) == (4, 2, 1, 3, 1)
 
 
-def test_watchers_hear_of_each_change(broker, client):
+def test_watchers_are_notified_of_each_change(broker, client):
     queue = broker.queue(Q)
     seen = []
     queue.watchers.append(lambda destination: seen.append(destination.statistics.messages))
@@ -111,7 +111,7 @@ def test_standard_removes_a_range(broker, client):
 
 
 @pytest.mark.fact("activemq-broker 7.1/3 REDELIVERED")
-def test_redelivered_changes_nothing_but_must_fit(broker, client):
+def test_a_redelivered_ack_changes_nothing_but_must_match(broker, client):
     consumer = client.consume(Q, prefetch=1)
     send_all(client, 2)
     before = counters(broker)
@@ -130,7 +130,7 @@ def test_redelivered_changes_nothing_but_must_fit(broker, client):
 
 
 @pytest.mark.fact("activemq-broker 7.1/4 INDIVIDUAL")
-def test_individual_takes_exactly_one_also_in_a_transaction(broker, client):
+def test_an_individual_ack_covers_exactly_one_message(broker, client):
     consumer = client.consume(Q)
     send_all(client, 4)
     client.ack(consumer, 1, kind=AckType.INDIVIDUAL)
@@ -166,7 +166,7 @@ def test_expired_dead_letters_persistent_messages_and_removes(broker, client):
 
 @pytest.mark.fact("activemq-broker A1")
 @pytest.mark.parametrize("kind", [AckType.STANDARD, AckType.EXPIRED])
-def test_the_count_must_fit(broker, client, kind):
+def test_the_count_must_match(broker, client, kind):
     consumer = client.consume(Q)
     send_all(client, 3)
     with pytest.raises(JMSException, match=r"Unmatched acknowledge: .*message count"):
@@ -178,7 +178,7 @@ def test_the_count_must_fit(broker, client, kind):
 
 @pytest.mark.fact("activemq-broker A1")
 @pytest.mark.parametrize(("last", "count"), [(2, 2), (1, 3), (2, 4)])
-def test_a_count_that_does_not_fit_dooms_its_transaction(broker, client, last, count):
+def test_a_wrong_count_makes_the_transaction_rollback_only(broker, client, last, count):
     consumer = client.consume(Q)
     send_all(client, 4)
     tx = client.begin()
@@ -215,7 +215,7 @@ def test_an_ack_before_any_dispatch_is_ignored(broker, client):
 
 
 @pytest.mark.fact("activemq-broker C7")
-def test_acks_that_fit_nothing(client, caplog):
+def test_acks_that_match_nothing(client, caplog):
     stray = MessageAck(
         destination=Q,
         consumer_id=ConsumerId("nobody", 1, 1),
@@ -285,9 +285,7 @@ def test_the_window_grows_by_delivered_and_shrinks_by_completion(make_broker):
 
 # transactions
 @pytest.mark.fact("activemq-broker Q2")
-def test_a_message_is_stored_then_offered_then_counted_and_in_a_transaction_after_commit(
-    broker, client
-):
+def test_a_message_is_stored_before_it_is_dispatched(broker, client):
     store = broker.region.store.queue_message_store(Q)
     seen = []
     queue = broker.queue(Q)
@@ -341,7 +339,7 @@ def test_rollback_forgets_sends_and_undoes_acks(broker, client):
     assert client.received(other) == numbers(3, 1, 2)
 
 
-def test_a_lost_consumer_in_a_transaction_gives_everything_back_in_order(broker):
+def test_a_lost_consumer_in_a_transaction_returns_its_messages_in_order(broker):
     lost, alive = broker.client(), broker.client()
     consumer = lost.consume(Q, prefetch=3)
     send_all(lost, 3)
@@ -355,7 +353,7 @@ def test_a_lost_consumer_in_a_transaction_gives_everything_back_in_order(broker)
     assert [d.redelivery_counter for d in alive.dispatches] == [1, 1, 1]
 
 
-def test_a_commit_after_the_consumer_has_gone_counts(broker, client):
+def test_a_commit_after_the_consumer_was_closed_takes_effect(broker, client):
     consumer = client.consume(Q)
     send_all(client, 3)
     tx = client.begin()
@@ -393,7 +391,7 @@ def test_repeated_acks_in_one_transaction_count_once(broker, client):
 
 
 @pytest.mark.parametrize(("enabled", "expected"), [(True, ["a"]), (False, ["a", "a"])])
-def test_a_queue_drops_repeated_ids(make_broker, enabled, expected):
+def test_a_queue_drops_duplicate_ids(make_broker, enabled, expected):
     client = make_broker(PolicyEntry(enable_audit=enabled)).client()
     consumer = client.consume(Q)
     first = client.message(Q, "a", persistent=True)

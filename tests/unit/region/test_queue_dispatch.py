@@ -1,4 +1,4 @@
-"""Who gets a queue's messages: order, windows, selectors, priorities, exclusive consumers, gates."""
+"""Queue dispatch: order, windows, selectors, priorities, exclusive consumers, delayed start."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_messages_are_numbered_broker_wide(broker, client):
     assert broker.region.store.last_broker_sequence_id <= ids[-1]
 
 
-async def test_the_numbers_go_on_from_the_store_at_start(make_broker, paged):
+async def test_sequence_numbers_continue_from_the_store(make_broker, paged):
     first = make_broker(store=paged)
     sender = first.client()
     send_all(sender, 3, persistent=True)
@@ -52,7 +52,7 @@ async def test_the_numbers_go_on_from_the_store_at_start(make_broker, paged):
 
 
 @pytest.mark.fact("activemq-broker Q5")
-def test_the_first_consumer_in_order_that_may_have_a_message_takes_it(broker):
+def test_the_first_matching_consumer_gets_the_message(broker):
     one = broker.client()
     picky = one.consume(Q, selector="JMSType = 'special'")
     small = one.consume(Q, prefetch=1)
@@ -67,7 +67,7 @@ def test_the_first_consumer_in_order_that_may_have_a_message_takes_it(broker):
     assert one.received(browser) == [None]
 
 
-def test_consumers_take_turns(client):
+def test_consumers_get_messages_in_rotation(client):
     consumers = [client.consume(Q) for _ in range(3)]
     send_all(client, 7)
     assert [client.received(c) for c in consumers] == [
@@ -78,7 +78,7 @@ def test_consumers_take_turns(client):
 
 
 @pytest.mark.fact("activemq-broker Q6")
-def test_priority_comes_first_then_turns(client):
+def test_priority_comes_before_rotation(client):
     low = client.consume(Q, priority=1)
     high = client.consume(Q, prefetch=2, priority=5)
     low_too = client.consume(Q, priority=1)
@@ -111,7 +111,7 @@ def test_consumer_priority_can_be_switched_off(make_broker):
 
 
 @pytest.mark.fact("activemq-broker Q7")
-def test_strict_order_fills_the_first_consumer_and_puts_returns_at_the_head(make_broker):
+def test_strict_order_fills_the_first_consumer_and_returns_to_the_head(make_broker):
     broker = make_broker(PolicyEntry(strict_order_dispatch=True))
     client = broker.client()
     first = client.consume(Q, prefetch=3)
@@ -137,7 +137,7 @@ def test_without_strict_order_returns_go_behind_earlier_returns(client):
 
 
 @pytest.mark.fact("activemq-broker Q8")
-def test_later_messages_overtake_one_that_nobody_takes(client):
+def test_later_messages_overtake_one_that_no_consumer_matches(client):
     consumer = client.consume(Q, selector="JMSType <> 'stuck'")
     for text in ("a", "stuck", "b"):
         client.send(Q, text)
@@ -149,7 +149,7 @@ def test_later_messages_overtake_one_that_nobody_takes(client):
 
 
 @pytest.mark.fact("activemq-broker Q9", "activemq-broker Q30")
-def test_returned_messages_come_first_in_their_order_and_at_once(client):
+def test_returned_messages_are_dispatched_first_in_their_order(client):
     first = client.consume(Q, prefetch=3)
     send_all(client, 5)
     second = client.consume(Q, prefetch=4)  # takes 4 and 5, has room for two more
@@ -162,7 +162,7 @@ def test_returned_messages_come_first_in_their_order_and_at_once(client):
 
 
 @pytest.mark.fact("activemq-broker Q10")
-def test_messages_behind_a_page_of_unwanted_ones_are_not_seen(broker, client):
+def test_messages_behind_a_page_of_unmatched_ones_are_not_dispatched(broker, client):
     picky = client.consume(Q, selector="JMSType = 'wanted'")
     for _ in range(250):
         client.send(Q, "unwanted")
@@ -217,7 +217,7 @@ def test_a_selector_that_fails_is_no_match(client, caplog):
     assert "failed on message" in caplog.text
 
 
-def test_a_wrong_selector_is_refused(client):
+def test_an_invalid_selector_is_refused(client):
     with pytest.raises(InvalidSelectorException):
         client.consume(Q, selector="a = = b")
 
@@ -234,7 +234,7 @@ def test_headers_can_be_selected(client):
 
 
 @pytest.mark.fact("activemq-broker Q16")
-def test_which_exclusive_consumer_wins(client):
+def test_the_election_of_the_exclusive_consumer(client):
     plain = client.consume(Q)
     first = client.consume(Q, exclusive=True, priority=3)
     client.send(Q, "1")
@@ -261,7 +261,7 @@ def test_which_exclusive_consumer_wins(client):
 
 
 @pytest.mark.fact("activemq-broker Q17")
-def test_a_full_exclusive_consumer_still_has_the_queue_for_itself(client):
+def test_a_full_exclusive_consumer_stays_exclusive(client):
     plain = client.consume(Q)
     exclusive = client.consume(Q, exclusive=True, prefetch=2)
     send_all(client, 4)
@@ -315,7 +315,7 @@ def test_the_prefetch_can_be_changed(client):
     assert client.received(consumer) == numbers(1, 2, 3)
 
 
-async def test_pull_lets_one_message_go(clock, client):
+async def test_a_pull_dispatches_one_message(clock, client):
     consumer = client.consume(Q, prefetch=0)
     send_all(client, 2)
     assert client.received(consumer) == []
@@ -338,7 +338,7 @@ def test_lazy_dispatch_pages_in_for_pulls(make_broker):
     assert client.received(consumer) == numbers(1)
 
 
-async def test_a_pull_waits_as_long_as_it_says(clock, client):
+async def test_a_pull_waits_for_its_timeout(clock, client):
     consumer = client.consume(Q, prefetch=0)
     client.pull(consumer, 5000)
     await clock.advance(4.9)
@@ -359,7 +359,7 @@ async def test_a_pull_waits_as_long_as_it_says(clock, client):
     "activemq-broker Q21",
     "activemq-broker 2.1/timeBeforeDispatchStarts / consumersBeforeDispatchStarts",
 )
-async def test_dispatch_starts_when_enough_consumers_came_or_time_is_over(clock, make_broker):
+async def test_dispatch_starts_with_enough_consumers_or_after_the_timeout(clock, make_broker):
     broker = make_broker(PolicyEntry(consumers_before_dispatch_starts=2))
     client = broker.client()
     send_all(client, 2)
@@ -380,7 +380,7 @@ async def test_dispatch_starts_when_enough_consumers_came_or_time_is_over(clock,
     assert client.received(late) == ["4"]
 
 
-async def test_dispatch_can_wait_a_fixed_time(clock, make_broker):
+async def test_dispatch_can_start_after_a_fixed_time(clock, make_broker):
     client = make_broker(PolicyEntry(time_before_dispatch_starts=3)).client()
     send_all(client, 2)
     consumers = [client.consume(Q) for _ in range(4)]
@@ -391,7 +391,7 @@ async def test_dispatch_can_wait_a_fixed_time(clock, make_broker):
 
 
 @pytest.mark.fact("activemq-broker Q22")
-async def test_a_paused_queue_accepts_and_shows_but_does_not_dispatch_or_expire(
+async def test_a_paused_queue_accepts_messages_but_does_not_dispatch_or_expire(
     clock, broker, client
 ):
     consumer = client.consume(Q)

@@ -1,4 +1,4 @@
-"""Non-persistent messages that memory has no room for, and full disks."""
+"""Non-persistent messages in the temp store, and full disks."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ async def test_non_persistent_messages_go_to_the_temp_store(tight, temp_store):
 
 
 @pytest.mark.fact("activemq-broker M9")
-async def test_both_kinds_are_drained_by_turns(tight):
+async def test_both_kinds_are_drained_alternately(tight):
     client = tight.client()
     for n in range(200):
         client.send(Q, f"{n}", persistent=n < 100)
@@ -71,7 +71,7 @@ async def test_priorities_in_the_spool(make_broker, paged, temp_store):
     assert sorted(got) == list(range(100))
 
 
-async def test_without_a_temp_store_they_stay_in_memory(make_broker, paged):
+async def test_without_a_temp_store_messages_stay_in_memory(make_broker, paged):
     policy = PolicyEntry(memory_limit=20 * SIZE, max_page_size=5, producer_flow_control=False)
     broker = make_broker(policy, store=paged)
     client = broker.client()
@@ -206,7 +206,7 @@ async def test_full_disks_fail_sends_at_once_or_after_a_time(
     await broker.region.stop()
 
 
-async def test_room_in_the_temp_store_is_heard_of(make_broker, paged, temp_store):
+async def test_freed_space_of_the_temp_store_admits_sends(make_broker, paged, temp_store):
     usage = SystemUsage(temp_limit=1)
     broker = make_broker(usage=usage, store=paged, temp_store=temp_store)
     client = broker.client()
@@ -264,7 +264,7 @@ async def test_the_high_water_mark_of_a_policy(make_broker, paged):
     await broker.region.stop()
 
 
-async def test_who_waits_for_memory_may_wait_for_the_store_next(make_broker, paged):
+async def test_a_send_may_wait_for_memory_and_then_for_the_store(make_broker, paged):
     usage = SystemUsage(store_limit=1000)
     policy = PolicyEntry(memory_limit=1)
     broker = make_broker(policy, usage=usage, store=paged)
@@ -302,7 +302,7 @@ async def test_a_topic_needs_the_store_for_durable_subscriptions_only(make_broke
     await broker.region.stop()
 
 
-async def test_a_connection_that_goes_waits_no_longer(make_broker, paged):
+async def test_a_closed_connection_ends_its_waits(make_broker, paged):
     usage = SystemUsage(store_limit=1000)
     broker = make_broker(usage=usage, store=paged)
     client = broker.client()
@@ -317,7 +317,7 @@ async def test_a_connection_that_goes_waits_no_longer(make_broker, paged):
     await broker.region.stop()
 
 
-async def test_a_failed_store_makes_nobody_wait(make_broker, paged):
+async def test_sends_do_not_wait_for_a_failed_store(make_broker, paged):
     policy = PolicyEntry(destination=Queue("fast"), send_fail_if_no_space=True)
     broker = make_broker(policy, store=paged)
     client = broker.client()
@@ -331,7 +331,7 @@ async def test_a_failed_store_makes_nobody_wait(make_broker, paged):
     await broker.region.stop()
 
 
-async def test_the_state_is_told_to_who_listened_before(make_broker, paged, temp_store):
+async def test_earlier_state_listeners_are_still_called(make_broker, paged, temp_store):
     heard = []
     paged.on_state = lambda state, error: heard.append(state)
     broker = make_broker(store=paged, temp_store=temp_store)
@@ -353,7 +353,7 @@ class Part:
 
 
 @pytest.mark.fact("activemq-persistence K25")
-async def test_a_part_of_the_store_has_a_limit_of_its_own(clock, make_broker, paged):
+async def test_a_partition_of_the_store_has_its_own_limit(clock, make_broker, paged):
     orders, new = Queue("orders.old"), Queue("orders.new")
     part, unlimited = Part(1000), Part(0)
     parts = {orders: part, new: part, Q: unlimited}

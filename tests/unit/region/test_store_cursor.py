@@ -1,4 +1,4 @@
-"""Queues whose messages are more than memory takes: paged from the store."""
+"""Queues with more messages than fit in memory: paged in from the store."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def drain_from(client, consumer, done):
     return client.received(consumer)
 
 
-def test_memory_is_bounded_and_nothing_is_lost_or_twice(tight):
+def test_memory_is_bounded_and_no_message_is_lost_or_duplicated(tight):
     client = tight.client()
     queue = tight.queue(Q)
     send(client, 1, 500)
@@ -66,7 +66,7 @@ def test_memory_is_bounded_and_nothing_is_lost_or_twice(tight):
     assert tight.store.paged == paged
 
 
-def test_messages_that_come_while_it_is_drained(tight):
+def test_messages_that_arrive_while_the_queue_is_drained(tight):
     client = tight.client()
     send(client, 1, 40)
     consumer = client.consume(Q, prefetch=2)
@@ -78,7 +78,7 @@ def test_messages_that_come_while_it_is_drained(tight):
     assert tight.queue(Q).statistics.messages == 0
 
 
-def test_unacknowledged_messages_are_not_read_again(tight):
+def test_unacknowledged_messages_are_not_paged_in_again(tight):
     client, other = tight.client(), tight.client()
     send(client, 1, 60)
     consumer = client.consume(Q, prefetch=5)
@@ -90,7 +90,7 @@ def test_unacknowledged_messages_are_not_read_again(tight):
     assert tight.queue(Q).statistics.messages == 0
 
 
-def test_what_is_unacknowledged_leaves_memory_to_others(tight):
+def test_unacknowledged_messages_leave_memory_to_others(tight):
     client = tight.client()
     send(client, 1, 60)
     queue = tight.queue(Q)
@@ -146,7 +146,7 @@ def test_an_idle_queue_may_keep_others_from_caching(make_broker, paged):
     assert in_memory.received(there) == []
 
 
-def test_after_a_restart_messages_are_read_as_they_are_wanted(make_broker, paged):
+def test_after_a_restart_messages_are_paged_in_on_demand(make_broker, paged):
     before = make_broker(store=paged).client()
     send(before, 1, 300)
     broker = make_broker(PolicyEntry(max_page_size=5), store=paged)
@@ -159,7 +159,7 @@ def test_after_a_restart_messages_are_read_as_they_are_wanted(make_broker, paged
     assert drain(client, consumer) == texts(1, 301)
 
 
-def test_a_message_numbered_before_the_paging_and_shown_after_it(make_broker, paged):
+def test_a_message_numbered_before_paging_and_visible_after_it(make_broker, paged):
     """Its transaction is committed while others are paged in behind it."""
     broker = make_broker(PolicyEntry(memory_limit=10 * SIZE, max_page_size=5), store=paged)
     client, sender = broker.client(), broker.client()
@@ -210,7 +210,7 @@ def test_priorities(make_broker, paged, prefetch):
 
 
 # looking at what is outside
-def test_browsing_shows_all_and_reads_by_pages(tight):
+def test_browsing_reads_all_messages_page_by_page(tight):
     client, looker = tight.client(), tight.client()
     send(client, 1, 100)
     browser = looker.consume(Q, browser=True, prefetch=1000)
@@ -223,7 +223,7 @@ def test_browsing_shows_all_and_reads_by_pages(tight):
     assert limited.received(first) == ["1", "2"]
 
 
-def test_a_browser_reads_on_as_it_has_room(tight):
+def test_a_browser_continues_as_its_window_has_room(tight):
     client, looker = tight.client(), tight.client()
     send(client, 1, 100)
     browser = looker.consume(Q, browser=True, prefetch=20)
@@ -237,7 +237,7 @@ def test_a_browser_reads_on_as_it_has_room(tight):
     assert looker.received(browser)[-1] is None
 
 
-async def test_a_browser_that_finds_little_lets_others_have_their_turn(make_broker, paged):
+async def test_a_browser_with_few_matches_yields_to_other_tasks(make_broker, paged):
     broker = make_broker(PolicyEntry(memory_limit=20 * SIZE, max_browse_page_size=2), store=paged)
     client, looker = broker.client(), broker.client()
     send(client, 1, 6000)
@@ -271,7 +271,7 @@ def test_removing_and_finding_single_messages(tight):
     assert drain(client, client.consume(Q, prefetch=5)) == expected
 
 
-def test_a_removal_outside_memory_that_fails_changes_nothing(tight):
+def test_a_failed_removal_of_a_paged_out_message_changes_nothing(tight):
     client = tight.client()
     send(client, 1, 60)
     queue = tight.queue(Q)
@@ -284,7 +284,7 @@ def test_a_removal_outside_memory_that_fails_changes_nothing(tight):
     assert drain(client, client.consume(Q, prefetch=5)) == texts(1, 60)
 
 
-def test_purging_leaves_what_consumers_have(tight):
+def test_purging_keeps_dispatched_messages(tight):
     client = tight.client()
     send(client, 1, 100)
     consumer = client.consume(Q, prefetch=4)
@@ -299,7 +299,7 @@ def test_purging_leaves_what_consumers_have(tight):
     assert queue.purge(client.context) == 0
 
 
-async def test_the_expiry_scan_reads_one_page_and_no_more(clock, make_broker, paged):
+async def test_the_expiry_scan_reads_one_page(clock, make_broker, paged):
     policy = PolicyEntry(memory_limit=20 * SIZE, max_page_size=5, max_expire_page_size=30)
     broker = make_broker(policy, store=paged)
     client = broker.client()
@@ -324,7 +324,7 @@ def test_removing_the_queue(tight):
 
 
 # failures
-async def test_a_page_that_cannot_be_read_is_read_later(tight, caplog):
+async def test_a_failed_page_in_is_retried(tight, caplog):
     client = tight.client()
     send(client, 1, 50)
     tight.store.broken.add("next_messages")
@@ -338,7 +338,7 @@ async def test_a_page_that_cannot_be_read_is_read_later(tight, caplog):
     assert drain_from(client, consumer, 14) == texts(1, 50)
 
 
-def test_an_addition_that_fails_at_once(make_broker, paged):
+def test_a_write_that_fails_at_once(make_broker, paged):
     broker = make_broker(store=paged)
     client = broker.client()
     message = client.message(Q, "1", persistent=True)
@@ -352,7 +352,7 @@ def test_an_addition_that_fails_at_once(make_broker, paged):
 
 
 @pytest.mark.parametrize("concurrent", [True, False])
-def test_an_addition_that_fails_later(make_broker, paged, concurrent):
+def test_a_write_that_fails_later(make_broker, paged, concurrent):
     paged.answers_later = True
     paged.concurrent_store_and_dispatch_queues = concurrent
     broker = make_broker(store=paged)
@@ -368,7 +368,9 @@ def test_an_addition_that_fails_later(make_broker, paged, concurrent):
 
 
 @pytest.mark.parametrize("concurrent", [True, False])
-def test_who_wants_no_answer_does_not_wait_for_the_store(make_broker, paged, concurrent, caplog):
+def test_a_sender_without_a_response_does_not_wait_for_the_store(
+    make_broker, paged, concurrent, caplog
+):
     paged.answers_later = True
     paged.concurrent_store_and_dispatch_queues = concurrent
     broker = make_broker(store=paged)
@@ -386,7 +388,7 @@ def test_who_wants_no_answer_does_not_wait_for_the_store(make_broker, paged, con
 
 
 @pytest.mark.fact("activemq-broker Q2")
-def test_without_concurrent_dispatch_nobody_sees_what_is_not_stored(make_broker, paged):
+def test_without_concurrent_dispatch_messages_are_stored_first(make_broker, paged):
     paged.answers_later = True
     paged.concurrent_store_and_dispatch_queues = False
     broker = make_broker(store=paged)
@@ -438,7 +440,7 @@ def test_a_removal_that_fails(make_broker, paged, kind):
 
 
 @pytest.mark.fact("activemq-persistence S6")
-def test_a_message_that_the_store_has_is_dropped(make_broker, paged, caplog):
+def test_a_duplicate_of_a_stored_message_is_dropped(make_broker, paged, caplog):
     broker = make_broker(PolicyEntry(enable_audit=False), store=paged)
     client = broker.client()
     message = client.message(Q, "1", persistent=True)
@@ -478,7 +480,7 @@ def test_persist_jms_redelivered(make_broker, paged):
 # prepared transactions from before the start
 @pytest.mark.parametrize("committed", [True, False])
 @pytest.mark.parametrize("place", [2, 40])
-def test_messages_that_a_prepared_transaction_acknowledged(make_broker, paged, committed, place):
+def test_messages_acknowledged_by_a_recovered_transaction(make_broker, paged, committed, place):
     send(make_broker(store=paged).client(), 1, 50)
     broker = make_broker(PolicyEntry(memory_limit=20 * SIZE, max_page_size=5), store=paged)
     client = broker.client()
@@ -501,7 +503,7 @@ def test_messages_that_a_prepared_transaction_acknowledged(make_broker, paged, c
     assert (queue.statistics.messages, queue.memory.used) == (0, 0)
 
 
-def test_a_message_of_a_recovered_transaction_comes_at_its_commit(make_broker, paged):
+def test_a_message_of_a_recovered_transaction_is_visible_after_the_commit(make_broker, paged):
     broker = make_broker(store=paged)
     client = broker.client()
     queue = broker.queue(Q)

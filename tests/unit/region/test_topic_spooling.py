@@ -1,4 +1,4 @@
-"""Pending messages of topic consumers that memory has no room for."""
+"""Pending messages of topic consumers in the temp store."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ def numbers(*values: int) -> list[str]:
     return [str(value) for value in values]
 
 
-def test_every_matching_subscription_gets_it_or_keeps_it(broker, client):
+def test_every_matching_subscription_gets_or_keeps_the_message(broker, client):
     quick = client.consume(T)
     slow = client.consume(T, prefetch=1)
     picky = client.consume(T, selector="JMSType = '2'")
@@ -47,7 +47,7 @@ def test_every_matching_subscription_gets_it_or_keeps_it(broker, client):
 
 
 @pytest.mark.fact("activemq-broker T3")
-def test_one_delivery_a_subscription(client):
+def test_one_delivery_per_subscription(client):
     wide = client.consume(Topic("T.>"))
     overlapping = client.consume(Topic("T.*,T.a"))
     plain = client.consume(Topic("T.a"))
@@ -65,7 +65,7 @@ def test_no_local(broker):
 
 
 @pytest.mark.fact("activemq-broker T4")
-def test_no_local_of_a_durable_knows_its_new_connection(broker):
+def test_no_local_of_a_durable_subscription_follows_its_connection(broker):
     first = broker.client("me")
     durable = first.consume(T, subscription_name="s", no_local=True)
     first.send(T, "own", persistent=True)
@@ -157,7 +157,7 @@ async def test_topics_can_be_pulled(clock, client):
     assert client.received(consumer) == [*numbers(1, 2), None]
 
 
-def test_a_target_gets_it_alone(client):
+def test_only_the_target_consumer_gets_the_message(client):
     one, two = client.consume(T), client.consume(T)
     message = client.message(T, "replay")
     assert one.consumer_id is not None
@@ -295,7 +295,7 @@ def test_queue_and_durable_consumers_are_slow_while_full_with_more_waiting(broke
         assert consumer.is_slow is slow
 
 
-def test_repeated_ids_are_dropped_under_a_policy_only(make_broker):
+def test_duplicate_ids_are_dropped_only_under_a_policy(make_broker):
     for policies, expected in (((), ["a", "a"]), ((PolicyEntry(),), ["a"])):
         client = make_broker(*policies).client()
         consumer = client.consume(T)

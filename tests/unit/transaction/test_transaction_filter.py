@@ -1,4 +1,4 @@
-"""The transaction filter: which transaction a command runs in, and what a lost connection leaves."""
+"""The transaction filter: a command's transaction, and lost connections."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def test_ids_are_resolved_for_sends_and_acks_and_a_lost_connection_rolls_back() 
     assert region.gone == [C1]
 
 
-def test_a_send_inside_a_send_keeps_the_outer_transaction_apart() -> None:
+def test_a_nested_send_is_not_part_of_the_outer_transaction() -> None:
     broker, region = chain()
     ctx = context()
     producer = ProducerExchange(ctx)
@@ -141,7 +141,7 @@ def test_a_local_transaction_begins_once_and_ends_once() -> None:
     assert region.log == ["commit send", "rollback send"]
 
 
-def test_xa_branches_are_global_and_answer_with_xas_codes() -> None:
+def test_xa_branches_are_global_and_fail_with_xa_codes() -> None:
     broker, region = chain()
     mine, other = context(), context(C2)
     producer = ProducerExchange(mine)
@@ -198,7 +198,7 @@ def test_a_lost_connection_rolls_its_xa_branches_back_unless_prepared() -> None:
         broker.transaction(other, begun)
 
 
-def test_a_rollback_that_fails_does_not_keep_the_connection(
+def test_a_failed_rollback_does_not_keep_the_connection_open(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     class Broken(Synchronization):

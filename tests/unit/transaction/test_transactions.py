@@ -1,4 +1,4 @@
-"""Local and XA transactions: what is visible when, and what the errors say."""
+"""Local and XA transactions: visibility and errors."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def local(store: MemoryTransactionStore | None = None) -> tuple[LocalTransaction
     return transaction, ends, calls
 
 
-def test_commit_stores_then_shows_the_work_in_its_order() -> None:
+def test_a_commit_stores_the_work_and_then_makes_it_visible_in_order() -> None:
     store = MemoryTransactionStore()
     transaction, ends, calls = local(store)
     store.add(LOCAL, lambda: calls.append("stored"))
@@ -95,7 +95,7 @@ def test_rollback_undoes_once_and_stores_nothing() -> None:
     assert ends.finished == [LOCAL]
 
 
-def test_a_store_that_answers_later_holds_the_work_back() -> None:
+def test_a_deferred_commit_delays_the_work() -> None:
     store = SlowStore()
     transaction, ends, calls = local(store)
     answer = transaction.commit(one_phase=True)
@@ -110,7 +110,7 @@ def test_a_store_that_answers_later_holds_the_work_back() -> None:
     assert ends.finished == [LOCAL]
 
 
-def test_a_late_store_failure_is_a_rollback() -> None:
+def test_a_deferred_store_failure_is_a_rollback() -> None:
     store = SlowStore()
     transaction, ends, calls = local(store)
     answer = transaction.commit(one_phase=True)
@@ -122,7 +122,7 @@ def test_a_late_store_failure_is_a_rollback() -> None:
     assert ends.finished == [LOCAL]
 
 
-def test_an_answer_that_is_there_already_counts_at_once() -> None:
+def test_a_completed_result_counts_at_once() -> None:
     store = SlowStore()
     store.answer.complete(OSError("disk gone"))
     transaction, _, calls = local(store)
@@ -153,7 +153,7 @@ def test_a_failing_store_and_rollback_only_end_in_a_rollback_that_names_its_code
     assert calls == ["rollback a", "rollback b"]
 
 
-def test_a_synchronization_that_refuses_makes_the_commit_a_rollback() -> None:
+def test_a_failing_before_commit_turns_the_commit_into_a_rollback() -> None:
     transaction, _, calls = local()
     transaction.add(Recorded("c", calls, refuse=True))
     with pytest.raises(TransactionRolledBackException, match="COMMIT FAILED"):
@@ -161,7 +161,7 @@ def test_a_synchronization_that_refuses_makes_the_commit_a_rollback() -> None:
     assert calls[3:] == ["rollback a", "rollback b", "rollback c"]
 
 
-def test_a_synchronization_can_be_taken_back() -> None:
+def test_a_synchronization_can_be_removed() -> None:
     transaction, _, calls = local()
     extra = Recorded("x", calls)
     transaction.add(extra)
@@ -215,7 +215,7 @@ def test_two_phase_commit_needs_a_prepare_and_one_phase_does_not() -> None:
     assert calls == ["before a", "commit a"]
 
 
-def test_prepare_of_a_refused_or_rollback_only_branch_is_a_rollback_with_xas_error() -> None:
+def test_a_failed_prepare_is_a_rollback_with_an_xa_error() -> None:
     transaction, ends, calls = xa(refuse=True)
     with pytest.raises(XAException, match=r"xaErrorCode:104$"):
         transaction.prepare()

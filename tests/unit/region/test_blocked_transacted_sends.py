@@ -1,4 +1,4 @@
-"""A transaction whose sends wait for room: it ends with all of them, or with none."""
+"""Transactions with blocked sends: they end with all of them, or with none."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def tight(make_broker):
     return make_broker(PolicyEntry(destination=Q, memory_limit=2000))
 
 
-def test_a_commit_waits_for_the_sends_that_wait(tight, caplog):
+def test_a_commit_waits_for_blocked_sends(tight, caplog):
     case = Case(tight)
     answer = case.transaction.commit(one_phase=True)
     assert not answer.done
@@ -78,7 +78,7 @@ def test_a_commit_waits_for_the_sends_that_wait(tight, caplog):
     assert case.transaction.state is TransactionState.FINISHED
 
 
-def test_sends_that_came_in_before_the_commit_are_in_it(tight):
+def test_sends_admitted_before_the_commit_are_part_of_it(tight):
     case = Case(tight)
     list(case.make_room())
     assert case.sees([], [])
@@ -87,7 +87,7 @@ def test_sends_that_came_in_before_the_commit_are_in_it(tight):
 
 
 @pytest.mark.parametrize("one_phase", [True, False])
-def test_xa_waits_in_its_first_phase(tight, one_phase):
+def test_an_xa_prepare_waits_for_blocked_sends(tight, one_phase):
     case = Case(tight, xa=True)
     transaction = case.transaction
     ask = (lambda: transaction.commit(one_phase=True)) if one_phase else transaction.prepare
@@ -106,7 +106,7 @@ def test_xa_waits_in_its_first_phase(tight, one_phase):
     assert case.sees(["2", "3"], ["1"])
 
 
-async def test_a_send_that_waited_too_long_fails_the_commit(clock, make_broker):
+async def test_a_timed_out_send_fails_the_commit(clock, make_broker):
     policy = PolicyEntry(destination=Q, memory_limit=2000, send_fail_if_no_space_after_timeout=5)
     case = Case(make_broker(policy))
     answer = case.transaction.commit(one_phase=True)
@@ -124,9 +124,7 @@ async def test_a_send_that_waited_too_long_fails_the_commit(clock, make_broker):
     assert case.sees([], [])
 
 
-async def test_a_send_that_waited_too_long_before_the_commit_is_its_senders_to_judge(
-    clock, make_broker
-):
+async def test_a_send_that_timed_out_before_the_commit_does_not_fail_it(clock, make_broker):
     policy = PolicyEntry(destination=Q, memory_limit=2000, send_fail_if_no_space_after_timeout=5)
     case = Case(make_broker(policy))
     await clock.advance(6)
@@ -153,7 +151,7 @@ def test_a_rollback_ends_the_wait(tight, xa):
     assert case.sees([], [])
 
 
-def test_a_transaction_that_is_spoiled_waits_no_more(tight):
+def test_a_rollback_only_transaction_does_not_wait(tight):
     spoiled = JMSException("no such destination")
     case = Case(tight)
     answer = case.transaction.commit(one_phase=True)
@@ -177,7 +175,7 @@ def test_a_queue_that_is_removed_fails_the_commit(tight):
     assert tight.region.system_usage.memory.used == 0
 
 
-async def test_a_send_that_expired_is_not_waited_for(clock, tight):
+async def test_a_commit_does_not_wait_for_an_expired_send(clock, tight):
     case = Case(tight)
     expires = case.send(Q, "late", expiration=clock.time_ms() + 1000)
     answer = case.transaction.commit(one_phase=True)
@@ -193,7 +191,7 @@ async def test_a_send_that_expired_is_not_waited_for(clock, tight):
     assert [m.type for m in tight.dead_letters] == ["late"]
 
 
-def test_a_connection_that_goes_takes_its_sends_from_anothers_transaction(tight):
+def test_a_closed_connection_fails_its_sends_in_anothers_transaction(tight):
     case = Case(tight, xa=True)
     answer = case.transaction.prepare()
     tight.region.remove_connection(case.client.context, ConnectionInfo(), None)
@@ -210,7 +208,7 @@ def test_a_connection_that_goes_takes_its_sends_from_anothers_transaction(tight)
 
 
 @pytest.mark.parametrize("state", [StoreState.CONGESTED, StoreState.SUSPENDED])
-async def test_a_store_that_takes_nothing_now_holds_the_commit_up(make_broker, paged, state):
+async def test_a_suspended_store_delays_the_commit(make_broker, paged, state):
     broker = make_broker(usage=SystemUsage(), store=paged)
     client = broker.client()
     transaction = client.begin()
@@ -225,7 +223,7 @@ async def test_a_store_that_takes_nothing_now_holds_the_commit_up(make_broker, p
     await broker.region.stop()
 
 
-def test_a_store_that_refuses_what_waited_fails_the_commit(make_broker, paged):
+def test_a_store_that_refuses_an_admitted_send_fails_the_commit(make_broker, paged):
     case = Case(make_broker(PolicyEntry(destination=Q, memory_limit=2000), store=paged))
     answer = case.transaction.commit(one_phase=True)
     paged.broken.add("add_message")
@@ -234,7 +232,7 @@ def test_a_store_that_refuses_what_waited_fails_the_commit(make_broker, paged):
     assert case.sees([], [])
 
 
-def test_room_that_a_failing_commit_leaves_is_for_others(make_broker):
+def test_a_failing_commit_frees_its_space_for_others(make_broker):
     broker = make_broker(usage=SystemUsage(memory_limit=2000))
     client = broker.client()
     transaction = client.begin()

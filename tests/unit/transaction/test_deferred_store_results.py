@@ -1,4 +1,4 @@
-"""A store that answers later: its answer decides how a transaction ends, nothing else does."""
+"""Stores that complete later: only their result decides how a transaction ends."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ class Case:
 
 
 @pytest.mark.parametrize("xid", [LOCAL, XA])
-def test_a_commit_that_is_asked_for_again_meanwhile_is_the_same(xid: TransactionId) -> None:
+def test_a_repeated_commit_returns_the_same_result(xid: TransactionId) -> None:
     case = Case(xid)
     first = case.commit()
     assert case.commit() is first
@@ -146,7 +146,7 @@ def test_a_commit_that_is_asked_for_again_meanwhile_is_the_same(xid: Transaction
 
 @pytest.mark.parametrize("xid", [LOCAL, XA])
 @pytest.mark.parametrize("error", [None, DISK])
-def test_a_connection_that_goes_during_the_commit_changes_nothing(
+def test_a_closed_connection_does_not_stop_a_running_commit(
     xid: TransactionId, error: Exception | None
 ) -> None:
     case = Case(xid)
@@ -161,7 +161,7 @@ def test_a_connection_that_goes_during_the_commit_changes_nothing(
     assert case.context.transactions == {}
 
 
-def test_a_vote_that_comes_later() -> None:
+def test_a_deferred_prepare() -> None:
     case = Case(XA)
     vote = case.prepare()
     assert case.prepare() is vote
@@ -183,7 +183,7 @@ def test_a_vote_that_comes_later() -> None:
     assert case.region.log == ["gone", "commit send"]
 
 
-def test_a_vote_that_the_store_cannot_keep_is_a_rollback() -> None:
+def test_a_prepare_that_cannot_be_stored_is_a_rollback() -> None:
     case = Case(XA)
     vote = case.prepare()
     case.answer(DISK)
@@ -212,7 +212,7 @@ def test_a_prepared_branch_that_cannot_be_committed_now_stays_prepared() -> None
     assert case.region.log == ["commit send"]
 
 
-def test_a_late_failure_of_a_local_commit_is_a_rollback() -> None:
+def test_a_deferred_failure_of_a_local_commit_is_a_rollback() -> None:
     case = Case(LOCAL)
     answer = case.commit()
     case.answer(DISK)
@@ -222,7 +222,7 @@ def test_a_late_failure_of_a_local_commit_is_a_rollback() -> None:
 
 
 @pytest.mark.parametrize("xid", [LOCAL, XA])
-def test_a_rollback_is_done_at_once_and_answered_by_the_store(xid: TransactionId) -> None:
+def test_a_rollback_takes_effect_at_once_and_completes_with_the_store(xid: TransactionId) -> None:
     case = Case(xid)
     answer = case.rollback()
     assert answer is not None
@@ -232,7 +232,7 @@ def test_a_rollback_is_done_at_once_and_answered_by_the_store(xid: TransactionId
     assert answer.done
 
 
-def test_a_store_that_fails_to_roll_back_undoes_the_work_all_the_same() -> None:
+def test_work_is_undone_even_if_the_store_fails_to_roll_back() -> None:
     class Broken(LateStore):
         def rollback(self, xid: TransactionId) -> Completion | None:
             raise DISK
@@ -261,7 +261,7 @@ def test_rollback_only_is_for_local_and_xa_transactions() -> None:
         case.broker.set_rollback_only(case.context, xid, cause)  # it is gone: nothing to spoil
 
 
-async def test_what_was_prepared_before_the_start_waits_for_its_end() -> None:
+async def test_recovered_transactions_stay_prepared_until_they_are_ended() -> None:
     region, log = Region(), list[str]()
     store = LateStore(XA, OLD)
     asked: list[RecoveredTransaction] = []

@@ -1,4 +1,4 @@
-"""Ends that wait for room, as the transaction filter sees them: their order, and who goes."""
+"""The order in which the transactions of a session end while sends are blocked."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def case() -> Case:
     return Case()
 
 
-def test_the_ends_of_one_session_keep_their_order(case: Case) -> None:
+def test_the_transactions_of_one_session_end_in_order(case: Case) -> None:
     parked = case.begin(ONE, 1, waits=True)
     case.begin(TWO, 1)
     case.begin(THREE, 1)
@@ -117,7 +117,7 @@ def test_the_ends_of_one_session_keep_their_order(case: Case) -> None:
     assert case.context.transactions == {}
 
 
-def test_other_sessions_go_ahead(case: Case) -> None:
+def test_other_sessions_may_overtake(case: Case) -> None:
     parked = case.begin(ONE, 1, waits=True)
     case.begin(TWO, 2)
     case.broker.begin_transaction(case.context, THREE)  # acknowledges only: of no session
@@ -128,7 +128,7 @@ def test_other_sessions_go_ahead(case: Case) -> None:
     assert case.region.log == [f"commit {TWO}", f"commit {ONE}"]
 
 
-def test_one_that_fails_lets_the_next_go_on(case: Case) -> None:
+def test_a_failed_end_lets_the_next_one_continue(case: Case) -> None:
     parked = case.begin(ONE, 1, waits=True)
     case.begin(TWO, 1)
     first, second = case.commit(ONE), case.commit(TWO)
@@ -142,7 +142,7 @@ def test_one_that_fails_lets_the_next_go_on(case: Case) -> None:
     assert case.region.log == [f"rollback {ONE}", f"commit {TWO}"]
 
 
-def test_one_that_is_rolled_back_meanwhile_has_no_turn(case: Case) -> None:
+def test_a_transaction_rolled_back_while_it_waits_is_skipped(case: Case) -> None:
     parked = case.begin(ONE, 1, waits=True)
     case.begin(TWO, 1)
     first, second = case.commit(ONE), case.commit(TWO)
@@ -155,7 +155,7 @@ def test_one_that_is_rolled_back_meanwhile_has_no_turn(case: Case) -> None:
     assert case.region.log == [f"rollback {TWO}", f"commit {ONE}"]
 
 
-def test_a_connection_that_goes_ends_them_all(case: Case) -> None:
+def test_a_closed_connection_rolls_back_all_waiting_transactions(case: Case) -> None:
     parked = case.begin(ONE, 1, waits=True)
     case.begin(TWO, 1)
     answers = [case.commit(ONE), case.commit(TWO)]
@@ -185,7 +185,7 @@ def test_an_xa_branch_waits_for_neither_of_its_connections(case: Case, goes: str
     assert manager.waiting_ends == {}
 
 
-def test_an_xa_branch_may_vote_when_all_is_in(case: Case) -> None:
+def test_an_xa_branch_is_prepared_once_all_sends_are_admitted(case: Case) -> None:
     parked = case.begin(XA, 1, waits=True)
     vote = case.broker.prepare_transaction(case.context, XA)
     assert isinstance(vote, Completion)
@@ -203,7 +203,7 @@ def test_an_xa_branch_may_vote_when_all_is_in(case: Case) -> None:
     assert case.commit(XA) is None
 
 
-def test_a_branch_whose_only_send_never_comes_in_may_vote_all_the_same(case: Case) -> None:
+def test_a_branch_whose_only_send_fails_can_still_be_prepared(case: Case) -> None:
     case.broker.begin_transaction(case.context, XA)
     expired = Parked()
     case.broker.transaction(case.context, XA).add_pending(expired)

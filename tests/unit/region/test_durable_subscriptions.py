@@ -46,7 +46,7 @@ def test_in_use(broker):
         subscribe(other)
 
 
-def test_what_comes_meanwhile_is_kept(broker):
+def test_messages_for_an_inactive_subscription_are_kept(broker):
     client = broker.client("me")
     client.send(T, "before", persistent=True)
     consumer = subscribe(client)
@@ -80,7 +80,7 @@ def test_a_changed_subscription_loses_its_backlog(broker, change):
     assert sum(t.statistics.consumers for t in broker.region.destinations().values()) == 1
 
 
-def test_what_does_not_match_is_acknowledged_away(broker):
+def test_messages_that_do_not_match_are_acknowledged(broker):
     client = broker.client("me")
     client.close(subscribe(client, selector="JMSType = 'a'"))
     client.send(T, "b", persistent=True)
@@ -156,7 +156,7 @@ def test_transactions_and_poison(broker):
     assert broker.texts(Queue("ActiveMQ.DLQ")) == ["2"]
 
 
-async def test_stored_messages_expire_for_offline_subscriptions_only(clock, broker):
+async def test_stored_messages_expire_for_inactive_subscriptions_only(clock, broker):
     client = broker.client("me")
     active = subscribe(client, name="active", prefetch=1)
     client.close(subscribe(client, name="offline"))
@@ -171,7 +171,7 @@ async def test_stored_messages_expire_for_offline_subscriptions_only(clock, brok
     assert active.pending_count == 1
 
 
-def test_removing_the_topic_takes_the_backlog(broker):
+def test_removing_the_topic_removes_the_backlog(broker):
     client = broker.client("me")
     consumer = subscribe(client)
     client.close(consumer)

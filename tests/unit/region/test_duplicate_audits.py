@@ -1,4 +1,4 @@
-"""Repeated message ids: who drops them, and how far back they are known."""
+"""Duplicate audits of queues, topics and clients, and their windows."""
 
 from __future__ import annotations
 
@@ -17,9 +17,7 @@ WHERE = {"queue": Queue("Q"), "durable": Topic("T"), "topic": Topic("T")}
 @pytest.mark.fact("activemq-broker T26")
 @pytest.mark.parametrize("kind", WHERE)
 @pytest.mark.parametrize("audited", [True, False])
-def test_repeats_are_dropped_silently_within_each_producers_window(
-    make_broker, caplog, kind, audited
-):
+def test_duplicates_are_dropped_within_each_producers_window(make_broker, caplog, kind, audited):
     policy = PolicyEntry(
         enable_audit=audited, max_audit_depth=64, max_queue_audit_depth=64, max_producers_to_audit=2
     )
@@ -49,7 +47,7 @@ def test_repeats_are_dropped_silently_within_each_producers_window(
 
 
 @pytest.mark.fact("activemq-broker T26")
-def test_the_windows_of_brokers_and_clients():
+def test_the_audit_windows_of_brokers_and_clients():
     entry, none = PolicyEntry(), PolicyEntry.built_in()
     assert entry.enable_audit and none.enable_audit
     assert (entry.max_producers_to_audit, entry.max_audit_depth) == (64, 10_000)
@@ -59,7 +57,7 @@ def test_the_windows_of_brokers_and_clients():
     assert (client.audit_maximum_producer_number, client.audit_depth) == (64, 2048)
 
 
-def test_a_long_transaction_may_be_sent_again_after_its_rollback(client, broker):
+def test_a_rolled_back_transaction_may_be_sent_again(client, broker):
     messages = [client.message(Queue("Q"), str(number), persistent=True) for number in range(5000)]
     for attempt in (messages, [copy.copy(message) for message in messages]):
         tx = client.begin()
