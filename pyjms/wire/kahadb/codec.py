@@ -12,7 +12,7 @@ from functools import lru_cache
 from typing import Any, Final
 
 from pyjms.errors import LocalProtocolError
-from pyjms.wire.kahadb import commands
+from pyjms.wire.kahadb import commands, structures
 from pyjms.wire.kahadb.errors import KahaDBFormatError
 from pyjms.wire.kahadb.protobuf import (
     LENGTH_DELIMITED,
@@ -22,29 +22,13 @@ from pyjms.wire.kahadb.protobuf import (
     read_varint,
     to_signed,
 )
-from pyjms.wire.kahadb.structures import (
-    BOOL,
-    BYTES,
-    INT32,
-    INT64,
-    STRING,
-    STRUCTURE,
-    KahaCommand,
-    KahaDestination,
-    KahaField,
-    KahaLocalTransactionId,
-    KahaLocation,
-    KahaStructure,
-    KahaTransactionInfo,
-    KahaXATransactionId,
-)
 
 __all__ = ["decode_command", "encode_command"]
 
 _CACHED_DESTINATIONS: Final = 1024
 _LONGEST_CACHED: Final = 512
-_RANGES: Final = {INT32: 1 << 31, INT64: 1 << 63}
-_VARINTS: Final = frozenset((INT32, INT64, BOOL))
+_RANGES: Final = {structures.INT32: 1 << 31, structures.INT64: 1 << 63}
+_VARINTS: Final = frozenset((structures.INT32, structures.INT64, structures.BOOL))
 
 
 class _Layout:
@@ -52,28 +36,28 @@ class _Layout:
 
     __slots__ = ("absent", "reads", "required", "writes")
 
-    def __init__(self, structure: type[KahaStructure]) -> None:
+    def __init__(self, structure: type[structures.KahaStructure]) -> None:
         self.writes = tuple((f, encode_varint(_tag(f))) for f in structure.FIELDS)
         self.reads = {_tag(f): f for f in structure.FIELDS}
         self.required = frozenset(f.name for f in structure.FIELDS if f.required)
         self.absent = {f.name: None for f in structure.FIELDS if not f.required}
 
 
-def _tag(field: KahaField) -> int:
+def _tag(field: structures.KahaField) -> int:
     return field.number << 3 | (VARINT if field.kind in _VARINTS else LENGTH_DELIMITED)
 
 
-_LAYOUTS: Final[dict[type[KahaStructure], _Layout]] = {
+_LAYOUTS: Final[dict[type[structures.KahaStructure], _Layout]] = {
     structure: _Layout(structure)
     for structure in (
         *commands.COMMANDS.values(),
-        *(KahaDestination, KahaLocation, KahaTransactionInfo),
-        *(KahaLocalTransactionId, KahaXATransactionId),
+        *(structures.KahaDestination, structures.KahaLocation, structures.KahaTransactionInfo),
+        *(structures.KahaLocalTransactionId, structures.KahaXATransactionId),
     )
 }
 
 
-def encode_command(command: KahaCommand) -> bytes:
+def encode_command(command: structures.KahaCommand) -> bytes:
     """Return the payload of a record with this command.
 
     Raises:
@@ -83,7 +67,7 @@ def encode_command(command: KahaCommand) -> bytes:
     return b"".join((bytes((command.CODE,)), encode_varint(len(body)), body))
 
 
-def decode_command(data: bytes, start: int = 0, end: int | None = None) -> KahaCommand:
+def decode_command(data: bytes, start: int = 0, end: int | None = None) -> structures.KahaCommand:
     """Return the command in the payload `data[start:end]`.
 
     Raises:
@@ -103,11 +87,11 @@ def decode_command(data: bytes, start: int = 0, end: int | None = None) -> KahaC
             position=start,
         )
     decoded = _decode(command, data, at, end)
-    assert isinstance(decoded, KahaCommand)
+    assert isinstance(decoded, structures.KahaCommand)
     return decoded
 
 
-def _encode(value: KahaStructure) -> bytes:
+def _encode(value: structures.KahaStructure) -> bytes:
     parts: list[bytes] = []
     for field, tag in _LAYOUTS[type(value)].writes:
         item = getattr(value, field.name)
@@ -128,17 +112,19 @@ def _encode(value: KahaStructure) -> bytes:
     return b"".join(parts)
 
 
-def _encode_value(field: KahaField, item: Any) -> bytes:
+def _encode_value(field: structures.KahaField, item: Any) -> bytes:
     kind = field.kind
-    if kind is STRING:
+    if kind is structures.STRING:
         return str.encode(item)
-    if kind is BYTES:
+    if kind is structures.BYTES:
         return item if type(item) is bytes else bytes(memoryview(item))
-    if kind is STRUCTURE:
+    if kind is structures.STRUCTURE:
         if type(item) is not field.structure:
             raise TypeError
-        return _encode_destination(item) if type(item) is KahaDestination else _encode(item)
-    if kind is BOOL:
+        return (
+            _encode_destination(item) if type(item) is structures.KahaDestination else _encode(item)
+        )
+    if kind is structures.BOOL:
         return b"\1" if item else b"\0"
     limit = _RANGES[kind]
     if not -limit <= item < limit:
@@ -147,11 +133,13 @@ def _encode_value(field: KahaField, item: Any) -> bytes:
 
 
 @lru_cache(_CACHED_DESTINATIONS)
-def _encode_destination(destination: KahaDestination) -> bytes:
+def _encode_destination(destination: structures.KahaDestination) -> bytes:
     return _encode(destination)
 
 
-def _decode(structure: type[KahaStructure], data: bytes, at: int, end: int) -> KahaStructure:
+def _decode(
+    structure: type[structures.KahaStructure], data: bytes, at: int, end: int
+) -> structures.KahaStructure:
     layout = _LAYOUTS[structure]
     reads = layout.reads
     values: dict[str, Any] = layout.absent.copy()
@@ -165,28 +153,28 @@ def _decode(structure: type[KahaStructure], data: bytes, at: int, end: int) -> K
     return structure(**values)
 
 
-def _decode_value(field: KahaField, data: bytes, value: int, after: int) -> Any:
+def _decode_value(field: structures.KahaField, data: bytes, value: int, after: int) -> Any:
     kind = field.kind
-    if kind is STRING:
+    if kind is structures.STRING:
         try:
             return str(data[value:after], "utf-8")
         except UnicodeDecodeError as e:
             raise KahaDBFormatError(f"{field.name} is not valid UTF-8", position=value) from e
-    if kind is BYTES:
+    if kind is structures.BYTES:
         return bytes(data[value:after])
-    if kind is STRUCTURE:
+    if kind is structures.STRUCTURE:
         assert field.structure is not None
-        if field.structure is KahaDestination and after - value <= _LONGEST_CACHED:
+        if field.structure is structures.KahaDestination and after - value <= _LONGEST_CACHED:
             return _decode_destination(bytes(data[value:after]))
         return _decode(field.structure, data, value, after)
-    if kind is BOOL:
+    if kind is structures.BOOL:
         return value != 0
-    if kind is INT32:
+    if kind is structures.INT32:
         value &= 0xFFFFFFFF
         return value - (1 << 32) if value >> 31 else value
     return to_signed(value)
 
 
 @lru_cache(_CACHED_DESTINATIONS)
-def _decode_destination(data: bytes) -> KahaStructure:
-    return _decode(KahaDestination, data, 0, len(data))
+def _decode_destination(data: bytes) -> structures.KahaStructure:
+    return _decode(structures.KahaDestination, data, 0, len(data))

@@ -203,19 +203,11 @@ class FastReader(StructureMemo):
                 return None
             producer_id, destination, transaction_id, original_destination, id_producer, at = ids
         # generated: read the fields of a message
+        # fmt: off
         (
-            producer_sequence_id,
-            broker_sequence_id,
-            has_original_transaction_id,
-            has_group_id,
-            group_sequence,
-            has_correlation_id,
-            persistent,
-            expiration,
-            priority,
-            has_reply_to,
-            timestamp,
-            has_type,
+            producer_sequence_id, broker_sequence_id, has_original_transaction_id, has_group_id,
+            group_sequence, has_correlation_id, persistent, expiration, priority, has_reply_to,
+            timestamp, has_type,
         ) = MIDDLE.unpack_from(frame, at)
         original_transaction_id: Any = None
         group_id: str | None = None
@@ -223,26 +215,14 @@ class FastReader(StructureMemo):
         reply_to: Any = None
         type_: str | None = None
         if not (
-            has_original_transaction_id
-            or has_group_id
-            or has_correlation_id
-            or has_reply_to
+            has_original_transaction_id or has_group_id or has_correlation_id or has_reply_to
             or has_type
         ):
             at += MIDDLE_SIZE
         else:
             (
-                original_transaction_id,
-                group_id,
-                group_sequence,
-                correlation_id,
-                persistent,
-                expiration,
-                priority,
-                reply_to,
-                timestamp,
-                type_,
-                at,
+                original_transaction_id, group_id, group_sequence, correlation_id, persistent,
+                expiration, priority, reply_to, timestamp, type_, at,
             ) = self._headers(frame, at + 16)
         content: bytes | None = None
         if frame[at]:
@@ -259,62 +239,25 @@ class FastReader(StructureMemo):
         if end - at != TAIL_SIZE or cls is ActiveMQBlobMessage:
             return None
         (
-            has_data_structure,
-            has_target_consumer_id,
-            compressed,
-            redelivery_counter,
-            has_broker_path,
-            arrival,
-            has_user_id,
-            received_by_df_bridge,
-            droppable,
-            has_cluster,
-            broker_in_time,
-            broker_out_time,
-            jms_xgroup_first_for_consumer,
+            has_data_structure, has_target_consumer_id, compressed, redelivery_counter,
+            has_broker_path, arrival, has_user_id, received_by_df_bridge, droppable, has_cluster,
+            broker_in_time, broker_out_time, jms_xgroup_first_for_consumer,
         ) = TAIL.unpack_from(frame, at)
         if (
-            has_data_structure
-            or has_target_consumer_id
-            or has_broker_path
-            or has_user_id
+            has_data_structure or has_target_consumer_id or has_broker_path or has_user_id
             or has_cluster
         ):
             return None
         message = cls(
-            producer_id,
-            destination,
-            transaction_id,
-            original_destination,
+            producer_id, destination, transaction_id, original_destination,
             MessageId(None, id_producer, producer_sequence_id, broker_sequence_id),
-            original_transaction_id,
-            group_id,
-            group_sequence,
-            correlation_id,
-            persistent,
-            expiration,
-            priority,
-            reply_to,
-            timestamp,
-            type_,
-            content,
-            marshalled_properties,
-            None,
-            None,
-            compressed,
-            redelivery_counter,
-            None,
-            arrival,
-            None,
-            received_by_df_bridge,
-            droppable,
-            None,
-            broker_in_time,
-            broker_out_time,
-            jms_xgroup_first_for_consumer,
-            command_id,
-            response_required,
+            original_transaction_id, group_id, group_sequence, correlation_id, persistent,
+            expiration, priority, reply_to, timestamp, type_, content, marshalled_properties, None,
+            None, compressed, redelivery_counter, None, arrival, None, received_by_df_bridge,
+            droppable, None, broker_in_time, broker_out_time, jms_xgroup_first_for_consumer,
+            command_id, response_required,
         )
+        # fmt: on
         # end generated
         message.raw = frame[start:end]
         return message

@@ -107,19 +107,12 @@ class StructureMemo:
         (timestamp,) = TIMESTAMP.unpack_from(frame, at)
         at += TIMESTAMP_SIZE
         type_, at = self._string(frame, at)
+        # fmt: off
         return (
-            original_transaction_id,
-            group_id,
-            group_sequence,
-            correlation_id,
-            persistent,
-            expiration,
-            priority,
-            reply_to,
-            timestamp,
-            type_,
-            at,
+            original_transaction_id, group_id, group_sequence, correlation_id, persistent,
+            expiration, priority, reply_to, timestamp, type_, at,
         )
+        # fmt: on
 
     # end generated
 

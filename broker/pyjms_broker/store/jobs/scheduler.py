@@ -184,16 +184,9 @@ def rewrite_commands(entry: JobEntry, frame: bytes) -> list[KahaCommand]:
 
 
 def _add_command(scheduler: str, job: ScheduledJob, frame: bytes) -> KahaAddScheduledJobCommand:
+    repetition = (job.cron_entry, job.delay, job.period, job.repeat)
     return KahaAddScheduledJobCommand(
-        scheduler=scheduler,
-        job_id=job.job_id,
-        start_time=job.start_time,
-        cron_entry=job.cron_entry,
-        delay=job.delay,
-        period=job.period,
-        repeat=job.repeat,
-        payload=frame,
-        next_execution_time=job.next_time,
+        scheduler, job.job_id, job.start_time, *repetition, frame, job.next_time
     )
 
 

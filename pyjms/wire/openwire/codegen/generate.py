@@ -24,7 +24,7 @@ __all__ = ["TARGETS", "Structure", "load", "render"]
 
 OPENWIRE = Path(__file__).resolve().parents[1]
 ROOT = OPENWIRE.parents[2]
-_WIDTH = 96  # 100, less the indentation of a class
+_WIDTH = 92  # 100, less the indentation of a method's body
 TARGETS = (
     *sorted((OPENWIRE / "commands").glob("*.py")),
     OPENWIRE / "fast_reader.py",
@@ -211,19 +211,23 @@ def _flag(f: Field) -> str:
     return f"has_{f.name}" if f.nullable else _variable(f)
 
 
+def _any_flag(fields: Iterable[Field]) -> list[str]:
+    first, *others = (_flag(f) for f in fields if f.nullable)
+    return [first, *(f"or {flag}" for flag in others)]
+
+
 def _read_fields(message: Message) -> Iterable[str]:
     headers = message.headers
-    yield "("
-    yield from (f"    {_flag(f)}," for f in message.middle)
-    yield ") = MIDDLE.unpack_from(frame, at)"
+    yield "# fmt: off"
+    yield from _fill(
+        "(", [f"{_flag(f)}," for f in message.middle], ") = MIDDLE.unpack_from(frame, at)"
+    )
     yield from (f"{_variable(f)}: {_local(f)} = None" for f in headers if f.nullable)
-    yield f"if not ({' or '.join(_flag(f) for f in headers if f.nullable)}):"
+    yield from _fill("if not (", _any_flag(headers), "):")
     yield "    at += MIDDLE_SIZE"
     yield "else:"
-    yield "    ("
-    yield from (f"        {_variable(f)}," for f in headers)
-    yield "        at,"
-    yield "    ) = self._headers(frame, at + 16)"
+    names = [*(f"{_variable(f)}," for f in headers), "at,"]
+    yield from _fill("    (", names, ") = self._headers(frame, at + 16)")
     for name in ("content", "marshalled_properties"):
         yield f"{name}: bytes | None = None"
         yield "if frame[at]:"
@@ -233,20 +237,17 @@ def _read_fields(message: Message) -> Iterable[str]:
         yield "    at += 1"
     yield "if end - at != TAIL_SIZE or cls is ActiveMQBlobMessage:"
     yield "    return None"
-    yield "("
-    yield from (f"    {_flag(f)}," for f in message.tail)
-    yield ") = TAIL.unpack_from(frame, at)"
-    yield f"if {' or '.join(_flag(f) for f in message.tail if f.nullable)}:"
+    yield from _fill("(", [f"{_flag(f)}," for f in message.tail], ") = TAIL.unpack_from(frame, at)")
+    yield from _fill("if (", _any_flag(message.tail), "):")
     yield "    return None"
-    yield "message = cls("
     nullable_tail = {f.name for f in message.tail if f.nullable}
     message_id = "MessageId(None, id_producer, producer_sequence_id, broker_sequence_id)"
+    values = []
     for f in message.all:
         value = message_id if f.name == "message_id" else _variable(f)
-        yield f"    {'None' if f.name in nullable_tail else value},"
-    yield "    command_id,"
-    yield "    response_required,"
-    yield ")"
+        values.append(f"{'None' if f.name in nullable_tail else value},")
+    yield from _fill("message = cls(", [*values, "command_id,", "response_required,"], ")")
+    yield "# fmt: on"
 
 
 def _local(f: Field) -> str:
@@ -269,7 +270,7 @@ def _run_name(run: list[Field]) -> str:
 
 
 def _read_headers(message: Message) -> Iterable[str]:
-    names = "".join(f"{_variable(f)}, " for f in message.headers)
+    names = [*(f"{_variable(f)}," for f in message.headers), "at,"]
     yield "def _headers("
     yield "    self, frame: bytes, at: int"
     yield f") -> tuple[{''.join(f'{_local(f)}, ' for f in message.headers)}int]:"
@@ -285,7 +286,9 @@ def _read_headers(message: Message) -> Iterable[str]:
             yield f"    {_variable(run[0])}, at = self._nullable(frame, at, LOCAL_TRANSACTION_ID)"
         else:
             yield f"    {_variable(run[0])}, at = self._string(frame, at)"
-    yield f"    return ({names}at)"
+    yield "    # fmt: off"
+    yield from _fill("    return (", names, ")")
+    yield "    # fmt: on"
 
 
 def _write_middle(message: Message) -> Iterable[str]:

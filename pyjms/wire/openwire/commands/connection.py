@@ -26,8 +26,8 @@ class BrokerInfo(BaseCommand):
     # fmt: off
     __slots__ = (
         "broker_id", "broker_name", "broker_upload_url", "broker_url", "connection_id",
-        "duplex_connection", "fault_tolerant_configuration", "master_broker", "network_connection",
-        "network_properties", "peer_broker_infos", "slave_broker",
+        "duplex_connection", "fault_tolerant_configuration", "master_broker",
+        "network_connection", "network_properties", "peer_broker_infos", "slave_broker",
     )
     TYPE: ClassVar[int] = 2
     LAYOUT: ClassVar[tuple[Field, ...]] = (
@@ -37,15 +37,16 @@ class BrokerInfo(BaseCommand):
         Field("broker_name", kinds.STRING, 1), Field("slave_broker", kinds.BOOLEAN, 1),
         Field("master_broker", kinds.BOOLEAN, 1),
         Field("fault_tolerant_configuration", kinds.BOOLEAN, 1),
-        Field("duplex_connection", kinds.BOOLEAN, 2), Field("network_connection", kinds.BOOLEAN, 2),
-        Field("connection_id", kinds.LONG, 2), Field("broker_upload_url", kinds.STRING, 3),
+        Field("duplex_connection", kinds.BOOLEAN, 2),
+        Field("network_connection", kinds.BOOLEAN, 2), Field("connection_id", kinds.LONG, 2),
+        Field("broker_upload_url", kinds.STRING, 3),
         Field("network_properties", kinds.STRING, 3),
     )
 
     def __init__(
         self, broker_id: BrokerId | None = None, broker_url: str | None = None,
-        peer_broker_infos: list[BrokerInfo | None] | None = None, broker_name: str | None = None,
-        slave_broker: bool = False, master_broker: bool = False,
+        peer_broker_infos: list[BrokerInfo | None] | None = None,
+        broker_name: str | None = None, slave_broker: bool = False, master_broker: bool = False,
         fault_tolerant_configuration: bool = False, duplex_connection: bool = False,
         network_connection: bool = False, connection_id: int = 0,
         broker_upload_url: str | None = None, network_properties: str | None = None,
@@ -83,8 +84,9 @@ class ConnectionInfo(BaseCommand):
         *BaseCommand.LAYOUT, Field("connection_id", kinds.CACHED, 1, "ConnectionId"),
         Field("client_id", kinds.STRING, 1), Field("password", kinds.STRING, 1),
         Field("user_name", kinds.STRING, 1), Field("broker_path", kinds.ARRAY, 1, "BrokerId"),
-        Field("broker_master_connector", kinds.BOOLEAN, 1), Field("manageable", kinds.BOOLEAN, 1),
-        Field("client_master", kinds.BOOLEAN, 2), Field("fault_tolerant", kinds.BOOLEAN, 6),
+        Field("broker_master_connector", kinds.BOOLEAN, 1),
+        Field("manageable", kinds.BOOLEAN, 1), Field("client_master", kinds.BOOLEAN, 2),
+        Field("fault_tolerant", kinds.BOOLEAN, 6),
         Field("failover_reconnect", kinds.BOOLEAN, 6), Field("client_ip", kinds.STRING, 8),
     )
 

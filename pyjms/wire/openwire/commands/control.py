@@ -82,7 +82,9 @@ class ControlCommand(BaseCommand):
     # fmt: off
     __slots__ = ("command",)
     TYPE: ClassVar[int] = 14
-    LAYOUT: ClassVar[tuple[Field, ...]] = (*BaseCommand.LAYOUT, Field("command", kinds.STRING, 1))
+    LAYOUT: ClassVar[tuple[Field, ...]] = (
+        *BaseCommand.LAYOUT, Field("command", kinds.STRING, 1),
+    )
 
     def __init__(
         self, command: str | None = None, command_id: int = 0, response_required: bool = False,

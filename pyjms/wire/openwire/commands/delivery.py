@@ -62,13 +62,15 @@ class MessagePull(BaseCommand):
     LAYOUT: ClassVar[tuple[Field, ...]] = (
         *BaseCommand.LAYOUT, Field("consumer_id", kinds.CACHED, 2, "ConsumerId"),
         Field("destination", kinds.CACHED, 2, "Destination"), Field("timeout", kinds.LONG, 2),
-        Field("correlation_id", kinds.STRING, 3), Field("message_id", kinds.NESTED, 3, "MessageId"),
+        Field("correlation_id", kinds.STRING, 3),
+        Field("message_id", kinds.NESTED, 3, "MessageId"),
     )
 
     def __init__(
         self, consumer_id: ConsumerId | None = None, destination: Destination | None = None,
-        timeout: int = 0, correlation_id: str | None = None, message_id: MessageId | None = None,
-        command_id: int = 0, response_required: bool = False,
+        timeout: int = 0, correlation_id: str | None = None,
+        message_id: MessageId | None = None, command_id: int = 0,
+        response_required: bool = False,
     ) -> None:
         self.command_id, self.response_required = command_id, response_required
         self.consumer_id = consumer_id
@@ -88,7 +90,9 @@ class MessageDispatch(BaseCommand):
 
     # generated: MessageDispatch
     # fmt: off
-    __slots__ = ("consumer_id", "destination", "message", "redelivery_counter", "rollback_cause")
+    __slots__ = (
+        "consumer_id", "destination", "message", "redelivery_counter", "rollback_cause",
+    )
     TYPE: ClassVar[int] = 21
     LAYOUT: ClassVar[tuple[Field, ...]] = (
         *BaseCommand.LAYOUT, Field("consumer_id", kinds.CACHED, 1, "ConsumerId"),
@@ -99,8 +103,8 @@ class MessageDispatch(BaseCommand):
 
     def __init__(
         self, consumer_id: ConsumerId | None = None, destination: Destination | None = None,
-        message: ActiveMQMessage | None = None, redelivery_counter: int = 0, command_id: int = 0,
-        response_required: bool = False,
+        message: ActiveMQMessage | None = None, redelivery_counter: int = 0,
+        command_id: int = 0, response_required: bool = False,
     ) -> None:
         self.command_id, self.response_required = command_id, response_required
         self.consumer_id = consumer_id
@@ -132,10 +136,11 @@ class MessageAck(BaseCommand):
     )
 
     def __init__(
-        self, destination: Destination | None = None, transaction_id: TransactionId | None = None,
-        consumer_id: ConsumerId | None = None, ack_type: int = 0,
-        first_message_id: MessageId | None = None, last_message_id: MessageId | None = None,
-        message_count: int = 0, poison_cause: Throwable | None = None, command_id: int = 0,
+        self, destination: Destination | None = None,
+        transaction_id: TransactionId | None = None, consumer_id: ConsumerId | None = None,
+        ack_type: int = 0, first_message_id: MessageId | None = None,
+        last_message_id: MessageId | None = None, message_count: int = 0,
+        poison_cause: Throwable | None = None, command_id: int = 0,
         response_required: bool = False,
     ) -> None:
         self.command_id, self.response_required = command_id, response_required

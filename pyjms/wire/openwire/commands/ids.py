@@ -128,7 +128,8 @@ class ConsumerId(Identifier):
     def __eq__(self, other: object) -> bool:
         return self is other or (
             isinstance(other, ConsumerId) and self.value == other.value
-            and self.session_id == other.session_id and self.connection_id == other.connection_id
+            and self.session_id == other.session_id
+            and self.connection_id == other.connection_id
         )
 
     def __hash__(self) -> int:
@@ -163,7 +164,8 @@ class ProducerId(Identifier):
     def __eq__(self, other: object) -> bool:
         return self is other or (
             isinstance(other, ProducerId) and self.value == other.value
-            and self.session_id == other.session_id and self.connection_id == other.connection_id
+            and self.session_id == other.session_id
+            and self.connection_id == other.connection_id
         )
 
     def __hash__(self) -> int:
@@ -180,11 +182,15 @@ class MessageId(Identifier):
 
     # generated: MessageId
     # fmt: off
-    __slots__ = ("_hash", "broker_sequence_id", "producer_id", "producer_sequence_id", "text_view")
+    __slots__ = (
+        "_hash", "broker_sequence_id", "producer_id", "producer_sequence_id", "text_view",
+    )
     TYPE: ClassVar[int] = 110
     LAYOUT: ClassVar[tuple[Field, ...]] = (
-        Field("text_view", kinds.STRING, 10), Field("producer_id", kinds.CACHED, 1, "ProducerId"),
-        Field("producer_sequence_id", kinds.LONG, 1), Field("broker_sequence_id", kinds.LONG, 1),
+        Field("text_view", kinds.STRING, 10),
+        Field("producer_id", kinds.CACHED, 1, "ProducerId"),
+        Field("producer_sequence_id", kinds.LONG, 1),
+        Field("broker_sequence_id", kinds.LONG, 1),
     )
 
     def __init__(
@@ -199,7 +205,8 @@ class MessageId(Identifier):
 
     def __eq__(self, other: object) -> bool:
         return self is other or (
-            isinstance(other, MessageId) and self.producer_sequence_id == other.producer_sequence_id
+            isinstance(other, MessageId)
+            and self.producer_sequence_id == other.producer_sequence_id
             and self.producer_id == other.producer_id
         )
 
@@ -274,7 +281,8 @@ class XATransactionId(TransactionId):
 
     def __eq__(self, other: object) -> bool:
         return self is other or (
-            isinstance(other, XATransactionId) and self.branch_qualifier == other.branch_qualifier
+            isinstance(other, XATransactionId)
+            and self.branch_qualifier == other.branch_qualifier
             and self.global_transaction_id == other.global_transaction_id
             and self.format_id == other.format_id
         )

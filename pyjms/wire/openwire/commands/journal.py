@@ -32,8 +32,8 @@ class JournalTopicAck(DataStructure):
     LAYOUT: ClassVar[tuple[Field, ...]] = (
         Field("destination", kinds.NESTED, 1, "Destination"),
         Field("message_id", kinds.NESTED, 1, "MessageId"),
-        Field("message_sequence_id", kinds.LONG, 1), Field("subscription_name", kinds.STRING, 1),
-        Field("client_id", kinds.STRING, 1),
+        Field("message_sequence_id", kinds.LONG, 1),
+        Field("subscription_name", kinds.STRING, 1), Field("client_id", kinds.STRING, 1),
         Field("transaction_id", kinds.NESTED, 1, "TransactionId"),
     )
 
@@ -122,7 +122,8 @@ class SubscriptionInfo(DataStructure):
     )
     TYPE: ClassVar[int] = 55
     LAYOUT: ClassVar[tuple[Field, ...]] = (
-        Field("client_id", kinds.STRING, 1), Field("destination", kinds.CACHED, 1, "Destination"),
+        Field("client_id", kinds.STRING, 1),
+        Field("destination", kinds.CACHED, 1, "Destination"),
         Field("selector", kinds.STRING, 1), Field("subscription_name", kinds.STRING, 1),
         Field("subscribed_destination", kinds.NESTED, 3, "Destination"),
         Field("no_local", kinds.BOOLEAN, 11),

@@ -39,9 +39,9 @@ class ActiveMQMessage(BaseCommand):
         "arrival", "broker_in_time", "broker_out_time", "broker_path", "cluster", "compressed",
         "content", "correlation_id", "data_structure", "destination", "droppable", "expiration",
         "group_id", "group_sequence", "jms_xgroup_first_for_consumer", "marshalled_properties",
-        "message_id", "original_destination", "original_transaction_id", "persistent", "priority",
-        "producer_id", "raw", "received_by_df_bridge", "redelivery_counter", "reply_to",
-        "target_consumer_id", "timestamp", "transaction_id", "type", "user_id",
+        "message_id", "original_destination", "original_transaction_id", "persistent",
+        "priority", "producer_id", "raw", "received_by_df_bridge", "redelivery_counter",
+        "reply_to", "target_consumer_id", "timestamp", "transaction_id", "type", "user_id",
     )
     TYPE: ClassVar[int] = 23
     MARSHALL_AWARE: ClassVar[bool] = True

@@ -26,7 +26,9 @@ class DiscoveryEvent(DataStructure):
         Field("service_name", kinds.STRING, 1), Field("broker_name", kinds.STRING, 1),
     )
 
-    def __init__(self, service_name: str | None = None, broker_name: str | None = None) -> None:
+    def __init__(
+        self, service_name: str | None = None, broker_name: str | None = None,
+    ) -> None:
         self.service_name = service_name
         self.broker_name = broker_name
     # fmt: on

@@ -60,16 +60,19 @@ class ConsumerInfo(BaseCommand):
     # generated: ConsumerInfo
     # fmt: off
     __slots__ = (
-        "additional_predicate", "broker_path", "browser", "client_id", "consumer_id", "destination",
-        "dispatch_async", "exclusive", "maximum_pending_message_limit", "network_consumer_path",
-        "network_subscription", "no_local", "no_range_acks", "optimized_acknowledge",
-        "prefetch_size", "priority", "retroactive", "selector", "subscription_name",
+        "additional_predicate", "broker_path", "browser", "client_id", "consumer_id",
+        "destination", "dispatch_async", "exclusive", "maximum_pending_message_limit",
+        "network_consumer_path", "network_subscription", "no_local", "no_range_acks",
+        "optimized_acknowledge", "prefetch_size", "priority", "retroactive", "selector",
+        "subscription_name",
     )
     TYPE: ClassVar[int] = 5
     LAYOUT: ClassVar[tuple[Field, ...]] = (
         *BaseCommand.LAYOUT, Field("consumer_id", kinds.CACHED, 1, "ConsumerId"),
-        Field("browser", kinds.BOOLEAN, 1), Field("destination", kinds.CACHED, 1, "Destination"),
-        Field("prefetch_size", kinds.INT, 1), Field("maximum_pending_message_limit", kinds.INT, 1),
+        Field("browser", kinds.BOOLEAN, 1),
+        Field("destination", kinds.CACHED, 1, "Destination"),
+        Field("prefetch_size", kinds.INT, 1),
+        Field("maximum_pending_message_limit", kinds.INT, 1),
         Field("dispatch_async", kinds.BOOLEAN, 1), Field("selector", kinds.STRING, 1),
         Field("client_id", kinds.STRING, 10), Field("subscription_name", kinds.STRING, 1),
         Field("no_local", kinds.BOOLEAN, 1), Field("exclusive", kinds.BOOLEAN, 1),
@@ -77,7 +80,8 @@ class ConsumerInfo(BaseCommand):
         Field("broker_path", kinds.ARRAY, 1, "BrokerId"),
         Field("additional_predicate", kinds.NESTED, 1, "NetworkBridgeFilter"),
         Field("network_subscription", kinds.BOOLEAN, 1),
-        Field("optimized_acknowledge", kinds.BOOLEAN, 1), Field("no_range_acks", kinds.BOOLEAN, 1),
+        Field("optimized_acknowledge", kinds.BOOLEAN, 1),
+        Field("no_range_acks", kinds.BOOLEAN, 1),
         Field("network_consumer_path", kinds.ARRAY, 4, "ConsumerId"),
     )
 
@@ -89,8 +93,9 @@ class ConsumerInfo(BaseCommand):
         subscription_name: str | None = None, no_local: bool = False, exclusive: bool = False,
         retroactive: bool = False, priority: int = 0,
         broker_path: list[BrokerId | None] | None = None,
-        additional_predicate: NetworkBridgeFilter | None = None, network_subscription: bool = False,
-        optimized_acknowledge: bool = False, no_range_acks: bool = False,
+        additional_predicate: NetworkBridgeFilter | None = None,
+        network_subscription: bool = False, optimized_acknowledge: bool = False,
+        no_range_acks: bool = False,
         network_consumer_path: list[ConsumerId | None] | None = None, command_id: int = 0,
         response_required: bool = False,
     ) -> None:
@@ -128,8 +133,8 @@ class ProducerInfo(BaseCommand):
     LAYOUT: ClassVar[tuple[Field, ...]] = (
         *BaseCommand.LAYOUT, Field("producer_id", kinds.CACHED, 1, "ProducerId"),
         Field("destination", kinds.CACHED, 1, "Destination"),
-        Field("broker_path", kinds.ARRAY, 1, "BrokerId"), Field("dispatch_async", kinds.BOOLEAN, 2),
-        Field("window_size", kinds.INT, 3),
+        Field("broker_path", kinds.ARRAY, 1, "BrokerId"),
+        Field("dispatch_async", kinds.BOOLEAN, 2), Field("window_size", kinds.INT, 3),
     )
 
     def __init__(
@@ -163,8 +168,9 @@ class DestinationInfo(BaseCommand):
 
     def __init__(
         self, connection_id: ConnectionId | None = None, destination: Destination | None = None,
-        operation_type: int = 0, timeout: int = 0, broker_path: list[BrokerId | None] | None = None,
-        command_id: int = 0, response_required: bool = False,
+        operation_type: int = 0, timeout: int = 0,
+        broker_path: list[BrokerId | None] | None = None, command_id: int = 0,
+        response_required: bool = False,
     ) -> None:
         self.command_id, self.response_required = command_id, response_required
         self.connection_id = connection_id
@@ -190,7 +196,8 @@ class RemoveInfo(BaseCommand):
 
     def __init__(
         self, object_id: DataStructure | Destination | None = None,
-        last_delivered_sequence_id: int = -2, command_id: int = 0, response_required: bool = False,
+        last_delivered_sequence_id: int = -2, command_id: int = 0,
+        response_required: bool = False,
     ) -> None:
         self.command_id, self.response_required = command_id, response_required
         self.object_id = object_id

@@ -66,7 +66,9 @@ class DataResponse(Response):
     # fmt: off
     __slots__ = ("data",)
     TYPE: ClassVar[int] = 32
-    LAYOUT: ClassVar[tuple[Field, ...]] = (*Response.LAYOUT, Field("data", kinds.NESTED, 1, "any"))
+    LAYOUT: ClassVar[tuple[Field, ...]] = (
+        *Response.LAYOUT, Field("data", kinds.NESTED, 1, "any"),
+    )
 
     def __init__(
         self, correlation_id: int = 0, data: DataStructure | Destination | None = None,
@@ -86,11 +88,14 @@ class DataArrayResponse(Response):
     # fmt: off
     __slots__ = ("data",)
     TYPE: ClassVar[int] = 33
-    LAYOUT: ClassVar[tuple[Field, ...]] = (*Response.LAYOUT, Field("data", kinds.ARRAY, 1, "any"))
+    LAYOUT: ClassVar[tuple[Field, ...]] = (
+        *Response.LAYOUT, Field("data", kinds.ARRAY, 1, "any"),
+    )
 
     def __init__(
-        self, correlation_id: int = 0, data: list[DataStructure | Destination | None] | None = None,
-        command_id: int = 0, response_required: bool = False,
+        self, correlation_id: int = 0,
+        data: list[DataStructure | Destination | None] | None = None, command_id: int = 0,
+        response_required: bool = False,
     ) -> None:
         self.command_id, self.response_required = command_id, response_required
         self.correlation_id = correlation_id
