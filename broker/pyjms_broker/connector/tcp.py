@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import socket
 from abc import abstractmethod
+from ipaddress import ip_address
 
 import anyio
 from anyio.abc import SocketAttribute, SocketListener, SocketStream
@@ -93,10 +94,26 @@ class TcpConnector(TransportConnector):
         self._listeners = [x for x in multi.listeners if isinstance(x, SocketListener)]
         inherits(self)
         self._port = int(self._listeners[0].extra(SocketAttribute.local_port))
+        self._warn_if_exposed()
         self._accepting = [
             spawn(self._accept, listener, name=f"connector {self.name} accept")
             for listener in self._listeners
         ]
+
+    def _warn_if_exposed(self) -> None:
+        hosts = [
+            str(listener.extra(SocketAttribute.local_address)[0]) for listener in self._listeners
+        ]
+        exposed = [host for host in hosts if not ip_address(host.partition("%")[0]).is_loopback]
+        if exposed:
+            logger.warning(
+                "Connector %s is open to other machines, at %s, and the broker does not check who "
+                "connects: whoever reaches the port may read, send and remove everything. Bind it "
+                "to 127.0.0.1, or let only trusted machines reach port %d",
+                self.name,
+                " and ".join(exposed),
+                self._port,
+            )
 
     async def stop(self) -> None:
         self.stopping = True
