@@ -18,6 +18,8 @@ from pyjms.transport.uri import TransportURI, could_not_create, did_you_mean
 
 __all__ = [
     "IGNORED",
+    "IGNORED_BY_SERVERS",
+    "IGNORED_OF_ACCEPTED",
     "SERVER",
     "TCP",
     "Options",
@@ -57,6 +59,8 @@ class ServerOptions:
 
     backlog: int = 5000
     maximum_connections: int | None = None
+    allow_link_stealing: bool = False
+    """Whether a new connection takes over the client id of an old one."""
 
 
 def boolean(text: str) -> bool:
@@ -121,29 +125,42 @@ TCP: Options = {
 SERVER: Options = {
     "backlog": ("backlog", integer),
     "maximumConnections": ("maximum_connections", integer),
+    "allowLinkStealing": ("allow_link_stealing", boolean),
 }
-IGNORED = frozenset(
-    {
-        "soTimeout",
-        "ioBufferSize",
-        "closeAsync",
-        "diffServ",
-        "typeOfService",
-        "trace",
-        "logWriterName",
-        "dynamicManagement",
-        "startLogging",
-        "jmxPort",
-        "daemon",
-        "useQueueForAccept",
-        "allowLinkStealing",
-        "socket.reuseAddress",
-        "socket.trafficClass",
-        "socket.oOBInline",
-        "socket.soTimeout",
-    }
-)
-"""ActiveMQ's options without a meaning here: Java's threads and stream buffers, JMX."""
+_JAVA_STREAMS = "it belongs to Java's streams and threads"
+_TYPE_OF_SERVICE = "the system's default type of service is used"
+_LOGGING_TRANSPORT = "commands are logged by the loggers of pyjms.transport at level DEBUG"
+_OF_CONNECTORS = "it is an option of a broker's connector"
+_OF_CLIENTS = "it is an option of the side that connects"
+IGNORED: Mapping[str, str] = {
+    "soTimeout": "wireFormat.maxInactivityDuration ends silent connections",
+    "socket.soTimeout": "wireFormat.maxInactivityDuration ends silent connections",
+    "ioBufferSize": _JAVA_STREAMS,
+    "closeAsync": _JAVA_STREAMS,
+    "daemon": _JAVA_STREAMS,
+    "useQueueForAccept": _JAVA_STREAMS,
+    "diffServ": _TYPE_OF_SERVICE,
+    "typeOfService": _TYPE_OF_SERVICE,
+    "socket.trafficClass": _TYPE_OF_SERVICE,
+    "trace": _LOGGING_TRANSPORT,
+    "logWriterName": _LOGGING_TRANSPORT,
+    "startLogging": _LOGGING_TRANSPORT,
+    "dynamicManagement": "there is no JMX",
+    "jmxPort": "there is no JMX",
+    "socket.reuseAddress": "listening sockets always reuse their address",
+    "socket.oOBInline": "OpenWire has no urgent data",
+    "allowLinkStealing": _OF_CONNECTORS,
+}
+"""ActiveMQ's options without an effect here, and why."""
+IGNORED_BY_SERVERS: Mapping[str, str] = {
+    name: reason for name, reason in IGNORED.items() if reason is not _OF_CONNECTORS
+}
+IGNORED_OF_ACCEPTED: Mapping[str, str] = {
+    **IGNORED,
+    "connectionTimeout": _OF_CLIENTS,
+    "useLocalHost": _OF_CLIENTS,
+}
+"""Those of accepted connections, the options `transport.*`."""
 
 
 def read_options(given: Mapping[str, str], table: Options) -> dict[str, Any]:
@@ -165,13 +182,20 @@ def read_options(given: Mapping[str, str], table: Options) -> dict[str, Any]:
     return values
 
 
-def check_known(uri: TransportURI, known: set[str], what: str = "connect") -> None:
-    """Reject options of `uri` that are neither in `known` nor ignored. (activemq-edges U3)
+def check_known(
+    uri: TransportURI,
+    known: set[str],
+    what: str = "connect",
+    ignored: Mapping[str, str] = IGNORED,
+) -> None:
+    """Reject options of `uri` that are neither in `known` nor in `ignored`. (activemq-edges U3)
+
+    Those in `ignored`, which gives the reasons, are named in one log line.
 
     Raises:
         ConfigurationException: there are some; it names them, and the nearest known name.
     """
-    names = known | IGNORED
+    names = known | ignored.keys()
     unknown = {k: v for k, v in uri.options.items() if k not in names}
     if unknown:
         shown = ", ".join(
@@ -181,6 +205,6 @@ def check_known(uri: TransportURI, known: set[str], what: str = "connect") -> No
             f"Invalid {what} parameters: {{{shown}}}",
             hint=did_you_mean(next(iter(unknown)), names),
         )
-    ignored = [k for k in uri.options if k in IGNORED]
-    if ignored:
-        logger.info("%s: accepted without effect here: %s", uri.scheme, ", ".join(ignored))
+    without_effect = [f"{k} ({ignored[k]})" for k in uri.options if k in ignored]
+    if without_effect:
+        logger.info("%s: accepted without effect: %s", uri.scheme, ", ".join(without_effect))

@@ -218,6 +218,10 @@ class RegionDestination(BrokerDestination):
         """
 
     @abstractmethod
+    def forget_duplicate(self, reference: MessageReference) -> None:
+        """Let the message's id be accepted again, where repeated ids are detected."""
+
+    @abstractmethod
     def undo_consumed(self, reference: MessageReference) -> None:
         """Undo `consumed`: the store could not record it. A queue delivers the message again."""
 

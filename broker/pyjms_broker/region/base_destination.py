@@ -133,6 +133,9 @@ class BaseDestination(RegionDestination):
     def _commit_done(self, _stored: Completion) -> None:
         self.running_commits -= 1
 
+    def forget_duplicate(self, reference: MessageReference) -> None:
+        """Ignore it, except where repeated ids are detected."""
+
     def report_lost(
         self, context: ConnectionContext, reference: MessageReference, stored: Completion
     ) -> None:

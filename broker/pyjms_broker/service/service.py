@@ -128,7 +128,7 @@ class BrokerService(BrokerConfiguration):
         service = cls(**settings.keywords())
         for connector in settings.connectors:
             made = service.add_connector(connector.uri, name=connector.name)
-            made.allow_link_stealing = connector.allow_link_stealing
+            made.allow_link_stealing |= connector.allow_link_stealing  # the URI may say so, too
         return service
 
     @property  # type: ignore[misc]  # dataclasses allow a property for a field, mypy does not

@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from pyjms.transport.options import (
+    IGNORED_BY_SERVERS,
+    IGNORED_OF_ACCEPTED,
     SERVER,
     TCP,
     Options,
@@ -68,6 +70,7 @@ FILTERS: Options = {
     "useKeepAlive": ("use_keep_alive", boolean),
     "keepAliveResponseRequired": ("keep_alive_response_required", boolean),
 }
+ACCEPTED: Options = {name: TCP[name] for name in TCP if name not in IGNORED_OF_ACCEPTED}
 WIRE_FORMAT: Options = {
     "version": ("version", integer),
     "cacheEnabled": ("cache_enabled", boolean),
@@ -127,12 +130,17 @@ def read_server_options(uri: TransportURI) -> tuple[ServerOptions, TcpOptions, O
     """
     wire, rest = uri.split_options("wireFormat.")
     accepted, rest = rest.split_options("transport.")
-    check_known(rest, {*SERVER, "wireFormat"}, "bind")
-    check_known(TransportURI("transport", options=accepted), {*TCP, *FILTERS}, "bind")
+    check_known(rest, {*SERVER, "wireFormat"}, "bind", IGNORED_BY_SERVERS)
+    check_known(
+        TransportURI("transport", options=accepted),
+        {*ACCEPTED, *FILTERS},
+        "bind",
+        IGNORED_OF_ACCEPTED,
+    )
     _check_name(rest.options)
     settings = wire_format_settings(wire, None)
     return (
         ServerOptions(**read_options(rest.options, SERVER)),
-        TcpOptions(**read_options(accepted, TCP)),
+        TcpOptions(**read_options(accepted, ACCEPTED)),
         OpenWireOptions(settings, **read_options(accepted, FILTERS)),
     )

@@ -16,13 +16,13 @@ T = Topic("news")
 
 
 @pytest.mark.fact("activemq-broker T17")
-@pytest.mark.parametrize("allowed", [False, True])
+@pytest.mark.parametrize("option", ["", "?allowLinkStealing=false", "?allowLinkStealing=true"])
 async def test_a_durable_subscription_goes_to_whoever_takes_the_link(
-    raw_client: Any, allowed: bool
+    raw_client: Any, option: str
 ) -> None:
     service = BrokerService("links", persistent=False)
-    door = service.add_connector("tcp://127.0.0.1:0")
-    door.allow_link_stealing = allowed
+    door = service.add_connector(f"tcp://127.0.0.1:0{option}")
+    allowed = option.endswith("true")
     async with EmbeddedTestBroker(service):
         old = raw_client(create_transport(door.connect_uri))
         await old.open("reader")

@@ -68,3 +68,30 @@ def test_a_rolled_back_transaction_may_be_sent_again(client, broker):
         else:
             tx.commit(True)
     assert broker.queue(Queue("Q")).statistics.messages == 5000
+
+
+@pytest.mark.fact("activemq-broker D8")
+@pytest.mark.parametrize("network", [True, False])
+def test_what_a_network_consumer_has_taken_may_come_back(broker, client, network):
+    consumer = client.consume(WHERE["queue"], network_subscription=network)
+    message = client.message(WHERE["queue"], "1")
+    again = copy.copy(message)
+    client.send(WHERE["queue"], "1", message=message)
+    client.ack(consumer)
+    client.send(WHERE["queue"], "1", message=again)
+    assert client.received(consumer) == (["1", "1"] if network else ["1"])
+
+
+@pytest.mark.fact("activemq-broker D8")
+@pytest.mark.parametrize("field", ["dispatch_async", "no_range_acks"])
+def test_other_fields_of_a_consumer_change_nothing(client, field):
+    results = []
+    for value in (True, False):
+        consumer = client.consume(WHERE["queue"], prefetch=2, **{field: value})
+        for text in "abc":
+            client.send(WHERE["queue"], text)
+        client.ack(consumer, 1, first=0, count=2)
+        client.ack(consumer, 2)
+        results.append((client.received(consumer), consumer.dequeue_count, consumer.in_flight))
+        client.close(consumer)
+    assert results[0] == results[1] == (["a", "b", "c"], 3, 0)

@@ -28,6 +28,7 @@ class OpenWireConnector(TcpConnector):
         if server.maximum_connections is not None:
             self.maximum_connections = server.maximum_connections
         self.backlog = server.backlog
+        self.allow_link_stealing = server.allow_link_stealing
 
     @property
     def client_scheme(self) -> str:

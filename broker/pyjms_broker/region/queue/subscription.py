@@ -89,6 +89,8 @@ class QueueSubscription(PrefetchSubscription):
 
     def settle(self, reference: MessageReference) -> None:
         reference.destination.consumed(self.context, reference)
+        if self.info.network_subscription:  # another broker may send the message back
+            reference.destination.forget_duplicate(reference)
 
     def unsettle(self, reference: MessageReference) -> None:
         reference.destination.undo_consumed(reference)
