@@ -134,9 +134,9 @@ def _named(home: Path, origin: str) -> JavaHome:
         raise ConfigurationException(f"{origin} is {home}, which has no bin/java", hint=_HINT)
     version = _version(home)
     if version is None or version < OLDEST_JAVA:
-        said = "does not report its version" if version is None else f"is Java {version}"
+        reported = "does not report its version" if version is None else f"is Java {version}"
         raise ConfigurationException(
-            f"{origin} is {home}, which {said}; Spark needs {OLDEST_JAVA} or newer", hint=_HINT
+            f"{origin} is {home}, which {reported}; Spark needs {OLDEST_JAVA} or newer", hint=_HINT
         )
     return JavaHome(home, version, origin)
 

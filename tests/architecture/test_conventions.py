@@ -52,6 +52,33 @@ def test_public_functions_have_docstrings() -> None:
     assert len(bare) <= FUNCTIONS_WITHOUT_DOCSTRING, "\n".join(bare)
 
 
+def names_in(path: Path) -> set[str]:
+    """Return the names that a module defines: its own, and those of its definitions."""
+    found = {path.stem}
+    for node in ast.walk(tree(path)):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            found.add(node.name)
+        elif isinstance(node, ast.arg):
+            found.add(node.arg)
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            found.add(node.id)
+        elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
+            found.add(node.attr)
+    return found
+
+
+def test_names_avoid_the_words_that_the_glossary_excludes() -> None:
+    glossary = (ROOT / "docs/glossary.md").read_text(encoding="utf-8")
+    excluded = set(re.findall(r"`(\w+)`", glossary.partition("## Words that names do not")[2]))
+    assert "anew" in excluded
+    assert [
+        f"{relative(path)}: {name}"
+        for path in FILES
+        for name in sorted(names_in(path))
+        if excluded & set(re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower().split("_"))
+    ] == []
+
+
 def test_methods_of_public_names_have_docstrings() -> None:
     bare = sorted(
         {

@@ -68,8 +68,8 @@ class QueueReading:
             self._store.mark_visible(reference)
         if reference.position.arrival >= self.next:
             self.next = reference.position.arrival + 1
-            news, self._changed = self._changed, anyio.Event()
-            news.set()
+            changed, self._changed = self._changed, anyio.Event()
+            changed.set()
 
     def keeps(self, reference: MessageReference) -> bool:
         position = reference.position

@@ -10,7 +10,7 @@ can be read any number of times, by several tasks at once, and nothing has to be
 The driver (`stream.RangeStreamReader`, one per query) talks to the broker through a `QueueLease`:
 
     lease     exclusive right to the queue; no consumer gets its messages, none of them expires
-    stat      what is there: first and next number, messages, bytes; can wait for news
+    stat      state of the queue: first and next number, messages, bytes; can wait for a change
     hold      the messages before a number stay as they are, so that a range can be read again
     trim      the messages before a number are finished and are removed
 

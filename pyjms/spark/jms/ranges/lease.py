@@ -1,7 +1,7 @@
 """The driver's lease of a queue: the exclusive right to read it by ranges.
 
 Executors read with the lease's token, which never changes. The broker drops the lease with the
-connection, so a background task keeps a request for news pending: it notices the loss and takes the
+connection, so a background task keeps a `stat` request pending: it notices the loss and takes the
 lease again as soon as the broker is back. (spark-pipeline 3.6, 5 A)
 """
 

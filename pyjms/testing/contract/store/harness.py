@@ -149,13 +149,13 @@ class StoreHarness:
         first, _ = await self.send(queue, 1, 2)
         for key in (KEY, OTHER):
             await self.done(topic.add_subscription(StoredSubscription(key, T), False))
-        (news,) = await self.send(topic, 11)
+        (published,) = await self.send(topic, 11)
         xid = self.xa()
         inside = self.within(xid)
         added = self.reference(3)
         queue.add_message(inside, added)
         queue.remove_message(inside, first)
-        topic.acknowledge(inside, KEY, news)
+        topic.acknowledge(inside, KEY, published)
         await self.done(self.adapter.transaction_store().prepare(xid))
         assert self.texts(queue) == ["2"]
         assert self.subscription_texts(topic, KEY) == []

@@ -280,13 +280,13 @@ class TransactionContract:
             durable_harness.adapter.topic_message_store(T),
             durable_harness.xa(),
         )
-        again, new, news = (
+        again, new, published = (
             durable_harness.reference(1),
             durable_harness.reference(2),
             durable_harness.reference(3, T),
         )
         await durable_harness.done(topic.add_subscription(StoredSubscription(KEY, T), False))
-        for store, reference in ((queue, again), (queue, new), (topic, news)):
+        for store, reference in ((queue, again), (queue, new), (topic, published)):
             store.add_message(durable_harness.within(xid), reference)
         await durable_harness.done(durable_harness.adapter.transaction_store().prepare(xid))
         await durable_harness.restart()
@@ -300,7 +300,9 @@ class TransactionContract:
         new.position = transactions.position_of(Queue("Q"), new.message_id)
         assert new.position.arrival == 2
         assert transactions.position_of(Queue("Q"), new.message_id) is None
-        assert transactions.position_of(T, news.message_id).arrival == 0  # nobody needs it stored
+        assert (
+            transactions.position_of(T, published.message_id).arrival == 0
+        )  # nobody needs it stored
         queue.mark_visible(new)
         assert durable_harness.texts(queue) == ["came otherwise", "2"]
         await durable_harness.restart()
@@ -315,7 +317,9 @@ class TransactionContract:
         adapter, transactions = harness.adapter, harness.adapter.transaction_store()
         queue, other, topic = harness.queue(), harness.queue("R"), adapter.topic_message_store(T)
         await harness.done(topic.add_subscription(StoredSubscription(KEY, T), False))
-        (old,), (news,), (unchanged,) = [await harness.send(s, 1) for s in (queue, topic, other)]
+        (old,), (published,), (unchanged,) = [
+            await harness.send(s, 1) for s in (queue, topic, other)
+        ]
         xid = harness.xa() if how == "prepared" else harness.local()
         inside, size = harness.within(xid), 5 << 20 if how == "large" else 0
         lost = [
@@ -324,7 +328,7 @@ class TransactionContract:
         for store, reference in zip((queue, topic), lost, strict=True):
             store.add_message(inside, reference)
         queue.remove_message(inside, old)
-        topic.acknowledge(inside, KEY, news)
+        topic.acknowledge(inside, KEY, published)
         other.remove_message(inside, unchanged)
         added = harness.reference(4, other.destination)
         other.add_message(inside, added)

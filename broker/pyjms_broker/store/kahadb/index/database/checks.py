@@ -49,9 +49,9 @@ def _destination_problems(
         ("messages in segments", count, in_files),
     ]
     return [
-        f"{name}: {there} {what} instead of {said}."
-        for what, said, there in checks
-        if said != there
+        f"{name}: {counted} {what} instead of {recorded}."
+        for what, recorded, counted in checks
+        if recorded != counted
     ]
 
 

@@ -118,8 +118,8 @@ def _message_row(contents: int, entry: IndexEntry) -> tuple[int, ...]:
 def _write_destination(connection: sqlite3.Connection, one: DestinationChanges) -> None:
     number, contents = one.number, one.contents
     _insert(connection, "destinations", [one.row], 11)
-    gone = [(contents, file_id) for file_id, count in one.files.items() if not count]
-    connection.executemany("DELETE FROM files WHERE contents = ? AND file_id = ?", gone)
+    unreferenced = [(contents, file_id) for file_id, count in one.files.items() if not count]
+    connection.executemany("DELETE FROM files WHERE contents = ? AND file_id = ?", unreferenced)
     files = [(contents, file_id, count) for file_id, count in one.files.items() if count]
     _insert(connection, "files", files, 3)
     if one.duplicates is not None:
