@@ -18,6 +18,7 @@ from typing import Any, Self
 import anyio
 from dependency_injector import containers
 
+from pyjms import _clock
 from pyjms._signals import stop_on_signals
 from pyjms._wakeup import loop_options
 from pyjms.container.core import ApplicationContainer, make_container
@@ -35,7 +36,8 @@ __all__ = ["JmsApplication"]
 
 logger = logging.getLogger(__name__)
 
-_DEFAULT_STOP_TIMEOUT = 30.0
+_CLOSE_TIMEOUT = 3.0
+"""Seconds for connections to close, after the handlers have had theirs."""
 
 
 class JmsApplication:
@@ -46,7 +48,8 @@ class JmsApplication:
         config: the YAML file; else `PYJMS_CONFIG`, `./application.yaml` or the one in `./config`.
         settings: settings created in code, instead of a file.
         container: a subclass or instance of ApplicationContainer, with providers of your own.
-        stop_timeout: seconds that handlers in progress have when the application stops.
+        stop_timeout: seconds that handlers in progress have when the application stops; None: the
+            setting `lifecycle.timeout_per_shutdown_phase`.
         interceptors: coroutine functions `(invocation, proceed)` around each call of a handler, the
             first is the outermost (see `pyjms.listener.handler.interceptors`).
         error_handler: called on the loop with each failure of a listener whose container factory
@@ -64,13 +67,17 @@ class JmsApplication:
         config: Path | str | None = None,
         settings: PyjmsSettings | None = None,
         container: containers.Container | type[ApplicationContainer] | None = None,
-        stop_timeout: float = _DEFAULT_STOP_TIMEOUT,
+        stop_timeout: float | None = None,
         interceptors: Iterable[HandlerInterceptor] = (),
         error_handler: ErrorHandler | None = None,
     ) -> None:
         self.settings = settings or load_settings(Path(config) if config else None)
         self.container = make_container(container, self.settings)
-        self.stop_timeout = stop_timeout
+        self.stop_timeout = (
+            self.settings.lifecycle.timeout_per_shutdown_phase
+            if stop_timeout is None
+            else stop_timeout
+        )
         self._wiring = Wiring(self.container, self.settings, interceptors, error_handler)
         self._hooks = HookRunner()
         self._targets: list[object] = list(targets)
@@ -165,6 +172,7 @@ class JmsApplication:
         self._running = True
         try:
             await self._hooks.run_startup()
+            self._wiring.watch_virtual_topics(lambda: self.registry)
             for endpoint in endpoints:
                 self.registry.register(endpoint, self._wiring.make_container)
             await self.registry.start(auto_startup_only=True)
@@ -179,6 +187,8 @@ class JmsApplication:
     async def stop(self, timeout: float | None = None) -> None:
         """Drain the listeners, run the shutdown hooks, close the connections. Idempotent.
 
+        Handlers that do not finish in time are given up, with a line in the log for each.
+
         Args:
             timeout: seconds for handlers in progress; None is the application's `stop_timeout`.
         """
@@ -187,7 +197,10 @@ class JmsApplication:
         self._running = False
         await self.registry.shutdown(self.stop_timeout if timeout is None else timeout)
         await self._hooks.run_shutdown()
-        await self._wiring.close_factories()
+        with _clock.timeout(_CLOSE_TIMEOUT) as closing:
+            await self._wiring.close_factories()
+        if closing.cancelled_caught:
+            logger.warning("Connections did not close within %g s", _CLOSE_TIMEOUT)
         logger.info("Application stopped")
 
     async def __aenter__(self) -> Self:

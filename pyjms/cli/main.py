@@ -52,6 +52,27 @@ TargetArgument = Annotated[
 ]
 
 
+def _read_duration(text: str) -> float:
+    from pyjms._yaml.durations import read_duration
+
+    try:
+        return read_duration(text)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None
+
+
+ShutdownOption = Annotated[
+    float | None,
+    typer.Option(
+        "--shutdown-timeout",
+        parser=_read_duration,
+        metavar="DURATION",
+        help="How long handlers in progress may take at the end, such as 10s. Default: "
+        "lifecycle.timeout_per_shutdown_phase, 20s.",
+    ),
+]
+
+
 def _print_version(wanted: bool) -> None:
     if wanted:
         import platform
@@ -76,7 +97,9 @@ def pyjms(
 
 
 @app.command()
-def run(target: TargetArgument, config: ConfigOption = None) -> None:
+def run(
+    target: TargetArgument, config: ConfigOption = None, shutdown_timeout: ShutdownOption = None
+) -> None:
     """Run an application until SIGINT or SIGTERM.
 
     APP is a JmsApplication in MODULE. Default: the only application in MODULE, or a new one with
@@ -87,6 +110,8 @@ def run(target: TargetArgument, config: ConfigOption = None) -> None:
 
     application = load_application(target, config)
     configure_logging(application.settings.logging)
+    if shutdown_timeout is not None:
+        application.stop_timeout = shutdown_timeout
     names = [pipeline.name for pipeline in _pipelines_of(target)]
     if names:
         logger.info(

@@ -46,6 +46,7 @@ from pyjms.listener.handler.reply import ReplySender
 from pyjms.listener.outages import Outages
 from pyjms.listener.workers import Worker, current_worker
 from pyjms.settings import PyjmsSettings
+from pyjms.support.destination import SimpleDestinationResolver
 from pyjms.support.headers import SimpleJmsHeaderMapper
 from pyjms.sync.session import Session as BlockingSession
 from pyjms.sync.template import JmsTemplate as BlockingTemplate
@@ -154,6 +155,20 @@ class Wiring:
             container.outages = self.outages
             _spread_attempts(container)
         return container
+
+    def watch_virtual_topics(
+        self, containers: Callable[[], Iterable[AbstractMessageListenerContainer]]
+    ) -> None:
+        """Have the application's resolver warn of virtual topics that are used as queues."""
+        resolver = self._container.destination_resolver()
+        if isinstance(resolver, SimpleDestinationResolver):
+            resolver.queues_of_listeners = lambda: {
+                container.bean_name or container.destination_description: (
+                    container.destination_description
+                )
+                for container in containers()
+                if not container.pub_sub_domain
+            }
 
     async def close_factories(self) -> None:
         """Close the connections that connection factories and container factories keep."""

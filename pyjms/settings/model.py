@@ -147,6 +147,15 @@ class JmsSettings(Section):
     template: TemplateSettings = TemplateSettings()
 
 
+class LifecycleSettings(Section):
+    """The application's stop (`lifecycle`). Spring: spring.lifecycle."""
+
+    timeout_per_shutdown_phase: Duration = 20.0
+    """How long handlers in progress may take when the application stops; then they are given up,
+    and their messages delivered again. Spring's default, 30s, is also that of Kubernetes, which
+    kills the process then."""
+
+
 class EmbeddedSettings(Section):
     """The broker inside the application (`activemq.embedded`)."""
 
@@ -207,6 +216,8 @@ class PyjmsSettings(BaseSettings):
     """JMS: template and listeners."""
     activemq: ActiveMQSettings = ActiveMQSettings()
     """The broker."""
+    lifecycle: LifecycleSettings = LifecycleSettings()
+    """The application's stop."""
     brokers: dict[str, ActiveMQSettings] = Field(default_factory=dict)
     """Further brokers by name; a listener names one as its container_factory."""
     listeners: dict[str, ListenerOverride] = Field(default_factory=dict)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import logging
+import re
+from collections.abc import Callable, Mapping
 from typing import Final, Protocol
 
 from pyjms.jms.api import Session
@@ -9,6 +12,9 @@ from pyjms.jms.destination import Destination, Queue, Topic, named_kind
 
 __all__ = ["DestinationResolver", "DynamicDestinationResolver", "SimpleDestinationResolver"]
 
+logger = logging.getLogger(__name__)
+
+_VIRTUAL_TOPIC: Final = "VirtualTopic."
 # Bounds the cache: names come from the application, but names for replies may be many.
 _MAX_NAMES: Final = 1024
 
@@ -64,6 +70,9 @@ class SimpleDestinationResolver:
     def __init__(self) -> None:
         self._dynamic = DynamicDestinationResolver()
         self._cache: dict[tuple[str, bool], Destination] = {}
+        self.queues_of_listeners: Callable[[], Mapping[str, str]] | None = None
+        """Returns the queues that an application's listeners consume from, by listener id. If set,
+        the name of a virtual topic that is used as a queue is logged once, as a warning."""
 
     def resolve_destination_name(
         self, session: Session, destination_name: str, pub_sub_domain: bool
@@ -78,4 +87,24 @@ class SimpleDestinationResolver:
             if len(self._cache) >= _MAX_NAMES:
                 del self._cache[next(iter(self._cache))]
             self._cache[key] = destination
+            if self.queues_of_listeners is not None and isinstance(destination, Queue):
+                _warn_of_virtual_topic(destination.physical_name, self.queues_of_listeners())
         return destination
+
+
+def _warn_of_virtual_topic(name: str, queues: Mapping[str, str]) -> None:
+    """Log which listeners a message reaches that is sent to a virtual topic as a queue."""
+    if not name.startswith(_VIRTUAL_TOPIC):
+        return
+    fed = re.compile(rf"Consumer\.[^.]+\.{re.escape(name)}")
+    reached = [listener for listener, queue in queues.items() if queue == name]
+    missed = [listener for listener, queue in queues.items() if fed.fullmatch(queue)]
+    logger.warning(
+        "%s is used as a queue, and is a virtual topic: a message sent to the queue reaches %s; "
+        "only the topic feeds the queues Consumer.*.%s (listeners here: %s). Send to topic://%s",
+        name,
+        ", ".join(reached) or "no listener of this application",
+        name,
+        ", ".join(missed) or "none",
+        name,
+    )

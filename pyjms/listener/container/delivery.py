@@ -12,6 +12,7 @@ from __future__ import annotations
 import logging
 from typing import Final, Protocol, cast
 
+from pyjms import _clock
 from pyjms._error_text import one_line
 from pyjms.enums import AcknowledgeMode
 from pyjms.jms.api import Connection, MessageConsumer, Session
@@ -21,7 +22,7 @@ from pyjms.listener.container.properties import ContainerProperties
 from pyjms.listener.tracebacks import users_traceback
 from pyjms.listener.workers import Worker
 
-__all__ = ["ACKNOWLEDGED_BY_THE_CLIENT", "Delivery", "log_failure", "record_cause"]
+__all__ = ["ACKNOWLEDGED_BY_THE_CLIENT", "Delivery", "log_abandoned", "log_failure", "record_cause"]
 
 ACKNOWLEDGED_BY_THE_CLIENT = (AcknowledgeMode.AUTO, AcknowledgeMode.DUPS_OK)
 """Modes in which a message counts as consumed once the listener has it, whatever that does."""
@@ -33,9 +34,19 @@ class Delivery:
     """A received message with what it came through.
 
     `handled` once its listener has returned, `is_poison` if no further attempt is wanted.
+    `received_at` is in seconds of `_clock.now()`.
     """
 
-    __slots__ = ("connection", "consumer", "handled", "is_poison", "message", "session", "worker")
+    __slots__ = (
+        "connection",
+        "consumer",
+        "handled",
+        "is_poison",
+        "message",
+        "received_at",
+        "session",
+        "worker",
+    )
 
     def __init__(
         self,
@@ -51,6 +62,7 @@ class Delivery:
         self.consumer = consumer
         self.worker = worker
         self.handled = False
+        self.received_at = _clock.now()
         self.is_poison = False
 
 
@@ -70,6 +82,30 @@ def record_cause(delivery: Delivery, error: Exception, *, refuses_unreadable: bo
         poison = poison_cause(error, refuses_unreadable=refuses_unreadable)
         delivery.is_poison = poison is not None
         cast(_RecordsCause, record).rollback_cause = poison or cause_of(error)
+
+
+def log_abandoned(
+    logger: logging.Logger, properties: ContainerProperties, delivery: Delivery
+) -> None:
+    """Log that a shutdown no longer waits for the handler of a message."""
+    message, session = delivery.message, delivery.session
+    is_final = not session.transacted and session.acknowledge_mode in ACKNOWLEDGED_BY_THE_CLIENT
+    seconds = _clock.now() - delivery.received_at
+    logger.warning(
+        "Shutdown gives up the handler of listener %s, which has run for %.1f s: message %s on %s "
+        "%s",
+        properties.bean_name or properties.destination_description,
+        seconds,
+        message.message_id,
+        message.destination or properties.destination_description,
+        "counts as acknowledged" if is_final else "will be delivered again",
+        extra={
+            "listener_id": properties.bean_name,
+            "destination": properties.destination_description,
+            "message_id": message.message_id,
+            "seconds": seconds,
+        },
+    )
 
 
 def log_failure(

@@ -39,6 +39,7 @@ from pyjms.core.closing import close_quietly
 from pyjms.enums import CacheLevel
 from pyjms.jms.api import MessageConsumer, Session
 from pyjms.listener.container.default_properties import DefaultContainerProperties
+from pyjms.listener.container.delivery import Delivery, log_abandoned
 from pyjms.listener.container.receiving import ReceiveCycle
 from pyjms.listener.container.recovery import FailureRecord, Recovery
 from pyjms.listener.container.resources import (
@@ -79,6 +80,7 @@ class AsyncMessageListenerInvoker:
         self.consumer: MessageConsumer | None = None
         self.worker = Worker(name)
         self.waiting = False
+        self.delivery: Delivery | None = None
         self._properties = properties
         self._life_cycle = life_cycle
         self._pool = pool
@@ -129,8 +131,11 @@ class AsyncMessageListenerInvoker:
 
     def interrupt(self, *, abandon_threads: bool) -> None:
         """Cancel whatever this consumer does; a handler in its thread only if it is given up."""
-        if abandon_threads or not self.worker.busy:
-            self._scope.cancel()
+        if not abandon_threads and self.worker.busy:
+            return
+        if self.delivery is not None and not self._scope.cancel_called:
+            log_abandoned(logger, self._properties, self.delivery)
+        self._scope.cancel()
 
     async def clear_resources(self) -> None:
         """Close the consumer and the session, if it keeps any."""

@@ -43,6 +43,8 @@ class ReceivingInvoker(Protocol):
     """Whether it waits for something that a stop may interrupt."""
     idle: bool
     worker: Worker
+    delivery: Delivery | None
+    """The message that is being handled."""
 
     def message_received(self) -> None:
         """Count a message that has just been received; the wait is over."""
@@ -197,11 +199,15 @@ class ReceiveCycle:
             return False
         delivery = Delivery(message, session, connection, consumer, invoker.worker)
         invoker.message_received()
-        if invoker.interrupted:
-            with invoker.shield():
+        invoker.delivery = delivery
+        try:
+            if invoker.interrupted:
+                with invoker.shield():
+                    await self._handle(delivery, status, expose=expose)
+            else:
                 await self._handle(delivery, status, expose=expose)
-        else:
-            await self._handle(delivery, status, expose=expose)
+        finally:
+            invoker.delivery = None
         return True
 
     async def _handle(

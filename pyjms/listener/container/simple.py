@@ -19,7 +19,7 @@ from pyjms.errors import JMSException
 from pyjms.jms.api import Connection, ConnectionFactory, MessageConsumer, Session
 from pyjms.jms.message import Message
 from pyjms.listener.container.base import AbstractMessageListenerContainer
-from pyjms.listener.container.delivery import Delivery
+from pyjms.listener.container.delivery import Delivery, log_abandoned
 from pyjms.listener.container.execution import ListenerExecution
 from pyjms.listener.container.properties import ContainerOptions, one_or_more, parse_concurrency
 from pyjms.listener.container.resources import (
@@ -83,7 +83,7 @@ class SimpleMessageListenerContainer(AbstractMessageListenerContainer):
         self._quiet = anyio.Event()
         self._stop_callback: Callable[[], None] | None = None
         self._reconnects: BackgroundTask | None = None
-        self._handling: set[anyio.CancelScope] = set()
+        self._handling: dict[anyio.CancelScope, Delivery] = {}
         self.set_options(cast("dict[str, Any]", options))
 
     @property
@@ -187,9 +187,11 @@ class SimpleMessageListenerContainer(AbstractMessageListenerContainer):
         if self._reconnects is not None:
             self._reconnects.cancel()
             await self._reconnects.wait()
+        deadline = _clock.now() + (_PATIENCE if timeout is None else timeout)
         async with self._lock:
-            await self._connection.stop()
-        await self._wait_for_listeners(_PATIENCE if timeout is None else timeout)
+            with _clock.timeout(deadline - _clock.now()):  # it, too, waits for running listeners
+                await self._connection.stop()
+        await self._wait_for_listeners(max(deadline - _clock.now(), 0))
         workers = [worker for _, _, worker in self._consumers]
         async with self._lock:
             await self._drop_consumers()
@@ -241,12 +243,12 @@ class SimpleMessageListenerContainer(AbstractMessageListenerContainer):
     async def _process(self, delivery: Delivery) -> None:
         self._busy += 1
         scope = anyio.CancelScope()
-        self._handling.add(scope)
+        self._handling[scope] = delivery
         try:
             with scope:
                 await self._execute(delivery)
         finally:
-            self._handling.discard(scope)
+            del self._handling[scope]
             self._busy -= 1
             if self._busy == 0:
                 quiet, self._quiet = self._quiet, anyio.Event()
@@ -270,7 +272,8 @@ class SimpleMessageListenerContainer(AbstractMessageListenerContainer):
     async def _wait_for_listeners(self, seconds: float) -> None:
         if await self._become_quiet(seconds):
             return
-        for scope in list(self._handling):
+        for scope, delivery in list(self._handling.items()):
+            log_abandoned(logger, self, delivery)
             scope.cancel()
         if not await self._become_quiet(_PATIENCE):
             logger.warning(

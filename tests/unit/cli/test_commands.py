@@ -211,6 +211,34 @@ def forever(text: str):
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="SIGTERM ends a Windows process at once")
+def test_the_shutdown_timeout_of_a_run(tmp_path: Path) -> None:
+    (tmp_path / "stubborn.py").write_text(STUBBORN)
+    main = "from pyjms.cli.main import main; main()"
+    with subprocess.Popen(
+        [sys.executable, "-c", main, "run", "--shutdown-timeout", "200ms", "stubborn"],
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        guard = threading.Timer(50, process.kill)
+        guard.start()
+        assert process.stdout.readline() == "entered\n"
+        process.send_signal(signal.SIGTERM)
+        _, log = process.communicate(timeout=50)
+        guard.cancel()
+    assert process.returncode == 0, log
+    assert "Shutdown gives up the handler of listener" in log
+    assert "Application stopped" in log
+
+
+def test_a_shutdown_timeout_that_is_no_duration(pyjms: Run) -> None:
+    refused = pyjms("run", "--shutdown-timeout", "soon", "orders")
+    assert refused.returncode == 2
+    assert "is not a duration" in refused.stderr
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="SIGTERM ends a Windows process at once")
 def test_a_second_signal_ends_the_run_at_once(tmp_path: Path) -> None:
     (tmp_path / "stubborn.py").write_text(STUBBORN)
     with subprocess.Popen(

@@ -1,0 +1,101 @@
+"""The stop of an application with handlers that do not finish."""
+
+from __future__ import annotations
+
+import logging
+import re
+import threading
+from pathlib import Path
+
+import anyio
+import pytest
+from dependency_injector import providers
+
+from pyjms import (
+    ApplicationContainer,
+    ConfigurationException,
+    JmsApplication,
+    PyjmsSettings,
+    SimpleJmsListenerContainerFactory,
+    jms_listener,
+    load_settings,
+)
+from pyjms._wakeup import LoopHandle
+
+
+def written(folder: Path, timeout: str) -> Path:
+    path = folder / "application.yaml"
+    path.write_text(f"lifecycle:\n  timeout_per_shutdown_phase: {timeout}\n", encoding="utf-8")
+    return path
+
+
+def test_the_default_is_below_that_of_kubernetes() -> None:
+    application = JmsApplication(settings=PyjmsSettings())
+    assert 0 < application.stop_timeout < 30
+    assert application.stop_timeout == PyjmsSettings().lifecycle.timeout_per_shutdown_phase
+
+
+def test_the_deadline_is_a_setting(tmp_path) -> None:
+    config = written(tmp_path, "1500ms")
+    assert JmsApplication(config=config).stop_timeout == 1.5
+    assert JmsApplication(config=config, stop_timeout=7).stop_timeout == 7
+    with pytest.raises(ConfigurationException, match="timeout_per_shutdown_phase"):
+        load_settings(written(tmp_path, "soon"))
+
+
+class Pushing(ApplicationContainer):
+    """Containers to which the provider pushes."""
+
+    jms_listener_container_factory = providers.Singleton(
+        SimpleJmsListenerContainerFactory,
+        ApplicationContainer.native_connection_factory,
+        session_transacted=True,
+    )
+
+
+@pytest.mark.parametrize("container", [ApplicationContainer, Pushing])
+async def test_a_line_for_each_handler_that_is_given_up(
+    container, pyjms_broker_url, tmp_path, caplog
+) -> None:
+    released = threading.Event()
+    at_work = {"coroutine": anyio.Event(), "thread": anyio.Event()}
+
+    class Slow:
+        @jms_listener("coroutine", id="coroutine")
+        async def wait(self, text: str) -> None:
+            at_work["coroutine"].set()
+            await anyio.sleep_forever()
+
+        @jms_listener("thread", id="thread")
+        def block(self, text: str) -> None:
+            loop.call_soon(at_work["thread"].set)
+            released.wait(60)
+
+        @jms_listener("idle", id="idle")
+        async def idle(self, text: str) -> None: ...
+
+    loop = LoopHandle()
+    settings = load_settings(written(tmp_path, "100ms")).with_broker_url(pyjms_broker_url)
+    application = JmsApplication(Slow(), settings=settings, container=container)
+    try:
+        async with application:
+            for queue in at_work:
+                await application.template.convert_and_send(queue, "secret")
+            for started in at_work.values():
+                await started.wait()
+            caplog.set_level(logging.INFO, logger="pyjms")
+            caplog.clear()
+    finally:
+        released.set()
+    given_up = [r for r in caplog.records if "gives up" in r.getMessage()]
+    assert {record.listener_id for record in given_up} == {"coroutine", "thread"}
+    for record in given_up:
+        assert record.levelno == logging.WARNING
+        assert re.search(
+            rf"handler of listener {record.listener_id}, which has run for \d+\.\d s: message ID:\S+"
+            rf" on queue://{record.listener_id} will be delivered again",
+            record.getMessage(),
+        )
+        assert record.message_id.startswith("ID:")
+    assert len(given_up) == 2
+    assert "secret" not in caplog.text
