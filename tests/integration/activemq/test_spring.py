@@ -47,6 +47,17 @@ async def listening(quick_factory: Any) -> AsyncIterator[Any]:
         await container.shutdown()
 
 
+async def send_correlated(template: JmsTemplate, name: str, text: str) -> None:
+    """Send a message whose dead letter can be found by the queue's name."""
+
+    def create(session: Any) -> Any:
+        message = session.create_text_message(text)
+        message.correlation_id = name
+        return message
+
+    await template.send(name, create)
+
+
 class Count:
     """Counts texts; `all` is set when so many calls were made."""
 
@@ -136,12 +147,7 @@ async def test_a_failing_listener_is_called_seven_times(
         session_acknowledge_mode=mode,
     )
 
-    def correlated(session: Any) -> Any:
-        message = session.create_text_message("bad")
-        message.correlation_id = name
-        return message
-
-    await template.send(name, correlated)
+    await send_correlated(template, name, "bad")
     if mode in (AcknowledgeMode.AUTO, AcknowledgeMode.DUPS_OK):
         template.receive_timeout = 0.5  # acknowledged before the listener was called: once only
         assert await template.receive(name) is None
@@ -155,6 +161,38 @@ async def test_a_failing_listener_is_called_seven_times(
     cause = str(dead.properties["dlqDeliveryFailureCause"])
     assert cause.startswith("java.lang.Throwable: Delivery[7] exceeds redelivery policy limit:")
     assert "maximumRedeliveries = 6" in cause
+
+
+@pytest.mark.parametrize("kind", [DefaultMessageListenerContainer, SimpleMessageListenerContainer])
+@pytest.mark.parametrize("mode", [AcknowledgeMode.TRANSACTED, AcknowledgeMode.CLIENT])
+async def test_a_poison_message_is_a_dead_letter_at_once(
+    kind: Any, mode: AcknowledgeMode, template: JmsTemplate, listening: Any, name: str
+) -> None:
+    calls: list[str] = []
+    good = anyio.Event()
+
+    async def listener(message: Any) -> None:
+        calls.append(message.text)
+        if message.text == "bad":
+            raise pyjms.PoisonMessageException("closed") from ValueError("no such account")
+        good.set()
+
+    await send_correlated(template, name, "bad")
+    await template.convert_and_send(name, "good")
+    await listening(
+        kind,
+        listener,
+        destination_name=name,
+        session_transacted=mode == AcknowledgeMode.TRANSACTED,
+        session_acknowledge_mode=mode,
+    )
+    await good.wait()
+    assert calls == ["bad", "good"]
+    dead = await template.receive_selected("ActiveMQ.DLQ", f"JMSCorrelationID = '{name}'")
+    assert dead is not None
+    cause = str(dead.properties["dlqDeliveryFailureCause"])
+    assert cause.endswith("ValueError: no such account")
+    assert "redelivery policy" not in cause
 
 
 async def test_simple_containers(template: JmsTemplate, listening: Any, name: str) -> None:
