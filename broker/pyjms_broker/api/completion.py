@@ -1,8 +1,11 @@
-"""The answer of work that may not be done yet: a message being stored, a send that waits for space.
+"""Results of operations that may finish later: a message being stored, a send waiting for space.
 
-Broker calls run to their end without waiting. Where something must wait (the journal's
-sync, memory) they return a `Completion`; None means done already, which is the common
-case and costs nothing. The connector answers the client when the completion is done.
+Broker calls run to completion without blocking. Where something must wait (the journal's sync,
+space in memory) they return a `Completion`, and the connector responds to the client when it is
+done. None means that the operation has finished already, which is the common case.
+
+Stores and broker filters of others return None, too, so the interfaces accept it. It is not faster
+than a finished `Completion` would be; see `decisions D14`.
 """
 
 from __future__ import annotations
@@ -18,7 +21,10 @@ logger = logging.getLogger(__name__)
 
 
 class Completion:
-    """Done once, with or without an error. Belongs to the broker's loop."""
+    """The result of one operation: done once, with or without an error.
+
+    It belongs to the broker's event loop; no method may be called from another thread.
+    """
 
     __slots__ = ("_callbacks", "done", "error")
 
@@ -28,7 +34,10 @@ class Completion:
         self._callbacks: list[Callable[[Completion], None]] = []
 
     def complete(self, error: Exception | None = None) -> None:
-        """Say that it is done, or failed; runs the callbacks in the order they came."""
+        """Mark the operation as done, or as failed with `error`; later calls are ignored.
+
+        Runs the callbacks in the order in which they were added; one that fails is logged.
+        """
         if self.done:
             return
         self.done = True
@@ -37,11 +46,11 @@ class Completion:
         for callback in callbacks:
             try:
                 callback(self)
-            except Exception:  # the others wait for the same answer
+            except Exception:  # the other callbacks wait for the same result
                 logger.exception("A callback of a completion failed")
 
     def then(self, callback: Callable[[Completion], None]) -> None:
-        """Call `callback(self)` when done; at once if it is."""
+        """Call `callback(self)` when the operation is done; at once if it is done already."""
         if self.done:
             callback(self)
         else:
@@ -49,7 +58,10 @@ class Completion:
 
 
 def all_of(parts: list[Completion | None]) -> Completion | None:
-    """A completion that is done when all parts are; None when there is nothing to wait for."""
+    """Return a completion that is done when all parts are; its error is the first one.
+
+    None if nothing is unfinished and no part has failed.
+    """
     waiting = [part for part in parts if part is not None and not part.done]
     failed = next((p for p in parts if p is not None and p.done and p.error is not None), None)
     if not waiting:
@@ -71,10 +83,12 @@ def all_of(parts: list[Completion | None]) -> Completion | None:
 
 
 async def wait_for(completion: Completion | None) -> None:
-    """Wait until it is done; None is done already. Cancelling ends the waiting only.
+    """Wait until the operation is done; return at once for None.
+
+    Cancellation ends the waiting, not the operation.
 
     Raises:
-        Exception: the error that it is done with.
+        Exception: the error that the operation failed with.
     """
     if completion is None:
         return

@@ -37,7 +37,7 @@ class ClientConnection(Protocol):
         """Remove everything of this client from the broker now, and close the connection soon."""
 
     def stop_soon(self, error: Exception | None = None) -> None:
-        """Close the connection from the broker's side, after what is queued was written."""
+        """Close the connection from the broker's side, after queued commands were written."""
 
 
 class BlockedSend(Protocol):

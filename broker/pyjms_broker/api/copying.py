@@ -21,8 +21,8 @@ def copy_command(command: C) -> C:
     kind: Any = type(command)
     values = _values_of(kind)
     if values is not None:
-        made: C = kind(*values(command))
-        return made
+        copied: C = kind(*values(command))
+        return copied
     copy = type(command)()
     for field in command.LAYOUT:
         setattr(copy, field.name, getattr(command, field.name))

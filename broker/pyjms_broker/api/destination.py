@@ -106,7 +106,7 @@ class BrokerDestination(ABC):
 
     @abstractmethod
     def add_subscription(self, context: ConnectionContext, subscription: Subscription) -> None:
-        """Attach a subscription: it gets messages from now on."""
+        """Attach a subscription: new messages are dispatched to it."""
 
     @abstractmethod
     def remove_subscription(
@@ -115,7 +115,7 @@ class BrokerDestination(ABC):
         subscription: Subscription,
         last_delivered_sequence_id: int,
     ) -> None:
-        """Detach a subscription and take back its unacknowledged messages.
+        """Detach a subscription and requeue its unacknowledged messages.
 
         The sequence id decides which delivery counts grow. (activemq-broker Q29)
         """

@@ -22,7 +22,7 @@ temp store, or a separate list in memory), each of which keeps its own order.
 Invariants:
 
 - While not spilling, all messages are in the head, in exact order.
-- While spilling, what is in the head came before what is in the sources. That is why a new
+- While spilling, the messages in the head are older than those in the sources. That is why a new
   message never goes to the head, even if memory is free again, as long as a source holds older
   ones: it would overtake them. The exceptions are messages that a source does not accept (the store
   already counts them as paged in) or fails to accept: these stay in the head and are never lost.

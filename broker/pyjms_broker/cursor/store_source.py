@@ -131,7 +131,7 @@ class PrioritizedStoreSource(StoreSource):
         return None
 
     def begin(self) -> None:
-        """Do nothing: `excluded` names what is in memory."""
+        """Do nothing: `excluded` contains the positions of messages in memory."""
 
     def is_paged_out(self, position: Position) -> bool:
         return position not in self._excluded

@@ -1,6 +1,6 @@
 """The settings of destinations, as ActiveMQ's PolicyEntry has them; only those that take effect.
 
-Durations are seconds. An entry is applied when a destination or a subscription is made.
+Durations are seconds. An entry is applied when a destination or a subscription is created.
 """
 
 from __future__ import annotations

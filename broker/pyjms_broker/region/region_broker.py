@@ -357,7 +357,7 @@ class RegionBroker(BrokerWithoutTransactions):
         )
         try:
             self.root.send_to_dead_letter_queue(context, reference, subscription, cause)
-        except JMSException as error:  # it is removed as expired all the same
+        except JMSException as error:  # the message is removed as expired in any case
             logger.warning(
                 "%s: expired message %s could not be dead-lettered: %s",
                 reference.destination,

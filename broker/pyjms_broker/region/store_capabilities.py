@@ -23,7 +23,7 @@ class StoreCapabilities:
     """The same for topics."""
 
     has_several_journals: bool = False
-    """Writes of different destinations may become durable in another order than they were made."""
+    """Writes of different destinations may become durable in a different order."""
 
     @staticmethod
     def of(adapter: PersistenceAdapter) -> StoreCapabilities:

@@ -48,7 +48,7 @@ class Routes:
 
 
 class VirtualDestination(ABC):
-    """A rule that forwards what is sent to matching destinations."""
+    """A rule that forwards the messages sent to matching destinations."""
 
     @abstractmethod
     def intercept(self, destination: BrokerDestination, routes: Routes) -> BrokerDestination:

@@ -35,7 +35,7 @@ Invariants:
 - A failed store does not make sends wait: each send gets its error at once.
 
 Memory calls its waiters when it is released (`MemoryUsage.decrease`), so admission is exact and
-costs nothing while nobody waits. The size of a store changes in other places (journal cleanup,
+costs nothing while no send waits. The size of a store changes in other places (journal cleanup,
 checkpoints), so `DiskUsage` polls it once a second, but only while a send waits; ActiveMQ polls all
 usages. A new send does not overtake the ones that wait for memory: these are admitted within
 `decrease`, until none waits or memory is full again.

@@ -326,7 +326,7 @@ class DurableTopicSubscription(PrefetchSubscription):
 
     # transactions that were prepared before the broker started
     def hide(self, topic: Topic, stored: StoredMessage) -> MessageReference:
-        """Take a message out of the backlog that a prepared transaction has acknowledged.
+        """Remove a message from the backlog that a prepared transaction has acknowledged.
 
         (activemq-broker T25)
         """
