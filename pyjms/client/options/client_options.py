@@ -155,24 +155,26 @@ _SPELLINGS: Final = {
     "connection_id_prefix": "connectionIDPrefix",
 }
 
-IGNORED: Final = frozenset(
-    {
-        "alwaysSessionAsync",
-        "blobTransferPolicy.bufferSize",
-        "blobTransferPolicy.defaultUploadUrl",
-        "blobTransferPolicy.uploadUrl",
-        "consumerFailoverRedeliveryWaitPeriod",
-        "maxInflatedDataSizeRatio",
-        "maxThreadPoolSize",
-        "objectMessageSerializationDefered",
-        "rmIdFromConnectionId",
-        "statsEnabled",
-        "trustAllPackages",
-        "trustedPackages",
-        "useDedicatedTaskRunner",
-    }
-)
-"""Options of ActiveMQ without a meaning here: Java threads and objects, JMX, blobs, failover."""
+_THREADS = "there are no threads for each session or connection here"
+_BLOBS = "there are no blob messages here"
+_JAVA_OBJECTS = "serialized Java objects are bytes here, and never read"
+_FAILOVER = "there is no failover transport here"
+IGNORED: Final[Mapping[str, str]] = {
+    "alwaysSessionAsync": _THREADS,
+    "blobTransferPolicy.bufferSize": _BLOBS,
+    "blobTransferPolicy.defaultUploadUrl": _BLOBS,
+    "blobTransferPolicy.uploadUrl": _BLOBS,
+    "consumerFailoverRedeliveryWaitPeriod": _FAILOVER,
+    "maxInflatedDataSizeRatio": "the size of an inflated body is limited, not the ratio",
+    "maxThreadPoolSize": _THREADS,
+    "objectMessageSerializationDefered": _JAVA_OBJECTS,
+    "rmIdFromConnectionId": "there is no XA resource manager here",
+    "statsEnabled": "there are no JMX statistics here",
+    "trustAllPackages": _JAVA_OBJECTS,
+    "trustedPackages": _JAVA_OBJECTS,
+    "useDedicatedTaskRunner": _THREADS,
+}
+"""Options of ActiveMQ without a meaning here, and why. They are logged when they are given."""
 
 
 def _camel(name: str) -> str:
@@ -220,13 +222,14 @@ def apply_options(given: Mapping[str, str], options: ClientOptions) -> dict[str,
     for name in JMS_OPTIONS.keys() & given.keys():
         path, read = JMS_OPTIONS[name]
         _set(options, credentials, path, _value(f"jms.{name}", given[name], read))
-    ignored = sorted(IGNORED & given.keys())
+    ignored = sorted(IGNORED.keys() & given.keys())
     if ignored:
-        logger.info("jms options accepted without effect here: %s", ", ".join(ignored))
+        reasons = ", ".join(f"{name} ({IGNORED[name]})" for name in ignored)
+        logger.info("jms options accepted without effect here: %s", reasons)
     return credentials
 
 
-_KNOWN: Final = JMS_OPTIONS.keys() | IGNORED
+_KNOWN: Final = JMS_OPTIONS.keys() | IGNORED.keys()
 
 
 def _value(name: str, text: str, read: Parser) -> object:
