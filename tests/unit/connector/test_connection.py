@@ -63,7 +63,7 @@ def message(**fields) -> ActiveMQTextMessage:
 
 
 @pytest.mark.fact("activemq-broker C6")
-async def test_broker_info_comes_first_and_control_after_a_manageable_connection(client) -> None:
+async def test_broker_info_is_sent_first_and_control_after_a_manageable_connection(client) -> None:
     await client.ask(ConnectionInfo(CONNECTION, "me", manageable=True))
     await client.heard.next(ConnectionControl)
     info, control = client.heard.commands
@@ -75,7 +75,7 @@ async def test_broker_info_comes_first_and_control_after_a_manageable_connection
     assert len(client.heard.commands) == 2
 
 
-async def test_the_context_says_who_it_is(client, host) -> None:
+async def test_the_context_identifies_the_client(client, host) -> None:
     info = ConnectionInfo(CONNECTION, "me", user_name="joe", fault_tolerant=True)
     await client.ask(info)
     context, passed = host.recording.args("add_connection")
@@ -149,7 +149,7 @@ async def test_adds_to_an_unknown_connection(client, host) -> None:
 
 
 @pytest.mark.parametrize("how", ["RemoveInfo", "ShutdownInfo", "lost"])
-async def test_a_connection_that_goes_takes_everything_along_in_order(client, host, how) -> None:
+async def test_a_closed_connection_removes_its_resources_in_order(client, host, how) -> None:
     await client.connect()
     await client.producer()
     await client.consumer()
@@ -248,7 +248,7 @@ async def test_a_oneway_failure_spoils_its_transaction(client, host, xid) -> Non
     assert "set_rollback_only" not in host.recording.names
 
 
-async def test_a_message_of_nobody_is_refused(client) -> None:
+async def test_a_message_without_a_producer_is_refused(client) -> None:
     await client.connect()
     with pytest.raises(JMSException) as caught:
         await client.ask(message())
@@ -332,7 +332,7 @@ async def test_an_async_send_with_a_window_waits_without_stalling(client, host) 
     assert sum(isinstance(c, ProducerAck) for c in client.heard.commands) == 1
 
 
-async def test_a_parked_send_of_a_client_that_left_is_no_trouble(client, host) -> None:
+async def test_a_waiting_send_of_a_disconnected_client_is_dropped(client, host) -> None:
     await client.connect()
     await client.producer()
     host.recording.answers["send"] = waiting = Completion()

@@ -71,7 +71,9 @@ def test_nothing_else_overtakes_an_acknowledgement(rig: Rig, transport: Turning)
 
 
 @pytest.mark.parametrize("kind", ["in a transaction", "answered"])
-def test_who_is_waited_for_does_not_wait(rig: Rig, transport: Turning, kind: str) -> None:
+def test_an_acknowledgement_that_others_wait_for_is_not_deferred(
+    rig: Rig, transport: Turning, kind: str
+) -> None:
     plain, ack, message = MessageAck(), MessageAck(), ActiveMQTextMessage()
     if kind == "answered":
         ack.response_required = True
@@ -83,7 +85,7 @@ def test_who_is_waited_for_does_not_wait(rig: Rig, transport: Turning, kind: str
     assert len(rig.handled) == 3
 
 
-def test_without_a_turn_all_is_handled_as_it_comes() -> None:
+def test_without_a_turn_nothing_is_deferred() -> None:
     rig = Rig(MockTransport())
     ack, message = MessageAck(), ActiveMQTextMessage()
     rig.come(ack, message)

@@ -214,7 +214,7 @@ async def test_replayed_adds_change_nothing(connect) -> None:
 
 @pytest.mark.fact("activemq-broker C4")
 @pytest.mark.parametrize("politely", [True, False])
-async def test_a_connection_that_goes_leaves_nothing(connect, politely) -> None:
+async def test_a_closed_connection_leaves_no_resources(connect, politely) -> None:
     going, staying = await connect("going"), await connect("staying")
     await going.consume(prefetch=10)
     await staying.ask(staying.message("in flight"))
@@ -252,7 +252,9 @@ async def test_a_connection_that_goes_leaves_nothing(connect, politely) -> None:
 
 
 @pytest.mark.fact("activemq-broker C5")
-async def test_a_oneway_failure_is_told_and_spoils_the_transaction(connect) -> None:
+async def test_a_oneway_failure_is_reported_and_makes_the_transaction_rollback_only(
+    connect,
+) -> None:
     client = await connect()
     nowhere = TemporaryQueue("nobody:1")
     client.tell(client.message("x", nowhere))
@@ -270,7 +272,7 @@ async def test_a_oneway_failure_is_told_and_spoils_the_transaction(connect) -> N
 
 
 @pytest.mark.fact("activemq-broker C7")
-async def test_acks_of_nobody_and_of_nothing(connect, caplog) -> None:
+async def test_acks_of_unknown_consumers_and_messages(connect, caplog) -> None:
     client = await connect()
     await client.consume()
     await client.ask(client.message("m"))
@@ -326,7 +328,7 @@ async def test_a_window_opens_by_the_size_of_each_unanswered_send(connect) -> No
     assert not any(isinstance(c, ProducerAck) for c in plain.heard.commands)
 
 
-async def test_a_gone_temporary_destination_is_named(connect) -> None:
+async def test_the_error_names_a_deleted_temporary_destination(connect) -> None:
     client = await connect()
     with pytest.raises(DestinationDoesNotExistException) as caught:
         await client.ask(client.message("x", TemporaryQueue("nobody:1")))

@@ -64,7 +64,7 @@ def sent(host: Any) -> list[int]:
     ]
 
 
-async def test_what_the_store_has_is_not_stored_again(client: Any, host: Any) -> None:
+async def test_a_stored_message_is_not_stored_again(client: Any, host: Any) -> None:
     host.stored[PRODUCER] = 3
     await come_back(client)
     for number in (2, 3, 4):
@@ -74,16 +74,14 @@ async def test_what_the_store_has_is_not_stored_again(client: Any, host: Any) ->
     assert sent(host) == [4, 1]
 
 
-async def test_a_first_connection_is_not_asked_what_it_sent_before(client: Any, host: Any) -> None:
+async def test_a_first_connection_does_not_look_up_sequence_numbers(client: Any, host: Any) -> None:
     host.stored[PRODUCER] = 3
     await come_back(client, reconnect=False)
     await client.ask(message(2))
     assert sent(host) == [2]
 
 
-async def test_a_producers_window_opens_for_what_is_not_stored_again(
-    client: Any, host: Any
-) -> None:
+async def test_a_producers_window_opens_for_suppressed_duplicates(client: Any, host: Any) -> None:
     host.stored[PRODUCER] = 3
     await come_back(client, window=10_000)
     client.tell(message(3))
@@ -152,7 +150,7 @@ async def test_the_last_connection_of_an_id_wins(connect: Callable[[], Any], hos
 
 
 @pytest.mark.parametrize("response_required", [True, False])
-async def test_an_acknowledgement_is_synced_where_it_wants_an_answer(
+async def test_an_acknowledgement_that_requires_a_response_is_synced(
     client: Any, host: Any, response_required: bool
 ) -> None:
     await client.connect()
@@ -171,7 +169,7 @@ async def test_an_acknowledgement_is_synced_where_it_wants_an_answer(
     assert seen == [response_required]
 
 
-async def test_a_vote_that_comes_later_is_answered_with_its_number(client: Any, host: Any) -> None:
+async def test_a_late_vote_is_the_response_to_prepare(client: Any, host: Any) -> None:
     await client.connect()
     await client.ask(TransactionInfo(CONNECTION, XA, TransactionType.BEGIN))
     vote = host.recording.answers["prepare_transaction"] = Completion()

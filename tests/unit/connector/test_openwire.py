@@ -99,7 +99,7 @@ async def test_a_port_that_is_taken_fails_the_start_with_names(host) -> None:
 
 
 @pytest.mark.fact("activemq-edges I4")
-async def test_a_socket_that_says_nothing_is_closed_after_30_seconds(
+async def test_a_silent_socket_is_closed_after_30_seconds(
     connector: OpenWireConnector,
 ) -> None:
     port = TransportURI.parse(connector.connect_uri).port

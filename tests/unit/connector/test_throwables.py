@@ -26,7 +26,7 @@ from pyjms_broker.connector.openwire.throwables import to_throwable
         (errors.RequestTimeoutException("x"), "javax.jms.JMSException"),
     ],
 )
-def test_the_class_goes_by_its_java_name_and_comes_back(
+def test_exception_classes_round_trip_by_their_java_names(
     error: errors.JMSException, java: str
 ) -> None:
     throwable = to_throwable(error)
@@ -45,7 +45,7 @@ def test_xa_texts_end_in_the_code() -> None:
         assert throwable.message == "no xaErrorCode:-4"
 
 
-def test_other_exceptions_say_what_they_were() -> None:
+def test_other_exceptions_keep_their_class_name_in_the_message() -> None:
     throwable = to_throwable(KeyError("k"))
     assert (throwable.class_name, throwable.message) == ("javax.jms.JMSException", "KeyError: 'k'")
 

@@ -81,7 +81,7 @@ async def test_a_stopping_connector_waits_for_a_commit_that_has_room_by_now(
     assert [type(answer) for answer in answers] == [Response]
 
 
-async def test_transactions_whose_end_waits_count_still(
+async def test_transactions_whose_end_is_pending_count_towards_the_limit(
     client: Any, connector: Any, host: Any
 ) -> None:
     connector.maximum_transactions_per_connection = 2

@@ -101,7 +101,7 @@ async def test_a_region_that_fails_to_stop_is_guarded_all_the_same() -> None:
         guard.destinations()
 
 
-def test_user_id_is_the_senders_name_whatever_the_client_wrote() -> None:
+def test_the_user_id_of_the_client_is_replaced_by_the_login_name() -> None:
     region = Region()
     broker = UserIDBroker(region)
     claimed = text(Queue("a"))
@@ -145,7 +145,7 @@ def test_composite_sends_and_producers_are_split() -> None:
     assert info.destination is whole
 
 
-def test_what_is_no_composite_passes_untouched() -> None:
+def test_a_single_destination_passes_unchanged() -> None:
     region = Region()
     broker = CompositeDestinationBroker(region)
     message = text(Queue("a"))

@@ -236,7 +236,7 @@ async def test_two_stops_end_together() -> None:
     assert not service.started
 
 
-async def test_drained_waits_for_the_last_message_and_says_what_is_left() -> None:
+async def test_drained_waits_for_the_last_message_and_reports_remaining_ones() -> None:
     async with EmbeddedTestBroker() as broker:
         await broker.drained("nothing.there")
         message = send(broker.service, "q")
@@ -256,7 +256,7 @@ async def test_drained_waits_for_the_last_message_and_says_what_is_left() -> Non
         assert broker.queue_statistics("q").messages == 0
 
 
-async def test_the_test_broker_has_a_url_of_its_own_and_a_port_when_asked() -> None:
+async def test_the_test_broker_has_a_unique_url_and_a_port_on_request() -> None:
     async with EmbeddedTestBroker() as one, EmbeddedTestBroker() as two:
         assert one.url != two.url
         assert one.url.startswith("vm://test-")

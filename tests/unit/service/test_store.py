@@ -273,7 +273,7 @@ async def test_the_broker_may_go_on_without_its_store(caplog: pytest.LogCaptureF
     assert "the store failed, the broker keeps running without it: the disk is gone" in caplog.text
 
 
-async def test_a_full_disk_is_told_and_its_end(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_full_disk_and_its_end_are_logged(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO", "pyjms_broker")
     store = Store()
     service, door = with_door(store)
@@ -335,7 +335,7 @@ async def test_stuck_connections_of_all_connectors_share_the_time(
     assert caplog.text.count("connections did not close within 0.01 s") == 1
 
 
-def test_where_a_store_lies() -> None:
+def test_the_directory_of_a_store() -> None:
     assert BrokerService("b").stores.directory == Path("activemq-data/b/KahaDB")
     there = BrokerService("b", data_directory="data")
     assert there.stores.directory == Path("data/b/KahaDB")
@@ -370,7 +370,7 @@ def test_the_default_factory_is_like_any_other() -> None:
     assert KahaDBPersistenceFactory().directory_name == "KahaDB"
 
 
-async def test_what_runs_is_said(caplog: pytest.LogCaptureFixture) -> None:
+async def test_the_start_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO", "pyjms_broker")
     async with BrokerService("plain", persistent=False):
         assert "Broker plain keeps its messages in memory" in caplog.messages

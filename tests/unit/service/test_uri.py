@@ -73,7 +73,7 @@ def test_every_uri_attribute_is_an_argument_of_the_service() -> None:
     assert {keyword for keyword, _ in known_options().values()} <= set(parameters)
 
 
-def test_names_lose_what_names_may_not_have() -> None:
+def test_invalid_characters_of_names_are_replaced() -> None:
     assert BrokerService("my broker/1:a_b.c-d").broker_name == "my_broker_1:a_b.c-d"
 
 

@@ -128,7 +128,7 @@ def test_concurrency(tmp_path: Path, least: str, most: str, concurrency: str | N
     "spring-jms 8/spring.jms.template.receive-timeout",
     "spring-jms 8/spring.activemq.send-timeout",
 )
-def test_timeouts_mean_what_they_mean_to_spring(tmp_path: Path) -> None:
+def test_timeouts_have_springs_meaning(tmp_path: Path) -> None:
     assert default("jms.listener.receive_timeout") == 1.0
     assert default("jms.template.receive_timeout") is None  # for ever
     assert default("activemq.send_timeout") is None
@@ -258,7 +258,7 @@ def test_defaults_need_no_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     assert PyjmsSettings().jms.client_id is None
 
 
-def test_where_the_file_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_search_order_of_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     files = {}
     for number, name in enumerate(

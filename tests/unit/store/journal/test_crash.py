@@ -58,7 +58,7 @@ async def test_any_part_of_the_last_writes_may_be_lost(
         assert seen == set(range(safe, 13)), "the end marker may be lost, the batch is whole"
 
 
-async def test_after_a_tear_the_journal_goes_on(simulated_disk: Any, answer: Answer) -> None:
+async def test_the_journal_continues_after_a_torn_end(simulated_disk: Any, answer: Answer) -> None:
     async with Journal(FOLDER, SETTINGS, simulated_disk) as journal:
         journal.append(b"safe")
         assert await answer(journal.barrier()) is None

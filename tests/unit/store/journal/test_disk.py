@@ -56,7 +56,7 @@ class _Stingy(_OsDisk):
         return super()._write(fd, data[:3], offset)
 
 
-def test_what_the_kernel_does_in_pieces_is_done_whole(tmp_path: Path) -> None:
+def test_partial_writes_and_reads_are_completed(tmp_path: Path) -> None:
     disk = _Stingy()
     fd = disk.open(tmp_path / "file", create=True)
     disk.write(fd, b"0123456789", 0)

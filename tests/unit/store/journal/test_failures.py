@@ -75,7 +75,7 @@ async def test_a_full_disk_is_tried_again_until_it_has_space(
     assert await found_on(simulated_disk.after_crash())() == [b"first", b"second"]
 
 
-async def test_it_says_that_it_waits_with_ever_fewer_words(
+async def test_waiting_is_logged_at_growing_intervals(
     simulated_disk: Any, answer: Answer, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with Journal(FOLDER, QUICK, simulated_disk) as journal:
@@ -156,7 +156,7 @@ async def test_a_sync_that_failed_has_all_that_was_not_safe_written_again(
         assert found == [b"safe", b"written", b"waited for"]
 
 
-async def test_what_a_failed_sync_has_lost_is_an_error_that_does_not_pass(
+async def test_data_lost_by_a_failed_sync_is_a_permanent_error(
     simulated_disk: Any, answer: Answer
 ) -> None:
     states = States()
@@ -207,7 +207,7 @@ async def test_any_other_error_ends_it_and_everybody_hears(
     assert await found_on(simulated_disk)() == [b"safe"]
 
 
-async def test_what_came_while_the_failing_write_was_under_way_hears_too(
+async def test_records_appended_during_a_failing_write_fail_too(
     simulated_disk: Any, answer: Answer
 ) -> None:
     async with Journal(FOLDER, QUICK, simulated_disk, inline=False) as journal:
@@ -223,7 +223,7 @@ async def test_what_came_while_the_failing_write_was_under_way_hears_too(
         assert first.error is not None
 
 
-async def test_no_space_is_an_error_like_others_where_it_is_set_so(
+async def test_a_full_disk_is_a_permanent_error_if_configured(
     simulated_disk: Any, answer: Answer
 ) -> None:
     settings = JournalSettings(max_file_length=2048, ignore_no_space_errors=False)
@@ -267,7 +267,7 @@ async def test_closing_tries_once_more(simulated_disk: Any) -> None:
     assert await found_on(simulated_disk.after_crash())() == [b"record", b"later"]
 
 
-async def test_a_disk_that_cannot_be_read_or_cleared_says_so(
+async def test_errors_on_reading_or_clearing_are_reported(
     simulated_disk: Any, answer: Answer
 ) -> None:
     async with Journal(FOLDER, QUICK, simulated_disk) as journal:
@@ -302,7 +302,7 @@ async def test_a_periodic_sync_that_fails_ends_it(simulated_disk: Any, answer: A
         await clock.advance(1.0)
 
 
-def test_a_loop_that_ends_before_the_journal_is_closed_is_told_of(
+def test_an_event_loop_that_ends_before_the_close_is_logged(
     simulated_disk: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     journal = Journal(FOLDER, QUICK, simulated_disk, inline=False)

@@ -36,7 +36,7 @@ def on_disk(folder: Path) -> list[bytes]:
     return [record.payload for record in JournalFiles(folder).records()]
 
 
-async def test_a_record_has_its_place_and_can_be_read_before_it_is_written(
+async def test_a_record_has_its_location_and_is_readable_before_it_is_written(
     tmp_path: Path, answer: Answer
 ) -> None:
     async with Journal(tmp_path) as journal:
@@ -60,7 +60,7 @@ async def test_a_record_has_its_place_and_can_be_read_before_it_is_written(
         assert on_disk(tmp_path) == [b"first", b"second"]
 
 
-async def test_what_is_not_lazy_is_written_at_the_end_of_the_turn_and_lazy_with_it(
+async def test_a_record_that_is_not_lazy_is_written_at_the_end_of_the_turn_with_lazy_ones(
     simulated_disk: Any, answer: Answer
 ) -> None:
     async with Journal(FOLDER, SMALL, simulated_disk) as journal:
@@ -75,7 +75,7 @@ async def test_what_is_not_lazy_is_written_at_the_end_of_the_turn_and_lazy_with_
         assert journal.synced < journal.written
 
 
-async def test_what_is_wanted_soon_is_written_without_being_asked(tmp_path: Path) -> None:
+async def test_request_write_soon_writes_without_a_further_call(tmp_path: Path) -> None:
     async with Journal(tmp_path) as journal:
         journal.append(b"soon", soon=True)
         journal.append(b"too", soon=True)
@@ -103,7 +103,7 @@ async def test_a_mebibyte_of_lazy_records_is_written_without_being_asked(tmp_pat
 
 
 @pytest.mark.parametrize("inline", [True, False, None])
-async def test_sixteen_who_wait_share_one_sync_and_are_answered_in_order(
+async def test_sixteen_waiting_callers_share_one_sync_and_complete_in_order(
     simulated_disk: Any, answer: Answer, inline: bool | None
 ) -> None:
     async with Journal(FOLDER, SMALL, simulated_disk, inline=inline) as journal:
@@ -243,7 +243,7 @@ async def test_each_segment_begins_with_the_header(simulated_disk: Any, answer: 
 
 
 @pytest.mark.parametrize("strategy", PreallocationStrategy)
-async def test_segments_are_numbered_from_one_and_have_their_whole_length(
+async def test_segments_are_numbered_from_one_and_preallocated(
     tmp_path: Path, answer: Answer, strategy: PreallocationStrategy
 ) -> None:
     settings = JournalSettings(max_file_length=65536, preallocation_strategy=strategy)
@@ -420,7 +420,7 @@ async def test_a_removal_that_was_not_synced_is_done_again(
     assert (tmp_path / "data-archive" / "db-1.log").exists() is archived
 
 
-async def test_what_cannot_be_appended_is_refused(tmp_path: Path) -> None:
+async def test_invalid_records_are_refused(tmp_path: Path) -> None:
     journal = Journal(tmp_path)
     with pytest.raises(IllegalStateException):
         journal.append(b"too early")
@@ -447,7 +447,7 @@ async def test_a_small_journal_can_be_opened_without_waiting(tmp_path: Path) -> 
         Journal(tmp_path / "file", SMALL).open_blocking()
 
 
-async def test_close_writes_what_was_appended(simulated_disk: Any) -> None:
+async def test_close_writes_appended_records(simulated_disk: Any) -> None:
     journal = Journal(FOLDER, SMALL, simulated_disk)
     await journal.open()
     waiter = Completion()
@@ -489,7 +489,7 @@ def test_settings_that_make_no_sense_are_refused() -> None:
         JournalSettings(disk_sync_interval=0)
 
 
-async def test_a_segment_has_room_for_records_whatever_its_head(
+async def test_a_segment_has_space_for_records_after_a_long_header(
     simulated_disk: Any, answer: Answer
 ) -> None:
     async with Journal(FOLDER, SMALL, simulated_disk) as journal:

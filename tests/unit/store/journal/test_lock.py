@@ -93,7 +93,7 @@ async def test_a_waiting_broker_can_be_stopped(tmp_path: Path) -> None:
 
 
 @pytest.mark.fact("activemq-persistence H2")
-def test_the_file_has_a_time_in_it_and_nobody_else_may_touch_it(tmp_path: Path) -> None:
+def test_the_lock_file_contains_a_time_and_is_exclusive(tmp_path: Path) -> None:
     path = tmp_path / "lock"
     lock = SharedFileLock(path)
     assert not lock.keep_alive()
@@ -117,7 +117,7 @@ def test_a_folder_that_cannot_be_made_is_an_error(tmp_path: Path) -> None:
         SharedFileLock(tmp_path / "file" / "lock").try_acquire()
 
 
-def test_a_file_that_was_removed_or_held_elsewhere_is_not_locked(tmp_path: Path) -> None:
+def test_a_removed_or_locked_file_is_not_locked(tmp_path: Path) -> None:
     path = tmp_path / "lock"
     child = subprocess.Popen(
         [sys.executable, "-c", HOLDER, str(path)],

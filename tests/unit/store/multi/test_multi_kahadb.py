@@ -464,7 +464,7 @@ async def test_a_folder_that_cannot_be_made_is_said_so(tmp_path: Path) -> None:
     assert not adapter.is_slave
 
 
-async def test_a_store_of_its_own_that_cannot_be_made_is_an_error(stage: Stage) -> None:
+async def test_a_store_per_destination_that_cannot_be_created_is_an_error(stage: Stage) -> None:
     (stage.folder / "queue#3a#2f#2fper.one").write_text("in the way")
     with pytest.raises(ResourceAllocationException, match="Cannot create a store"):
         stage.adapter.queue_message_store(ONE)
