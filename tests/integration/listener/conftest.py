@@ -1,5 +1,6 @@
 """Fixtures of this folder's tests."""
 
+from tests.kit.blocking import no_blocking_calls
 from tests.kit.data import oracle
 from tests.kit.embedded_listener import (
     broker,
