@@ -209,6 +209,9 @@ async def test_what_a_lost_connection_held_goes_to_another(connect: Any, name: s
     await send(session, Queue(name), "1", "2")
     consumer = await session.create_consumer(Queue(name))
     assert await take(consumer, 1) == ["1"]
+    with _clock.timeout(30):
+        while not consumer._buffer:  # the broker dispatches one message after the other
+            await checkpoint()
     await holder.transport.stop()
     other = await (await connect()).create_session()
     waiting = await other.create_consumer(Queue(name))
