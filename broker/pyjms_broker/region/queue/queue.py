@@ -102,7 +102,8 @@ class Queue(BaseDestination):
                 TransactedSend(self.broker, transaction, reference, self._committed, self._discard)
             )
             return stored
-        must_wait = is_leased or self.running_commits or self._unstored  # for lower numbers
+        # what the store numbers waits for lower numbers
+        must_wait = stored is not None and (is_leased or self.running_commits or self._unstored)
         if store is not None and reference.position is None:
             self._drop_duplicate(reference)
         elif stored is None and not self._unstored:
