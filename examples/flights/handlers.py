@@ -10,7 +10,7 @@ from dependency_injector import providers
 from dependency_injector.wiring import Provide
 
 from examples.flights.records import Flight
-from pyjms import ApplicationContainer, Header, MapMessage, jms_listener
+from pyjms import ApplicationContainer, Header, jms_listener
 
 QUEUE = "flights.departures"
 TOPIC = "VirtualTopic.flights"
@@ -51,14 +51,14 @@ InjectedBoard = Annotated[Board, Provide["board"]]
 
 @jms_listener(QUEUE, id="departures")
 def on_departure(
-    message: MapMessage,
+    row: dict[str, str],
     board: InjectedBoard,
     redelivered: Annotated[bool, Header("jms_redelivered")],
 ) -> None:
     """Accept good records; raise on bad ones, which are rolled back until they are dead letters."""
     if redelivered:
         board.count("redelivered")
-    flight = Flight.model_validate(dict(message))
+    flight = Flight.model_validate(row)
     board.departed(flight)
 
 
