@@ -332,7 +332,7 @@ async def test_an_async_send_with_a_window_waits_without_stalling(client, host) 
     assert sum(isinstance(c, ProducerAck) for c in client.heard.commands) == 1
 
 
-async def test_a_waiting_send_of_a_disconnected_client_is_dropped(client, host) -> None:
+async def test_a_late_failure_of_a_disconnected_clients_send_has_no_effect(client, host) -> None:
     await client.connect()
     await client.producer()
     host.recording.answers["send"] = waiting = Completion()

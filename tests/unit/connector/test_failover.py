@@ -74,7 +74,7 @@ async def test_a_stored_message_is_not_stored_again(client: Any, host: Any) -> N
     assert sent(host) == [4, 1]
 
 
-async def test_a_first_connection_does_not_look_up_sequence_numbers(client: Any, host: Any) -> None:
+async def test_a_first_connection_suppresses_no_messages(client: Any, host: Any) -> None:
     host.stored[PRODUCER] = 3
     await come_back(client, reconnect=False)
     await client.ask(message(2))

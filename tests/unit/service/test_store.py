@@ -370,7 +370,7 @@ def test_the_default_factory_is_like_any_other() -> None:
     assert KahaDBPersistenceFactory().directory_name == "KahaDB"
 
 
-async def test_the_start_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+async def test_the_log_names_the_store(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO", "pyjms_broker")
     async with BrokerService("plain", persistent=False):
         assert "Broker plain keeps its messages in memory" in caplog.messages

@@ -75,7 +75,7 @@ async def test_a_record_that_is_not_lazy_is_written_at_the_end_of_the_turn_with_
         assert journal.synced < journal.written
 
 
-async def test_request_write_soon_writes_without_a_further_call(tmp_path: Path) -> None:
+async def test_records_appended_soon_are_written_without_a_further_call(tmp_path: Path) -> None:
     async with Journal(tmp_path) as journal:
         journal.append(b"soon", soon=True)
         journal.append(b"too", soon=True)

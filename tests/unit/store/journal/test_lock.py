@@ -93,7 +93,7 @@ async def test_a_waiting_broker_can_be_stopped(tmp_path: Path) -> None:
 
 
 @pytest.mark.fact("activemq-persistence H2")
-def test_the_lock_file_contains_a_time_and_is_exclusive(tmp_path: Path) -> None:
+def test_the_lock_is_lost_if_its_file_is_changed_or_removed(tmp_path: Path) -> None:
     path = tmp_path / "lock"
     lock = SharedFileLock(path)
     assert not lock.keep_alive()
