@@ -258,11 +258,14 @@ class Wiring:
         wanted = named_like(self._container, marker.provider)
         found = injection.ProvidersMap(self._container).resolve_provider(wanted, marker.modifier)
         if found is None:
-            known = sorted(self._container.providers)
+            known = sorted(name for name in self._container.providers if name != "__self__")
             near = difflib.get_close_matches(str(wanted), known, n=1)
             raise ConfigurationException(
                 f"the container has no provider {wanted!r}",
-                hint=f"did you mean {near[0]!r}?" if near else f"it has {', '.join(known)}",
+                hint=f"did you mean {near[0]!r}?"
+                if near
+                else f"it has {', '.join(known)}; pass a subclass of ApplicationContainer with "
+                "further ones to JmsApplication(..., container=...)",
             )
         return found
 

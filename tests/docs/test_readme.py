@@ -6,10 +6,12 @@ import re
 import sys
 import types
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
+from dependency_injector import providers
 
-from pyjms import JmsApplication
+from pyjms import ConnectionFactory, JmsApplication, Queue
 from pyjms.spark import find_pipelines
 
 README = (Path(__file__).resolve().parents[2] / "README.md").read_text(encoding="utf-8")
@@ -28,9 +30,7 @@ def block(containing: str) -> str:
 def orders() -> types.ModuleType:
     module = types.ModuleType("orders")
     sys.modules["orders"] = module
-    exec(
-        compile(block("@jms_listener"), "orders.py", "exec"), vars(module)
-    )  # the README's own code
+    exec(compile(block("class Order("), "orders.py", "exec"), vars(module))  # the README's own code
     yield module
     del sys.modules["orders"]
 
@@ -53,7 +53,49 @@ async def test_the_tests_of_the_readme_pass(jms_app, orders, name) -> None:
 
 
 def test_the_template_of_the_readme_works() -> None:
-    exec(compile(block("receive_and_convert"), "sending.py", "exec"), {})
+    exec(compile(block("template.receive_and_convert"), "sending.py", "exec"), {})
+
+
+@pytest.fixture
+def shop() -> types.ModuleType:
+    module = types.ModuleType("shop")
+    sys.modules["shop"] = module
+    exec(compile(block("class Services("), "shop.py", "exec"), vars(module))
+    yield module
+    del sys.modules["shop"]
+
+
+async def test_the_service_of_the_readme_is_injected(jms_app, shop, capsys) -> None:
+    await jms_app.start(shop, container=shop.Services)
+    await jms_app.template.convert_and_send("invoices", {"id": 1})
+    await jms_app.drained("invoices", raise_errors=True)
+    assert capsys.readouterr().out == "saved {'id': 1}\n"
+
+
+async def test_the_service_of_the_readme_can_be_overridden(jms_app, shop) -> None:
+    fake = Mock()
+    services = shop.Services()
+    services.database.override(providers.Object(fake))
+    await jms_app.start(shop, container=services)
+    await jms_app.template.convert_and_send("invoices", {"id": 1})
+    await jms_app.drained("invoices", raise_errors=True)
+    fake.save.assert_called_once_with({"id": 1})
+
+
+def test_dead_letters_are_moved_back_as_in_the_readme() -> None:
+    with ConnectionFactory("vm://demo?broker.persistent=false").create_connection() as connection:
+        connection.start()
+        session = connection.create_session()
+        session.create_producer(Queue("ActiveMQ.DLQ")).send(session.create_text_message("dead"))
+        exec(compile(block("ActiveMQ.DLQ"), "move_back.py", "exec"), {})
+        consumer = session.create_consumer(Queue("orders.new"))
+        assert consumer.receive(timeout=5.0).text == "dead"
+
+
+async def test_the_virtual_clock_of_the_readme_works(jms_app, jms_clock) -> None:
+    scope: dict[str, object] = {"__name__": "reports"}
+    exec(compile(block("jms_clock"), "test_reports.py", "exec"), scope)
+    await scope["test_second_attempt"](jms_app, jms_clock)
 
 
 async def test_the_embedded_broker_of_the_readme_starts(capsys) -> None:
@@ -76,4 +118,4 @@ def test_the_pipeline_of_the_readme_is_one() -> None:
 
 
 def test_every_python_block_is_run_here() -> None:
-    assert len(BLOCKS) == 5
+    assert len(BLOCKS) == 8

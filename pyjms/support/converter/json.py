@@ -78,8 +78,9 @@ class JsonMessageConverter:
             data = pydantic_core.to_json(payload)
         except (pydantic_core.PydanticSerializationError, ValueError, TypeError) as error:
             raise MessageConversionException(
-                f"Could not write a {type(payload).__qualname__} as JSON: {error}",
+                f"Could not write a value of type {type(payload).__qualname__} as JSON: {error}",
                 target=type(payload),
+                hint="send what pydantic can write: a model, dataclass, dict, list or plain value",
             ) from error
         message = self._message(data, session)
         if self.type_id_property_name is not None:

@@ -265,6 +265,15 @@ def test_a_misspelt_provider() -> None:
     assert "did you mean 'jms_template'?" in text
 
 
+def test_a_provider_that_the_application_has_to_bring() -> None:
+    @jms_listener("in")
+    async def handler(text: str, db: Annotated[object, Provide["database"]]) -> None: ...
+
+    text = problem_of(handler)
+    assert "no provider 'database' (it has connection_factory, " in text
+    assert "pass a subclass of ApplicationContainer" in text
+
+
 def test_two_listeners_of_one_id() -> None:
     @jms_listener("other", id="fine")
     async def again(text: str) -> None: ...
