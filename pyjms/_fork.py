@@ -12,6 +12,7 @@ fork is used after it:
     inherited sockets are let go          `let_go_of_socket`: the parent's close reaches its peer
     shared connections are opened again   `ConnectionSharing.forked`
     generated ids are unique again        `IdGenerator.forked`
+    libuv's threads are started at exit   `_restart_thread_pool`
     embedded brokers do not exist         `pyjms_broker.connector.vm.registry`, `BrokerService`
 
 Nothing is closed, as closing talks to the peer or to a loop that does not run. The parent notices
@@ -20,7 +21,10 @@ nothing.
 
 from __future__ import annotations
 
+import atexit
 import os
+import socket
+import sys
 from collections.abc import Callable
 from typing import Any, Final, Protocol, TypeVar
 from weakref import WeakSet
@@ -82,8 +86,26 @@ def let_go_of_socket(fd: int) -> None:
         os.close(nothing)
 
 
+def _restart_thread_pool() -> None:
+    """Start libuv's thread pool in a forked process, which is about to exit.
+
+    libuv joins the pool's threads at exit. A host name looked up in the parent has started them
+    there; the fork has copied none of them, and joining them would be a segmentation fault.
+    """
+    uvloop = sys.modules.get("uvloop")
+    if uvloop is not None:
+        numeric = socket.NI_NUMERICHOST | socket.NI_NUMERICSERV  # in the pool, asking no server
+        loop = uvloop.new_event_loop()
+        try:
+            loop.run_until_complete(loop.getnameinfo(("127.0.0.1", 0), numeric))
+        finally:
+            loop.close()
+
+
 def _forked() -> None:
     Process.current = object()
+    atexit.unregister(_restart_thread_pool)
+    atexit.register(_restart_thread_pool)
     for function in _calls:
         function()
     for item in list(_inheritable):

@@ -26,12 +26,9 @@ anyio's streams and cancel scopes cost about twice what a bare callback and a ba
 from __future__ import annotations
 
 import asyncio
-import atexit
 import importlib.util
 import logging
 import os
-import socket
-import sys
 from collections import deque
 from collections.abc import Awaitable, Callable
 from contextvars import Context, copy_context
@@ -43,7 +40,7 @@ import anyio
 import sniffio
 from anyio.lowlevel import EventLoopToken, current_token
 
-from pyjms._fork import Process, call_in_child, inherited_error
+from pyjms._fork import Process, inherited_error
 
 __all__ = [
     "BackgroundTask",
@@ -390,25 +387,3 @@ class WakeQueue:
 def loop_options() -> dict[str, Any]:
     """Return the `backend_options` for `anyio.run`: uvloop where it is installed."""
     return {"use_uvloop": importlib.util.find_spec("uvloop") is not None}
-
-
-@call_in_child
-def _prepare_exit() -> None:
-    atexit.unregister(_restart_thread_pool)
-    atexit.register(_restart_thread_pool)
-
-
-def _restart_thread_pool() -> None:
-    """Start libuv's thread pool in a forked process, which is about to exit.
-
-    libuv joins the pool's threads at exit. A host name looked up in the parent has started them
-    there; the fork has copied none of them, and joining them would be a segmentation fault.
-    """
-    uvloop = sys.modules.get("uvloop")
-    if uvloop is not None:
-        numeric = socket.NI_NUMERICHOST | socket.NI_NUMERICSERV  # in the pool, asking no server
-        loop = uvloop.new_event_loop()
-        try:
-            loop.run_until_complete(loop.getnameinfo(("127.0.0.1", 0), numeric))
-        finally:
-            loop.close()
