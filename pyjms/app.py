@@ -259,8 +259,9 @@ class JmsApplication:
             )
             return
         logger.info(
-            "Application started: %d listeners on %s",
+            "Application started: %d %s on %s",
             len(self.registry),
+            "listener" if len(self.registry) == 1 else "listeners",
             self._wiring.describe_broker(),
         )
 

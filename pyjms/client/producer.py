@@ -142,6 +142,8 @@ class ActiveMQMessageProducer(api.MessageProducer):
     ) -> None:
         if self._is_closed:
             self._check_open()
+        if not isinstance(message, Message):
+            raise _not_a_message(message)
         target = self._target(destination)
         window = self.window
         if window is not None:
@@ -263,6 +265,13 @@ class ActiveMQMessageProducer(api.MessageProducer):
             raise self.session.connection.failed_error()
         if self._is_closed:
             raise IllegalStateException("The producer is closed")
+
+
+def _not_a_message(value: object) -> TypeError:
+    return TypeError(
+        f"A producer sends messages, not a {type(value).__name__}: make one with "
+        "session.create_text_message(text); a template's convert_and_send takes a payload"
+    )
 
 
 def _unknown_mode(value: object) -> IllegalStateException:

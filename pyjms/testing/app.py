@@ -21,7 +21,7 @@ from pyjms.listener.container.properties import ErrorHandler
 from pyjms.listener.handler.interceptors import HandlerInterceptor
 from pyjms.settings import PyjmsSettings, load_settings
 from pyjms.testing.broker import EmbeddedBroker
-from pyjms.testing.clock import real_time
+from pyjms.testing.clock import is_virtual, real_time
 from pyjms.testing.recorder import Recorder
 from pyjms.transport.uri import TransportURI
 
@@ -160,7 +160,10 @@ class JmsTestApp:
                 raise
             raise RequestTimeoutException(
                 f"{late.reason}; handlers raised {_times(len(raised))} so far: {_quoted(raised)}",
-                hint="a message whose handler raises is redelivered until it is a dead letter",
+                hint="virtual time stands still: await jms_clock.advance(seconds) until each "
+                "redelivery is due"
+                if is_virtual()
+                else "a message whose handler raises is redelivered until it is a dead letter",
             ) from raised[-1]
         errors: list[Any] = self.recorder.errors() if raise_errors else []
         if errors:

@@ -30,13 +30,22 @@ _THREAD_PAUSE = 0.001
 
 
 @contextmanager
-def real_time() -> Iterator[None]:
-    """Use the system clock in this block: with a virtual one it might never end."""
+def real_time() -> Iterator[_clock.Clock]:
+    """Use the system clock in this block: with a virtual one it might never end.
+
+    Yields the clock that it replaces.
+    """
     replaced = _clock.install(_clock.SystemClock())
     try:
-        yield
+        yield replaced
     finally:
         _clock.install(replaced)
+
+
+def is_virtual() -> bool:
+    """Return whether a virtual clock is installed."""
+    with real_time() as replaced:
+        return isinstance(replaced, VirtualClock)
 
 
 class VirtualClock:

@@ -68,7 +68,9 @@ async def open_socket(host: str, port: int, options: TcpOptions, url: str) -> By
     except OSError as error:
         raise ConnectionFailedException(
             f"Could not connect to broker URL: {url}. Reason: {_reason(error)}",
-            hint="is a broker running there, and is the port right?",
+            hint="is the host name right?"
+            if isinstance(error, socket.gaierror)
+            else "is a broker running there, and is the port right?",
         ) from error
     raise ConnectionFailedException(
         f"Could not connect to broker URL: {url}. Reason: no answer within "

@@ -179,7 +179,9 @@ def check_destination(destination: object) -> Destination:
         raise InvalidDestinationException("Don't understand null destinations")
     if not isinstance(destination, Destination):
         raise InvalidDestinationException(
-            f"A {type(destination).__name__} is not a destination: {destination!r:.60}",
+            f"A {type(destination).__name__} is not a destination"
+            # anything else may be a payload: send(destination, payload) with its arguments swapped
+            + (f": {destination!r:.60}" if isinstance(destination, str) else ""),
             hint="create one with session.create_queue(name) or Queue(name)",
         )
     return destination

@@ -111,7 +111,7 @@ async def test_the_log_says_what_runs_where(pyjms_broker_url, caplog) -> None:
         pass
     lines = [r.getMessage() for r in caplog.records if r.name == "pyjms.app"]
     assert lines[0] == "Listening: orders on orders.eu, 2-8 consumers"
-    assert lines[1].startswith("Application started: 1 listeners on ConnectionFactory('vm://")
+    assert lines[1].startswith("Application started: 1 listener on ConnectionFactory('vm://")
     assert lines[-1] == "Application stopped"
     assert "secret" not in caplog.text
 

@@ -51,6 +51,20 @@ async def test_bound_producers_send_to_their_destination_and_unbound_ones_where_
     assert await client.left("other") == ["x"]
 
 
+async def test_what_is_not_a_message_is_refused_without_quoting_it(client: Any) -> None:
+    session = await client.session()
+    producer = await session.create_producer(Queue("q"))
+    for payload in ("secret", {"password": "secret"}):
+        with pytest.raises(TypeError, match=r"sends messages, not a (str|dict)") as refused:
+            await producer.send(payload)
+        assert "session.create_text_message" in str(refused.value)
+        assert "secret" not in str(refused.value)
+    with pytest.raises(InvalidDestinationException) as swapped:
+        await session.create_producer({"password": "secret"})
+    assert str(swapped.value).startswith("A dict is not a destination (")
+    assert await client.left("q") == []
+
+
 @pytest.mark.fact("jms-api 3.2")
 async def test_the_defaults_of_a_producer(client: Any) -> None:
     session = await client.session()

@@ -220,6 +220,7 @@ async def test_what_handlers_raised_is_told(jms_clock, jms_broker) -> None:
         await app.stop()
     assert "queue://in was not drained within 0 s: 1 messages" in str(caught.value)
     assert "handlers raised 2 times so far: ValueError('bad') 2 times" in str(caught.value)
+    assert "virtual time stands still" in str(caught.value)
     assert isinstance(caught.value.__cause__, ValueError)
 
 

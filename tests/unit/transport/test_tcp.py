@@ -269,6 +269,13 @@ async def test_socket_options_take_effect() -> None:
             assert bool(option(stream, socket.IPPROTO_TCP, socket.TCP_NODELAY)) is on
 
 
+async def test_a_host_name_that_is_unknown_is_reported_as_such() -> None:
+    transport = create_transport("tcp://broker.invalid:61616")
+    with pytest.raises(ConnectionFailedException, match="is the host name right") as caught:
+        await transport.start()
+    assert "is the port right" not in str(caught.value)
+
+
 async def test_a_refused_connection_is_reported() -> None:
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
