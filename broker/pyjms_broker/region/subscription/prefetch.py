@@ -53,7 +53,7 @@ _EXPIRED: Final = int(AckType.EXPIRED)
 class PrefetchSubscription(AbstractSubscription):
     """A subscription whose messages stay in their destination until acknowledged."""
 
-    key: SubscriptionKey | None = None
+    durable_key: SubscriptionKey | None = None
     """The identity of a durable subscription; None: a queue consumer."""
 
     def __init__(self, request: SubscriptionRequest) -> None:
@@ -93,7 +93,7 @@ class PrefetchSubscription(AbstractSubscription):
         if not reference.persistent:
             return None
         return reference.destination.store_acknowledgement(
-            context, reference, self.key, dead_letter
+            context, reference, self.durable_key, dead_letter
         )
 
     # messages that were acknowledged in open transactions

@@ -95,11 +95,9 @@ _RETRY_DELAY: Final = 5.0
 class DurableTopicSubscription(PrefetchSubscription):
     """A subscription that is active while a consumer uses it; see the module's docstring."""
 
-    key: SubscriptionKey
-
     def __init__(self, request: SubscriptionRequest, key: SubscriptionKey) -> None:
         super().__init__(request)
-        self.key = key
+        self.key = self.durable_key = key
         self.is_active = False
         self._backlog = SubscriptionBacklog(key, request.broker, request.policy)
         self._pending = self._backlog.pending
