@@ -24,6 +24,7 @@ from pyjms_broker.api.completion import Completion
 from pyjms_broker.api.context import ConnectionContext
 from pyjms_broker.api.copying import copy_command, copy_for_destination
 from pyjms_broker.api.filter import BrokerFilter
+from pyjms_broker.api.internal_destinations import is_internal
 from pyjms_broker.policy.wildcard import matches
 from pyjms_broker.region.topic.subscription import TopicSubscription
 
@@ -118,6 +119,7 @@ class AdvisoryBroker(BrokerFilter):
             destination is None
             or destination in self._destinations
             or topics.is_advisory_topic(destination)
+            or is_internal(destination)
         ):
             return
         self._destinations[destination] = info

@@ -447,7 +447,7 @@ def test_an_application_runs_in_the_main_thread_only(run: str) -> None:
     thread.join(10)
     assert not thread.is_alive()
     assert [type(error) for error in errors] == [IllegalStateException]
-    assert "runs in the main thread" in str(errors[0])
+    assert "needs the main thread" in str(errors[0])
     assert not application.is_running
 
 

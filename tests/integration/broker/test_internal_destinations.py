@@ -14,13 +14,12 @@ from pyjms.errors import (
     TransactionRolledBackException,
 )
 from pyjms.jms.destination import Destination, Queue, Topic
-from pyjms.wire.openwire.commands import ActiveMQTextMessage, MessageId, ProducerId
-from pyjms.wire.openwire.primitives import encode_text
-from pyjms_broker.api.exchange import ProducerExchange
 from pyjms_broker.service import BrokerService
 from pyjms_broker.virtual.composite import CompositeQueue, FilteredDestination
+from tests.kit.internal_messages import store_internal
 from tests.kit.raw_client import Connect
 
+MARKS = "PyJMS.Ranges.Marks"
 INTERNAL = [
     Queue("PyJMS.Ranges.Marks"),
     Queue("PyJMS.Scheduled"),
@@ -79,7 +78,7 @@ async def test_clients_cannot_add_or_remove_internal_destinations(
     operation: int, service: BrokerService, connect: Connect
 ) -> None:
     client = await connect()
-    store(service, "own")
+    store_internal(service, MARKS, "own")
     with pytest.raises(IllegalStateException, match="is reserved for the broker"):
         await client.destination(Queue("PyJMS.Ranges.Marks"), operation)
     assert Queue("PyJMS.Ranges.Marks") in service.region_broker.destinations()
@@ -93,7 +92,7 @@ async def test_patterns_do_not_match_internal_destinations() -> None:
         await connection.start()
         session = await connection.create_session()
         consumer = await session.create_consumer(Queue(">"))
-        store(broker, "own")
+        store_internal(broker, MARKS, "own")
         later = await session.create_consumer(Queue("PyJMS.>"))
         assert await consumer.receive_no_wait() is None
         assert await later.receive_no_wait() is None
@@ -112,8 +111,8 @@ async def test_no_stored_progress_record_keeps_the_broker_from_starting(
     record: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with BrokerService("b", data_directory=tmp_path) as broker:
-        store(broker, record)
-        store(broker, json.dumps({"queue": "good", "held": 3, "changes": 1}))
+        store_internal(broker, MARKS, record)
+        store_internal(broker, MARKS, json.dumps({"queue": "good", "held": 3, "changes": 1}))
     async with BrokerService("b", data_directory=tmp_path) as broker:
         assert "which is not a progress record: it is ignored" in caplog.text
         async with await ConnectionFactory(broker.vm_uri).create_connection() as connection:
@@ -127,13 +126,3 @@ async def send_and_commit(
 ) -> None:
     await producer.send(session.create_text_message(), destination=destination)
     await session.commit()
-
-
-def store(broker: BrokerService, text: str) -> None:
-    """Put a message into the queue of progress records, as only the broker itself can."""
-    message = ActiveMQTextMessage()
-    message.message_id = MessageId(None, ProducerId("broker"), len(text))
-    message.destination = Queue("PyJMS.Ranges.Marks")
-    message.persistent = True
-    message.content = encode_text(text)
-    broker.broker.send(ProducerExchange(broker.region_broker.context), message)

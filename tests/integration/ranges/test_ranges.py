@@ -11,6 +11,7 @@ from pyjms.jms.bodies import TextMessage
 from pyjms.jms.destination import Queue
 from pyjms_broker.api.context import ConnectionContext
 from pyjms_broker.region.queue.queue import Queue as BrokerQueue
+from tests.kit.internal_messages import store_internal
 
 RANGES = Queue("PyJMS.Ranges")
 STORES = ("memory", "kahadb", "jdbc")
@@ -388,7 +389,8 @@ async def test_requests_need_a_reply_and_no_transaction_and_are_not_too_many(mak
 
 async def test_damaged_marks_are_passed_over(make_broker):
     broker = await make_broker("kahadb")
-    await broker.send("PyJMS.Ranges.Marks", "no mark", '{"queue": 1}')
+    for text in ("no mark", '{"queue": 1}'):
+        store_internal(broker.service, "PyJMS.Ranges.Marks", text)
     await broker.send("IN", "a")
     reader = await broker.client()
     await reader.ask("lease", queue="IN", owner="q")

@@ -9,8 +9,9 @@ import pytest
 from pyjms.errors import IllegalStateException, JMSException
 from pyjms.jms.destination import Queue, Topic
 from pyjms.wire.openwire.commands import ActiveMQTextMessage, MessageId, ProducerId
-from pyjms.wire.openwire.primitives import encode_map, encode_text
+from pyjms.wire.openwire.primitives import encode_map
 from pyjms_broker.api.exchange import ProducerExchange
+from tests.kit.internal_messages import store_internal
 
 MINUTE = 60_000
 TOPIC = Topic("ActiveMQ.Scheduler.Management")
@@ -46,13 +47,7 @@ async def test_a_reserved_queue_is_refused_as_reply_destination(broker: Any, to:
 
 
 async def test_an_invalid_request_becomes_a_dead_letter(broker: Any) -> None:
-    message = ActiveMQTextMessage()
-    message.message_id = MessageId(None, ProducerId("broker"), 1)
-    message.destination = Queue("PyJMS.Scheduled")
-    message.original_destination = Queue("in")
-    message.content = encode_text("lost?")
-    own = ProducerExchange(broker.service.region_broker.context)
-    broker.service.broker.send(own, message)
+    store_internal(broker.service, "PyJMS.Scheduled", "lost?", Queue("in"))
     [letter] = await broker.receive(1, DEAD)
     assert letter.text == "lost?"
     assert (
