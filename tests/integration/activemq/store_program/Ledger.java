@@ -39,6 +39,7 @@ public final class Ledger {
     static final String PLAIN = "gr\u00fc\u00df \u20ac";
     static final long PATIENCE = 15000;
     static final long NOTHING_MORE = 1500;
+    static final long FIRST = 20000;  // where messages are expected: a broker may be busy at first
 
     private final String url;
     private final String salt;
@@ -223,10 +224,10 @@ public final class Ledger {
         Session session = connection.createSession(false, Session.AUTO_ACKNOWLEDGE);
         for (int i = 0; i < QUEUES; i++) {
             String name = "ledger." + salt + i;
-            places.put("queue://" + name, all(session.createConsumer(session.createQueue(name))));
+            places.put("queue://" + name, all(session.createConsumer(session.createQueue(name)), FIRST));
         }
-        places.put("queue://ledger.xa.commit" + salt, all(session.createConsumer(session.createQueue("ledger.xa.commit" + salt))));
-        List<String> rolledBack = all(session.createConsumer(session.createQueue("ledger.xa.rollback" + salt)));
+        places.put("queue://ledger.xa.commit" + salt, all(session.createConsumer(session.createQueue("ledger.xa.commit" + salt)), FIRST));
+        List<String> rolledBack = all(session.createConsumer(session.createQueue("ledger.xa.rollback" + salt)), NOTHING_MORE);
         if (!rolledBack.isEmpty()) {
             places.put("queue://ledger.xa.rollback" + salt, rolledBack);
         }
@@ -235,7 +236,7 @@ public final class Ledger {
             TopicSubscriber subscriber = name.equals("even")
                     ? session.createDurableSubscriber((javax.jms.Topic) topic, name, "number % 2 = 0", true)
                     : session.createDurableSubscriber((javax.jms.Topic) topic, name);
-            places.put(name, all(subscriber));
+            places.put(name, all(subscriber, FIRST));
         }
         connection.close();
     }
@@ -260,9 +261,9 @@ public final class Ledger {
         connection.close();
     }
 
-    private List<String> all(MessageConsumer consumer) throws Exception {
+    private List<String> all(MessageConsumer consumer, long first) throws Exception {
         List<String> found = new ArrayList<>();
-        Message message = consumer.receive(NOTHING_MORE);
+        Message message = consumer.receive(first);
         while (message != null) {
             found.add(describe(message));
             message = consumer.receive(NOTHING_MORE);  // a busy broker pauses between messages
