@@ -242,7 +242,7 @@ async def test_a_consumer_of_queues_and_topics_together_gets_those_of_its_kind(
     await client.tell(client.message(kind("e"), b"e"), client.message(kind("d"), b"d"))
     dispatches = await client.heard_of(MessageDispatch)
     assert {type(d.destination) for d in dispatches} == {kind}
-    assert "gets nothing from the members" in caplog.text
+    assert "gets no messages from the members" in caplog.text
     await serves()
 
 

@@ -107,7 +107,7 @@ def test_what_may_not(place: PipelineLocation, values: dict[str, Any], sentence:
     assert str(caught.value).startswith(
         f"Pipeline {name}: its checkpoint {place.folder} does not fit: {sentence}"
     )
-    assert "set a new `checkpoint`, with which it starts again" in str(caught.value)
+    assert "set a new `checkpoint`, to start again" in str(caught.value)
 
 
 def test_numbered_rows_need_the_same_partitions(place: PipelineLocation) -> None:

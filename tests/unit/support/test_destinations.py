@@ -48,5 +48,5 @@ async def test_a_prefix_wins_over_the_domain(provider: Any, domain: bool) -> Non
                 "temp-topic://ID:1": TemporaryTopic("ID:1"),
             }.items():
                 assert resolver.resolve_destination_name(session, name, domain) == destination
-        with pytest.raises(InvalidDestinationException, match="topc:// names no kind"):
+        with pytest.raises(InvalidDestinationException, match="topc:// is not a kind"):
             resolver.resolve_destination_name(session, "topc://a", domain)

@@ -58,7 +58,7 @@ def test_without_pyspark_the_fixtures_skip_and_say_why(pytester: pytest.Pytester
         importlib.util.find_spec = lambda name, *more: None if name == "pyspark" else there(name, *more)
         """
     )
-    pytester.makepyfile("def test_it(run_pipeline): ...")
+    pytester.makepyfile("def test_it(jms_run_pipeline): ...")
     done = pytester.runpytest_subprocess("-p", "no:cacheprovider", "-rs")
     done.assert_outcomes(skipped=1)
     done.stdout.fnmatch_lines(['*Spark is not installed: pip install "pyjms-framework?spark?"*'])

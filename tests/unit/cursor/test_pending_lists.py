@@ -37,10 +37,10 @@ def test_order_and_removal(prioritized, kind, order):
     assert not cursor.remove(made["b"])
     assert made["b"] not in cursor
     assert names(cursor) == order.replace("b", "")
-    taken = [cursor.take().name for _ in range(4)]
+    taken = [cursor.pop().name for _ in range(4)]
     assert "".join(taken) == order.replace("b", "")
     with pytest.raises(KeyError):
-        cursor.take()
+        cursor.pop()
     cursor.append(made["a"])
     cursor.clear()
     assert (len(cursor), names(cursor)) == (0, "")

@@ -123,7 +123,7 @@ def run(model: Model, work: list[tuple[str, int]]) -> list[Waiting]:
         elif step == "take":
             for _ in range(value):
                 if model.cursor:
-                    flying.append(model.cursor.take())
+                    flying.append(model.cursor.pop())
                     taken.append(flying[-1])
         elif step == "acknowledge":
             for reference in flying[:value]:
@@ -133,14 +133,14 @@ def run(model: Model, work: list[tuple[str, int]]) -> list[Waiting]:
             outside = [p for p in sorted(model.stored) if p not in model.held]
             if outside:
                 reference = model.stored[outside[value % len(outside)]]
-                assert model.cursor.take_out(reference)
+                assert model.cursor.remove_paged_out(reference)
                 del model.stored[reference.position]
                 removed += 1
         waiting = model.numbers - len(model.hidden) - len(taken) - removed
         assert len(model.cursor) == waiting
         assert bool(model.cursor) is (waiting > 0)
     while model.cursor:
-        taken.append(model.cursor.take())
+        taken.append(model.cursor.pop())
     assert len({reference.number for reference in taken}) == len(taken)
     assert len(taken) + len(model.hidden) + removed == model.numbers
     assert not model.cursor.is_spilling
@@ -176,12 +176,12 @@ def test_the_most_urgent_one_is_always_next(room, page, recovered, priorities, t
     for index, priority in enumerate(priorities):
         model.mark_visible(model.new(priority))
         if index % 11 < taken and model.cursor:
-            first = model.cursor.take()
+            first = model.cursor.pop()
             assert first.position == min(model.stored)
             model.done(first)
     rest = []
     while model.cursor:
-        rest.append(model.cursor.take().position)
+        rest.append(model.cursor.pop().position)
     assert rest == sorted(rest)
 
 
@@ -195,7 +195,7 @@ def test_what_its_source_cannot_take_stays_in_memory(caplog):
     odd = model.new(4, persistent=False)
     model.mark_visible(odd)
     model.mark_visible(model.new(4))
-    assert model.cursor.take() is odd
+    assert model.cursor.pop() is odd
     assert "stays in memory" in caplog.text
 
 
@@ -204,8 +204,8 @@ def test_a_store_keeps_what_waits_in_large_numbers_whatever_memory_there_is() ->
     for _ in range(MOST_CACHED + 500):
         model.mark_visible(model.new(priority=4))
     assert len(model.cursor) == MOST_CACHED + 500
-    assert model.cursor.outside_count == 499, "memory had the first one already"
+    assert model.cursor.paged_out_count == 499, "memory had the first one already"
     others = Model(prioritized=False, room=10**9, page=200, recovered=0)
     for _ in range(MOST_CACHED + 500):
         others.mark_visible(others.new(priority=4, persistent=False))
-    assert others.cursor.outside_count == 0, "no store has them: only memory decides"
+    assert others.cursor.paged_out_count == 0, "no store has them: only memory decides"
