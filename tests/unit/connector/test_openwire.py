@@ -59,6 +59,20 @@ async def test_a_client_connects_and_leaves(connector: OpenWireConnector, host) 
     assert host.recording.names[-1] == "remove_connection"
 
 
+async def test_the_log_names_a_client_that_leaves_once(
+    connector: OpenWireConnector, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", logger="pyjms_broker.connector")
+    client = await client_of(connector)
+    await client.request(ConnectionInfo(ConnectionId("c1"), "me"))
+    (connection,) = connector.connections
+    await client.stop()
+    await connection.wait_stopped()
+    (line,) = [text for text in caplog.messages if "disconnected" in text]
+    assert line.count(connection.remote_address) == 1
+    assert line.endswith("disconnected: the peer closed the connection")
+
+
 async def test_stopping_the_connector_closes_its_clients_and_its_port(host) -> None:
     connector = create_connector(host, "tcp://127.0.0.1:0")
     assert isinstance(connector, OpenWireConnector)

@@ -146,7 +146,7 @@ class BrokerConnection:
         self._oneway = self._outbound.oneway
 
     def _start_failed(self, error: BaseException) -> None:
-        logger.info("%s could not connect: %s", self.remote_address, error)
+        logger.info("%s could not connect: %s", self.remote_address, self._reason(error))
         self.stop_soon()
 
     def stop_reading(self) -> None:
@@ -233,9 +233,12 @@ class BrokerConnection:
 
     def on_exception(self, error: Exception) -> None:
         if not self._closed:
-            logger.info("%s disconnected: %s", self.remote_address, error)
+            logger.info("%s disconnected: %s", self.remote_address, self._reason(error))
         self.release(error)
         self.stop_soon(error)
+
+    def _reason(self, error: BaseException) -> str:
+        return str(error).removeprefix(f"{self.remote_address}: ")
 
     # to the client
     def dispatch(self, dispatch: MessageDispatch) -> None:
