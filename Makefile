@@ -11,7 +11,7 @@ PARALLEL := -n $(WORKERS) --dist loadgroup
 # Tests that need servers which `make test` does without: see the markers in pyproject.toml.
 SERVERS := activemq or postgresql or maven
 
-.PHONY: run test servers check bench docs compiled nightly venv
+.PHONY: run test servers pythons check bench docs compiled nightly venv
 
 venv: .venv/.ready
 .venv/.ready: pyproject.toml examples/requirements.txt
@@ -30,6 +30,10 @@ test: venv
 
 servers: venv
 	$(PYTEST) $(PARALLEL) -m "not nightly and ($(SERVERS))"
+
+# Programs of users on every other Python of this machine; those that are not there are skipped.
+pythons: venv
+	$(BIN)/python -m tests.kit.other_pythons
 
 check: venv
 	$(BIN)/ruff check . && $(BIN)/ruff format --check .

@@ -1,0 +1,57 @@
+"""`make pythons`: the tests that run programs of users, on every Python of this machine.
+
+Each Python but the one of `.venv` gets an environment of its own below `.venv`, with the project
+and what it needs. Pythons are looked for on PATH and among pyenv's.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.kit.interpreters import VERSIONS
+
+ROOT = Path(__file__).resolve().parents[2]
+TESTS = "tests/integration/sync/test_scripts.py"
+
+
+def find(version: str) -> str | None:
+    """Return the path of a Python that runs, or None."""
+    named = shutil.which(f"python{version}")
+    pyenv = sorted(Path.home().glob(f".pyenv/versions/{version}.*/bin/python"))
+    for path in [*([named] if named else []), *map(str, reversed(pyenv))]:
+        done = subprocess.run([path, "-c", ""], capture_output=True, check=False)
+        if done.returncode == 0:
+            return path
+    return None
+
+
+def prepare(version: str, python: str) -> Path:
+    """Make the environment of a version; return its Python."""
+    folder = ROOT / ".venv" / "pythons" / version
+    made = folder / "bin" / "python"
+    if not (folder / "ready").exists():
+        print(f"Python {version}: installing", flush=True)
+        subprocess.run([python, "-m", "venv", "--clear", folder], check=True)
+        quiet = ["install", "--quiet", "--disable-pip-version-check"]
+        subprocess.run([made, "-m", "pip", *quiet, "--editable", f"{ROOT}[uvloop]"], check=True)
+        (folder / "ready").touch()
+    return made
+
+
+def main() -> int:
+    own = f"{sys.version_info[0]}.{sys.version_info[1]}"
+    pythons = {version: find(version) for version in VERSIONS if version != own}
+    made = [str(prepare(version, python)) for version, python in pythons.items() if python]
+    absent = [version for version, python in pythons.items() if python is None]
+    print(f"Pythons: {own} and {len(made)} more; absent: {', '.join(absent) or 'none'}", flush=True)
+    environment = {**os.environ, "TEST_PYTHONS": os.pathsep.join(made)}
+    command = [sys.executable, "-m", "pytest", "-q", TESTS]
+    return subprocess.run(command, cwd=ROOT, env=environment, check=False).returncode
+
+
+if __name__ == "__main__":
+    sys.exit(main())
