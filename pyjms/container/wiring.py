@@ -348,11 +348,15 @@ def _marker(function: Callable[..., Any], parameter: inspect.Parameter) -> Injec
 
 
 def _repeated_ids(endpoints: list[JmsListenerEndpoint]) -> Iterator[str]:
-    seen: set[str] = set()
+    seen: dict[str, JmsListenerEndpoint] = {}
     for endpoint in endpoints:
-        if endpoint.id and endpoint.id in seen:
-            yield f"Another endpoint is already registered with id '{endpoint.id}'"
-        seen.add(endpoint.id)
+        first = seen.setdefault(endpoint.id, endpoint) if endpoint.id else endpoint
+        if first is not endpoint:
+            yield (
+                f"Another endpoint is already registered with id '{endpoint.id}': "
+                f"{first.destination!r} and {endpoint.destination!r} are the destinations "
+                "(give each @jms_listener its own id)"
+            )
 
 
 def _spread_attempts(container: DefaultMessageListenerContainer) -> None:

@@ -169,4 +169,5 @@ def _smaller_limit(ours: int, theirs: int) -> int:
 def _platform_details(include: bool) -> str:
     if not include:
         return "Python"
-    return f"Python {platform.python_version()}, {platform.platform()}"
+    system = platform.uname()  # platform() would read the interpreter's file, on the event loop
+    return f"Python {platform.python_version()}, {system.system}-{system.release}-{system.machine}"

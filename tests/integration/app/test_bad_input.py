@@ -278,7 +278,10 @@ def test_two_listeners_of_one_id() -> None:
     @jms_listener("other", id="fine")
     async def again(text: str) -> None: ...
 
-    assert problem_of(fine, again) == "Another endpoint is already registered with id 'fine'"
+    assert problem_of(fine, again) == (
+        "Another endpoint is already registered with id 'fine': 'in' and 'other' are the "
+        "destinations (give each @jms_listener its own id)"
+    )
 
 
 def test_settings_for_a_listener_that_does_not_exist() -> None:
