@@ -47,7 +47,7 @@ async def offer_of(query: str) -> tuple[int, dict[str, object]]:
     return info.version, dict(decode_map(info.marshalled_properties))
 
 
-@pytest.mark.fact("activemq-edges 1.1")
+@pytest.mark.fact("activemq-edges 1.1/server")
 @pytest.mark.parametrize(
     ("option", "name", "value"),
     [
