@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from pydantic import BaseModel, ValidationError
 
-from pyjms._error_text import one_line
+from pyjms._error_text import one_line, shortened
 
 
 class Card(BaseModel):
@@ -23,6 +23,14 @@ def test_a_validation_error_is_one_line_without_the_rejected_values() -> None:
     assert "visit" not in text
     assert text.startswith("3 validation errors for Card number Input should be a valid integer")
     assert text.count("[type=int_parsing]") == 3
+
+
+def test_a_rejected_value_that_was_cut_is_left_out_too() -> None:
+    with pytest.raises(ValidationError) as caught:
+        Card.model_validate({"number": "4111-secret", "limits": []})
+    text = str(caught.value)
+    for longest in range(text.index("secret"), text.index("]") + 1):
+        assert "4111" not in one_line(shortened(text, longest))
 
 
 def test_other_texts_keep_their_words() -> None:

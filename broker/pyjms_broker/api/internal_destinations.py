@@ -18,6 +18,7 @@ __all__ = ["CLIENT_PREFIXES", "PREFIXES", "check_access", "is_internal"]
 
 PREFIXES: Final = ("PyJMS.", "ActiveMQ.Scheduler.")
 """The names of internal destinations begin with one of these."""
+_OWN, _SCHEDULER = PREFIXES
 CLIENT_PREFIXES: Final = ("PyJMS.Stage.", "PyJMS.Epoch.", "ActiveMQ.Scheduler.Management")
 """Names below `PREFIXES` that are not internal: queues of Spark's sink, which is a client, and the
 scheduler's topic, which has no messages of its own."""
@@ -25,7 +26,8 @@ scheduler's topic, which has no messages of its own."""
 
 def is_internal(destination: Destination) -> bool:
     """Whether a destination belongs to the broker; of a composite, whether one of them does."""
-    if not any(prefix in destination.physical_name for prefix in PREFIXES):  # nearly always
+    name = destination.physical_name
+    if _OWN not in name and _SCHEDULER not in name:  # nearly always; asked at every send
         return False
     return any(
         each.physical_name.startswith(PREFIXES)

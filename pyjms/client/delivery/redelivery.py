@@ -40,7 +40,7 @@ from collections.abc import Awaitable, Callable
 from typing import Final, Protocol
 
 from pyjms import _clock
-from pyjms._error_text import one_line
+from pyjms._error_text import error_text, one_line, shortened
 from pyjms._wakeup import BackgroundTask
 from pyjms.client.delivery.ack_ledger import AckLedger
 from pyjms.client.interfaces import ClientSession
@@ -243,10 +243,4 @@ def _as_throwable(error: BaseException) -> Throwable:
     name = kind.__qualname__
     if kind.__module__ != "builtins":
         name = f"{kind.__module__}.{name}"
-    try:
-        text = str(error)
-    except Exception as second:  # an application's class: the message must be settled all the same
-        text = f"its text is not available: {type(second).__name__}"
-    if len(text) > _LONGEST_TEXT:
-        text = text[: _LONGEST_TEXT - 3] + "..."
-    return Throwable(name, text)
+    return Throwable(name, shortened(error_text(error), _LONGEST_TEXT))

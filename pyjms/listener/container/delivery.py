@@ -13,7 +13,7 @@ import logging
 from typing import Final, Protocol, cast
 
 from pyjms import _clock
-from pyjms._error_text import one_line
+from pyjms._error_text import error_text, one_line, shortened
 from pyjms.enums import AcknowledgeMode
 from pyjms.jms.api import Connection, MessageConsumer, Session
 from pyjms.jms.message import Message
@@ -179,10 +179,5 @@ def _becomes_dead_letter(delivery: Delivery) -> bool:
 
 
 def _one_line(error: BaseException) -> str:
-    try:
-        text = one_line(str(error))
-    except Exception as second:  # an application's class
-        text = f"its text is not available: {type(second).__name__}"
-    if len(text) > _LONGEST_TEXT:
-        text = text[: _LONGEST_TEXT - 3] + "..."
+    text = shortened(one_line(error_text(error)), _LONGEST_TEXT)
     return f"{type(error).__name__}: {text}" if text else type(error).__name__

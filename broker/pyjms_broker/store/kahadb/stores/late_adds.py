@@ -87,14 +87,14 @@ class _LateAdd(NamedTuple):
 class QueueLateAdds:
     """Those of one queue, in the order of their numbers."""
 
-    __slots__ = ("_announce", "_index", "_last", "_late", "_shown", "adds")
+    __slots__ = ("_announce", "_index", "_last", "_late", "_visible", "adds")
 
     def __init__(self, late: LateAdds) -> None:
         self.adds: dict[str, _LateAdd] = {}
         """By message id."""
         self._late = late
         self._announce = late.db.journal.announce
-        self._shown: set[int] = set()
+        self._visible: set[int] = set()
         self._index: DestinationIndex | None = None
         self._last = 0
 
@@ -128,9 +128,9 @@ class QueueLateAdds:
             late.write()
         return position
 
-    def show(self, arrival: int) -> None:
-        """Note that one of them is visible."""
-        self._shown.add(arrival)
+    def mark_visible(self, arrival: int) -> None:
+        """Record that one of them is visible."""
+        self._visible.add(arrival)
 
     def cancel(self, message_id: str) -> bool:
         """Forget a message that was consumed; return whether it was among them."""
@@ -142,7 +142,7 @@ class QueueLateAdds:
         late.size -= len(add.payload)
         if not self.adds:
             del late.queues[self]
-            self._shown.clear()
+            self._visible.clear()
         late.db.updater.note_sender(add.metadata)
         late.cancelled(add.waiter)
         return True
@@ -150,7 +150,7 @@ class QueueLateAdds:
     def write(self) -> None:
         """Append all; called by `LateAdds`."""
         adds, self.adds = self.adds, {}
-        shown, self._shown = self._shown, set()
+        visible, self._visible = self._visible, set()
         db, index = self._late.db, self._index
         assert index is not None, "it had additions"
         appended: list[Completion] = []
@@ -162,7 +162,7 @@ class QueueLateAdds:
             except Exception as error:
                 waiter.complete(error)
             else:
-                db.updater.add(index, metadata, location, hidden=arrival not in shown)
+                db.updater.add(index, metadata, location, hidden=arrival not in visible)
                 appended.append(waiter)
         db.journal.add_waiters(appended)
 
@@ -175,5 +175,5 @@ class QueueLateAdds:
     def discard(self) -> list[Completion]:
         """Drop all and return their waiters; called by `LateAdds`."""
         adds, self.adds = self.adds, {}
-        self._shown.clear()
+        self._visible.clear()
         return [add.waiter for add in adds.values()]

@@ -100,7 +100,7 @@ class KahaDBMessageStore:
         if position is None:
             return
         if late is not None and position[1] > self._index.last_arrival:
-            late.show(position[1])
+            late.mark_visible(position[1])
         else:
             self._index.mark_visible(position)
 
