@@ -6,7 +6,8 @@ BIN := .venv/bin
 # of them runs all tests with Spark (tests/kit/parallel.py).
 WORKERS ?= auto
 PYTEST := $(BIN)/python -m pytest
-PARALLEL := -n $(WORKERS) --dist loadgroup
+# A worker that ends before its tests is a failure; pytest-xdist may hang after replacing it.
+PARALLEL := -n $(WORKERS) --dist loadgroup --max-worker-restart 0
 
 # Tests that need servers which `make test` does without: see the markers in pyproject.toml.
 SERVERS := activemq or postgresql or maven

@@ -6,6 +6,7 @@ import functools
 import logging
 import threading
 
+import anyio
 import pytest
 from anyio.lowlevel import checkpoint
 
@@ -353,20 +354,20 @@ async def test_what_listeners_get(provider, build, clock):
 
 
 async def test_def_listeners_run_in_the_consumers_thread(provider, recorder, build):
-    names = []
+    threads = []
 
     def listener(message):
-        names.append(threading.current_thread().name)
+        threads.append(threading.current_thread())
 
     container = build(listener, bean_name="orders")
     provider.send("q", "a", "b")
     await container.start()
-    while len(names) < 2:
+    while len(threads) < 2:
         await checkpoint()
-    assert names == ["orders-1", "orders-1"]
+    assert [thread.name for thread in threads] == ["orders-1", "orders-1"]
+    assert threads[0] is threads[1]
     await container.shutdown()
-    while "orders-1" in {thread.name for thread in threading.enumerate()}:
-        await checkpoint()  # it has said its last word, and is on its way out
+    await anyio.to_thread.run_sync(threads[0].join)  # it ends with its container
 
 
 @pytest.mark.fact("spring-jms 1.1/taskExecutor")
