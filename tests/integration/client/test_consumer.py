@@ -212,6 +212,7 @@ class Unprintable(Exception):
         raise TypeError("no text")
 
 
+@pytest.mark.usefixtures("plain_log_format")
 @pytest.mark.parametrize(
     ("mode", "end"),
     [(TRANSACTED, "rollback"), (AcknowledgeMode.CLIENT, "recover")],

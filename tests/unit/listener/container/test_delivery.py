@@ -220,6 +220,7 @@ class Unprintable(Exception):
         raise TypeError("no text")
 
 
+@pytest.mark.usefixtures("plain_log_format")
 @pytest.mark.parametrize(
     ("error", "text"),
     [(Unprintable(), "Unprintable: its text is not available: TypeError"), (KeyError(), "KeyError"),
