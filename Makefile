@@ -6,7 +6,7 @@ BIN := .venv/bin
 # of them runs all tests with Spark (tests/kit/parallel.py).
 WORKERS ?= auto
 PYTEST := $(BIN)/python -m pytest
-# A worker that ends before its tests is a failure; pytest-xdist may hang after replacing it.
+# A test that hangs ends its worker, and so the run: pytest-xdist may hang behind a new worker.
 PARALLEL := -n $(WORKERS) --dist loadgroup --max-worker-restart 0
 
 # Tests that need servers which `make test` does without: see the markers in pyproject.toml.
