@@ -28,6 +28,7 @@ from pyjms.errors import (
 from pyjms.jms import api
 from pyjms.jms.destination import Destination
 from pyjms.jms.message import DEFAULT_PRIORITY, Message
+from pyjms.jms.producer_consumer import destination_first
 from pyjms.wire.openwire.commands import ActiveMQMessage, MessageId, ProducerId, ProducerInfo
 
 __all__ = [
@@ -133,7 +134,8 @@ class ActiveMQMessageProducer(api.MessageProducer):
 
     async def send(
         self,
-        message: Message,
+        message: Message | Destination,
+        to_send: Message | None = None,
         *,
         destination: Destination | None = None,
         delivery_mode: DeliveryMode | None = None,
@@ -142,8 +144,8 @@ class ActiveMQMessageProducer(api.MessageProducer):
     ) -> None:
         if self._is_closed:
             self._check_open()
-        if not isinstance(message, Message):
-            raise _not_a_message(message)
+        if to_send is not None or not isinstance(message, Message):
+            message, destination = destination_first(message, to_send, destination)
         target = self._target(destination)
         window = self.window
         if window is not None:
@@ -265,13 +267,6 @@ class ActiveMQMessageProducer(api.MessageProducer):
             raise self.session.connection.failed_error()
         if self._is_closed:
             raise IllegalStateException("The producer is closed")
-
-
-def _not_a_message(value: object) -> TypeError:
-    return TypeError(
-        f"A producer sends messages, not a {type(value).__name__}: make one with "
-        "session.create_text_message(text); a template's convert_and_send takes a payload"
-    )
 
 
 def _unknown_mode(value: object) -> IllegalStateException:

@@ -26,6 +26,7 @@ from pyjms.jms.api import (
 )
 from pyjms.jms.destination import Destination, Queue, Topic
 from pyjms.jms.message import Message
+from pyjms.jms.producer_consumer import destination_first
 
 __all__ = ["CachedConsumer", "CachedProducer", "CachedSession", "SessionEntry"]
 
@@ -73,7 +74,8 @@ class CachedProducer(MessageProducer):
 
     async def send(
         self,
-        message: Message,
+        message: Message | Destination,
+        to_send: Message | None = None,
         *,
         destination: Destination | None = None,
         delivery_mode: DeliveryMode | None = None,
@@ -84,6 +86,8 @@ class CachedProducer(MessageProducer):
         if self._closed:
             raise IllegalStateException("The producer is closed")
         self._touch()
+        if to_send is not None or not isinstance(message, Message):
+            message, destination = destination_first(message, to_send, destination)
         await self._target.send(
             message,
             destination=destination,

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import Self
+from typing import Self, overload
 
 from pyjms.enums import DeliveryMode
-from pyjms.errors import IllegalStateException
+from pyjms.errors import IllegalStateException, InvalidDestinationException
 from pyjms.jms.destination import Destination, Queue
 from pyjms.jms.message import Message
 
@@ -17,6 +17,7 @@ __all__ = [
     "MessageListener",
     "MessageProducer",
     "QueueBrowser",
+    "destination_first",
 ]
 
 MessageListener = Callable[[Message], Awaitable[None] | None]
@@ -55,6 +56,7 @@ class MessageProducer(Closeable):
     def destination(self) -> Destination | None:
         """The destination of every send; None: each `send` names its own."""
 
+    @overload
     @abstractmethod
     async def send(
         self,
@@ -64,15 +66,41 @@ class MessageProducer(Closeable):
         delivery_mode: DeliveryMode | None = None,
         priority: int | None = None,
         time_to_live: float | None = None,
+    ) -> None: ...
+
+    @overload
+    @abstractmethod
+    async def send(
+        self,
+        destination: Destination,
+        message: Message,
+        /,
+        *,
+        delivery_mode: DeliveryMode | None = None,
+        priority: int | None = None,
+        time_to_live: float | None = None,
+    ) -> None: ...
+
+    @abstractmethod
+    async def send(
+        self,
+        message: Message | Destination,
+        to_send: Message | None = None,
+        *,
+        destination: Destination | None = None,
+        delivery_mode: DeliveryMode | None = None,
+        priority: int | None = None,
+        time_to_live: float | None = None,
     ) -> None:
-        """Send `message` and set its headers.
+        """Send a message and set its headers: `send(message)`, or `send(destination, message)`.
 
         Waits for the broker if the message is persistent and the session is not transacted;
         otherwise only while the transport is congested or the producer window is full.
         Cancelling ends the wait; the message may have been sent.
 
         Args:
-            message: what to send; it can be sent again.
+            message: what to send, which can be sent again; or the destination, before the message.
+            to_send: what to send, after a destination.
             destination: where to; required if, and only if, the producer has none of its own.
             delivery_mode: instead of the producer's.
             priority: 0 to 9, instead of the producer's.
@@ -81,7 +109,8 @@ class MessageProducer(Closeable):
         Raises:
             IllegalStateException: the producer is closed.
             InvalidDestinationException: the destination is missing or cannot be used.
-            UnsupportedOperationException: both the producer and the call name a destination.
+            UnsupportedOperationException: neither the producer nor the call has a destination, or
+                they have different ones.
             MessageFormatException: the message cannot be encoded.
             JMSSecurityException: the user may not send there.
             ResourceAllocationException: the broker is out of space and configured to refuse.
@@ -187,3 +216,38 @@ class QueueBrowser(Closeable):
     @abstractmethod
     def __aiter__(self) -> AsyncIterator[Message]:
         """Browse the queue from its start."""
+
+
+def destination_first(
+    first: Message | Destination | None, message: object, destination: Destination | None
+) -> tuple[Message, Destination | None]:
+    """Return message and destination of a send: of `send(destination, message)`, too.
+
+    `first` and `message` are the arguments by position, `destination` is the one by name.
+
+    Raises:
+        InvalidDestinationException: a message follows None.
+        TypeError: there is no message, or a destination too many.
+    """
+    if message is None:
+        if isinstance(first, Message):
+            return first, destination
+        raise _not_a_message(first)
+    if isinstance(first, Message):
+        raise TypeError("The destination comes first: send(destination, message)")
+    if not isinstance(message, Message):
+        raise _not_a_message(message)
+    if destination is not None:
+        raise TypeError("Two destinations: write send(destination, message) or destination=")
+    if first is None:
+        raise InvalidDestinationException(
+            "Don't understand null destinations", hint="send(Queue(name), message)"
+        )
+    return message, first
+
+
+def _not_a_message(value: object) -> TypeError:
+    return TypeError(
+        f"A producer sends messages, not a {type(value).__name__}: make one with "
+        "session.create_text_message(text); a template's convert_and_send takes a payload"
+    )

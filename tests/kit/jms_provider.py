@@ -30,6 +30,7 @@ from pyjms.jms.bodies import BytesMessage, MapMessage, ObjectMessage, StreamMess
 from pyjms.jms.destination import Destination, Queue, TemporaryQueue, TemporaryTopic, Topic
 from pyjms.jms.message import Message
 from pyjms.jms.metadata import ConnectionMetaData
+from pyjms.jms.producer_consumer import destination_first
 
 MAX_DELIVERIES = 7
 SELECTOR = re.compile(r"\s*(\w+)\s*=\s*'(.*)'\s*")
@@ -451,7 +452,8 @@ class ProviderProducer(api.MessageProducer):
 
     async def send(
         self,
-        message: Message,
+        message: Message | Destination,
+        to_send: Message | None = None,
         *,
         destination: Destination | None = None,
         delivery_mode: DeliveryMode | None = None,
@@ -460,6 +462,7 @@ class ProviderProducer(api.MessageProducer):
     ) -> None:
         provider = self.session.provider
         provider.log("Producer.send")
+        message, destination = destination_first(message, to_send, destination)
         message.destination = destination or self._destination
         assert message.destination is not None
         message.delivery_mode = self.delivery_mode if delivery_mode is None else delivery_mode

@@ -87,6 +87,8 @@ def the_blocking_face_keeps_signatures() -> None:
     session.create_producer(None).send(
         session.create_text_message("x"), destination=Queue("q"), time_to_live=2.0
     )
+    session.create_producer(None).send(Queue("q"), session.create_text_message("x"), priority=7)
+    session.create_producer(None).send("q", session.create_message())  # type: ignore[call-overload]
     with connection, session as same:
         assert_type(same, Session)
     template = JmsTemplate(factory, receive_timeout=1.0)

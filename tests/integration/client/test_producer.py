@@ -51,6 +51,32 @@ async def test_bound_producers_send_to_their_destination_and_unbound_ones_where_
     assert await client.left("other") == ["x"]
 
 
+@pytest.mark.fact("jms-api 3.1")
+async def test_a_destination_comes_first_as_in_jms(client: Any) -> None:
+    session = await client.session()
+    message = session.create_text_message("x")
+    unbound = await session.create_producer()
+    bound = await session.create_producer(Queue("q"))
+    await unbound.send(Queue("q"), message, priority=7)
+    assert message.priority == 7
+    await bound.send(Queue("q"), message)
+    with pytest.raises(UnsupportedOperationException, match="can only send messages to: q"):
+        await bound.send(Queue("other"), message)
+    with pytest.raises(InvalidDestinationException, match="null destinations"):
+        await unbound.send(None, message)
+    with pytest.raises(InvalidDestinationException, match="A str is not a destination: 'q'"):
+        await unbound.send("q", message)
+    with pytest.raises(TypeError, match="The destination comes first"):
+        await unbound.send(message, Queue("q"))
+    with pytest.raises(TypeError, match="Two destinations"):
+        await unbound.send(Queue("q"), message, destination=Queue("q"))
+    with pytest.raises(TypeError, match="sends messages, not a dict"):
+        await unbound.send(Queue("q"), {"password": "secret"})
+    with pytest.raises(TypeError, match="sends messages, not a Queue"):
+        await unbound.send(Queue("q"))
+    assert await client.left("q") == ["x", "x"]
+
+
 async def test_what_is_not_a_message_is_refused_without_quoting_it(client: Any) -> None:
     session = await client.session()
     producer = await session.create_producer(Queue("q"))

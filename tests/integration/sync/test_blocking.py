@@ -24,6 +24,7 @@ from pyjms import (
     Queue,
     SingleConnectionFactory,
     Topic,
+    UnsupportedOperationException,
     aio,
 )
 from pyjms.sync.portal import call_on_loop
@@ -52,6 +53,22 @@ def end_of(thread_name: str) -> None:
     for thread in threading.enumerate():
         if thread.name == thread_name:
             thread.join(10)
+
+
+@pytest.mark.parametrize("cached", [False, True])
+def test_a_producer_sends_to_a_destination_given_first(factory, cached: bool) -> None:
+    used = CachingConnectionFactory(factory) if cached else factory
+    with used.create_connection() as connection, connection.create_session() as session:
+        connection.start()
+        message = session.create_text_message("x")
+        session.create_producer(None).send(Queue("first"), message, time_to_live=60.0)
+        with pytest.raises(UnsupportedOperationException):
+            session.create_producer(Queue("own")).send(Queue("first"), message)
+        with pytest.raises(TypeError, match="The destination comes first"):
+            session.create_producer(None).send(message, Queue("first"))
+        received = session.create_consumer(Queue("first")).receive(5.0)
+        assert received.text == "x"
+        assert received.expiration - received.timestamp == 60_000
 
 
 def test_messages_of_all_kinds_go_round(connection) -> None:
