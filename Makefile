@@ -2,6 +2,10 @@
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN := .venv/bin
 
+# Compiled modules are kept, whatever the environment says: pytest's rewriting of the assertions
+# costs each worker 20 s of processor time, and every child process would compile what it imports.
+unexport PYTHONDONTWRITEBYTECODE
+
 # Processes that share the tests out (0: no sharing). Each has its own ports and folders, and one
 # of them runs all tests with Spark (tests/kit/parallel.py).
 WORKERS ?= auto
