@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Self
@@ -89,6 +89,12 @@ class JmsApplication:
         """The application's JmsTemplate (coroutines)."""
         template: JmsTemplate = self.container.jms_template()
         return template
+
+    @property
+    def templates(self) -> Mapping[str, JmsTemplate]:
+        """The templates of the further brokers, by their names in `brokers`."""
+        templates: Mapping[str, JmsTemplate] = self.container.jms_templates()
+        return templates
 
     @property
     def registry(self) -> JmsListenerEndpointRegistry:

@@ -24,7 +24,10 @@ __all__ = ["ApplicationContainer", "make_container", "named_like"]
 
 
 class ApplicationContainer(containers.DeclarativeContainer):
-    """The default wiring; subclass it to add services or replace providers."""
+    """The default wiring; subclass it to add services or replace providers.
+
+    Providers in the plural supply a mapping by the names of the settings' `brokers`.
+    """
 
     settings: Any = providers.Dependency(instance_of=PyjmsSettings)
     message_converter = providers.Singleton(factories.message_converter, settings)
@@ -35,6 +38,15 @@ class ApplicationContainer(containers.DeclarativeContainer):
     )
     jms_template = providers.Singleton(
         factories.template, connection_factory, settings, message_converter, destination_resolver
+    )
+    native_connection_factories = providers.Singleton(
+        factories.native_connection_factories, settings
+    )
+    connection_factories = providers.Singleton(
+        factories.connection_factories, native_connection_factories, settings
+    )
+    jms_templates = providers.Singleton(
+        factories.templates, connection_factories, settings, message_converter, destination_resolver
     )
     jms_listener_container_factory = providers.Singleton(
         factories.listener_container_factory,

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Final
 
 from pyjms.client.factory import ConnectionFactory as ClientConnectionFactory
 from pyjms.connection.caching import CachingConnectionFactory
+from pyjms.container.by_broker import ByBroker
 from pyjms.core.template import JmsTemplate
 from pyjms.enums import CacheLevel
 from pyjms.jms.api import ConnectionFactory
@@ -18,11 +20,14 @@ from pyjms.support.destination import DestinationResolver
 
 __all__ = [
     "broker_connection_factory",
+    "connection_factories",
     "connection_factory",
     "listener_container_factory",
     "message_converter",
+    "native_connection_factories",
     "native_connection_factory",
     "template",
+    "templates",
 ]
 
 
@@ -69,6 +74,19 @@ def connection_factory(native: ConnectionFactory, settings: PyjmsSettings) -> Co
     )
 
 
+def native_connection_factories(settings: PyjmsSettings) -> ByBroker[ClientConnectionFactory]:
+    """Return the client's factories for the brokers of `brokers`."""
+    brokers = settings.brokers
+    return ByBroker(brokers, lambda name: broker_connection_factory(brokers[name]))
+
+
+def connection_factories(
+    native: Mapping[str, ConnectionFactory], settings: PyjmsSettings
+) -> ByBroker[ConnectionFactory]:
+    """Return the templates' factories for the brokers of `brokers`, as `connection_factory`."""
+    return ByBroker(native, lambda name: connection_factory(native[name], settings))
+
+
 def message_converter(settings: PyjmsSettings) -> MessageConverter:
     """Return the converter of template and listeners, as `jms.converter` says.
 
@@ -113,6 +131,19 @@ def template(
         destination_resolver=resolver,
         shared_reply_queue=section.shared_reply_queue,
         **{name: value for name, value in options.items() if value is not None},
+    )
+
+
+def templates(
+    connection_factories: Mapping[str, ConnectionFactory],
+    settings: PyjmsSettings,
+    converter: MessageConverter,
+    resolver: DestinationResolver,
+) -> ByBroker[JmsTemplate]:
+    """Return a template for each broker of `brokers`, as `jms.template` says."""
+    return ByBroker(
+        connection_factories,
+        lambda name: template(connection_factories[name], settings, converter, resolver),
     )
 
 

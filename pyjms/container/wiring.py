@@ -18,6 +18,7 @@ from dependency_injector import wiring as injection
 from pyjms.annotation.jms_listener import JmsListenerMark
 from pyjms.annotation.send_to import send_to_destination
 from pyjms.client.options import RedeliveryPolicy
+from pyjms.container.by_broker import ByBroker, unknown_broker
 from pyjms.container.checks import (
     check_endpoint,
     check_reply_destination,
@@ -26,7 +27,6 @@ from pyjms.container.checks import (
 )
 from pyjms.container.core import named_like
 from pyjms.container.endpoint_checks import repeated_subscriptions
-from pyjms.container.factories import broker_connection_factory
 from pyjms.container.targets import functions, marked, missing_instances, nothing_to_run
 from pyjms.core.template import JmsTemplate
 from pyjms.errors import ConfigurationException, JMSException
@@ -56,6 +56,9 @@ __all__ = ["Wiring"]
 logger = logging.getLogger(__name__)
 
 _DEFAULT_FACTORY = "jms_listener_container_factory"
+
+_TEMPLATE_OF = "jms_templates."
+"""What comes before a broker's name in `Provide["jms_templates.audit"]`."""
 
 Hook = tuple[str, str, Callable[[], Any]]
 
@@ -172,7 +175,10 @@ class Wiring:
 
     async def close_factories(self) -> None:
         """Close the connections that connection factories and container factories keep."""
-        for factory in (*self._used_factories.values(), self._container.connection_factory()):
+        by_broker = self._container.connection_factories()
+        kept = by_broker.created if isinstance(by_broker, ByBroker) else by_broker.values()
+        own = self._container.connection_factory()
+        for factory in (*self._used_factories.values(), *kept, own):
             destroy = getattr(factory, "destroy", None)
             if destroy is not None:
                 await destroy()
@@ -256,6 +262,8 @@ class Wiring:
     def _provider(self, marker: InjectionMarker) -> Any:
         # a provider of the container's class means that of this instance
         wanted = named_like(self._container, marker.provider)
+        if isinstance(wanted, str) and wanted.startswith(_TEMPLATE_OF):
+            return self._template_of(wanted.removeprefix(_TEMPLATE_OF))
         found = injection.ProvidersMap(self._container).resolve_provider(wanted, marker.modifier)
         if found is None:
             known = sorted(name for name in self._container.providers if name != "__self__")
@@ -268,6 +276,12 @@ class Wiring:
                 "further ones to JmsApplication(..., container=...)",
             )
         return found
+
+    def _template_of(self, broker: str) -> Any:
+        """Return the provider of the template of one of the further brokers."""
+        if broker not in self._container.jms_templates():
+            raise ConfigurationException(unknown_broker(broker, self._settings.brokers))
+        return self._container.jms_templates.provided[broker]
 
     def _factory(self, endpoint: JmsListenerEndpoint) -> Any:
         name = endpoint.container_factory or _DEFAULT_FACTORY
@@ -286,7 +300,7 @@ class Wiring:
         found = self._named.get(name)
         if found is None:
             default = self._container.jms_listener_container_factory()
-            factory = broker_connection_factory(self._settings.brokers[name])
+            factory = self._container.native_connection_factories()[name]
             found = DefaultJmsListenerContainerFactory(factory, **default.options)
             self._named[name] = found
         return found
@@ -326,6 +340,8 @@ def _session_types(handler: Callable[..., Any]) -> SessionTypes:
 
 
 def _blocking(value: object) -> object:
+    if isinstance(value, ByBroker):
+        return ByBroker(value, lambda name: _blocking(value[name]))
     return BlockingTemplate.of(value) if isinstance(value, JmsTemplate) else value
 
 

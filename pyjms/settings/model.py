@@ -219,7 +219,8 @@ class PyjmsSettings(BaseSettings):
     lifecycle: LifecycleSettings = LifecycleSettings()
     """The application's stop."""
     brokers: dict[str, ActiveMQSettings] = Field(default_factory=dict)
-    """Further brokers by name; a listener names one as its container_factory."""
+    """Further brokers by name; a listener names one as its container_factory, a handler takes the
+    template of one as Provide["jms_templates.NAME"]."""
     listeners: dict[str, ListenerOverride] = Field(default_factory=dict)
     """Changes to single listeners, by their id."""
     spark: SparkSettings = SparkSettings()

@@ -58,6 +58,22 @@ _CASES: dict[str, tuple[Callable[[], providers.Provider[Any]], Users]] = {
             "transaction_manager": lambda user, own: user.connection_factory is own,
         },
     ),
+    "native_connection_factories": (
+        lambda: providers.Object({"audit": ConnectionFactory("tcp://elsewhere:6")}),
+        {
+            "connection_factories": (
+                lambda user, own: user["audit"].target_connection_factory is own["audit"]
+            ),
+        },
+    ),
+    "connection_factories": (
+        lambda: providers.Object({"audit": ConnectionFactory("tcp://elsewhere:7")}),
+        {"jms_templates": lambda user, own: user["audit"].connection_factory is own["audit"]},
+    ),
+    "jms_templates": (
+        lambda: providers.Object({"audit": JmsTemplate(ConnectionFactory("tcp://elsewhere:8"))}),
+        {},
+    ),
     "settings": (
         lambda: providers.Object(PyjmsSettings(jms={"pub_sub_domain": True})),  # type: ignore[arg-type]
         {
