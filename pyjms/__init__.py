@@ -6,8 +6,9 @@ A name's module is imported when the name is first asked for, so `import pyjms` 
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from pyjms._lazy_names import homes_of, names_of
 
 # fmt: off
 # isort: off
@@ -180,18 +181,9 @@ _BLOCKING = {
     "pyjms.sync.template": "JmsTemplate",
 }
 
-_HOMES = {name: home for home, names in (SHARED | _BLOCKING).items() for name in names.split()}
+_HOMES = homes_of(SHARED | _BLOCKING)
 
 __all__ = sorted(_HOMES)  # noqa: PLE0605 - the table has them
 
 
-def __getattr__(name: str) -> Any:
-    home = _HOMES.get(name)
-    if home is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = globals()[name] = getattr(import_module(home), name)
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+__getattr__, __dir__ = names_of(globals(), _HOMES)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pyjms import SHARED
+from pyjms._lazy_names import homes_of, names_of
 
 # fmt: off
 # isort: off
@@ -102,23 +102,9 @@ _COROUTINES = {
     "pyjms.listener.container.simple": "SimpleMessageListenerContainer",
 }
 
-_HOMES = {
-    name: home
-    for table in (SHARED, _COROUTINES)
-    for home, names in table.items()
-    for name in names.split()
-}
+_HOMES = homes_of(SHARED) | homes_of(_COROUTINES)
 
 __all__ = sorted(_HOMES)  # noqa: PLE0605 - the table has them
 
 
-def __getattr__(name: str) -> Any:
-    home = _HOMES.get(name)
-    if home is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = globals()[name] = getattr(import_module(home), name)
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+__getattr__, __dir__ = names_of(globals(), _HOMES)

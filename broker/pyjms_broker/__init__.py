@@ -7,8 +7,9 @@ defines a name is imported when the name is first used, so `import pyjms_broker`
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from pyjms._lazy_names import names_of
 
 # for type checkers; at run time the table below is used, and a test compares the two
 if TYPE_CHECKING:
@@ -63,13 +64,4 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
-    home = _HOMES.get(name)
-    if home is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = globals()[name] = getattr(import_module(home), name)
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+__getattr__, __dir__ = names_of(globals(), _HOMES)

@@ -8,11 +8,12 @@ subscribers and returns the session to the cache. A session that cannot be clean
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from operator import attrgetter
 from typing import NamedTuple, TypeVar
 
 import anyio
 
-from pyjms.connection.delegating import DelegatingSession
+from pyjms.connection.delegating import DelegatedAttribute, DelegatingSession
 from pyjms.enums import AcknowledgeMode, DeliveryMode
 from pyjms.errors import IllegalStateException
 from pyjms.jms.api import (
@@ -49,28 +50,9 @@ class CachedProducer(MessageProducer):
         self.priority: int = target.priority
         self.time_to_live: float = target.time_to_live
 
-    @property
-    def destination(self) -> Destination | None:
-        """The destination of the target."""
-        return self._target.destination
-
-    @property
-    def disable_message_id(self) -> bool:
-        """The hint of the target."""
-        return self._target.disable_message_id
-
-    @disable_message_id.setter
-    def disable_message_id(self, disable: bool) -> None:
-        self._target.disable_message_id = disable
-
-    @property
-    def disable_message_timestamp(self) -> bool:
-        """The hint of the target."""
-        return self._target.disable_message_timestamp
-
-    @disable_message_timestamp.setter
-    def disable_message_timestamp(self, disable: bool) -> None:
-        self._target.disable_message_timestamp = disable
+    destination = DelegatedAttribute[Destination | None](attrgetter("_target"), read_only=True)
+    disable_message_id = DelegatedAttribute[bool](attrgetter("_target"))
+    disable_message_timestamp = DelegatedAttribute[bool](attrgetter("_target"))
 
     async def send(
         self,
@@ -104,6 +86,10 @@ class CachedProducer(MessageProducer):
             self._target.disable_message_id, self._target.disable_message_timestamp = self._hints
 
 
+def _open_target(self: CachedConsumer) -> MessageConsumer:
+    return self._consumer()
+
+
 class CachedConsumer(MessageConsumer):
     """A consumer that stays open; `close` removes a listener set through this handle."""
 
@@ -123,25 +109,14 @@ class CachedConsumer(MessageConsumer):
         self._listening = False
         self._receiving = False
 
+    destination = DelegatedAttribute[Destination](_open_target, read_only=True)
+    message_selector = DelegatedAttribute[str | None](_open_target, read_only=True)
+    message_listener = DelegatedAttribute[MessageListener | None](_open_target, read_only=True)
+
     @property
     def is_closed(self) -> bool:
         """Whether this handle or its target is closed."""
         return self._closed or self._target.is_closed
-
-    @property
-    def destination(self) -> Destination:
-        """The destination of the target."""
-        return self._consumer().destination
-
-    @property
-    def message_selector(self) -> str | None:
-        """The selector, None for all messages."""
-        return self._consumer().message_selector
-
-    @property
-    def message_listener(self) -> MessageListener | None:
-        """The listener."""
-        return self._consumer().message_listener
 
     async def set_message_listener(self, listener: MessageListener | None) -> None:
         """Set the listener, until this handle is closed."""

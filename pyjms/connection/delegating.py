@@ -1,120 +1,108 @@
-"""A session that delegates every call; the base of the cached session."""
+"""Objects of a provider that delegate to others: a session's calls, attributes of any object."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Callable
+from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, cast, overload
 
 from pyjms.enums import AcknowledgeMode
-from pyjms.jms.api import (
-    MessageConsumer,
-    MessageListener,
-    MessageProducer,
-    QueueBrowser,
-    Session,
-)
-from pyjms.jms.bodies import BytesMessage, MapMessage, ObjectMessage, StreamMessage, TextMessage
-from pyjms.jms.destination import Destination, Queue, TemporaryQueue, TemporaryTopic, Topic
-from pyjms.jms.message import Message
+from pyjms.jms.api import MessageListener, Session
 
-__all__ = ["DelegatingSession"]
+__all__ = ["DelegatedAttribute", "DelegatingSession"]
+
+P = ParamSpec("P")
+R = TypeVar("R")
+V = TypeVar("V")
+
+
+class DelegatedAttribute(Generic[V]):
+    """An attribute that is the one of the same name of the target.
+
+    Args:
+        target: returns the target of an object; it may raise.
+        doc: the docstring.
+        read_only: it cannot be set.
+    """
+
+    def __init__(
+        self,
+        target: Callable[[Any], Any],
+        doc: str = "That of the target.",
+        *,
+        read_only: bool = False,
+    ) -> None:
+        self.__doc__ = doc
+        self._target = target
+        self._name = ""
+        self._read_only = read_only
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = name
+
+    @overload
+    def __get__(self, instance: None, owner: type) -> DelegatedAttribute[V]: ...
+    @overload
+    def __get__(self, instance: object, owner: type) -> V: ...
+    def __get__(self, instance: object | None, owner: type) -> DelegatedAttribute[V] | V:
+        if instance is None:
+            return self
+        return cast("V", getattr(self._target(instance), self._name))
+
+    def __set__(self, instance: object, value: V) -> None:
+        if self._read_only:
+            raise AttributeError(f"{self._name} of {type(instance).__name__} cannot be set")
+        setattr(self._target(instance), self._name, value)
+
+
+def _target_of(self: DelegatingSession) -> Session:
+    return self._target()
+
+
+def _delegated(
+    function: Callable[Concatenate[Session, P], R],
+) -> Callable[Concatenate[DelegatingSession, P], R]:
+    """Return the method, a coroutine method too, that calls the target's of the same name."""
+    name = function.__name__
+
+    def call(self: DelegatingSession, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        result: R = getattr(self._target(), name)(*args, **kwargs)
+        return result
+
+    call.__name__, call.__doc__ = name, function.__doc__
+    call.__qualname__ = f"DelegatingSession.{name}"
+    return call
 
 
 class DelegatingSession(Session):
-    """Delegates every call to `_target()`, which may raise."""
+    """Delegates every call to `_target()`; the base of the cached session."""
 
     @abstractmethod
     def _target(self) -> Session:
-        """Return the session to delegate to."""
+        """Return the session to delegate to; raise if there is none any more."""
 
-    @property
-    def transacted(self) -> bool:
-        """That of the target."""
-        return self._target().transacted
+    transacted = DelegatedAttribute[bool](_target_of, read_only=True)
+    acknowledge_mode = DelegatedAttribute[AcknowledgeMode](_target_of, read_only=True)
+    message_listener = DelegatedAttribute[MessageListener | None](_target_of, read_only=True)
 
-    @property
-    def acknowledge_mode(self) -> AcknowledgeMode:
-        """That of the target."""
-        return self._target().acknowledge_mode
-
-    @property
-    def message_listener(self) -> MessageListener | None:
-        """That of the target."""
-        return self._target().message_listener
-
-    async def set_message_listener(self, listener: MessageListener | None) -> None:
-        await self._target().set_message_listener(listener)
-
-    def create_queue(self, name: str) -> Queue:
-        return self._target().create_queue(name)
-
-    def create_topic(self, name: str) -> Topic:
-        return self._target().create_topic(name)
-
-    def create_message(self) -> Message:
-        return self._target().create_message()
-
-    def create_text_message(self, text: str | None = None) -> TextMessage:
-        return self._target().create_text_message(text)
-
-    def create_bytes_message(self, data: bytes | None = None) -> BytesMessage:
-        return self._target().create_bytes_message(data)
-
-    def create_map_message(self) -> MapMessage:
-        return self._target().create_map_message()
-
-    def create_stream_message(self) -> StreamMessage:
-        return self._target().create_stream_message()
-
-    def create_object_message(self, data: bytes | None = None) -> ObjectMessage:
-        return self._target().create_object_message(data)
-
-    async def create_temporary_queue(self) -> TemporaryQueue:
-        return await self._target().create_temporary_queue()
-
-    async def create_temporary_topic(self) -> TemporaryTopic:
-        return await self._target().create_temporary_topic()
-
-    async def delete_temporary(self, destination: TemporaryQueue | TemporaryTopic) -> None:
-        await self._target().delete_temporary(destination)
-
-    async def create_producer(self, destination: Destination | None = None) -> MessageProducer:
-        return await self._target().create_producer(destination)
-
-    async def create_consumer(
-        self, destination: Destination, selector: str | None = None, *, no_local: bool = False
-    ) -> MessageConsumer:
-        return await self._target().create_consumer(destination, selector, no_local=no_local)
-
-    async def create_pull_consumer(
-        self,
-        destination: Destination,
-        selector: str | None = None,
-        *,
-        no_local: bool = False,
-        timeout: float | None = None,
-    ) -> MessageConsumer:
-        return await self._target().create_pull_consumer(
-            destination, selector, no_local=no_local, timeout=timeout
-        )
-
-    async def create_durable_subscriber(
-        self, topic: Topic, name: str, selector: str | None = None, *, no_local: bool = False
-    ) -> MessageConsumer:
-        return await self._target().create_durable_subscriber(
-            topic, name, selector, no_local=no_local
-        )
-
-    async def create_browser(self, queue: Queue, selector: str | None = None) -> QueueBrowser:
-        return await self._target().create_browser(queue, selector)
-
-    async def unsubscribe(self, name: str) -> None:
-        await self._target().unsubscribe(name)
-
-    async def commit(self) -> None:
-        await self._target().commit()
-
-    async def rollback(self) -> None:
-        await self._target().rollback()
-
-    async def recover(self) -> None:
-        await self._target().recover()
+    set_message_listener = _delegated(Session.set_message_listener)
+    create_queue = _delegated(Session.create_queue)
+    create_topic = _delegated(Session.create_topic)
+    create_message = _delegated(Session.create_message)
+    create_text_message = _delegated(Session.create_text_message)
+    create_bytes_message = _delegated(Session.create_bytes_message)
+    create_map_message = _delegated(Session.create_map_message)
+    create_stream_message = _delegated(Session.create_stream_message)
+    create_object_message = _delegated(Session.create_object_message)
+    create_temporary_queue = _delegated(Session.create_temporary_queue)
+    create_temporary_topic = _delegated(Session.create_temporary_topic)
+    delete_temporary = _delegated(Session.delete_temporary)
+    create_producer = _delegated(Session.create_producer)
+    create_consumer = _delegated(Session.create_consumer)
+    create_pull_consumer = _delegated(Session.create_pull_consumer)
+    create_durable_subscriber = _delegated(Session.create_durable_subscriber)
+    create_browser = _delegated(Session.create_browser)
+    unsubscribe = _delegated(Session.unsubscribe)
+    commit = _delegated(Session.commit)
+    rollback = _delegated(Session.rollback)
+    recover = _delegated(Session.recover)

@@ -6,6 +6,7 @@ that nobody reads. What can be set on the coroutine object can be set here, unde
 - `Attribute` is one such attribute, declared where a class has few of them.
 - `attributes_of` makes a base class of all settings of a core class that has many, so that the
   names are written down once. Type checkers see the core's class of settings in its place.
+- `forwarding` is a method of the core that is called here, under the same name.
 
 A blocking object that is assigned (a connection factory) is replaced by its core there, and
 returned as it was given here.
@@ -16,15 +17,18 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar, cast, overload
 
 from pyjms.sync.portal import call_on_loop
 
 if TYPE_CHECKING:
     from pyjms.sync.facade import Facade
 
-__all__ = ["Attribute", "attributes_of"]
+__all__ = ["Attribute", "attributes_of", "forwarding"]
 
+P = ParamSpec("P")
+R = TypeVar("R")
+T = TypeVar("T")
 V = TypeVar("V")
 
 
@@ -85,7 +89,7 @@ def attributes_of(settings: type, names: Iterable[str] = (), *, on_loop: bool = 
         if name.startswith("_") or name.isupper():
             continue
         if inspect.isfunction(member):
-            members[name] = _forwarding(member)
+            members[name] = forwarding(member)
         elif isinstance(member, property):
             members[name] = Attribute[Any](
                 member.__doc__ or "", read_only=member.fset is None, on_loop=on_loop
@@ -95,9 +99,15 @@ def attributes_of(settings: type, names: Iterable[str] = (), *, on_loop: bool = 
     return type(f"{settings.__name__}OfCore", (), members)
 
 
-def _forwarding(function: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(function)
-    def call(self: Facade[Any], /, *args: Any, **kwargs: Any) -> Any:
-        return getattr(self.core, function.__name__)(*args, **kwargs)
+def forwarding(
+    function: Callable[Concatenate[T, P], R],
+) -> Callable[Concatenate[Facade[T], P], R]:
+    """Return the method that calls a method of the core, one that is no coroutine."""
 
+    def call(self: Facade[T], /, *args: P.args, **kwargs: P.kwargs) -> R:
+        # through the object, so that the method of a subclass or wrapper is the one called
+        result: R = getattr(self.core, function.__name__)(*args, **kwargs)
+        return result
+
+    functools.update_wrapper(call, function)
     return call

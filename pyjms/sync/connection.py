@@ -52,24 +52,14 @@ class Connection(CloseableFacade[api.Connection]):
         core = call_on_loop(self.loop, self.core.create_session, transacted, acknowledge_mode)
         return Session.of(core, self.loop, self)
 
-    @property
-    def client_id(self) -> str | None:
-        """The client id, which owns durable subscriptions; None until it is set or generated."""
-        return self.core.client_id
-
-    @property
-    def metadata(self) -> ConnectionMetaData:
-        """Versions and names of the provider."""
-        return self.core.metadata
-
-    @property
-    def exception_listener(self) -> api.ExceptionListener | None:
-        """Called with the connection's failure, in the thread of the loop: it must not block."""
-        return self.core.exception_listener
-
-    @exception_listener.setter
-    def exception_listener(self, listener: api.ExceptionListener | None) -> None:
-        self.core.exception_listener = listener
+    client_id = Attribute[str | None](
+        "The client id, which owns durable subscriptions; None until it is set or generated.",
+        read_only=True,
+    )
+    metadata = Attribute[ConnectionMetaData]("Versions and names of the provider.", read_only=True)
+    exception_listener = Attribute[api.ExceptionListener | None](
+        "Called with the connection's failure, in the thread of the loop: it must not block."
+    )
 
 
 class ConnectionFactory(ReusableFacade[CoreConnectionFactory]):

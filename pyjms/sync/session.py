@@ -14,9 +14,9 @@ from typing import Any
 from pyjms._wakeup import LoopHandle
 from pyjms.enums import AcknowledgeMode, DeliveryMode
 from pyjms.jms import api
-from pyjms.jms.bodies import BytesMessage, MapMessage, ObjectMessage, StreamMessage, TextMessage
-from pyjms.jms.destination import Destination, Queue, Topic
+from pyjms.jms.destination import Destination, Queue
 from pyjms.jms.message import Message
+from pyjms.sync.attributes import Attribute, forwarding
 from pyjms.sync.closing import BlockingListener, CloseableFacade
 from pyjms.sync.facade import Facade, blocking, blocking_as
 from pyjms.sync.portal import call_on_loop
@@ -31,55 +31,16 @@ class MessageProducer(CloseableFacade[api.MessageProducer]):
 
     send = blocking(api.MessageProducer.send)
 
-    @property
-    def destination(self) -> Destination | None:
-        """The destination; None: each send names one."""
-        return self.core.destination
-
-    @property
-    def delivery_mode(self) -> DeliveryMode:
-        """The default delivery mode; PERSISTENT unless set."""
-        return self.core.delivery_mode
-
-    @delivery_mode.setter
-    def delivery_mode(self, value: DeliveryMode) -> None:
-        self.core.delivery_mode = value
-
-    @property
-    def priority(self) -> int:
-        """The default priority, 0 to 9; 4 unless set."""
-        return self.core.priority
-
-    @priority.setter
-    def priority(self, value: int) -> None:
-        self.core.priority = value
-
-    @property
-    def time_to_live(self) -> float:
-        """The default time to live in seconds; 0: messages never expire."""
-        return self.core.time_to_live
-
-    @time_to_live.setter
-    def time_to_live(self, value: float) -> None:
-        self.core.time_to_live = value
-
-    @property
-    def disable_message_id(self) -> bool:
-        """A hint that message ids are not needed."""
-        return self.core.disable_message_id
-
-    @disable_message_id.setter
-    def disable_message_id(self, value: bool) -> None:
-        self.core.disable_message_id = value
-
-    @property
-    def disable_message_timestamp(self) -> bool:
-        """Whether messages are sent without a timestamp."""
-        return self.core.disable_message_timestamp
-
-    @disable_message_timestamp.setter
-    def disable_message_timestamp(self, value: bool) -> None:
-        self.core.disable_message_timestamp = value
+    destination = Attribute[Destination | None](
+        "The destination; None: each send names one.", read_only=True
+    )
+    delivery_mode = Attribute[DeliveryMode]("The default delivery mode; PERSISTENT unless set.")
+    priority = Attribute[int]("The default priority, 0 to 9; 4 unless set.")
+    time_to_live = Attribute[float](
+        "The default time to live in seconds; 0: messages never expire."
+    )
+    disable_message_id = Attribute[bool]("A hint that message ids are not needed.")
+    disable_message_timestamp = Attribute[bool]("Whether messages are sent without a timestamp.")
 
 
 class MessageConsumer(CloseableFacade[api.MessageConsumer]):
@@ -89,25 +50,16 @@ class MessageConsumer(CloseableFacade[api.MessageConsumer]):
 
     _interrupted: deque[Message | None]
 
+    destination = Attribute[Destination](
+        "The destination that messages are received from.", read_only=True
+    )
+    message_selector = Attribute[str | None]("The selector; None for all messages.", read_only=True)
+    is_closed = Attribute[bool]("Whether the consumer is closed.", read_only=True)
+
     def attach(self, core: Any, loop: LoopHandle, owner: Facade[Any] | None) -> None:
         """Set what the object stands for."""
         super().attach(core, loop, owner)
         self._interrupted = deque()
-
-    @property
-    def destination(self) -> Destination:
-        """The destination that messages are received from."""
-        return self.core.destination
-
-    @property
-    def message_selector(self) -> str | None:
-        """The selector; None for all messages."""
-        return self.core.message_selector
-
-    @property
-    def is_closed(self) -> bool:
-        """Whether the consumer is closed."""
-        return self.core.is_closed
 
     def receive(self, timeout: float | None = None) -> Message | None:
         """Wait for the next message and return it, or None when `timeout` seconds pass. Blocks.
@@ -148,15 +100,8 @@ class QueueBrowser(CloseableFacade[api.QueueBrowser]):
 
     __slots__ = ()
 
-    @property
-    def queue(self) -> Queue:
-        """The queue that is browsed."""
-        return self.core.queue
-
-    @property
-    def message_selector(self) -> str | None:
-        """The selector; None for all messages."""
-        return self.core.message_selector
+    queue = Attribute[Queue]("The queue that is browsed.", read_only=True)
+    message_selector = Attribute[str | None]("The selector; None for all messages.", read_only=True)
 
     def __iter__(self) -> Iterator[Message]:
         messages = aiter(self.core)
@@ -189,47 +134,21 @@ class Session(CloseableFacade[api.Session]):
     rollback = blocking(api.Session.rollback)
     recover = blocking(api.Session.recover)
 
-    @property
-    def transacted(self) -> bool:
-        """Whether work is done in transactions, ended by `commit` or `rollback`."""
-        return self.core.transacted
+    transacted = Attribute[bool](
+        "Whether work is done in transactions, ended by `commit` or `rollback`.", read_only=True
+    )
+    acknowledge_mode = Attribute[AcknowledgeMode](
+        "When messages count as consumed.", read_only=True
+    )
 
-    @property
-    def acknowledge_mode(self) -> AcknowledgeMode:
-        """When messages count as consumed."""
-        return self.core.acknowledge_mode
-
-    def create_queue(self, name: str) -> Queue:
-        """Return a handle; does not involve the broker."""
-        return self.core.create_queue(name)
-
-    def create_topic(self, name: str) -> Topic:
-        """Return a handle; does not involve the broker."""
-        return self.core.create_topic(name)
-
-    def create_message(self) -> Message:
-        """Return a message without a body."""
-        return self.core.create_message()
-
-    def create_text_message(self, text: str | None = None) -> TextMessage:
-        """Return a message with a text."""
-        return self.core.create_text_message(text)
-
-    def create_bytes_message(self, data: bytes | None = None) -> BytesMessage:
-        """Return a message with bytes."""
-        return self.core.create_bytes_message(data)
-
-    def create_map_message(self) -> MapMessage:
-        """Return a message with named values."""
-        return self.core.create_map_message()
-
-    def create_stream_message(self) -> StreamMessage:
-        """Return a message with a sequence of values."""
-        return self.core.create_stream_message()
-
-    def create_object_message(self, data: bytes | None = None) -> ObjectMessage:
-        """Return a message with a serialized Java object, given as bytes."""
-        return self.core.create_object_message(data)
+    create_queue = forwarding(api.Session.create_queue)
+    create_topic = forwarding(api.Session.create_topic)
+    create_message = forwarding(api.Session.create_message)
+    create_text_message = forwarding(api.Session.create_text_message)
+    create_bytes_message = forwarding(api.Session.create_bytes_message)
+    create_map_message = forwarding(api.Session.create_map_message)
+    create_stream_message = forwarding(api.Session.create_stream_message)
+    create_object_message = forwarding(api.Session.create_object_message)
 
     @property
     def message_listener(self) -> BlockingListener | None:

@@ -44,6 +44,7 @@ from __future__ import annotations
 import itertools
 import os
 from collections import OrderedDict
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from pyjms import _clock
@@ -65,25 +66,17 @@ _MAX_REPLACED: Final = 1000
 _SHORTEST_TOKEN, _LONGEST_TOKEN = 16, 100
 
 
+@dataclass(eq=False)
 class Lease:
     """The exclusive right of a connection to read a queue by number."""
 
-    def __init__(
-        self,
-        token: str,
-        owner: str,
-        context: ConnectionContext,
-        selector: Selector | None,
-        destination: Destination,
-        reading: QueueReading,
-    ) -> None:
-        self.token = token
-        self.owner = owner
-        self.context = context
-        self.selector = selector
-        self.destination = destination
-        self.reading = reading
-        self.is_open = False
+    token: str
+    owner: str
+    context: ConnectionContext
+    selector: Selector | None
+    destination: Destination
+    reading: QueueReading
+    is_open: bool = field(default=False, init=False)
 
 
 class Leases:

@@ -10,6 +10,7 @@ leave `cause:null`. (spring-jms 1.7.2, 11.2)
 from __future__ import annotations
 
 import logging
+from dataclasses import dataclass, field
 from typing import Final, Protocol, cast
 
 from pyjms import _clock
@@ -30,6 +31,7 @@ ACKNOWLEDGED_BY_THE_CLIENT = (AcknowledgeMode.AUTO, AcknowledgeMode.DUPS_OK)
 _LONGEST_TEXT: Final = 500
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Delivery:
     """A received message with what it came through.
 
@@ -37,33 +39,14 @@ class Delivery:
     `received_at` is in seconds of `_clock.now()`.
     """
 
-    __slots__ = (
-        "connection",
-        "consumer",
-        "handled",
-        "is_poison",
-        "message",
-        "received_at",
-        "session",
-        "worker",
-    )
-
-    def __init__(
-        self,
-        message: Message,
-        session: Session,
-        connection: Connection,
-        consumer: MessageConsumer,
-        worker: Worker,
-    ) -> None:
-        self.message = message
-        self.session = session
-        self.connection = connection
-        self.consumer = consumer
-        self.worker = worker
-        self.handled = False
-        self.received_at = _clock.now()
-        self.is_poison = False
+    message: Message
+    session: Session
+    connection: Connection
+    consumer: MessageConsumer
+    worker: Worker
+    handled: bool = field(default=False, init=False)
+    received_at: float = field(default_factory=_clock.now, init=False)
+    is_poison: bool = field(default=False, init=False)
 
 
 class _RecordsCause(Protocol):

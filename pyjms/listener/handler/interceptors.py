@@ -33,6 +33,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from pyjms.errors import ConfigurationException
@@ -49,25 +50,17 @@ class Proceed(Protocol):
         """Call the next interceptor or, innermost, the handler; await the result."""
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class HandlerInvocation:
     """One call of a handler, as interceptors see it."""
 
-    __slots__ = ("handler", "listener_id", "message", "session")
-
-    def __init__(
-        self,
-        handler: Callable[..., Any],
-        listener_id: str | None,
-        message: Message,
-        session: Session,
-    ) -> None:
-        self.handler = handler
-        """The function marked with `@jms_listener`, or the message listener of a container."""
-        self.listener_id = listener_id
-        """The listener's id; None for a container without a `bean_name`."""
-        self.message = message
-        self.session = session
-        """The session that received the message (coroutines)."""
+    handler: Callable[..., Any]
+    """The function marked with `@jms_listener`, or the message listener of a container."""
+    listener_id: str | None
+    """The listener's id; None for a container without a `bean_name`."""
+    message: Message
+    session: Session
+    """The session that received the message (coroutines)."""
 
     def __repr__(self) -> str:
         name = getattr(self.handler, "__qualname__", type(self.handler).__name__)
