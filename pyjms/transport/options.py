@@ -18,6 +18,7 @@ from pyjms.transport.uri import TransportURI, could_not_create, did_you_mean
 
 __all__ = [
     "IGNORED",
+    "IGNORED_BY_CLIENTS",
     "IGNORED_BY_SERVERS",
     "IGNORED_OF_ACCEPTED",
     "SERVER",
@@ -149,14 +150,20 @@ IGNORED: Mapping[str, str] = {
     "jmxPort": "there is no JMX",
     "socket.reuseAddress": "listening sockets always reuse their address",
     "socket.oOBInline": "OpenWire has no urgent data",
-    "allowLinkStealing": _OF_CONNECTORS,
 }
 """ActiveMQ's options without an effect here, and why."""
-IGNORED_BY_SERVERS: Mapping[str, str] = {
-    name: reason for name, reason in IGNORED.items() if reason is not _OF_CONNECTORS
+IGNORED_BY_CLIENTS: Mapping[str, str] = {
+    **IGNORED,
+    "allowLinkStealing": _OF_CONNECTORS,
+    "connectAttemptTimeout": f"{_OF_CONNECTORS}; wireFormat.maxInactivityDurationInitalDelay"
+    " limits the client's wait for the broker's answer",
 }
+"""Those of the side that connects."""
+IGNORED_BY_SERVERS: Mapping[str, str] = IGNORED
+"""Those of listening sockets."""
 IGNORED_OF_ACCEPTED: Mapping[str, str] = {
     **IGNORED,
+    "allowLinkStealing": _OF_CONNECTORS,
     "connectionTimeout": _OF_CLIENTS,
     "useLocalHost": _OF_CLIENTS,
 }
@@ -186,7 +193,7 @@ def check_known(
     uri: TransportURI,
     known: set[str],
     what: str = "connect",
-    ignored: Mapping[str, str] = IGNORED,
+    ignored: Mapping[str, str] = IGNORED_BY_CLIENTS,
 ) -> None:
     """Reject options of `uri` that are neither in `known` nor in `ignored`. (activemq-edges U3)
 

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from pyjms.transport.options import (
+    IGNORED_BY_CLIENTS,
     IGNORED_BY_SERVERS,
     IGNORED_OF_ACCEPTED,
     SERVER,
@@ -70,6 +71,8 @@ FILTERS: Options = {
     "useKeepAlive": ("use_keep_alive", boolean),
     "keepAliveResponseRequired": ("keep_alive_response_required", boolean),
 }
+CONNECTING: Options = {name: o for name, o in FILTERS.items() if name not in IGNORED_BY_CLIENTS}
+_PROTOCOL_DETECTION = "it is for the protocol detection of a broker's connector"
 ACCEPTED: Options = {name: TCP[name] for name in TCP if name not in IGNORED_OF_ACCEPTED}
 WIRE_FORMAT: Options = {
     "version": ("version", integer),
@@ -110,13 +113,14 @@ def read_client_options(uri: TransportURI) -> tuple[TcpOptions, OpenWireOptions]
         ConfigurationException: an option is unknown or a value cannot be converted.
     """
     wire, rest = uri.split_options("wireFormat.")
-    _, rest = rest.split_options("auto.")  # for the server's protocol detection
-    check_known(rest, {*TCP, *FILTERS, "wireFormat"})
+    detection = {n: _PROTOCOL_DETECTION for n in rest.options if n.startswith("auto.")}
+    ignored = {**IGNORED_BY_CLIENTS, **detection}
+    check_known(rest, {*TCP, *CONNECTING, "wireFormat"}, ignored=ignored)
     _check_name(rest.options)
     settings = wire_format_settings(wire, uri.host)
     return (
         TcpOptions(**read_options(rest.options, TCP)),
-        OpenWireOptions(settings, **read_options(rest.options, FILTERS)),
+        OpenWireOptions(settings, **read_options(rest.options, CONNECTING)),
     )
 
 
