@@ -17,7 +17,14 @@ from pyjms.errors import ConfigurationException
 from pyjms.transport.options import boolean
 from pyjms.transport.uri import did_you_mean
 
-__all__ = ["IGNORED", "JMS_OPTIONS", "ClientKeywords", "ClientOptions", "apply_options"]
+__all__ = [
+    "IGNORED",
+    "JMS_OPTIONS",
+    "ONLY_IN_ACTIVEMQ",
+    "ClientKeywords",
+    "ClientOptions",
+    "apply_options",
+]
 
 logger = logging.getLogger(__name__)
 
@@ -176,6 +183,11 @@ IGNORED: Final[Mapping[str, str]] = {
 }
 """Options of ActiveMQ without a meaning here, and why. They are logged when they are given."""
 
+ONLY_IN_ACTIVEMQ: Final[Mapping[str, str]] = {
+    "dispatchAsync": "it selects a thread of ActiveMQ's broker; the bundled one has an event loop",
+}
+"""Options that are sent, for brokers in Java only, and why. They are logged, too."""
+
 
 def _camel(name: str) -> str:
     return _SPELLINGS.get(name) or re.sub(r"_([a-z])", lambda m: m[1].upper(), name)
@@ -222,9 +234,9 @@ def apply_options(given: Mapping[str, str], options: ClientOptions) -> dict[str,
     for name in JMS_OPTIONS.keys() & given.keys():
         path, read = JMS_OPTIONS[name]
         _set(options, credentials, path, _value(f"jms.{name}", given[name], read))
-    ignored = sorted(IGNORED.keys() & given.keys())
-    if ignored:
-        reasons = ", ".join(f"{name} ({IGNORED[name]})" for name in ignored)
+    ignored = {**IGNORED, **ONLY_IN_ACTIVEMQ}
+    if names := sorted(ignored.keys() & given.keys()):
+        reasons = ", ".join(f"{name} ({ignored[name]})" for name in names)
         logger.info("jms options accepted without effect here: %s", reasons)
     return credentials
 

@@ -6,10 +6,12 @@ A new consumer starts from the connection's options; those of the destination's 
 
 from __future__ import annotations
 
+import functools
+import logging
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from pyjms.client.options.client_options import ClientOptions
+from pyjms.client.options.client_options import ONLY_IN_ACTIVEMQ, ClientOptions
 from pyjms.enums import AcknowledgeMode
 from pyjms.errors import ConfigurationException, InvalidDestinationException
 from pyjms.jms.destination import Destination
@@ -20,12 +22,15 @@ from pyjms.wire.openwire.commands import ConsumerId, ConsumerInfo
 __all__ = [
     "CONSUMER_OPTIONS",
     "PRODUCER_OPTIONS",
+    "WITHOUT_EFFECT",
     "check_destination",
     "check_name",
     "consumer_info",
     "selector_or_none",
     "set_destination_options",
 ]
+
+logger = logging.getLogger(__name__)
 
 Options = Mapping[str, tuple[str, Callable[[str], object]]]
 
@@ -52,6 +57,15 @@ PRODUCER_OPTIONS: Final[Options] = {
     "dispatchAsync": ("dispatch_async", boolean),
 }
 """`producer.` option: the attribute of ProducerInfo, and the parser of its text."""
+
+_UNREAD = "brokers do not read it"
+WITHOUT_EFFECT: Final[Mapping[str, str]] = {
+    "consumer.browser": "create_browser creates browsers",
+    "consumer.dispatchAsync": ONLY_IN_ACTIVEMQ["dispatchAsync"],
+    "consumer.noRangeAcks": _UNREAD,
+    "producer.dispatchAsync": _UNREAD,
+}
+"""Options that are sent, but change nothing, and why. They are logged when they are given."""
 
 
 def selector_or_none(text: str | None) -> str | None:
@@ -139,6 +153,24 @@ def set_destination_options(
             raise ConfigurationException(
                 f"Invalid value '{text}' of {prefix}{name} in {destination}", hint=str(error)
             ) from error
+    for name in destination.options:
+        if name in WITHOUT_EFFECT or not name.startswith(_PREFIXES):
+            _log_without_effect(str(destination), name)
+
+
+_PREFIXES: Final = ("consumer.", "producer.")
+
+
+@functools.lru_cache(maxsize=1000)
+def _log_without_effect(destination: str, name: str) -> None:
+    """Log it the first time: the consumers of a listener all have its options."""
+    reason = WITHOUT_EFFECT.get(name, _UNPREFIXED)
+    if name in CONSUMER_OPTIONS:
+        reason += f"; did you mean 'consumer.{name}'?"
+    logger.info("%s: option %s has no effect: %s", destination, name, reason)
+
+
+_UNPREFIXED: Final = "options begin with consumer. or producer."
 
 
 def _prefetch(
