@@ -4,8 +4,8 @@ Waking a task for each chunk costs about as much as decoding it. Where the loop 
 descriptor (asyncio, uvloop), `SocketReader` registers a callback instead, and one task merely
 waits for the end. Elsewhere (trio, Windows, TLS) `TcpTransport` reads through the stream.
 
-- The descriptor is the writer's duplicate, so closing the stream elsewhere cannot make the loop
-  watch a descriptor that the system has given to another socket.
+- The descriptor is the writer's duplicate; asyncio does not watch one that a stream owns. The
+  stream's own is closed as soon as reading begins, so that a connection has one file handle.
 - Each chunk is one `Turn` (`pyjms._wakeup`): what it causes is sent at its end, in one send.
 - While paused the descriptor is not watched, so the kernel's buffer fills and the peer stops.
 """
@@ -35,11 +35,13 @@ def reader_for(
     """Return a reader of `stream`'s socket, or None if it must be read through the stream.
 
     That is the case, for the moment, while the stream holds bytes that it has read ahead.
-    `receive` takes each chunk, of at most `chunk` bytes.
+    `receive` takes each chunk, of at most `chunk` bytes. With a reader, `stream` is closed: the
+    connection is the writer's socket alone.
     """
     ahead = getattr(getattr(stream, "_protocol", None), "read_queue", None)
     if ahead is None or ahead or not isinstance(writer, SocketWriter) or not loop.watches:
         return None
+    getattr(stream, "_transport").abort()  # noqa: B009 - private to anyio
     return SocketReader(loop, writer, receive, chunk)
 
 

@@ -5,8 +5,9 @@ loop looks for more input; what a task queues, in the loop's next pass, or immed
 `flush`. A burst leaves in one send. Only a socket that takes no more wakes the task, which then
 waits until the socket is writable.
 
-The descriptor is our own duplicate, so that no buffer of the stream's transport lies in between,
-and closing the stream cannot close it under a pending write.
+The descriptor is our own duplicate, so that no buffer of the stream's transport lies in between.
+Where the socket is read directly, too (`socket_reader`), the stream's own is closed, so that a
+connection has one file handle; with trio it has two.
 """
 
 from __future__ import annotations

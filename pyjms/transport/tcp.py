@@ -37,7 +37,7 @@ from pyjms.errors import ConnectionFailedException, ProtocolViolation, RemotePro
 from pyjms.transport.base import Transport
 from pyjms.transport.options import TcpOptions
 from pyjms.transport.socket_reader import SocketReader, reader_for
-from pyjms.transport.socket_writer import writer_for
+from pyjms.transport.socket_writer import SocketWriter, writer_for
 from pyjms.transport.writer import CoalescingWriter
 from pyjms.wire.format import WireFormat
 
@@ -228,13 +228,21 @@ class TcpTransport(Transport[C]):
 
     def forked(self) -> None:
         """Let go of the socket, in a child process: it is the parent's."""
-        raw = None if self._stream is None else self._stream.extra(SocketAttribute.raw_socket, None)
-        if raw is not None and raw.fileno() >= 0:
-            let_go_of_socket(raw.fileno())
+        stream, writer = self._stream, self._writer
+        sockets = [] if stream is None else [stream.extra(SocketAttribute.raw_socket, None)]
+        if isinstance(writer, SocketWriter):
+            sockets.append(writer.socket)
+        for raw in sockets:
+            if raw is not None and raw.fileno() >= 0:
+                let_go_of_socket(raw.fileno())
 
     def set_tcp_no_delay(self, on: bool) -> None:
         """Disable (`on`) or enable Nagle's algorithm, unless option `tcpNoDelay` was given."""
-        if self._stream is not None and self.options.tcp_no_delay is None:
+        if self.options.tcp_no_delay is not None:
+            return
+        if isinstance(self._writer, SocketWriter):
+            _set_option(self._writer.socket, socket.IPPROTO_TCP, socket.TCP_NODELAY, int(on))
+        elif self._stream is not None:
             _set(self._stream, socket.IPPROTO_TCP, socket.TCP_NODELAY, int(on))
 
     def fail(self, error: BaseException) -> None:
@@ -264,6 +272,7 @@ class TcpTransport(Transport[C]):
         while True:
             self._reader = reader_for(stream, self._writer, self._loop, self._receive, _CHUNK)
             if self._reader is not None:
+                self._stream = None  # the writer's socket is the connection's only one now
                 self._turn = self._loop.turn
                 await self._reader.run()
             reading = self._receive(await stream.receive(_CHUNK))
@@ -359,5 +368,10 @@ def _apply(stream: ByteStream, options: TcpOptions) -> None:
 
 def _set(stream: ByteStream, level: int, option: int, value: int | bytes) -> None:
     raw = stream.extra(SocketAttribute.raw_socket, None)
-    if raw is not None and (level == socket.SOL_SOCKET or raw.family in _INTERNET):
+    if raw is not None:
+        _set_option(raw, level, option, value)
+
+
+def _set_option(raw: socket.socket, level: int, option: int, value: int | bytes) -> None:
+    if raw.fileno() >= 0 and (level == socket.SOL_SOCKET or raw.family in _INTERNET):
         raw.setsockopt(level, option, value)

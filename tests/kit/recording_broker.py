@@ -94,6 +94,7 @@ class Host:
     broker_id = BrokerId("ID:recording:1")
     rollback_only_on_async_exception = True
     store_failed = False
+    reserved_file_handles = 128
 
     def __init__(self) -> None:
         self.stored: dict[ProducerId, int] = {}

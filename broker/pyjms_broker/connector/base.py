@@ -64,6 +64,10 @@ class BrokerHost(Protocol):
         """
 
     @property
+    def reserved_file_handles(self) -> int:
+        """How many file handles of the process clients must leave to the stores."""
+
+    @property
     def store_failed(self) -> bool:
         """Whether the store can no longer promise anything, so that errors get no response.
 

@@ -2,7 +2,9 @@
 
 It binds 127.0.0.1 unless a host is named, and port 0 takes any free one. One task per listening
 socket accepts; a connection negotiates in a task of its own, so a slow client delays no other. A
-connector for a protocol implements `serve`. (activemq-edges U8, U9, I4)
+connector for a protocol implements `serve`. Clients beyond `maximumConnections`, or that would take
+the file handles that are reserved for the stores, are refused: their connection is closed.
+(activemq-edges U8, U9, I4)
 """
 
 from __future__ import annotations
@@ -21,13 +23,16 @@ from pyjms._wakeup import BackgroundTask, spawn
 from pyjms.errors import ConfigurationException, ResourceAllocationException
 from pyjms.transport.uri import TransportURI
 from pyjms_broker.connector.base import BrokerHost, TransportConnector
+from pyjms_broker.connector.file_handles import FileHandles
 
 __all__ = ["TcpConnector"]
 
 logger = logging.getLogger(__name__)
 
 _ACCEPT_RETRY_DELAY = 0.5
-"""Seconds after a failed accept; most likely the process has no file descriptor left."""
+"""Seconds after a failed accept; most likely the process has no file handle left."""
+_LOG_PERIOD = 10.0
+"""Seconds between two log lines about refused clients."""
 _ANY_ADDRESS = {"0.0.0.0", "::"}  # noqa: S104 - only where the configuration asks for it
 _BACKLOG = 5000
 
@@ -56,6 +61,9 @@ class TcpConnector(TransportConnector):
         self._port: int | None = None
         self._listeners: list[SocketListener] = []
         self._accepting: list[BackgroundTask] = []
+        self._handles = FileHandles(host.reserved_file_handles)
+        self._refused = 0  # since it was logged
+        self._next_log = 0.0
 
     @abstractmethod
     def serve(self, stream: SocketStream) -> None:
@@ -95,6 +103,7 @@ class TcpConnector(TransportConnector):
         inherits(self)
         self._port = int(self._listeners[0].extra(SocketAttribute.local_port))
         self._warn_if_exposed()
+        self._compare_handles()
         self._accepting = [
             spawn(self._accept, listener, name=f"connector {self.name} accept")
             for listener in self._listeners
@@ -113,6 +122,20 @@ class TcpConnector(TransportConnector):
                 self.name,
                 " and ".join(exposed),
                 self._port,
+            )
+
+    def _compare_handles(self) -> None:
+        """Log what the limit of file handles means for `maximumConnections`."""
+        usable = self._handles.for_clients
+        if usable is not None and usable < self.maximum_connections:
+            logger.info(
+                "Connector %s: fewer than %d clients can connect at once, and not the %d of its "
+                "option maximumConnections: the process may open %d files, and some are reserved "
+                "for the stores (reserved_file_handles); raise the limit with ulimit -n",
+                self.name,
+                usable,
+                self.maximum_connections,
+                self._handles.limit,
             )
 
     async def stop(self) -> None:
@@ -136,11 +159,13 @@ class TcpConnector(TransportConnector):
             try:
                 stream = await listener.accept()
             except (OSError, anyio.BrokenResourceError) as error:
-                logger.warning("Connector %s: accept failed: %s", self.name, error)
+                self._log_refusal(f"accept failed: {error}")
                 await _clock.sleep(_ACCEPT_RETRY_DELAY)
                 continue
-            if len(self.connections) >= self.maximum_connections:
-                await self._refuse(stream)
+            reason = self._reason_to_refuse(stream)
+            if reason is not None:
+                self._log_refusal(reason)
+                await anyio.aclose_forcefully(stream)
                 continue
             try:
                 self.serve(stream)
@@ -148,11 +173,24 @@ class TcpConnector(TransportConnector):
                 logger.exception("Connector %s: a new connection failed", self.name)
                 await anyio.aclose_forcefully(stream)
 
-    async def _refuse(self, stream: SocketStream) -> None:
-        logger.warning(
-            "Connector %s: exceeded the maximum number of allowed client connections: %d; see "
-            "the option maximumConnections of its URI",
-            self.name,
-            self.maximum_connections,
-        )
-        await anyio.aclose_forcefully(stream)
+    def _reason_to_refuse(self, stream: SocketStream) -> str | None:
+        if len(self.connections) >= self.maximum_connections:
+            return (
+                "exceeded the maximum number of allowed client connections: "
+                f"{self.maximum_connections}; see the option maximumConnections of its URI"
+            )
+        if not self._handles.may_serve(stream.extra(SocketAttribute.raw_socket).fileno()):
+            return (
+                f"a client is refused, since of {self._handles.limit} file handles only those are "
+                "left that are reserved for the stores (reserved_file_handles); raise ulimit -n"
+            )
+        return None
+
+    def _log_refusal(self, reason: str) -> None:
+        """Log at most one line in `_LOG_PERIOD`: a flood of clients must not fill the log."""
+        self._refused += 1
+        now = _clock.now()
+        if now >= self._next_log:
+            logger.warning("Connector %s: %s (%d times)", self.name, reason, self._refused)
+            self._next_log = now + _LOG_PERIOD
+            self._refused = 0

@@ -159,6 +159,14 @@ class BrokerAttributes:
             minimum=1,
         ),
     ] = usage.MAXIMUM_DESTINATIONS
+    reserved_file_handles: Annotated[
+        int,
+        Attribute(
+            "File handles (ulimit -n) that clients leave to the stores; beyond, they are refused.",
+            "reservedFileHandles",
+            minimum=0,
+        ),
+    ] = 128
     rollback_only_on_async_exception: Annotated[
         bool,
         Attribute(

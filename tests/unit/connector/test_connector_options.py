@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import socket
 import struct
 from collections.abc import AsyncIterator
@@ -148,11 +149,15 @@ async def test_socket_options_are_set_on_accepted_connections(
                 anyio.create_task_group() as tasks,
             ):
                 stream = await listener.listeners[0].accept()  # type: ignore[attr-defined]  # a socket's
+                # the transport closes the stream's own descriptor; options belong to the socket
+                raw = socket.socket(
+                    fileno=os.dup(stream.extra(SocketAttribute.raw_socket).fileno())
+                )
                 transport = accepted_transport(stream, chosen, options)
                 tasks.start_soon(transport.start)
                 await client.receive()
-                raw = stream.extra(SocketAttribute.raw_socket)
-                values.append(raw.getsockopt(socket.SOL_SOCKET, option, *size))
+                with raw:
+                    values.append(raw.getsockopt(socket.SOL_SOCKET, option, *size))
                 tasks.cancel_scope.cancel()
             await transport.stop()
     assert values[0] != values[1]

@@ -3,6 +3,7 @@ from __future__ import annotations
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Any
 
 import anyio
 import pytest
@@ -229,44 +230,39 @@ async def test_reading_can_be_paused_between_two_commands_of_one_chunk() -> None
 
     async with connected() as pair:
         pausing = Pausing()
-        pair.transport._reader_task.cancel()  # type: ignore[union-attr]
-        await pair.transport._reader_task.wait()  # type: ignore[union-attr]
         pair.transport.listener = pausing
-        async with anyio.create_task_group() as group:
-            group.start_soon(pair.transport._read, pair.transport._stream)
-            await pair.peer.send(b"".join(frame(KeepAliveInfo(n)) for n in (1, 2, 3)))
-            for n in (1, 2, 3):
-                assert (await pausing.next(KeepAliveInfo)).command_id == n
-                await anyio.wait_all_tasks_blocked()
-                assert len(pausing.commands) == n
-                assert pair.transport.reading_paused
-                pair.transport.resume_reading()
-            group.cancel_scope.cancel()
+        await pair.peer.send(b"".join(frame(KeepAliveInfo(n)) for n in (1, 2, 3)))
+        for n in (1, 2, 3):
+            assert (await pausing.next(KeepAliveInfo)).command_id == n
+            await anyio.wait_all_tasks_blocked()
+            assert len(pausing.commands) == n
+            assert pair.transport.reading_paused
+            pair.transport.resume_reading()
 
 
-def option(stream: SocketStream, level: int, name: int) -> int:
-    return stream.extra(SocketAttribute.raw_socket).getsockopt(level, name)
+def option(transport: TcpTransport[Any], level: int, name: int) -> int:
+    writer = transport._writer
+    assert isinstance(writer, SocketWriter)
+    return writer.socket.getsockopt(level, name)
 
 
 async def test_socket_options_take_effect() -> None:
     options = TcpOptions(keep_alive=True, so_linger=7, tcp_no_delay=False, socket_buffer_size=40000)
     async with connected(options) as pair:
-        stream = pair.transport._stream
-        assert isinstance(stream, SocketStream)
-        assert option(stream, socket.SOL_SOCKET, socket.SO_KEEPALIVE)
-        assert option(stream, socket.SOL_SOCKET, socket.SO_LINGER) == 1
-        assert option(stream, socket.SOL_SOCKET, socket.SO_SNDBUF) == 2 * 40000  # Linux doubles
-        assert option(stream, socket.SOL_SOCKET, socket.SO_RCVBUF) == 2 * 40000
-        assert not option(stream, socket.IPPROTO_TCP, socket.TCP_NODELAY)
+        assert option(pair.transport, socket.SOL_SOCKET, socket.SO_KEEPALIVE)
+        assert option(pair.transport, socket.SOL_SOCKET, socket.SO_LINGER) == 1
+        assert (
+            option(pair.transport, socket.SOL_SOCKET, socket.SO_SNDBUF) == 2 * 40000
+        )  # Linux doubles
+        assert option(pair.transport, socket.SOL_SOCKET, socket.SO_RCVBUF) == 2 * 40000
+        assert not option(pair.transport, socket.IPPROTO_TCP, socket.TCP_NODELAY)
         pair.transport.set_tcp_no_delay(True)
-        assert not option(stream, socket.IPPROTO_TCP, socket.TCP_NODELAY)  # the option won
+        assert not option(pair.transport, socket.IPPROTO_TCP, socket.TCP_NODELAY)  # the option won
     async with connected() as pair:
-        stream = pair.transport._stream
-        assert isinstance(stream, SocketStream)
-        assert not option(stream, socket.SOL_SOCKET, socket.SO_KEEPALIVE)
+        assert not option(pair.transport, socket.SOL_SOCKET, socket.SO_KEEPALIVE)
         for on in (False, True):
             pair.transport.set_tcp_no_delay(on)
-            assert bool(option(stream, socket.IPPROTO_TCP, socket.TCP_NODELAY)) is on
+            assert bool(option(pair.transport, socket.IPPROTO_TCP, socket.TCP_NODELAY)) is on
 
 
 async def test_a_host_name_that_is_unknown_is_reported_as_such() -> None:

@@ -14,10 +14,12 @@ import threading
 from pathlib import Path
 from typing import Final, Protocol
 
-__all__ = ["NO_SPACE_ERRORS", "OS_DISK", "Bytes", "Disk"]
+__all__ = ["NO_HANDLE_ERRORS", "NO_SPACE_ERRORS", "OS_DISK", "Bytes", "Disk"]
 
 NO_SPACE_ERRORS: Final = frozenset((errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC)))
 """Error numbers that say that a disk, or a quota, is full."""
+NO_HANDLE_ERRORS: Final = frozenset((errno.EMFILE, errno.ENFILE))
+"""Error numbers that say that no more files can be opened for now; the disk is in order."""
 
 Bytes = bytes | bytearray | memoryview
 

@@ -12,7 +12,8 @@ nothing waits for a timer to fill a batch, the time of the running sync fills it
     running             request()  -> running, requested
     running             done       -> idle
     running, requested  done       -> running (the next job) or turn scheduled
-    running             disk full  -> suspended: the same job is retried until there is space
+    running             disk full  -> suspended: the same job is retried until there is space,
+                                   or a file handle
     running             error      -> failed: the job's waiters and all later ones get the error
 
 `job` is the running (or suspended) job and None in the other states; `_turn_scheduled` and
@@ -44,7 +45,7 @@ from pyjms import _clock
 from pyjms._wakeup import BackgroundTask, LoopHandle, spawn
 from pyjms_broker.store.api import StoreState
 from pyjms_broker.store.journal.batch import WriteJob
-from pyjms_broker.store.journal.disk import NO_SPACE_ERRORS
+from pyjms_broker.store.journal.disk import NO_HANDLE_ERRORS, NO_SPACE_ERRORS
 from pyjms_broker.store.journal.segment_writer import SegmentWriter
 from pyjms_broker.store.journal.settings import JournalSettings
 
@@ -105,7 +106,7 @@ class GroupCommit:
                 self._loop.call_next(self._start_turn)
 
     def fail_fast(self) -> None:
-        """From now on do not wait for space on the disk: retry once, then fail."""
+        """From now on do not wait for space or file handles: retry once, then fail."""
         self._fail_fast = True
         if self._retry is not None:
             self._retry.cancel()
@@ -164,7 +165,7 @@ class GroupCommit:
 
     def _finish(self, job: WriteJob, error: Exception | None) -> None:
         """Handle the end of a job. On the loop."""
-        if error is not None and not self._fail_fast and self._is_no_space(error):
+        if error is not None and not self._fail_fast and self._is_transient(error):
             self._measured = None
             self._suspend(job, error)
             return
@@ -189,12 +190,17 @@ class GroupCommit:
         for waiter in job.waiters:
             waiter.complete(failure)
 
-    def _is_no_space(self, error: Exception) -> bool:
-        """Return whether the disk is only full. (activemq-persistence K24)"""
-        return (
-            self._settings.ignore_no_space_errors
-            and isinstance(error, OSError)
-            and (error.errno in NO_SPACE_ERRORS or "space" in str(error).lower())
+    def _is_transient(self, error: Exception) -> bool:
+        """Return whether the disk is only full, or the process has no file handle left for now.
+
+        (activemq-persistence K24)
+        """
+        if not isinstance(error, OSError):
+            return False
+        if error.errno in NO_HANDLE_ERRORS:
+            return True
+        return self._settings.ignore_no_space_errors and (
+            error.errno in NO_SPACE_ERRORS or "space" in str(error).lower()
         )
 
     def _suspend(self, job: WriteJob, error: Exception) -> None:
@@ -203,7 +209,9 @@ class GroupCommit:
             self._state_changed(StoreState.SUSPENDED, error)
         if self._failures & (self._failures - 1) == 0:  # the first, then each doubling
             logger.warning(
-                "The journal waits for disk space, attempt %d: %s", self._failures, error
+                "The journal waits for disk space or file handles, attempt %d: %s",
+                self._failures,
+                error,
             )
         self._retry = spawn(self._retry_later, job, name="pyjms journal retry")
 

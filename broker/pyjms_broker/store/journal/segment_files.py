@@ -30,6 +30,7 @@ from pyjms_broker.store.journal.settings import (
     PreallocationScope,
     PreallocationStrategy,
 )
+from pyjms_broker.store.spare_handle import SpareHandle
 
 __all__ = ["SegmentFiles", "contiguous_runs"]
 
@@ -71,6 +72,7 @@ class SegmentFiles:
         self._settings = settings
         self._disk = disk
         self._readers: OrderedDict[int, int] = OrderedDict()  # number -> descriptor
+        self._spare = SpareHandle()
         self._creating = threading.Lock()
         self._has_next = False
 
@@ -79,6 +81,7 @@ class SegmentFiles:
 
         Empty files and files with other names are ignored (activemq-persistence K27).
         """
+        self._spare.keep()
         self._disk.make_directory(self.directory)
         names = self._disk.names(self.directory)
         self.lengths = _Lengths(
@@ -219,12 +222,21 @@ class SegmentFiles:
         readers = self._readers
         fd = readers.get(file_id)
         if fd is None:
-            fd = readers[file_id] = self._disk.open(self.path(file_id))
+            path = self.path(file_id)
+            fd = self._spare.open(lambda: self._disk.open(path), self._close_oldest_reader)
+            readers[file_id] = fd
+            self._spare.keep()
             if len(readers) > _OPEN_FILES:
                 self._disk.close(readers.popitem(last=False)[1])
         else:
             readers.move_to_end(file_id)
         return fd
+
+    def _close_oldest_reader(self) -> bool:
+        if not self._readers:
+            return False
+        self._disk.close(self._readers.popitem(last=False)[1])
+        return True
 
     # -- removing
 
@@ -251,8 +263,9 @@ class SegmentFiles:
 
     def close(self) -> None:
         """Close all descriptors and remove the preallocated file. Idempotent."""
-        while self._readers:
-            self._disk.close(self._readers.popitem()[1])
+        while self._close_oldest_reader():
+            pass
+        self._spare.release()
         with self._creating:
             if self._has_next:
                 self._has_next = False

@@ -11,6 +11,8 @@ import re
 from pathlib import Path
 from typing import Final
 
+from pyjms_broker.store.spare_handle import SpareHandle
+
 __all__ = ["SpoolFiles"]
 
 _OURS: Final = re.compile(r"[0-9]+\.spool", re.ASCII)
@@ -24,6 +26,11 @@ class SpoolFiles:
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
+        self._spare = SpareHandle()
+
+    def close(self) -> None:
+        """Give up the handle that is kept for reading. Idempotent."""
+        self._spare.release()
 
     def wipe(self) -> None:
         """Create the directory or delete what a broker left in it. (activemq-persistence K2)
@@ -34,6 +41,7 @@ class SpoolFiles:
         Raises:
             OSError: it cannot be created or emptied.
         """
+        self._spare.keep()
         self.directory.mkdir(parents=True, exist_ok=True)
         names = [path.name for path in self.directory.iterdir()]
         of_activemq = any(name in _ACTIVEMQ_INDEX for name in names)
@@ -66,9 +74,13 @@ class SpoolFiles:
         Raises:
             OSError: it cannot be read.
         """
-        with self._path(number).open("rb") as file:
+        path = self._path(number)
+        fd = self._spare.open(lambda: os.open(path, os.O_RDONLY | _BINARY), lambda: False)
+        with os.fdopen(fd, "rb") as file:
             file.seek(offset)
-            return file.read(size)
+            data = file.read(size)
+        self._spare.keep()
+        return data
 
     def delete(self, number: int) -> None:
         """Delete file `number`, if it exists.

@@ -40,7 +40,7 @@ from anyio import lowlevel, to_thread
 from pyjms import _clock, _wakeup
 from pyjms.errors import JMSException, ResourceAllocationException
 from pyjms_broker.store.api import StoreState
-from pyjms_broker.store.journal.disk import NO_SPACE_ERRORS
+from pyjms_broker.store.journal.disk import NO_HANDLE_ERRORS, NO_SPACE_ERRORS
 from pyjms_broker.store.temp.block import Block
 from pyjms_broker.store.temp.files import SpoolFiles
 from pyjms_broker.store.temp.spool import Spool
@@ -123,6 +123,7 @@ class TempStore:
             await to_thread.run_sync(self.files.wipe)
         except OSError as e:
             logger.warning("Cannot empty the temp store's directory %s: %s", self.directory, e)
+        self.files.close()
 
     def spool(self, name: str) -> Spool:
         """Return a new, empty spool; `name` is for messages. It needs no closing, only `clear`."""
@@ -248,8 +249,8 @@ class TempStore:
             self._waiting = {block: None, **self._waiting}
         else:
             self._waiting_size -= block.size
-        full = error.errno in NO_SPACE_ERRORS
-        self._set_state(StoreState.SUSPENDED if full else StoreState.FAILED, error)
+        passes = error.errno in NO_SPACE_ERRORS or error.errno in NO_HANDLE_ERRORS
+        self._set_state(StoreState.SUSPENDED if passes else StoreState.FAILED, error)
 
     def _writer_failed(self, error: BaseException) -> None:
         self._set_state(StoreState.FAILED, error if isinstance(error, Exception) else None)
