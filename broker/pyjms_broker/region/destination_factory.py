@@ -12,6 +12,7 @@ from pyjms_broker.policy.map import PolicyMap
 from pyjms_broker.policy.wildcard import matches
 from pyjms_broker.region.base_destination import ADVISORY_PREFIX, BaseDestination
 from pyjms_broker.region.queue.queue import Queue
+from pyjms_broker.region.topic.advisory_topic import AdvisoryTopic
 from pyjms_broker.region.topic.topic import Topic
 
 if TYPE_CHECKING:
@@ -54,5 +55,7 @@ def make_destination(
     if destination.is_queue:
         queue_store = store.queue_message_store(destination, prioritized) if is_stored else None
         return Queue(broker, destination, policy, queue_store)
+    if is_advisory:
+        return AdvisoryTopic(broker, destination, policy, None)
     topic_store = store.topic_message_store(destination, prioritized) if is_stored else None
     return Topic(broker, destination, policy, topic_store)
