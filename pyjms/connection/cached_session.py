@@ -13,7 +13,8 @@ from typing import NamedTuple, TypeVar
 
 import anyio
 
-from pyjms.connection.delegating import DelegatedAttribute, DelegatingSession
+from pyjms._delegation import DelegatedAttribute
+from pyjms.connection.delegating import DelegatingSession
 from pyjms.enums import AcknowledgeMode, DeliveryMode
 from pyjms.errors import IllegalStateException
 from pyjms.jms.api import (
@@ -51,8 +52,8 @@ class CachedProducer(MessageProducer):
         self.time_to_live: float = target.time_to_live
 
     destination = DelegatedAttribute[Destination | None](attrgetter("_target"), read_only=True)
-    disable_message_id = DelegatedAttribute[bool](attrgetter("_target"))
-    disable_message_timestamp = DelegatedAttribute[bool](attrgetter("_target"))
+    disable_message_id = DelegatedAttribute[bool](attrgetter("_target"), read_only=False)
+    disable_message_timestamp = DelegatedAttribute[bool](attrgetter("_target"), read_only=False)
 
     async def send(
         self,

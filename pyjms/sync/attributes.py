@@ -14,11 +14,12 @@ returned as it was given here.
 
 from __future__ import annotations
 
-import functools
 import inspect
 from collections.abc import Callable, Iterable
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar, cast, overload
 
+from pyjms._delegation import delegated
 from pyjms.sync.portal import call_on_loop
 
 if TYPE_CHECKING:
@@ -103,11 +104,4 @@ def forwarding(
     function: Callable[Concatenate[T, P], R],
 ) -> Callable[Concatenate[Facade[T], P], R]:
     """Return the method that calls a method of the core, one that is no coroutine."""
-
-    def call(self: Facade[T], /, *args: P.args, **kwargs: P.kwargs) -> R:
-        # through the object, so that the method of a subclass or wrapper is the one called
-        result: R = getattr(self.core, function.__name__)(*args, **kwargs)
-        return result
-
-    functools.update_wrapper(call, function)
-    return call
+    return delegated(function, attrgetter("core"))

@@ -39,9 +39,9 @@ __all__ = [
     "Broker",
     "BrokerEvents",
     "BrokerTransactions",
-    "BrokerWithoutTransactions",
     "ClientRegistry",
     "DestinationRegistry",
+    "InnermostBroker",
     "MessageRouter",
     "SubscriptionRegistry",
 ]
@@ -280,8 +280,11 @@ class Broker(
         """Stop dispatching and all background tasks. Idempotent."""
 
 
-class BrokerWithoutTransactions(Broker):
-    """Refuses transactions: a filter around it keeps them. The base of the region broker."""
+class InnermostBroker(Broker):
+    """The base of the region broker: what filters around it do is not its own.
+
+    It refuses transactions, and does nothing at events that are for filters only.
+    """
 
     def _refuse_transaction(self, *args: Any, **kwargs: Any) -> NoReturn:
         raise IllegalStateException(
@@ -294,6 +297,13 @@ class BrokerWithoutTransactions(Broker):
     rollback_transaction = _refuse_transaction
     forget_transaction = _refuse_transaction
     set_rollback_only = _refuse_transaction
+
+    def _ignore_event(self, *args: Any, **kwargs: Any) -> None:
+        """Do nothing: the event is for filters."""
+
+    message_consumed = _ignore_event
+    message_discarded = _ignore_event
+    slow_consumer = _ignore_event
 
     def prepared_transactions(self, context: ConnectionContext) -> list[XATransactionId]:
         """Return nothing: there are no transactions."""

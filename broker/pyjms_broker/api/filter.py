@@ -8,19 +8,20 @@ call may raise a JMSException: the client gets it as the response. (activemq-bro
 
 from __future__ import annotations
 
-from typing import Protocol
+from operator import attrgetter
+from typing import Final, Protocol
 
-from pyjms.jms.destination import Destination
+from pyjms._delegation import delegated
 from pyjms.wire.openwire import commands
 from pyjms_broker.api.broker import Broker
 from pyjms_broker.api.completion import Completion
 from pyjms_broker.api.context import ConnectionContext
-from pyjms_broker.api.destination import BrokerDestination
 from pyjms_broker.api.exchange import ConsumerExchange, ProducerExchange
 from pyjms_broker.api.message import MessageReference
-from pyjms_broker.api.subscription import Subscription
 
 __all__ = ["BrokerFilter", "BrokerPlugin"]
+
+_NEXT: Final = attrgetter("next")
 
 
 class BrokerPlugin(Protocol):
@@ -45,62 +46,7 @@ class BrokerFilter(Broker):
     async def stop(self) -> None:
         await self.next.stop()
 
-    def add_connection(self, context: ConnectionContext, info: commands.ConnectionInfo) -> None:
-        self.next.add_connection(context, info)
-
-    def remove_connection(
-        self, context: ConnectionContext, info: commands.ConnectionInfo, error: Exception | None
-    ) -> None:
-        self.next.remove_connection(context, info, error)
-
-    def add_session(self, context: ConnectionContext, info: commands.SessionInfo) -> None:
-        self.next.add_session(context, info)
-
-    def remove_session(self, context: ConnectionContext, info: commands.SessionInfo) -> None:
-        self.next.remove_session(context, info)
-
-    def add_producer(self, context: ConnectionContext, info: commands.ProducerInfo) -> None:
-        self.next.add_producer(context, info)
-
-    def remove_producer(self, context: ConnectionContext, info: commands.ProducerInfo) -> None:
-        self.next.remove_producer(context, info)
-
-    def add_consumer(self, context: ConnectionContext, info: commands.ConsumerInfo) -> Subscription:
-        return self.next.add_consumer(context, info)
-
-    def remove_consumer(
-        self,
-        context: ConnectionContext,
-        info: commands.ConsumerInfo,
-        last_delivered_sequence_id: int,
-    ) -> None:
-        self.next.remove_consumer(context, info, last_delivered_sequence_id)
-
-    def remove_subscription(
-        self, context: ConnectionContext, info: commands.RemoveSubscriptionInfo
-    ) -> Completion | None:
-        return self.next.remove_subscription(context, info)
-
-    def add_destination_info(
-        self, context: ConnectionContext, info: commands.DestinationInfo
-    ) -> None:
-        self.next.add_destination_info(context, info)
-
-    def remove_destination_info(
-        self, context: ConnectionContext, info: commands.DestinationInfo
-    ) -> None:
-        self.next.remove_destination_info(context, info)
-
-    def add_destination(
-        self, context: ConnectionContext, destination: Destination, create_temporary: bool = False
-    ) -> BrokerDestination:
-        return self.next.add_destination(context, destination, create_temporary)
-
-    def remove_destination(
-        self, context: ConnectionContext, destination: Destination, timeout: float
-    ) -> None:
-        self.next.remove_destination(context, destination, timeout)
-
+    # once for each message, so written out
     def send(
         self, exchange: ProducerExchange, message: commands.ActiveMQMessage
     ) -> Completion | None:
@@ -114,77 +60,35 @@ class BrokerFilter(Broker):
     def message_pull(self, context: ConnectionContext, pull: commands.MessagePull) -> None:
         self.next.message_pull(context, pull)
 
-    def process_consumer_control(
-        self, exchange: ConsumerExchange, control: commands.ConsumerControl
-    ) -> None:
-        self.next.process_consumer_control(exchange, control)
-
-    def begin_transaction(self, context: ConnectionContext, xid: commands.TransactionId) -> None:
-        self.next.begin_transaction(context, xid)
-
-    def prepare_transaction(
-        self, context: ConnectionContext, xid: commands.TransactionId
-    ) -> int | Completion:
-        return self.next.prepare_transaction(context, xid)
-
-    def commit_transaction(
-        self, context: ConnectionContext, xid: commands.TransactionId, one_phase: bool
-    ) -> Completion | None:
-        return self.next.commit_transaction(context, xid, one_phase)
-
-    def rollback_transaction(
-        self, context: ConnectionContext, xid: commands.TransactionId
-    ) -> Completion | None:
-        return self.next.rollback_transaction(context, xid)
-
-    def forget_transaction(
-        self, context: ConnectionContext, xid: commands.TransactionId
-    ) -> Completion | None:
-        return self.next.forget_transaction(context, xid)
-
-    def set_rollback_only(
-        self, context: ConnectionContext, xid: commands.TransactionId, cause: Exception
-    ) -> None:
-        self.next.set_rollback_only(context, xid, cause)
-
-    def prepared_transactions(self, context: ConnectionContext) -> list[commands.XATransactionId]:
-        return self.next.prepared_transactions(context)
-
-    def message_expired(
-        self,
-        context: ConnectionContext,
-        reference: MessageReference,
-        subscription: Subscription | None,
-    ) -> None:
-        self.next.message_expired(context, reference, subscription)
-
-    def send_to_dead_letter_queue(
-        self,
-        context: ConnectionContext,
-        reference: MessageReference,
-        subscription: Subscription | None,
-        cause: commands.Throwable | None,
-    ) -> bool:
-        return self.next.send_to_dead_letter_queue(context, reference, subscription, cause)
-
     def message_consumed(self, context: ConnectionContext, reference: MessageReference) -> None:
         self.next.message_consumed(context, reference)
 
-    def message_discarded(
-        self,
-        context: ConnectionContext,
-        reference: MessageReference,
-        subscription: Subscription | None,
-    ) -> None:
-        self.next.message_discarded(context, reference, subscription)
+    add_connection = delegated(Broker.add_connection, _NEXT)
+    remove_connection = delegated(Broker.remove_connection, _NEXT)
+    add_session = delegated(Broker.add_session, _NEXT)
+    remove_session = delegated(Broker.remove_session, _NEXT)
+    add_producer = delegated(Broker.add_producer, _NEXT)
+    remove_producer = delegated(Broker.remove_producer, _NEXT)
+    add_consumer = delegated(Broker.add_consumer, _NEXT)
+    remove_consumer = delegated(Broker.remove_consumer, _NEXT)
+    remove_subscription = delegated(Broker.remove_subscription, _NEXT)
+    process_consumer_control = delegated(Broker.process_consumer_control, _NEXT)
 
-    def slow_consumer(
-        self,
-        context: ConnectionContext,
-        destination: BrokerDestination,
-        subscription: Subscription,
-    ) -> None:
-        self.next.slow_consumer(context, destination, subscription)
+    add_destination_info = delegated(Broker.add_destination_info, _NEXT)
+    remove_destination_info = delegated(Broker.remove_destination_info, _NEXT)
+    add_destination = delegated(Broker.add_destination, _NEXT)
+    remove_destination = delegated(Broker.remove_destination, _NEXT)
+    destinations = delegated(Broker.destinations, _NEXT)
 
-    def destinations(self) -> dict[Destination, BrokerDestination]:
-        return self.next.destinations()
+    begin_transaction = delegated(Broker.begin_transaction, _NEXT)
+    prepare_transaction = delegated(Broker.prepare_transaction, _NEXT)
+    commit_transaction = delegated(Broker.commit_transaction, _NEXT)
+    rollback_transaction = delegated(Broker.rollback_transaction, _NEXT)
+    forget_transaction = delegated(Broker.forget_transaction, _NEXT)
+    set_rollback_only = delegated(Broker.set_rollback_only, _NEXT)
+    prepared_transactions = delegated(Broker.prepared_transactions, _NEXT)
+
+    message_expired = delegated(Broker.message_expired, _NEXT)
+    send_to_dead_letter_queue = delegated(Broker.send_to_dead_letter_queue, _NEXT)
+    message_discarded = delegated(Broker.message_discarded, _NEXT)
+    slow_consumer = delegated(Broker.slow_consumer, _NEXT)

@@ -32,7 +32,7 @@ from pyjms.wire.openwire.commands import (
     SessionInfo,
     Throwable,
 )
-from pyjms_broker.api.broker import Broker, BrokerWithoutTransactions
+from pyjms_broker.api.broker import Broker, InnermostBroker
 from pyjms_broker.api.completion import Completion
 from pyjms_broker.api.context import ConnectionContext
 from pyjms_broker.api.destination import BrokerDestination, RegionDestination
@@ -63,7 +63,7 @@ logger = logging.getLogger(__name__)
 _ADD, _REMOVE = 0, 1
 
 
-class RegionBroker(BrokerWithoutTransactions):
+class RegionBroker(InnermostBroker):
     """Queues and topics. Start the store before this."""
 
     def __init__(
@@ -379,22 +379,3 @@ class RegionBroker(BrokerWithoutTransactions):
         found = self._table.get(destination)
         if found is not None:
             found.is_dead_letter_queue = True
-
-    def message_consumed(self, context: ConnectionContext, reference: MessageReference) -> None:
-        """Do nothing: the event is for filters."""
-
-    def message_discarded(
-        self,
-        context: ConnectionContext,
-        reference: MessageReference,
-        subscription: Subscription | None,
-    ) -> None:
-        """Do nothing: the event is for filters."""
-
-    def slow_consumer(
-        self,
-        context: ConnectionContext,
-        destination: BrokerDestination,
-        subscription: Subscription,
-    ) -> None:
-        """Do nothing: the event is for filters."""
