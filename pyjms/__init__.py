@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pyjms._lazy_names import homes_of, names_of
+from pyjms._forwarding import homes_of, names_of
 
 # fmt: off
 # isort: off

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pyjms import SHARED
-from pyjms._lazy_names import homes_of, names_of
+from pyjms._forwarding import homes_of, names_of
 
 # fmt: off
 # isort: off

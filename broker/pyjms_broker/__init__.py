@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pyjms._lazy_names import names_of
+from pyjms._forwarding import names_of
 
 # for type checkers; at run time the table below is used, and a test compares the two
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from typing import NamedTuple, TypeVar
 
 import anyio
 
-from pyjms._delegation import DelegatedAttribute
+from pyjms._forwarding import DelegatedAttribute
 from pyjms.connection.delegating import DelegatingSession
 from pyjms.enums import AcknowledgeMode, DeliveryMode
 from pyjms.errors import IllegalStateException

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 
-from pyjms._delegation import DelegatedAttribute, delegated
+from pyjms._forwarding import DelegatedAttribute, delegated
 from pyjms.enums import AcknowledgeMode
 from pyjms.jms.api import MessageListener, Session
 

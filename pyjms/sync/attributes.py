@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar, cast, overload
 
-from pyjms._delegation import delegated
+from pyjms._forwarding import delegated
 from pyjms.sync.portal import call_on_loop
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from operator import attrgetter
 from typing import Final, Protocol
 
-from pyjms._delegation import delegated
+from pyjms._forwarding import delegated
 from pyjms.wire.openwire import commands
 from pyjms_broker.api.broker import Broker
 from pyjms_broker.api.completion import Completion

@@ -11,76 +11,21 @@ Names and defaults are ActiveMQ's, in snake_case. (activemq-broker 1.2)
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, fields
-from enum import Enum, auto
+from dataclasses import dataclass, field
 from pathlib import Path
-from types import NoneType
-from typing import Annotated, Any, Final, get_args, get_type_hints
+from typing import Annotated, Any, Final
 
+from pyjms_broker.attribute import Attribute, Unit, attributes_of
 from pyjms_broker.region.flow import system_usage as usage
 
 __all__ = [
     "DEFAULT_DATA_DIRECTORY",
-    "Attribute",
     "BrokerAttributes",
     "SystemUsageAttributes",
-    "Unit",
-    "attributes_of",
     "uri_attributes",
 ]
 
 DEFAULT_DATA_DIRECTORY: Final = Path("activemq-data")
-
-
-class Unit(Enum):
-    """How configuration files write a value."""
-
-    NONE = auto()
-    BYTES = auto()
-    """`64mb`; a number of bytes."""
-    SECONDS = auto()
-    """`30s`; seconds, but milliseconds in URIs."""
-    PATH = auto()
-
-
-@dataclass(frozen=True)
-class Attribute:
-    """The documentation of one attribute.
-
-    Args:
-        description: one line, as in config/broker.yaml and the JSON Schema.
-        uri_name: ActiveMQ's name in broker URIs; None: it cannot be set there.
-        unit: how configuration files write it.
-        minimum: the lowest value that configuration files may give.
-    """
-
-    description: str
-    uri_name: str | None = None
-    unit: Unit = Unit.NONE
-    minimum: int | None = None
-
-    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> Any:
-        """Let the settings models, whose base classes the tables are, validate the values."""
-        return handler.generate_schema(self._validated_type(source))
-
-    def _validated_type(self, kind: Any) -> Any:
-        # imported here: a broker without a configuration file starts without pydantic
-        from pydantic import Field  # noqa: PLC0415
-
-        from pyjms._yaml import Duration  # noqa: PLC0415
-        from pyjms_broker.service.byte_sizes import Bytes  # noqa: PLC0415
-
-        if self.unit is Unit.BYTES:
-            kind = Bytes
-        elif self.unit is Unit.SECONDS:
-            kind = Duration
-        elif self.unit is Unit.PATH:
-            kind = Path | None if NoneType in get_args(kind) else Path
-        return kind if self.minimum is None else Annotated[kind, Field(ge=self.minimum)]
-
-    def __get_pydantic_json_schema__(self, core_schema: Any, handler: Any) -> dict[str, Any]:
-        """Describe the attribute in the JSON Schema."""
-        return {**handler(core_schema), "description": self.description}
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -248,17 +193,6 @@ class SystemUsageAttributes:
             Unit.SECONDS,
         ),
     ] = 0.0
-
-
-def attributes_of(table: type[Any]) -> dict[str, tuple[Any, Attribute]]:
-    """Return the attributes of a table, in its order: name to type and documentation."""
-    hints = get_type_hints(table, include_extras=True)
-    found: dict[str, tuple[Any, Attribute]] = {}
-    for name in (each.name for each in fields(table)):
-        for extra in getattr(hints[name], "__metadata__", ()):
-            if isinstance(extra, Attribute):
-                found[name] = (hints[name].__origin__, extra)
-    return found
 
 
 def uri_attributes() -> dict[str, tuple[str, Callable[[str], object]]]:

@@ -18,8 +18,8 @@ from typing import Annotated, Final, Protocol
 
 from pyjms import _clock
 from pyjms._wakeup import BackgroundTask, spawn
+from pyjms_broker.attribute import Attribute
 from pyjms_broker.connector.base import TransportConnector
-from pyjms_broker.service.attributes import Attribute
 from pyjms_broker.store.api import StoreState
 
 __all__ = ["IOExceptionHandler", "StoreMonitor"]

@@ -2,7 +2,7 @@
 
 (activemq-persistence K0, K25)
 
-Names and defaults are those of the stores' own settings; a test compares them.
+What each key means is declared in the tables of the stores (`pyjms_broker.attribute`).
 """
 
 from __future__ import annotations
@@ -16,12 +16,9 @@ from pyjms._yaml import Duration
 from pyjms_broker.settings.kahadb_attributes import without_ignored
 from pyjms_broker.settings.values import Bytes, Section, arguments_of, check_by
 from pyjms_broker.store.journal.settings import (
-    DiskSyncStrategy,
     JournalSettings,
-    PreallocationScope,
-    PreallocationStrategy,
 )
-from pyjms_broker.store.kahadb.settings import KahaDBSettings, PurgeRecoveredXATransactionStrategy
+from pyjms_broker.store.kahadb.settings import KahaDBSettings
 
 if TYPE_CHECKING:
     from pyjms_broker.store.api import PersistenceAdapter
@@ -34,37 +31,8 @@ __all__ = [
 ]
 
 
-class JournalSection(Section):
+class JournalSection(Section, JournalSettings):
     """The journal of a KahaDB store."""
-
-    max_file_length: Bytes = 32 << 20
-    """Size of one segment, db-N.log."""
-    max_write_batch_size: Bytes = 4 << 20
-    """Maximum size of one write."""
-    disk_sync_strategy: DiskSyncStrategy = DiskSyncStrategy.ALWAYS
-    """When writes are synced: always (before each response), periodic, never."""
-    disk_sync_interval: Duration = 1.0
-    """Time between syncs, if periodic."""
-    preallocation_strategy: PreallocationStrategy = PreallocationStrategy.SPARSE_FILE
-    """How segments are allocated: sparse_file, os_kernel_copy, zeros, chunked_zeros."""
-    preallocation_scope: PreallocationScope = PreallocationScope.ENTIRE_JOURNAL
-    """Which segments are allocated ahead: entire_journal, entire_journal_async, none."""
-    checksum: bool = True
-    """Whether batches carry a checksum."""
-    check_for_corrupt_journal_files: bool = False
-    """Whether all segments are checked at start, not only the last one."""
-    archive_data_logs: bool = False
-    """Whether segments that are no longer needed are archived instead of deleted."""
-    directory_archive: Path | None = None
-    """Directory of archived segments; null: data-archive beside the journal."""
-    max_async_jobs: int = Field(default=10000, ge=1)
-    """Maximum number of records that wait to be written before senders wait."""
-    max_waiting_bytes: Bytes = 64 << 20
-    """Maximum size of records that wait to be written before senders wait."""
-    resume_check_sleep_period: Duration = 5.0
-    """Time between attempts to write to a full disk."""
-    ignore_no_space_errors: bool = True
-    """Whether the broker waits for space on a full disk; false: it stops."""
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -76,49 +44,9 @@ class JournalSection(Section):
         return JournalSettings(**arguments_of(JournalSettings, self))
 
 
-class _KahaDBSection(Section):
+class _KahaDBSection(Section, KahaDBSettings):
     journal: JournalSection = JournalSection()
     """The journal."""
-    index_directory: Path | None = None
-    """Directory of the index; null: beside the journal."""
-    checkpoint_interval: Duration = 5.0
-    """Time between checkpoints of the index."""
-    cleanup_interval: Duration = 30.0
-    """Time between cleanups of the journal; 0, like checkpoint_interval: 0: at the stop only."""
-    cleanup_on_stop: bool = True
-    """Whether there is a cleanup at the stop, too."""
-    concurrent_store_and_dispatch_queues: bool = True
-    """Whether queues dispatch messages while they are being stored."""
-    concurrent_store_and_dispatch_topics: bool = False
-    """Whether topics dispatch messages while they are being stored."""
-    force_recover_index: bool = False
-    """Whether the index is rebuilt at start."""
-    archive_corrupted_index: bool = False
-    """Whether an index that cannot be read is kept beside its replacement."""
-    ignore_missing_journalfiles: bool = False
-    """Whether messages in missing or damaged segments are dropped; false: the start fails."""
-    max_failover_producers_to_track: int = Field(default=64, ge=0)
-    """Number of producers whose last message id is known after a restart."""
-    purge_recovered_xa_transaction_strategy: PurgeRecoveredXATransactionStrategy = (
-        PurgeRecoveredXATransactionStrategy.NEVER
-    )
-    """What happens to prepared transactions at start: never (kept), commit, rollback."""
-    enable_ack_compaction: bool = True
-    """Whether segments that hold only acknowledgements are compacted."""
-    compact_acks_after_no_gc: int = Field(default=10, ge=0)
-    """Number of cleanups without effect before a compaction."""
-    compact_acks_ignores_store_growth: bool = False
-    """Whether acknowledgements are compacted even while the journal grows."""
-    store_open_wire_version: int = Field(default=11, ge=1, le=12)
-    """OpenWire version of the messages in a new store."""
-    use_lock: bool = True
-    """Whether only one broker at a time may open the store."""
-    lock_acquire_sleep_interval: Duration = 10.0
-    """Time between a slave's attempts to get the lock."""
-    fail_if_locked: bool = False
-    """Whether the start fails instead of waiting for the lock."""
-    lock_keep_alive_period: Duration = 0.0
-    """Time between checks that the lock is still held; 0: no checks."""
 
     @model_validator(mode="before")
     @classmethod

@@ -17,7 +17,7 @@ from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
 from pyjms._yaml import Duration
-from pyjms_broker.service.attributes import Attribute, Unit
+from pyjms_broker.attribute import Attribute, Unit
 from pyjms_broker.settings.jdbc import JournaledJDBCPersistenceSettings
 from pyjms_broker.settings.kahadb import KahaDBPersistenceSettings, MultiKahaDBPersistenceSettings
 from pyjms_broker.settings.model import BrokerSettings, ConnectorSettings
@@ -44,6 +44,8 @@ _HEADER: Final = """\
 """
 _COMMENT_COLUMN: Final = 38
 _WIDTH: Final = 120
+_FIRST: Final = {"type": 0, "directory": 1}
+"""Keys that are before the others of a section."""
 
 
 class _Example(NamedTuple):
@@ -103,7 +105,7 @@ _EXAMPLES: Final[Mapping[str, tuple[tuple[_Item, ...], ...]]] = {
             _Example(
                 JournaledJDBCPersistenceSettings,
                 {"type": "journaled_jdbc"},
-                "jdbc: the same without the last four keys",
+                "jdbc: without the keys journal_log_files to use_journal",
             ),
         ),
         (
@@ -211,7 +213,7 @@ def _example(name: str, items: tuple[_Item, ...]) -> Iterator[_Line]:
 
 def _section(example: _Example) -> Iterator[_Line]:
     fields = example.model.model_fields
-    for name in sorted(fields, key=lambda each: each != "type"):  # the type first
+    for name in sorted(fields, key=lambda each: _FIRST.get(each, len(_FIRST))):
         field = fields[name]
         value = example.values[name] if name in example.values else _default_of(field)
         if isinstance(value, _Example | _Text):

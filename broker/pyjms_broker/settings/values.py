@@ -16,7 +16,7 @@ from pydantic import (
 
 from pyjms.errors import ConfigurationException, InvalidDestinationException
 from pyjms.jms.destination import Destination, named_kind, parse_destination
-from pyjms_broker.service.byte_sizes import Bytes
+from pyjms_broker.byte_sizes import Bytes
 
 __all__ = ["Bytes", "DestinationName", "Section", "arguments_of", "check_by"]
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
+from typing import Annotated
 
 from pyjms.wire.kahadb.journal import MAX_FILE_LENGTH, MAX_WRITE_BATCH_SIZE
+from pyjms_broker.attribute import Attribute, Unit
 
 __all__ = ["DiskSyncStrategy", "JournalSettings", "PreallocationScope", "PreallocationStrategy"]
 
@@ -50,7 +52,7 @@ class PreallocationScope(StrEnum):
     """None: segments grow."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class JournalSettings:
     """The settings of a journal. Lengths in bytes, times in seconds.
 
@@ -58,30 +60,66 @@ class JournalSettings:
         ValueError: a value is out of range.
     """
 
-    max_file_length: int = MAX_FILE_LENGTH
-    max_write_batch_size: int = MAX_WRITE_BATCH_SIZE
-    disk_sync_strategy: DiskSyncStrategy = DiskSyncStrategy.ALWAYS
-    disk_sync_interval: float = 1.0
-    preallocation_strategy: PreallocationStrategy = PreallocationStrategy.SPARSE_FILE
-    preallocation_scope: PreallocationScope = PreallocationScope.ENTIRE_JOURNAL
-    checksum: bool = True
-    """Write a checksum with each batch (checksumJournalFiles)."""
-    check_for_corrupt_journal_files: bool = False
+    max_file_length: Annotated[
+        int, Attribute("Size of one segment, db-N.log.", unit=Unit.BYTES)
+    ] = MAX_FILE_LENGTH
+    max_write_batch_size: Annotated[
+        int, Attribute("Maximum size of one write.", unit=Unit.BYTES)
+    ] = MAX_WRITE_BATCH_SIZE
+    disk_sync_strategy: Annotated[
+        DiskSyncStrategy,
+        Attribute("When writes are synced: always (before each response), periodic, never."),
+    ] = DiskSyncStrategy.ALWAYS
+    disk_sync_interval: Annotated[
+        float, Attribute("Time between syncs, if periodic.", unit=Unit.SECONDS)
+    ] = 1.0
+    preallocation_strategy: Annotated[
+        PreallocationStrategy,
+        Attribute("How segments are allocated: sparse_file, os_kernel_copy, zeros, chunked_zeros."),
+    ] = PreallocationStrategy.SPARSE_FILE
+    preallocation_scope: Annotated[
+        PreallocationScope,
+        Attribute(
+            "Which segments are allocated ahead: entire_journal, entire_journal_async, none."
+        ),
+    ] = PreallocationScope.ENTIRE_JOURNAL
+    checksum: Annotated[bool, Attribute("Whether batches carry a checksum.")] = True
+    check_for_corrupt_journal_files: Annotated[
+        bool, Attribute("Whether all segments are checked at start, not only the last one.")
+    ] = False
     """Check all segments at open, and keep what follows damage in the last one."""
-    archive_data_logs: bool = False
+    archive_data_logs: Annotated[
+        bool,
+        Attribute("Whether segments that are no longer needed are archived instead of deleted."),
+    ] = False
     """Move segments that are no longer needed instead of deleting them.
 
     (activemq-persistence K19)
     """
-    directory_archive: Path | None = None
-    """The archive; None: `data-archive` in the journal's directory."""
-    max_async_jobs: int = 10000
+    directory_archive: Annotated[
+        Path | None,
+        Attribute("Directory of archived segments; null: data-archive beside the journal."),
+    ] = None
+    max_async_jobs: Annotated[
+        int,
+        Attribute(
+            "Maximum number of records that wait to be written before senders wait.", minimum=1
+        ),
+    ] = 10000
     """The journal is CONGESTED while more completions wait for one write."""
-    max_waiting_bytes: int = 64 << 20
-    """The journal is CONGESTED while more bytes wait to be written."""
-    resume_check_sleep_period: float = 5.0
+    max_waiting_bytes: Annotated[
+        int,
+        Attribute(
+            "Maximum size of records that wait to be written before senders wait.", unit=Unit.BYTES
+        ),
+    ] = 64 << 20
+    resume_check_sleep_period: Annotated[
+        float, Attribute("Time between attempts to write to a full disk.", unit=Unit.SECONDS)
+    ] = 5.0
     """Seconds between retries on a full disk (activemq-persistence K24)."""
-    ignore_no_space_errors: bool = True
+    ignore_no_space_errors: Annotated[
+        bool, Attribute("Whether the broker waits for space on a full disk; false: it stops.")
+    ] = True
     """Wait for space when the disk is full; False: fail (activemq-persistence K24)."""
 
     def __post_init__(self) -> None:

@@ -1,27 +1,53 @@
-"""Attributes and methods that are those of another object, the target, under the same name.
+"""Names that stand for something defined elsewhere.
 
-The names are written down once, and what type checkers see comes from the target's class:
+`names_of` is for packages whose public names are imported from their modules when they are first
+used (PEP 562). `DelegatedAttribute` and `delegated` are attributes and methods of another object,
+the target. The names are written down once, and type checkers see those of the target's class:
 
     class Filter(Broker):
         add_session = delegated(Broker.add_session, attrgetter("next"))
         size = DelegatedAttribute[int](attrgetter("next"), "Bytes.", read_only=True)
 
 A call costs about 0.1 microseconds more than one that is written out, so what happens once for
-each message is.
+each message is written out.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from importlib import import_module
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, cast, overload
 
-__all__ = ["DelegatedAttribute", "delegated"]
+__all__ = ["DelegatedAttribute", "delegated", "homes_of", "names_of"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
 T = TypeVar("T")
 V = TypeVar("V")
+
+
+def homes_of(table: Mapping[str, str]) -> dict[str, str]:
+    """Return the module of each name; `table` has the names of each module, with blanks between."""
+    return {name: home for home, names in table.items() for name in names.split()}
+
+
+def names_of(
+    namespace: dict[str, Any], homes: Mapping[str, str]
+) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+    """Return `__getattr__` and `__dir__` of the module whose globals are `namespace`."""
+
+    def __getattr__(name: str) -> Any:  # noqa: N807 - it is one
+        home = homes.get(name)
+        if home is None:
+            raise AttributeError(f"module {namespace['__name__']!r} has no attribute {name!r}")
+        value = namespace[name] = getattr(import_module(home), name)
+        return value
+
+    def __dir__() -> list[str]:  # noqa: N807 - it is one
+        return sorted({*namespace, *homes})
+
+    return __getattr__, __dir__
 
 
 class DelegatedAttribute(Generic[V]):

@@ -1,0 +1,80 @@
+"""How a table of attributes documents each of them, and how configuration files write it.
+
+A table is a dataclass. Its fields are `Annotated` with an `Attribute`, so the table can be a base
+class of a settings model, which then has the same names, defaults and descriptions:
+
+    class JournalSection(Section, JournalSettings): ...
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from enum import Enum, auto
+from pathlib import Path
+from types import NoneType
+from typing import Annotated, Any, get_args, get_type_hints
+
+__all__ = ["Attribute", "Unit", "attributes_of"]
+
+
+class Unit(Enum):
+    """How configuration files write a value."""
+
+    NONE = auto()
+    BYTES = auto()
+    """`64mb`; a number of bytes."""
+    SECONDS = auto()
+    """`30s`; seconds, but milliseconds in URIs."""
+    PATH = auto()
+
+
+@dataclass(frozen=True)
+class Attribute:
+    """The documentation of one attribute.
+
+    Args:
+        description: one line, as in config/broker.yaml and the JSON Schema.
+        uri_name: ActiveMQ's name in broker URIs; None: it cannot be set there.
+        unit: how configuration files write it.
+        minimum: the lowest value that configuration files may give.
+        maximum: the highest one.
+    """
+
+    description: str
+    uri_name: str | None = None
+    unit: Unit = Unit.NONE
+    minimum: int | None = None
+    maximum: int | None = None
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> Any:
+        """Let the settings models, whose base classes the tables are, validate the values."""
+        return handler.generate_schema(self._validated_type(source))
+
+    def _validated_type(self, kind: Any) -> Any:
+        # imported here: a broker without a configuration file starts without pydantic
+        from pydantic import Field  # noqa: PLC0415
+
+        from pyjms._yaml import Duration  # noqa: PLC0415
+        from pyjms_broker.byte_sizes import Bytes  # noqa: PLC0415
+
+        read_as = {Unit.BYTES: Bytes, Unit.SECONDS: Duration, Unit.PATH: Path}.get(self.unit)
+        if read_as is not None:
+            kind = read_as | None if NoneType in get_args(kind) else read_as
+        if self.minimum is None and self.maximum is None:
+            return kind
+        return Annotated[kind, Field(ge=self.minimum, le=self.maximum)]
+
+    def __get_pydantic_json_schema__(self, core_schema: Any, handler: Any) -> dict[str, Any]:
+        """Describe the attribute in the JSON Schema."""
+        return {**handler(core_schema), "description": self.description}
+
+
+def attributes_of(table: type[Any]) -> dict[str, tuple[Any, Attribute]]:
+    """Return the attributes of a table, in its order: name to type and documentation."""
+    hints = get_type_hints(table, include_extras=True)
+    found: dict[str, tuple[Any, Attribute]] = {}
+    for name in (each.name for each in fields(table)):
+        for extra in getattr(hints[name], "__metadata__", ()):
+            if isinstance(extra, Attribute):
+                found[name] = (hints[name].__origin__, extra)
+    return found
