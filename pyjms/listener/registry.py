@@ -1,13 +1,16 @@
 """The containers of an application's listeners, by id.
 
-Each endpoint has one container. `start` starts all of them, `stop` stops all at once and waits for
-handlers in progress; a listener registered later starts at once. (spring-jms 6.6, 6.7, 6.8)
+Each endpoint has one container. `start` starts all of them by phase, lower ones first; `stop` and
+`shutdown` stop them by phase, higher ones first, those of one phase at once, and wait for handlers
+in progress before they go on to the next phase. A listener registered later starts at once.
+(spring-jms 6.6, 6.7, 6.8)
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator
+from itertools import groupby
 from typing import TYPE_CHECKING
 
 import anyio
@@ -102,32 +105,41 @@ class JmsListenerEndpointRegistry:
         await container.shutdown(timeout)
 
     async def start(self, *, auto_startup_only: bool = False) -> None:
-        """Start the containers: all, or those with auto_startup."""
+        """Start the containers, lower phases first: all, or those with auto_startup."""
         self._started = True
-        for container in self:
-            if container.auto_startup or not auto_startup_only:
-                await container.start()
+        for containers in self._by_phase():
+            for container in containers:
+                if container.auto_startup or not auto_startup_only:
+                    await container.start()
 
     async def stop(self) -> None:
-        """Stop all containers and return when their listeners have finished."""
-        waiting = []
-        for container in self:
-            done = anyio.Event()
-            await container.stop(done.set)
-            waiting.append(done)
-        for done in waiting:
-            await done.wait()
+        """Stop all containers, higher phases first; return when their listeners have finished."""
+        for containers in reversed(self._by_phase()):
+            waiting = []
+            for container in containers:
+                done = anyio.Event()
+                await container.stop(done.set)
+                waiting.append(done)
+            for done in waiting:
+                await done.wait()
 
     async def shutdown(self, timeout: float | None = None) -> None:
-        """Shut down all containers concurrently and remove them.
+        """Shut down all containers, higher phases first, and remove them.
 
-        Handlers in progress have `timeout` seconds to finish.
+        Those of one phase shut down concurrently. Handlers in progress have `timeout` seconds to
+        finish, in each phase.
         """
         self._started = False
-        async with anyio.create_task_group() as tasks:
-            for container in self:
-                tasks.start_soon(container.shutdown, timeout)
+        for containers in reversed(self._by_phase()):
+            async with anyio.create_task_group() as tasks:
+                for container in containers:
+                    tasks.start_soon(container.shutdown, timeout)
         self._containers.clear()
+
+    def _by_phase(self) -> list[list[AbstractMessageListenerContainer]]:
+        """Return the containers by phase, lowest first; in the order of registration in each."""
+        in_order = sorted(self, key=_phase)
+        return [list(containers) for _, containers in groupby(in_order, _phase)]
 
     def _check_phase(self, container: AbstractMessageListenerContainer) -> None:
         if container.phase == DEFAULT_PHASE:
@@ -139,3 +151,7 @@ class JmsListenerEndpointRegistry:
                 hint="give all container factories the same phase",
             )
         self.phase = container.phase
+
+
+def _phase(container: AbstractMessageListenerContainer) -> int:
+    return container.phase

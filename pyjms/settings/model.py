@@ -151,9 +151,10 @@ class LifecycleSettings(Section):
     """The application's stop (`lifecycle`). Spring: spring.lifecycle."""
 
     timeout_per_shutdown_phase: Duration = 20.0
-    """How long handlers in progress may take when the application stops; then they are given up,
-    and their messages delivered again. Spring's default, 30s, is also that of Kubernetes, which
-    kills the process then."""
+    """How long handlers in progress may take when the application stops, in each phase of its
+    container factories (as a rule there is one); then they are given up, and their messages
+    delivered again. Spring's default, 30s, is also that of Kubernetes, which kills the process
+    then."""
 
 
 class EmbeddedSettings(Section):

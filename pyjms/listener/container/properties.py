@@ -122,6 +122,7 @@ class ContainerProperties:
     destination_resolver: DestinationResolver
     auto_startup: bool = True
     phase: int = PHASE_LAST
+    """Containers with a lower phase start first and stop last, when the others have finished."""
     bean_name: str | None = None
 
     def __init__(self, connection_factory: ConnectionFactory | None) -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import AsyncIterator, Mapping
 
@@ -21,6 +22,7 @@ from pyjms.transport.uri import TransportURI
 from pyjms.wire.openwire.commands import BrokerInfo, ConnectionId, ConnectionInfo, ControlCommand
 from pyjms_broker.connector.vm import VmConnector, vm_transport
 from pyjms_broker.connector.vm import registry as vm_registry
+from pyjms_broker.connector.vm.client import IGNORED, OPTIONS
 
 
 @pytest.fixture
@@ -102,7 +104,7 @@ async def test_commands_cross_as_they_are_or_as_bytes_if_asked_to(registered, ho
 @pytest.mark.fact("activemq-broker B14")
 async def test_vm_options(host, factory) -> None:
     # nobody there: it is made, once, with the broker.* attributes; and stops with its last client
-    url = "vm://auto?broker.persistent=false&brokerConfig=broker:()/auto&async=false"
+    url = "vm://auto?broker.persistent=false&brokerConfig=broker:()/auto"
     clients: list[RequestTransport] = []
 
     async def connect() -> None:
@@ -157,6 +159,57 @@ async def test_vm_options(host, factory) -> None:
     assert (agreed.version, agreed.tight_encoding_enabled) == (9, True)
     await marshalling.request(ConnectionInfo(ConnectionId("c1"), "me"))
     await marshalling.stop()
+
+
+@pytest.mark.parametrize(
+    ("query", "lines"),
+    [
+        ("async=false", ["async (commands are handed over without threads)"]),
+        ("soTimeout=1", ["soTimeout (wireFormat.maxInactivityDuration ends silent connections)"]),
+        (
+            "wireFormat.version=9",
+            ["wireFormat.version (commands are encoded only with marshal=true)"],
+        ),
+        ("wireFormat.version=9&marshal=true", []),
+        ("create=true&waitForStart=10", []),
+    ],
+)
+async def test_vm_options_without_effect_are_logged_with_the_reason(
+    query: str, lines: list[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.INFO):
+        made(f"vm://x?{query}")
+    found = [r.getMessage() for r in caplog.records if r.levelno == logging.INFO]
+    assert found == [f"vm: accepted without effect: {line}" for line in lines]
+
+
+async def test_options_of_a_broker_that_runs_already_are_logged_once(
+    factory, caplog: pytest.LogCaptureFixture
+) -> None:
+    first = await started("vm://shared?broker.persistent=false")
+    with caplog.at_level(logging.INFO):
+        others = [await started("vm://shared?broker.persistent=false")]
+        assert "shared" not in caplog.text
+        others += [await started("vm://shared?broker.persistent=true") for _ in range(2)]
+        others += [await started("vm://shared?brokerConfig=broker:()/shared")]
+    found = [r.getMessage() for r in caplog.records if "shared" in r.getMessage()]
+    assert found == [
+        f"vm://shared: accepted without effect, since this broker runs already: {name}"
+        for name in ("broker.persistent", "brokerConfig")
+    ]
+    for transport in (*others, first):
+        await transport.stop()
+
+
+def test_every_vm_option_is_tested() -> None:
+    tested = {
+        "create": test_vm_options,
+        "waitForStart": test_vm_options,
+        "brokerConfig": test_vm_options,
+        "marshal": test_commands_cross_as_they_are_or_as_bytes_if_asked_to,
+    }
+    assert OPTIONS.keys() == tested.keys()
+    assert IGNORED.keys() == {"async"}
 
 
 async def test_a_composite_names_the_broker_to_make(factory) -> None:

@@ -6,6 +6,7 @@ A broker that does not run is created for its first client, and stops with its l
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -14,7 +15,14 @@ import anyio
 from pyjms.errors import ConnectionFailedException
 from pyjms.transport.openwire import RequestTransport, ResponseCorrelator
 from pyjms.transport.openwire.options import wire_format_settings as read_wire_format
-from pyjms.transport.options import Options, boolean, check_known, integer, read_options
+from pyjms.transport.options import (
+    IGNORED_BY_CLIENTS,
+    Options,
+    boolean,
+    check_known,
+    integer,
+    read_options,
+)
 from pyjms.transport.uri import TransportURI, could_not_create
 from pyjms.wire.openwire.format import OpenWireFormat, WireFormatSettings
 from pyjms_broker.connector.base import ServedConnection
@@ -22,7 +30,9 @@ from pyjms_broker.connector.vm import registry
 from pyjms_broker.connector.vm.registry import Registration
 from pyjms_broker.connector.vm.transport import VmTransport, negotiated, next_address
 
-__all__ = ["VmClientTransport", "vm_transport"]
+__all__ = ["IGNORED", "OPTIONS", "VmClientTransport", "vm_transport"]
+
+logger = logging.getLogger(__name__)
 
 OPTIONS: Options = {
     "create": ("create", boolean),
@@ -30,7 +40,9 @@ OPTIONS: Options = {
     "brokerConfig": ("broker_config", str),
     "marshal": ("marshal", boolean),
 }
-_NO_EFFECT = {"async"}  # commands never run on the sender's stack
+IGNORED: Mapping[str, str] = {"async": "commands are handed over without threads"}
+"""ActiveMQ's options of `vm://` without an effect here, and why."""
+_NOT_MARSHALLED = "commands are encoded only with marshal=true"
 
 
 @dataclass(frozen=True)
@@ -66,6 +78,7 @@ class VmClientTransport(VmTransport):
 
     async def start(self) -> None:
         registration = self._registration = await self._find_broker()
+        self._log_without_effect(registration)
         try:
             self._connection = registration.connector.accept(self, self._settings)
         except Exception:
@@ -96,6 +109,18 @@ class VmClientTransport(VmTransport):
             )
         return await registry.create(self._name, self._broker_options, self._options.broker_config)
 
+    def _log_without_effect(self, registration: Registration) -> None:
+        """Log options for a broker that was created without them, once a broker."""
+        given = registry.url_options(self._broker_options, self._options.broker_config)
+        unused = given - registration.url_options - registration.logged
+        registration.logged |= unused
+        if unused:
+            logger.info(
+                "vm://%s: accepted without effect, since this broker runs already: %s",
+                self._name,
+                ", ".join(sorted(name for name, _ in unused)),
+            )
+
     async def _leave(self, registration: Registration) -> None:
         """Wait for the broker's end to close; stop a created broker with its last client."""
         connection, self._connection = self._connection, None
@@ -116,11 +141,10 @@ def vm_transport(uri: TransportURI) -> RequestTransport:
     if broker_options:
         registry.check_options(broker_options)
     wire, rest = rest.split_options("wireFormat.")
-    known = TransportURI(
-        rest.scheme, options={k: v for k, v in rest.options.items() if k not in _NO_EFFECT}
-    )
-    check_known(known, {*OPTIONS, "broker.", "wireFormat."})
     options = VmOptions(**read_options(rest.options, OPTIONS))
+    encoded = {} if options.marshal else {f"wireFormat.{n}": _NOT_MARSHALLED for n in wire}
+    known = TransportURI(rest.scheme, options={**rest.options, **encoded})
+    check_known(known, set(OPTIONS), ignored={**IGNORED_BY_CLIENTS, **IGNORED, **encoded})
     settings = read_wire_format(wire, None)
     name = rest.location.strip("/")
     config = options.broker_config

@@ -30,6 +30,7 @@ __all__ = [
     "register",
     "set_factory",
     "unregister",
+    "url_options",
     "wait_for",
 ]
 
@@ -48,6 +49,10 @@ class Registration:
         self.loop = LoopHandle()
         self.connector = VmConnector(host, TransportURI("vm", host.broker_name))
         self.auto_created = False
+        self.url_options: frozenset[tuple[str, str]] = frozenset()
+        """The options of the `vm://` URL that it was created for."""
+        self.logged: set[tuple[str, str]] = set()
+        """Options of other `vm://` URLs, which came too late, that were logged."""
 
     @property
     def alive(self) -> bool:
@@ -177,9 +182,18 @@ async def create(name: str, options: Mapping[str, str], config: str | None) -> R
                 hint="let brokerConfig name the broker as the vm:// URL does",
             )
         registration.auto_created = True
+        registration.url_options = url_options(options, config)
         return registration
     finally:
         _creating.pop(name)[1].set()
+
+
+def url_options(options: Mapping[str, str], config: str | None) -> frozenset[tuple[str, str]]:
+    """Return names and values of the `vm://` URL's options that say how to create a broker."""
+    given = {f"broker.{name}": text for name, text in options.items()}
+    if config is not None:
+        given["brokerConfig"] = config
+    return frozenset(given.items())
 
 
 def _elsewhere(name: str) -> IllegalStateException:
