@@ -196,7 +196,8 @@ class JmsApplication:
         Handlers that do not finish in time are given up, with a line in the log for each.
 
         Args:
-            timeout: seconds for handlers in progress, of each phase; None is the application's `stop_timeout`.
+            timeout: seconds for handlers in progress, in each phase; None is the application's
+                `stop_timeout`.
         """
         if not self._running:
             return
