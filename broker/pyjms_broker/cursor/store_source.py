@@ -77,7 +77,7 @@ class StoreSource:
             return []
         page = self.first_paged_out(limit)
         if not page:
-            logger.warning("%d messages are no longer in the store", self._count)
+            logger.warning("%d messages are not in the store, or were quarantined", self._count)
             self._count = 0
             return []
         self._count = max(0, self._count - len(page))

@@ -301,6 +301,8 @@ class QueueDispatcher:
         while room > 0 and cursor and not (cursor.must_read and self._must_not_read()):
             try:
                 reference = cursor.pop()
+            except KeyError:  # the store has quarantined what the cursor still counted
+                return
             except Exception:
                 logger.exception(
                     "%s: paging in messages failed, next attempt in %g s",

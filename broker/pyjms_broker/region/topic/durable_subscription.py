@@ -235,6 +235,8 @@ class DurableTopicSubscription(PrefetchSubscription):
                 return
             try:
                 reference = pending.pop()
+            except KeyError:  # the store has quarantined what the cursor still counted
+                return
             except Exception:
                 logger.exception(
                     "%s: paging in messages failed, next attempt in %g s", self, _RETRY_DELAY

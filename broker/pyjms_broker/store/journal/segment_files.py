@@ -189,7 +189,11 @@ class SegmentFiles:
             KahaDBFormatError: no user record begins there, or it is truncated.
             OSError: it cannot be read.
         """
-        data = self._disk.read(self._reader(location.file_id), _READ_SIZE, location.offset)
+        reader = self._reader(location.file_id)
+        try:
+            data = self._disk.read(reader, _READ_SIZE, location.offset)
+        except OSError:  # the bad part may lie behind the record
+            data = self._disk.read(reader, RECORD_HEAD.size, location.offset)
         return self._payload(data, 0, location)
 
     def read_run(self, run: Sequence[Location]) -> list[bytes]:

@@ -10,12 +10,15 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from pyjms import _clock
+from pyjms.wire.kahadb.frames import from_kaha_destination
 from pyjms.wire.kahadb.journal import Location
 from pyjms.wire.kahadb.structures import KahaDestination
 from pyjms.wire.openwire.commands import ActiveMQMessage
 from pyjms_broker.api.completion import Completion
+from pyjms_broker.api.message import StoredMessage
+from pyjms_broker.store.damage import Quarantine, is_damage
 from pyjms_broker.store.journal.journal import Journal
-from pyjms_broker.store.kahadb.index import DestinationIndex, StoreIndex
+from pyjms_broker.store.kahadb.index import DestinationIndex, IndexEntry, StoreIndex
 from pyjms_broker.store.kahadb.index_updater import IndexUpdater
 from pyjms_broker.store.kahadb.records import RecordFormat
 from pyjms_broker.store.kahadb.trace_records import ARRIVALS, AUDIT, DUPLICATES, trace_record
@@ -37,6 +40,7 @@ class MessageDatabase:
         self.format = record_format
         self.last: Location | None = None
         """The last record that was appended or replayed."""
+        self.quarantine = Quarantine()
         self._until_check = _CHECK_EVERY
         self.on_dirty: Callable[[], None] | None = None
         """Called when a checkpoint is due because of the number of changes in memory."""
@@ -103,11 +107,47 @@ class MessageDatabase:
             for each in ids:
                 window.add(each, file_id)
 
-    def read(self, location: Location) -> ActiveMQMessage:
-        """Return the message of the add or update record at `location`. May block."""
-        return self.format.stored_message(self.journal.read(location))
+    def read_entries(
+        self, index: DestinationIndex, entries: Sequence[IndexEntry]
+    ) -> list[StoredMessage]:
+        """Return messages of a destination, reading neighbours together. May block.
 
-    def read_all(self, locations: Sequence[Location]) -> list[ActiveMQMessage]:
-        """Return the messages of these records, reading neighbours together. May block."""
+        Those that cannot be read are quarantined: hidden, logged, and not in the result.
+
+        Raises:
+            JMSException: nothing can be read at the moment.
+        """
         decode = self.format.stored_message
-        return [decode(payload) for payload in self.journal.read_run(locations)]
+        try:
+            payloads = self.journal.read_run([entry.location for entry in entries])
+            return [
+                StoredMessage(e.position, decode(p)) for e, p in zip(entries, payloads, strict=True)
+            ]
+        except Exception as error:
+            if not is_damage(error):
+                raise
+        messages = []
+        for entry in entries:
+            message = self.read_or_quarantine(index.destination, entry.message_id, entry.location)
+            if message is None:
+                index.hide(entry.position)
+            else:
+                messages.append(StoredMessage(entry.position, message))
+        return messages
+
+    def read_or_quarantine(
+        self, destination: KahaDestination, message_id: str, location: Location
+    ) -> ActiveMQMessage | None:
+        """Return one message; None and a line in the log if it cannot be read. May block.
+
+        Raises:
+            JMSException: nothing can be read at the moment.
+        """
+        try:
+            return self.format.stored_message(self.journal.read(location))
+        except Exception as error:
+            if not is_damage(error):
+                raise
+            name = from_kaha_destination(destination).qualified_name
+            self.quarantine.add(name, message_id, location, error)
+            return None

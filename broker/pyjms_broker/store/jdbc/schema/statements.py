@@ -118,6 +118,7 @@ class Statements:
         )
         self.delete_container = delete(m).where(m.c.container == CONTAINER)
         self.load_messages = select(m.c.id, m.c.msg).where(m.c.id.in_(IDS))
+        self.message_ids = select(m.c.msgid_prod, m.c.msgid_seq).where(m.c.id.in_(IDS))
         found = (
             select(m.c.id, m.c.priority)
             .where(

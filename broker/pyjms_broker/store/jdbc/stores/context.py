@@ -11,9 +11,11 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final, Protocol
 
 from pyjms.jms.properties import DUPLICATE_ID_PROPERTY
-from pyjms.wire.openwire.commands import MessageId
+from pyjms.wire.kahadb.frames import decode_message
+from pyjms.wire.openwire.commands import ActiveMQMessage, MessageId
 from pyjms.wire.openwire.primitives import decode_map
 from pyjms_broker.api.completion import Completion
+from pyjms_broker.store.damage import Quarantine, is_damage
 from pyjms_broker.store.jdbc.execution.database import Database
 from pyjms_broker.store.jdbc.execution.operations import UNSETTLING, Operation, Unit
 from pyjms_broker.store.jdbc.schema.numbering import base_of
@@ -57,6 +59,7 @@ class StoreContext:
         self.last_broker_sequence_id = 0
         self.last_destination = 0
         self.last_prepared_id = 0
+        self.quarantine = Quarantine()
         self.audit = (
             MessageAudit(settings.max_audit_depth, settings.max_producers_to_audit)
             if settings.enable_audit
@@ -119,6 +122,18 @@ class StoreContext:
         """
         self.writer.check()
         return self.database.read(statement, **parameters)
+
+    def decode(self, container: str, number: int, frame: bytes) -> ActiveMQMessage | None:
+        """Return the message of a row; None: it is damaged, and quarantined from now on."""
+        try:
+            return decode_message(bytes(frame))
+        except Exception as error:
+            if not is_damage(error):
+                raise
+            rows = self.read(self.statements.message_ids, ids=[number])
+            message_id = ":".join(map(str, rows[0])) if rows else "?"
+            self.quarantine.add(container, message_id, f"row {number}", error)
+            return None
 
     def note(self, producer: str, sequence: int, broker_sequence: int) -> None:
         """Note the sequence numbers of a message that was stored."""

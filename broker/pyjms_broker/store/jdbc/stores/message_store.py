@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from pyjms.jms.destination import Destination
-from pyjms.wire.kahadb.frames import decode_message, encode_message
+from pyjms.wire.kahadb.frames import encode_message
 from pyjms.wire.openwire.commands import MessageId
 from pyjms_broker.api.completion import Completion
 from pyjms_broker.api.message import OperationContext, Position, Positions, StoredMessage
@@ -317,6 +317,22 @@ class JDBCMessageStore:
         skip: Positions,
         visible: Callable[[int], bool],
     ) -> list[StoredMessage]:
+        """Return the messages of a page; once more if some were quarantined, to have it full."""
+        before, found = -1, list[StoredMessage]()
+        while before != len(self.overlay.unshown):
+            before = len(self.overlay.unshown)
+            found = self._load(self._positions(statement, parameters, after, limit, skip, visible))
+        return found
+
+    def _positions(
+        self,
+        statement: Any,
+        parameters: dict[str, object],
+        after: Position | None,
+        limit: int,
+        skip: Positions,
+        visible: Callable[[int], bool],
+    ) -> list[Position]:
         parameters = {**parameters, "at": self.container}
         found: list[Position] = []
         start = after or Position(0, 0)
@@ -326,7 +342,7 @@ class JDBCMessageStore:
             if wanted <= 0:
                 break
             found += self._page_of_level(statement, parameters, first, wanted, skip, visible)
-        return self._load(found)
+        return found
 
     def _page_of_level(
         self,
@@ -364,18 +380,21 @@ class JDBCMessageStore:
         return sorted(found)[:wanted]
 
     def _load(self, positions: list[Position]) -> list[StoredMessage]:
-        ids = [self.id_at(position) for position in positions]
-        added, updated = self.overlay.added, self.overlay.frames
-        frames = {i: added[i].frame for i in ids if i in added}
-        frames.update({i: updated[i] for i in ids if i in updated})
+        overlay, ids = self.overlay, [self.id_at(position) for position in positions]
+        frames = {i: overlay.added[i].frame for i in ids if i in overlay.added}
+        frames.update({i: overlay.frames[i] for i in ids if i in overlay.frames})
         missing = [i for i in ids if i not in frames]
         step = min(self.context.settings.max_rows, 1000)
         for start in range(0, len(missing), step):
             chunk = missing[start : start + step]
             rows = self.context.read(self.context.statements.load_messages, ids=chunk)
             frames.update(tuple(row) for row in rows)
-        return [
-            StoredMessage(position, decode_message(bytes(frames[i])))
-            for position, i in zip(positions, ids, strict=True)
-            if i in frames
-        ]
+        messages = []
+        for position, i in zip(positions, ids, strict=True):
+            if i in frames:
+                message = self.context.decode(self.container, i, frames[i])
+                if message is not None:
+                    messages.append(StoredMessage(position, message))
+                else:
+                    overlay.unshown.add(i)
+        return messages

@@ -8,7 +8,7 @@ that a row may be in both places until then does no harm, since ids are unique.
     added      messages whose insertion is not committed, by id
     removed    ids whose deletion is not committed
     hidden     ids that a prepared transaction has acknowledged; visible again on rollback
-    unshown    ids that are stored but not yet visible to readers (`mark_visible`)
+    unshown    ids that are stored but not yet visible to readers (`mark_visible`), or quarantined
     frames     updated messages whose update is not committed
 
 Operations whose effect the overlay cannot represent (a purge, a removed subscription, a rollback)
@@ -34,7 +34,7 @@ class Overlay:
         self.hidden: set[int] = set()
         """Acknowledged in a prepared transaction."""
         self.unshown: set[int] = set()
-        """Added, but not visible yet; in the table or not."""
+        """Added, but not visible yet, in the table or not; or damaged and quarantined."""
         self.frames: dict[int, bytes] = {}
         """Updated messages."""
         self._ids: dict[tuple[str, int], int] = {}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from pyjms.jms.destination import Destination
@@ -190,18 +190,23 @@ class KahaDBMessageStore:
         """See MessageStore. Reads from the disk."""
         self.write_late()
         entry = self._index.find(str(message_id))
-        return None if entry is None else self._read([entry])[0]
+        found = [] if entry is None else self._db.read_entries(self._index, [entry])
+        return found[0] if found else None
 
     def next_messages(
         self, after: Position | None, limit: int, skip: Positions = ()
     ) -> list[StoredMessage]:
         """See MessageStore."""
         self.write_late()
-        return self._read(self._index.page(after, limit, skip))
+        return self._read(lambda: self._index.page(after, limit, skip))
 
-    def _read(self, entries: Sequence[IndexEntry]) -> list[StoredMessage]:
-        messages = self._db.read_all([entry.location for entry in entries])
-        return [StoredMessage(e.position, m) for e, m in zip(entries, messages, strict=True)]
+    def _read(self, page: Callable[[], Sequence[IndexEntry]]) -> list[StoredMessage]:
+        """Return the messages of a page; once more if some were quarantined, to have it full."""
+        while True:
+            entries = page()
+            messages = self._db.read_entries(self._index, entries)
+            if len(messages) == len(entries):
+                return messages
 
     # -- figures
 

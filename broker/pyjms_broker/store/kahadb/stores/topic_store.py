@@ -144,10 +144,10 @@ class KahaDBTopicMessageStore(KahaDBMessageStore):
         self, key: SubscriptionKey, after: Position | None, limit: int, skip: Positions = ()
     ) -> list[StoredMessage]:
         """See TopicMessageStore."""
-        text = subscription_key(*key)
-        if text not in self._index.subscriptions:
+        text, index = subscription_key(*key), self._index
+        if text not in index.subscriptions:
             return []
-        return self._read(self._index.page_for_subscription(text, after, limit, skip))
+        return self._read(lambda: index.page_for_subscription(text, after, limit, skip))
 
     def subscription_message_count(self, key: SubscriptionKey) -> int:
         """See TopicMessageStore."""

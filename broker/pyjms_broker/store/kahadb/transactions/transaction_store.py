@@ -43,7 +43,12 @@ from pyjms.wire.kahadb.frames import (
 )
 from pyjms.wire.kahadb.journal import Location
 from pyjms.wire.kahadb.structures import KahaDestination
-from pyjms.wire.openwire.commands import MessageId, TransactionId, XATransactionId
+from pyjms.wire.openwire.commands import (
+    ActiveMQMessage,
+    MessageId,
+    TransactionId,
+    XATransactionId,
+)
 from pyjms_broker.api.completion import Completion
 from pyjms_broker.api.message import Position, StoredMessage, SubscriptionKey
 from pyjms_broker.store.api import RecoveredTransaction
@@ -334,22 +339,22 @@ class KahaDBTransactionStore:
 
     def _describe(self, xid: XATransactionId, transaction: OpenTransaction) -> RecoveredTransaction:
         db = self._db
-        added: list[tuple[Destination, Location]] = []
+        added: list[tuple[Destination, ActiveMQMessage]] = []
         removed: list[tuple[Destination, SubscriptionKey | None, StoredMessage]] = []
         for operation in transaction.operations:
             if operation.kind is OperationKind.ADD and not operation.destination_removed:
                 assert operation.location is not None, "a recovered operation has a record"
-                destination = from_kaha_destination(operation.destination)
-                added.append((destination, operation.location))
+                message = db.read_or_quarantine(
+                    operation.destination, operation.message_id, operation.location
+                )
+                if message is not None:
+                    added.append((from_kaha_destination(operation.destination), message))
         for index, position, key in self._acknowledged(transaction):
             entry = index.get(position)
-            if entry is not None:
-                stored = StoredMessage(position, db.read(entry.location))
+            for stored in [] if entry is None else db.read_entries(index, [entry]):
                 subscriber = None if key is None else self._subscription(index, key)
                 removed.append((from_kaha_destination(index.destination), subscriber, stored))
-        messages = db.read_all([location for _, location in added])
-        pairs = list(zip([destination for destination, _ in added], messages, strict=True))
-        return RecoveredTransaction(xid, pairs, removed)
+        return RecoveredTransaction(xid, added, removed)
 
     def _subscription(self, index: DestinationIndex, key: str) -> SubscriptionKey:
         known = index.subscriptions.get(key) if isinstance(index, TopicIndex) else None

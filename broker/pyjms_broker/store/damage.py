@@ -1,0 +1,71 @@
+"""Stored data that cannot be read: which errors show damage, and how it is reported.
+
+A store quarantines unreadable messages: they stay stored and counted, readers do not get them, and
+the log names each of them once. So one damaged record never holds up the others. Errors that may
+pass are raised instead, and the broker reads again later. (activemq-persistence K20)
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+import struct
+from typing import Final
+
+from pyjms.errors import ProtocolViolation, ResourceAllocationException
+
+__all__ = ["Quarantine", "is_damage"]
+
+logger = logging.getLogger(__name__)
+
+_DAMAGE: Final = (
+    ProtocolViolation,
+    ValueError,
+    LookupError,
+    TypeError,
+    RecursionError,
+    struct.error,
+)
+_PASSING: Final = frozenset(
+    (
+        errno.EMFILE,
+        errno.ENFILE,
+        errno.ENOMEM,
+        errno.EINTR,
+        errno.EAGAIN,
+        errno.ETIMEDOUT,
+        getattr(errno, "ESTALE", errno.EAGAIN),
+    )
+)
+
+
+def is_damage(error: BaseException) -> bool:
+    """Return whether reading the same data again would fail again."""
+    cause = error.__cause__ if isinstance(error, ResourceAllocationException) else error
+    if isinstance(cause, OSError):
+        return cause.errno not in _PASSING
+    return isinstance(error, _DAMAGE)
+
+
+class Quarantine:
+    """The messages that a store has quarantined since it was opened."""
+
+    def __init__(self) -> None:
+        self._known: set[tuple[str, str]] = set()
+
+    def __len__(self) -> int:
+        """Return how many there are."""
+        return len(self._known)
+
+    def add(self, destination: str, message_id: str, where: object, error: BaseException) -> None:
+        """Record a message and log it, unless it was quarantined before."""
+        name = (destination, message_id)
+        if name not in self._known:
+            self._known.add(name)
+            logger.error(
+                "%s: message %s cannot be read and is quarantined, at %s: %s",
+                destination,
+                message_id,
+                where,
+                error,
+            )
