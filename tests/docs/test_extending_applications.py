@@ -15,6 +15,7 @@ import pytest
 
 from pyjms.aio import ConnectionFactory, JmsTemplate
 from pyjms_broker import BrokerService
+from tests.kit.forked_python import run_python
 from tests.kit.recipes import install, recipe_files
 
 
@@ -70,15 +71,9 @@ async def test_the_error_handler_of_the_recipe(load) -> None:
 
 
 def pyjms(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-c", "from pyjms.cli.main import main; main()", *arguments],
-        cwd=folder,
-        env=os.environ | {"PYTHONPATH": str(folder)},
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    main = "from pyjms.cli.main import main; main()"
+    environment = os.environ | {"PYTHONPATH": str(folder)}
+    return run_python("-c", main, *arguments, cwd=folder, env=environment)
 
 
 async def test_the_command_of_the_recipe_as_an_installed_package(tmp_path) -> None:

@@ -36,8 +36,8 @@ else:
 """
 
 
-def python(folder: Path, code: str) -> str:
-    return run_recipe(folder, "-c", code)
+def python(folder: Path, code: str, *, fresh: bool = False) -> str:
+    return run_recipe(folder, "-c", code, fresh=fresh)
 
 
 def written(folder: Path, text: str) -> None:
@@ -57,6 +57,7 @@ def test_the_plugin_of_the_recipe(tmp_path: Path) -> None:
         + "from acme_limits import SizeLimitPlugin\n"
         + "service = BrokerService(plugins=[SizeLimitPlugin(maximum=1)])\n"
         + "assert service.plugins[0].maximum == 1\n",
+        fresh=True,
     )
 
 
@@ -165,7 +166,7 @@ def test_the_store_of_the_recipe(tmp_path: Path) -> None:
         "except JMSException as error:\n    assert 'there are 2 queues' in str(error), error\n"
         "else:\n    raise SystemExit('it was accepted')\n"
     )
-    python(tmp_path, SEND + code)
+    python(tmp_path, SEND + code, fresh=True)
     written(tmp_path, "persistence:\n  type: quota\n  maximum_queue: 2")
     assert "did you mean persistence.maximum_queues?" in python(tmp_path, LOAD)
     written(tmp_path, "persistence:\n  type: quotas")
@@ -199,7 +200,7 @@ def test_the_connector_of_the_recipe_in_a_configuration(tmp_path: Path) -> None:
         "        assert await template.receive_and_convert('orders.new') == 'hello'\n"
         "anyio.run(lines)\n"
     )
-    python(tmp_path, SEND + code)
+    python(tmp_path, SEND + code, fresh=True)
 
 
 def test_the_broker_command_of_the_recipe(tmp_path: Path) -> None:

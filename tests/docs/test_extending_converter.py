@@ -24,4 +24,4 @@ def test_the_converter_recipe_passes_the_contract(folder: Path) -> None:
 
 
 def test_the_converter_of_an_installed_package_is_used_by_its_content_type(folder: Path) -> None:
-    assert run_recipe(folder, "send_table.py") == "[{'city': 'Oslo', 'trips': '7'}]\n"
+    assert run_recipe(folder, "send_table.py", fresh=True) == "[{'city': 'Oslo', 'trips': '7'}]\n"

@@ -18,6 +18,7 @@ def test_the_transport_recipe_passes_the_contract_as_an_installed_package(tmp_pa
         "assert 'unix' in known_schemes()\n"
         "transport = create_transport('unix:///run/broker.sock?useInactivityMonitor=false')\n"
         "assert transport.remote_address == 'unix:///run/broker.sock'\n",
+        fresh=True,
     )
     output = run_recipe(
         tmp_path, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_pyjms_unix.py"

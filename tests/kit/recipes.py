@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
-import sys
 import tomllib
 from pathlib import Path
+
+from tests.kit.forked_python import run_python
 
 __all__ = ["install", "recipe_files", "run_recipe"]
 
@@ -52,17 +52,15 @@ def install(files: dict[str, str], folder: Path) -> None:
     )
 
 
-def run_recipe(folder: Path, *arguments: str, timeout: float = 50) -> str:
+def run_recipe(folder: Path, *arguments: str, timeout: int = 50, fresh: bool = False) -> str:
     """Run `python *arguments` with the package in `folder` installed, and return its output."""
-    done = subprocess.run(
-        [sys.executable, *arguments],
-        check=False,
+    done = run_python(
+        *arguments,
         cwd=folder,
         env={**os.environ, "PYTHONPATH": f"{folder}{os.pathsep}{ROOT}"},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
+        merge=True,
         timeout=timeout,
+        fresh=fresh,
     )
     assert done.returncode == 0, done.stdout
     return done.stdout

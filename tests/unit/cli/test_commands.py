@@ -14,6 +14,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+from tests.kit.forked_python import run_python
+
 Run = Callable[..., subprocess.CompletedProcess[str]]
 
 MODULE = """
@@ -54,22 +56,18 @@ def pyjms(tmp_path: Path) -> Run:
     (tmp_path / "orders.py").write_text(MODULE)
     (tmp_path / "bad.py").write_text(BAD)
 
-    def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [sys.executable, "-c", "from pyjms.cli.main import main; main()", *arguments],
-            cwd=tmp_path,
-            env={**os.environ, **environment},
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-        )
+    def run(
+        *arguments: str, fresh: bool = False, **environment: str
+    ) -> subprocess.CompletedProcess[str]:
+        main = "from pyjms.cli.main import main; main()"
+        env = os.environ | environment
+        return run_python("-c", main, *arguments, cwd=tmp_path, env=env, fresh=fresh)
 
     return run
 
 
 def test_help_lists_the_commands(pyjms: Run) -> None:
-    done = pyjms("--help")
+    done = pyjms("--help", fresh=True)
     assert done.returncode == 0
     for command in ("run", "check", "listeners", "config", "broker"):
         assert command in done.stdout
@@ -144,7 +142,9 @@ def test_errors_are_told_without_a_trace(pyjms: Run, arguments, status, text) ->
 
 
 def test_listeners_are_listed(pyjms: Run) -> None:
-    lines = [line.split("\t") for line in pyjms("listeners", "orders").stdout.splitlines()]
+    lines = [
+        line.split("\t") for line in pyjms("listeners", "orders", fresh=True).stdout.splitlines()
+    ]
     assert lines == [
         ["orders", "orders", "1-2", "JMSPriority > 3"],
         ["-", "audit", "-", "-"],
@@ -156,7 +156,7 @@ def test_config_show_masks_the_password(pyjms: Run, tmp_path: Path) -> None:
         "activemq:\n  user: me\n  password: hunter2\n"
         "  broker_url: tcp://h:61616?jms.password=hunter3\n"
     )
-    done = pyjms("config", "show", PYJMS_JMS__CLIENT_ID="from-env")
+    done = pyjms("config", "show", fresh=True, PYJMS_JMS__CLIENT_ID="from-env")
     assert done.returncode == 0, done.stderr
     shown = yaml.safe_load(done.stdout)
     assert shown["activemq"]["user"] == "me"

@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.kit.forked_python import run_python
+
 pytest.importorskip("pyspark")
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
@@ -58,21 +60,16 @@ def pyjms(tmp_path: Path) -> Run:
     (tmp_path / "application.yaml").write_text("activemq: {broker_url: 'tcp://h:1'}\n")
     (tmp_path / "sql.yaml").write_text(SQL)
 
-    def run(*arguments: str, code: str = MAIN) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [sys.executable, "-c", code, *arguments],
-            cwd=tmp_path,
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-        )
+    def run(
+        *arguments: str, code: str = MAIN, fresh: bool = False
+    ) -> subprocess.CompletedProcess[str]:
+        return run_python("-c", code, *arguments, cwd=tmp_path, fresh=fresh or code != MAIN)
 
     return run
 
 
 def test_list_shows_functions_and_sql(pyjms: Run) -> None:
-    done = pyjms("pipeline", "list", "board", "sql.yaml")
+    done = pyjms("pipeline", "list", "board", "sql.yaml", fresh=True)
     assert done.returncode == 0, done.stderr
     assert [line.split("\t") for line in done.stdout.splitlines()] == [
         ["delays", "Consumer.a.VirtualTopic.flights", "delays", "bad", "2s", "append", "epoch"],
@@ -86,7 +83,7 @@ def test_list_shows_functions_and_sql(pyjms: Run) -> None:
 
 
 def test_check_of_what_is_fine(pyjms: Run) -> None:
-    done = pyjms("pipeline", "check", "board", "sql.yaml")
+    done = pyjms("pipeline", "check", "board", "sql.yaml", fresh=True)
     assert done.stdout.splitlines() == [
         f"{name}: no problems found" for name in ("delays", "join", "copy")
     ]
@@ -188,7 +185,7 @@ def test_status_is_a_table(pyjms: Run, tmp_path: Path) -> None:
         age = 3 * 3600_000 if name == "old" else 0
         status = {"pipeline": name, "host": socket.gethostname(), "updated": now - age, **values}
         (folder / "pyjms-status.json").write_text(json.dumps(status))
-    done = pyjms("pipeline", "status")
+    done = pyjms("pipeline", "status", fresh=True)
     assert done.returncode == 0, done.stderr
     head, *rows = done.stdout.splitlines()
     assert head.split() == [
