@@ -14,6 +14,7 @@ from __future__ import annotations
 import atexit
 import contextlib
 import functools
+import gc
 import json
 import os
 import runpy
@@ -141,6 +142,7 @@ def _preload() -> None:
     with contextlib.suppress(ImportError):  # an extra
         for name in SPARK:
             __import__(name)
+    gc.freeze()  # else each forked process visits, and so copies, all of this as it ends
 
 
 def _become(request: Mapping[str, Any]) -> None:

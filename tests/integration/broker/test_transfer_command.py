@@ -12,18 +12,14 @@ import pytest
 
 from pyjms.jms.destination import Queue
 from pyjms.transport.registry import create_transport
+from tests.kit.forked_python import run_python
 
 LATER = 4_000_000_000_000
 
 
 def run(*arguments: object) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "pyjms_broker", *(str(each) for each in arguments)],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=60,
-    )
+    texts = [str(each) for each in arguments]
+    return run_python("-m", "pyjms_broker", *texts, cwd=Path.cwd())
 
 
 @pytest.fixture

@@ -21,6 +21,7 @@ from pyjms import (
 from pyjms.aio import ConnectionFactory, JmsTemplate
 from pyjms.testing.app import JmsTestApp, with_redelivery_delay
 from pyjms.testing.broker import EmbeddedBroker, embedded_broker
+from tests.kit.forked_python import run_python
 
 pytest_plugins = ["pytester"]
 
@@ -124,6 +125,15 @@ async def test_template_and_broker(jms_template, jms_broker):
 """
 
 
+def run_tests(pytester: pytest.Pytester, *arguments: str) -> pytest.RunResult:
+    """Run the tests of the pytester's folder."""
+    pytest_arguments = ("-m", "pytest", "-p", "no:cacheprovider", *arguments)
+    done = run_python(*pytest_arguments, cwd=pytester.path)
+    return pytest.RunResult(
+        done.returncode, done.stdout.splitlines(), done.stderr.splitlines(), 0.0
+    )
+
+
 @pytest.mark.parametrize("backends", ["asyncio", "asyncio trio"])
 def test_in_a_users_project(pytester: pytest.Pytester, backends: str) -> None:
     pytester.makeini("[pytest]\nanyio_mode = auto\nfilterwarnings = error\n")
@@ -151,7 +161,7 @@ def test_marks_do_instead_of_the_mode(pytester: pytest.Pytester) -> None:
             await jms_template.convert_and_send("q", "x")
         """
     )
-    done = pytester.runpytest_subprocess("-p", "no:cacheprovider", "-k", "asyncio")
+    done = run_tests(pytester, "-k", "asyncio")
     done.assert_outcomes(passed=1, deselected=1)
 
 
@@ -293,7 +303,7 @@ def test_a_test_that_runs_in_no_loop_has_a_hint(
     test: str, hint: str, pytester: pytest.Pytester
 ) -> None:
     pytester.makepyfile(test)
-    done = pytester.runpytest_subprocess("-p", "no:cacheprovider")
+    done = run_tests(pytester)
     done.assert_outcomes(errors=1)
     done.stdout.fnmatch_lines([f"*test_it uses jms_*{hint}"])
 
@@ -302,7 +312,7 @@ def test_fixtures_have_a_prefix_unless_a_project_wants_short_names(
     pytester: pytest.Pytester,
 ) -> None:
     pytester.makepyfile("def test_it(): ...")
-    shown = pytester.runpytest_subprocess("--fixtures", "-p", "no:cacheprovider").stdout.str()
+    shown = run_tests(pytester, "--fixtures").stdout.str()
     names = {
         line.split()[0] for line in shown.splitlines() if "plugin.py:" in line and "pyjms" in line
     }

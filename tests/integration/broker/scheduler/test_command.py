@@ -6,20 +6,16 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from pyjms import ConnectionFactory
+from tests.kit.forked_python import run_python
 
 
-def run(*arguments: object) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "pyjms_broker", "jobs", *(str(each) for each in arguments)],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=60,
-    )
+def run(*arguments: str, fresh: bool = False) -> subprocess.CompletedProcess[str]:
+    return run_python("-m", "pyjms_broker", "jobs", *arguments, cwd=Path.cwd(), fresh=fresh)
 
 
 @pytest.fixture
@@ -51,7 +47,7 @@ def order(url: str, **orders: object) -> str:
 def test_jobs_are_listed_and_removed(broker_url: str) -> None:
     late = order(broker_url, delay=3_600_000)
     daily = order(broker_url, cron="0 6 * * *")
-    listed = run("list", "--url", broker_url)
+    listed = run("list", "--url", broker_url, fresh=True)
     assert listed.returncode == 0, listed.stderr
     lines = listed.stdout.splitlines()
     assert lines[0].split() == ["job", "destination", "due", "schedule"]
