@@ -161,6 +161,7 @@ IGNORED_BY_CLIENTS: Mapping[str, str] = {
 """Those of the side that connects."""
 IGNORED_BY_SERVERS: Mapping[str, str] = IGNORED
 """Those of listening sockets."""
+_NAMES_OF_CLIENTS = "options of the client begin with jms., such as jms.prefetchPolicy.all=10"
 IGNORED_OF_ACCEPTED: Mapping[str, str] = {
     **IGNORED,
     "allowLinkStealing": _OF_CONNECTORS,
@@ -210,7 +211,7 @@ def check_known(
         )
         raise could_not_create(
             f"Invalid {what} parameters: {{{shown}}}",
-            hint=did_you_mean(next(iter(unknown)), names),
+            hint=did_you_mean(unknown, names) or (_NAMES_OF_CLIENTS if what == "connect" else ""),
         )
     without_effect = [f"{k} ({ignored[k]})" for k in uri.options if k in ignored]
     if without_effect:

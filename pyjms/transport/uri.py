@@ -195,11 +195,43 @@ def could_not_create(reason: str, *, hint: str = "") -> ConfigurationException:
     return ConfigurationException(f"Could not create Transport. Reason: {reason}", hint=hint)
 
 
-def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """Return `did you mean 'x'?` for the known name nearest to `name`, or "" if none is near."""
-    by_lower = {k.lower(): k for k in known}
-    near = difflib.get_close_matches(name.lower(), by_lower, n=1, cutoff=0.6)
-    return f"did you mean '{by_lower[near[0]]}'?" if near else ""
+def did_you_mean(names: str | Iterable[str], known: Iterable[str]) -> str:
+    """Return `did you mean 'x'?` for the known names nearest to `names`, or "" if none is near.
+
+    A dotted name is also found by its group (`prefetchPolicy`) or by its last part.
+    """
+    names = (names,) if isinstance(names, str) else tuple(names)
+    spellings = _spellings(known)
+    found = {name: near for name in names if (near := _nearest(name.lower(), spellings))}
+    if len(names) == 1:
+        return "".join(f"did you mean '{near}'?" for near in found.values())
+    return "; ".join(f"did you mean '{near}' instead of {name}?" for name, near in found.items())
+
+
+def _nearest(name: str, spellings: Iterable[Mapping[str, str]]) -> str:
+    for known in spellings:
+        near = difflib.get_close_matches(name, known, n=1, cutoff=0.6)
+        if near:
+            return known[near[0]]
+    return ""
+
+
+def _spellings(known: Iterable[str]) -> tuple[dict[str, str], ...]:
+    """Return the known names by what they are found by: themselves, their group, their last part.
+
+    All in small letters. A group stands for `group.all`, if there is such a name.
+    """
+    names: dict[str, str] = {}
+    groups: dict[str, str] = {}
+    last_parts: dict[str, str] = {}
+    for name in known:
+        names[name.lower()] = name
+        group, dot, rest = name.partition(".")
+        if dot:
+            last_parts[rest.lower()] = name
+            if rest == "all" or group.lower() not in groups:
+                groups[group.lower()] = name
+    return names, groups, last_parts
 
 
 def _first(env: Mapping[str, str], names: tuple[str, ...]) -> str:

@@ -95,7 +95,7 @@ def check_options(options: Mapping[str, str]) -> dict[str, object]:
             f"There are {len(unknown)} Broker options that couldn't be set on the BrokerService. "
             f"Check the options are spelled correctly. Unknown parameters=[{{{listed}}}]. "
             "This BrokerService cannot be started.",
-            hint=did_you_mean(next(iter(unknown)), known),
+            hint=did_you_mean(unknown, known),
         )
     return {known[name][0]: _read(name, text) for name, text in options.items() if name in known}
 

@@ -14,7 +14,7 @@ from typing import Any, Final, TypedDict
 
 from pyjms.client.options.policies import PrefetchPolicy, RedeliveryPolicy, RedeliveryPolicyMap
 from pyjms.errors import ConfigurationException
-from pyjms.transport.options import boolean
+from pyjms.transport.options import boolean, integer
 from pyjms.transport.uri import did_you_mean
 
 __all__ = [
@@ -155,7 +155,7 @@ _PARSERS: Final[dict[str, Parser]] = {
     "maximum_redelivery_delay": _seconds_or_unlimited,
     "back_off_multiplier": float,
 }
-_BY_TYPE: Final[dict[str, Parser]] = {"bool": boolean, "int": int, "str | None": str}
+_BY_TYPE: Final[dict[str, Parser]] = {"bool": boolean, "int": integer, "str | None": str}
 _SPELLINGS: Final = {
     "client_id": "clientID",
     "client_id_prefix": "clientIDPrefix",
@@ -205,7 +205,7 @@ def _table(kind: Any, prefix: str = "", path: str = "") -> dict[str, tuple[str, 
 JMS_OPTIONS: Final[dict[str, tuple[str, Parser]]] = {
     "userName": ("user_name", str),
     "password": ("password", str),
-    "prefetchPolicy.all": ("prefetch_policy.all", int),
+    "prefetchPolicy.all": ("prefetch_policy.all", integer),
     **_table(ClientOptions),
     **_table(PrefetchPolicy, "prefetchPolicy.", "prefetch_policy."),
     **_table(RedeliveryPolicy, "redeliveryPolicy.", "redelivery_policy."),
@@ -228,7 +228,7 @@ def apply_options(given: Mapping[str, str], options: ClientOptions) -> dict[str,
             f"There are {len(unknown)} jms options that couldn't be set on the ConnectionFactory."
             " Check the options are spelled correctly."
             f" Unknown parameters=[{{{listed}}}]. This connection factory cannot be started.",
-            hint=did_you_mean(next(iter(unknown)), _KNOWN),
+            hint=did_you_mean(unknown, _KNOWN),
         )
     credentials: dict[str, str] = {}
     for name in JMS_OPTIONS.keys() & given.keys():

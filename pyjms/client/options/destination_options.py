@@ -15,7 +15,7 @@ from pyjms.client.options.client_options import ONLY_IN_ACTIVEMQ, ClientOptions
 from pyjms.enums import AcknowledgeMode
 from pyjms.errors import ConfigurationException, InvalidDestinationException
 from pyjms.jms.destination import Destination
-from pyjms.transport.options import boolean
+from pyjms.transport.options import boolean, integer
 from pyjms.transport.uri import did_you_mean
 from pyjms.wire.openwire.commands import ConsumerId, ConsumerInfo
 
@@ -35,14 +35,14 @@ logger = logging.getLogger(__name__)
 Options = Mapping[str, tuple[str, Callable[[str], object]]]
 
 CONSUMER_OPTIONS: Final[Options] = {
-    "prefetchSize": ("prefetch_size", int),
-    "maximumPendingMessageLimit": ("maximum_pending_message_limit", int),
+    "prefetchSize": ("prefetch_size", integer),
+    "maximumPendingMessageLimit": ("maximum_pending_message_limit", integer),
     "noLocal": ("no_local", boolean),
     "dispatchAsync": ("dispatch_async", boolean),
     "retroactive": ("retroactive", boolean),
     "selector": ("selector", str),
     "exclusive": ("exclusive", boolean),
-    "priority": ("priority", int),
+    "priority": ("priority", integer),
     "browser": ("browser", boolean),
     "clientId": ("client_id", str),
     "subscriptionName": ("subscription_name", str),
@@ -53,7 +53,7 @@ CONSUMER_OPTIONS: Final[Options] = {
 """`consumer.` option: the attribute of ConsumerInfo, and the parser of its text."""
 
 PRODUCER_OPTIONS: Final[Options] = {
-    "windowSize": ("window_size", int),
+    "windowSize": ("window_size", integer),
     "dispatchAsync": ("dispatch_async", boolean),
 }
 """`producer.` option: the attribute of ProducerInfo, and the parser of its text."""
@@ -91,6 +91,7 @@ def consumer_info(
     acknowledge_mode: AcknowledgeMode,
     client_id: str | None,
     optimizes_acks: bool,
+    warn: Callable[[str], None],
     no_local: bool = False,
     subscription_name: str | None = None,
     browser: bool = False,
@@ -98,6 +99,7 @@ def consumer_info(
 ) -> ConsumerInfo:
     """Return the ConsumerInfo that registers a new consumer.
 
+    `warn` is called with a text about options of the name that have no effect.
     With `pulls` it fetches nothing ahead, unless the destination has a prefetch size.
 
     Raises:
@@ -120,20 +122,30 @@ def consumer_info(
         retroactive=options.use_retroactive_consumer,
         optimized_acknowledge=automatic and not browser and optimizes_acks,
     )
-    set_destination_options(destination, "consumer", CONSUMER_OPTIONS, info)
+    set_destination_options(destination, "consumer", CONSUMER_OPTIONS, info, warn)
     info.browser = browser
     info.selector = selector_or_none(selector) or selector_or_none(info.selector)
     return info
 
 
 def set_destination_options(
-    destination: Destination, kind: str, table: Options, info: object
+    destination: Destination,
+    kind: str,
+    table: Options,
+    info: object,
+    warn: Callable[[str], None],
 ) -> None:
     """Set the destination's options with the prefix `kind.` on `info`.
+
+    `warn` gets a text about options that are neither a consumer's nor a producer's.
 
     Raises:
         ConfigurationException: an option is unknown, or its value invalid.
     """
+    if not destination.options:
+        return
+    if (warning := _without_effect(destination)) is not None:
+        warn(warning)
     prefix = f"{kind}."
     given = {k[len(prefix) :]: v for k, v in destination.options.items() if k.startswith(prefix)}
     unknown = {name: text for name, text in given.items() if name not in table}
@@ -143,7 +155,7 @@ def set_destination_options(
             f"There are {len(unknown)} {kind} options that couldn't be set on the {kind}."
             " Check the options are spelled correctly."
             f" Unknown parameters=[{{{listed}}}]. This {kind} cannot be started.",
-            hint=did_you_mean(next(iter(unknown)), table),
+            hint=did_you_mean(unknown, table),
         )
     for name, text in given.items():
         attribute, read = table[name]
@@ -171,6 +183,26 @@ def _log_without_effect(destination: str, name: str) -> None:
 
 
 _UNPREFIXED: Final = "options begin with consumer. or producer."
+
+
+def _without_effect(destination: Destination) -> str | None:
+    """Return a warning of options that neither a consumer nor a producer reads; None without any.
+
+    ActiveMQ's client ignores them, so they are no error. (activemq-broker D8)
+    """
+    names = [name for name in destination.options if not name.startswith(_PREFIXES)]
+    if not names:
+        return None
+    known = [f"{_CONSUMER}{name}" for name in CONSUMER_OPTIONS]
+    known += [f"{_PRODUCER}{name}" for name in PRODUCER_OPTIONS]
+    hint = did_you_mean(names, known)
+    return (
+        f"Options of {destination} without effect: {', '.join(names)} "
+        f"({hint or 'they begin with consumer. or producer.'})"
+    )
+
+
+_CONSUMER, _PRODUCER = _PREFIXES = "consumer.", "producer."
 
 
 def _prefetch(

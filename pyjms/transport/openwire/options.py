@@ -99,9 +99,9 @@ def wire_format_settings(given: Mapping[str, str], host: str | None) -> WireForm
     """
     unknown = [name for name in given if name not in WIRE_FORMAT]
     if unknown:
+        listed = ", ".join(f"wireFormat.{name}={given[name]}" for name in unknown)
         raise could_not_create(
-            f"Invalid connect parameters: {{wireFormat.{unknown[0]}={given[unknown[0]]}}}",
-            hint=did_you_mean(unknown[0], WIRE_FORMAT),
+            f"Invalid connect parameters: {{{listed}}}", hint=did_you_mean(unknown, WIRE_FORMAT)
         )
     return WireFormatSettings(**{"host": host, **read_options(given, WIRE_FORMAT)})
 

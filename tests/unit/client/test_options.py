@@ -147,6 +147,27 @@ def test_an_unknown_option_is_named_with_the_nearest() -> None:
     assert "did you mean 'alwaysSyncSend'?" in str(refusal.value)
 
 
+@pytest.mark.parametrize(
+    ("given", "hint"),
+    [
+        ("jms.prefech=3", "did you mean 'prefetchPolicy.all'?"),
+        ("jms.maximumRedeliverys=3", "did you mean 'redeliveryPolicy.maximumRedeliveries'?"),
+        ("jms.xyz=1&jms.useAsyncSned=true", "did you mean 'useAsyncSend' instead of useAsyncSned?"),
+        (
+            "jms.clientId=a&jms.prefech=1",
+            (
+                "did you mean 'clientID' instead of clientId?; "
+                "did you mean 'prefetchPolicy.all' instead of prefech?"
+            ),
+        ),
+    ],
+)
+def test_each_misspelt_option_is_named_with_the_nearest(given: str, hint: str) -> None:
+    with pytest.raises(ConfigurationException) as refusal:
+        ConnectionFactory(f"mock://x?{given}")
+    assert refusal.value.hint == hint
+
+
 def test_a_bad_value_is_named_and_a_password_is_not_shown() -> None:
     with pytest.raises(ConfigurationException, match="Invalid value 'soon' of the option"):
         ConnectionFactory("mock://x?jms.sendTimeout=soon")

@@ -29,7 +29,7 @@ def test_a_broker_uri_names_connectors_the_broker_and_its_attributes() -> None:
         unknown.value
     )
     assert "{persistant=false, foo=1}" in str(unknown.value)
-    assert "did you mean 'persistent'?" in str(unknown.value)
+    assert "did you mean 'persistent' instead of persistant?" in str(unknown.value)
     for prefix in ("network:static:tcp://x:1", "proxy:tcp://x:1"):
         with pytest.raises(ConfigurationException, match=r"has no .* yet"):
             BrokerService.from_uri(f"broker:({prefix})/b")
