@@ -202,7 +202,8 @@ def _without_effect(destination: Destination) -> str | None:
     )
 
 
-_CONSUMER, _PRODUCER = _PREFIXES = "consumer.", "producer."
+_CONSUMER, _PRODUCER = "consumer.", "producer."
+_PREFIXES = (_CONSUMER, _PRODUCER)
 
 
 def _prefetch(
