@@ -59,8 +59,7 @@ class ActiveMQMessageProducer(api.MessageProducer):
         self.producer_id = producer_id
         self.info = ProducerInfo(producer_id, destination, window_size=options.producer_window_size)
         if destination is not None:
-            warn = session.connection.warn_once
-            set_destination_options(destination, "producer", PRODUCER_OPTIONS, self.info, warn)
+            set_destination_options(destination, "producer", PRODUCER_OPTIONS, self.info)
         self.window = _window(session.connection, self.info)
         self.next_message_id: MessageId | None = None
         """The id of the next message, instead of this producer's next number.

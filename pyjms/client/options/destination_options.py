@@ -91,7 +91,6 @@ def consumer_info(
     acknowledge_mode: AcknowledgeMode,
     client_id: str | None,
     optimizes_acks: bool,
-    warn: Callable[[str], None],
     no_local: bool = False,
     subscription_name: str | None = None,
     browser: bool = False,
@@ -99,7 +98,6 @@ def consumer_info(
 ) -> ConsumerInfo:
     """Return the ConsumerInfo that registers a new consumer.
 
-    `warn` is called with a text about options of the name that have no effect.
     With `pulls` it fetches nothing ahead, unless the destination has a prefetch size.
 
     Raises:
@@ -122,30 +120,20 @@ def consumer_info(
         retroactive=options.use_retroactive_consumer,
         optimized_acknowledge=automatic and not browser and optimizes_acks,
     )
-    set_destination_options(destination, "consumer", CONSUMER_OPTIONS, info, warn)
+    set_destination_options(destination, "consumer", CONSUMER_OPTIONS, info)
     info.browser = browser
     info.selector = selector_or_none(selector) or selector_or_none(info.selector)
     return info
 
 
 def set_destination_options(
-    destination: Destination,
-    kind: str,
-    table: Options,
-    info: object,
-    warn: Callable[[str], None],
+    destination: Destination, kind: str, table: Options, info: object
 ) -> None:
     """Set the destination's options with the prefix `kind.` on `info`.
-
-    `warn` gets a text about options that are neither a consumer's nor a producer's.
 
     Raises:
         ConfigurationException: an option is unknown, or its value invalid.
     """
-    if not destination.options:
-        return
-    if (warning := _without_effect(destination)) is not None:
-        warn(warning)
     prefix = f"{kind}."
     given = {k[len(prefix) :]: v for k, v in destination.options.items() if k.startswith(prefix)}
     unknown = {name: text for name, text in given.items() if name not in table}
@@ -176,34 +164,18 @@ _PREFIXES: Final = ("consumer.", "producer.")
 @functools.lru_cache(maxsize=1000)
 def _log_without_effect(destination: str, name: str) -> None:
     """Log it the first time: the consumers of a listener all have its options."""
-    reason = WITHOUT_EFFECT.get(name, _UNPREFIXED)
-    if name in CONSUMER_OPTIONS:
-        reason += f"; did you mean 'consumer.{name}'?"
+    reason = WITHOUT_EFFECT.get(name)
+    if reason is None:
+        hint = did_you_mean(name, _PREFIXED)
+        reason = f"{_UNPREFIXED}; {hint}" if hint else _UNPREFIXED
     logger.info("%s: option %s has no effect: %s", destination, name, reason)
 
 
 _UNPREFIXED: Final = "options begin with consumer. or producer."
-
-
-def _without_effect(destination: Destination) -> str | None:
-    """Return a warning of options that neither a consumer nor a producer reads; None without any.
-
-    ActiveMQ's client ignores them, so they are no error. (activemq-broker D8)
-    """
-    names = [name for name in destination.options if not name.startswith(_PREFIXES)]
-    if not names:
-        return None
-    known = [f"{_CONSUMER}{name}" for name in CONSUMER_OPTIONS]
-    known += [f"{_PRODUCER}{name}" for name in PRODUCER_OPTIONS]
-    hint = did_you_mean(names, known)
-    return (
-        f"Options of {destination} without effect: {', '.join(names)} "
-        f"({hint or 'they begin with consumer. or producer.'})"
-    )
-
-
-_CONSUMER, _PRODUCER = "consumer.", "producer."
-_PREFIXES = (_CONSUMER, _PRODUCER)
+_PREFIXED: Final = (
+    *(f"consumer.{name}" for name in CONSUMER_OPTIONS),
+    *(f"producer.{name}" for name in PRODUCER_OPTIONS),
+)
 
 
 def _prefetch(

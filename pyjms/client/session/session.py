@@ -260,7 +260,6 @@ class ActiveMQSession(api.Session):
             acknowledge_mode=self._mode,
             client_id=connection.registered_client_id,
             optimizes_acks=connection.optimizes_acks,
-            warn=connection.warn_once,
             pulls=pull is not None,
             **details,
         )

@@ -416,29 +416,6 @@ async def test_closing_gives_undelivered_messages_back_without_counting(client: 
     assert [client.delivery(m) for m in await client.take("q")] == ["4#1"]
 
 
-@pytest.mark.parametrize(
-    ("options", "hint"),
-    [
-        ("consumr.prefetchSize=3", "did you mean 'consumer.prefetchSize'?"),
-        ("prefetchSize=3", "did you mean 'consumer.prefetchSize'?"),
-        ("windwSize=3", "did you mean 'producer.windowSize'?"),
-        ("xyz=1", "they begin with consumer. or producer."),
-    ],
-)
-async def test_options_without_effect_are_named_once(
-    client: Any, caplog: pytest.LogCaptureFixture, options: str, hint: str
-) -> None:
-    session = await client.session()
-    await session.create_consumer(Queue(f"q?{options}"))
-    await session.create_consumer(Queue(f"q?{options}"))
-    await session.create_producer(Queue(f"q?{options}"))
-    warnings = [r.getMessage() for r in caplog.records if "without effect" in r.getMessage()]
-    assert len(warnings) == 1
-    assert f"({hint})" in warnings[0]
-    await session.create_consumer(Queue("q?consumer.prefetchSize=1&producer.windowSize=9"))
-    assert [r for r in caplog.records if "without effect" in r.getMessage()] == caplog.records[-1:]
-
-
 async def test_options_in_the_name_configure_the_consumer(client: Any) -> None:
     session = await client.session(query="jms.prefetchPolicy.queuePrefetch=12")
     plain = await session.create_consumer(Queue("q"))

@@ -84,6 +84,8 @@ async def test_an_option_is_sent_to_the_broker(name: str, open_peer: Any) -> Non
     [
         *WITHOUT_EFFECT.items(),
         ("prefetchSize", f"{UNPREFIXED}; did you mean 'consumer.prefetchSize'?"),
+        ("consumr.prefetchSize", f"{UNPREFIXED}; did you mean 'consumer.prefetchSize'?"),
+        ("windwSize", f"{UNPREFIXED}; did you mean 'producer.windowSize'?"),
         ("colour", UNPREFIXED),
     ],
 )
