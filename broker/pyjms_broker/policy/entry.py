@@ -134,6 +134,13 @@ class PolicyEntry:
     max_destinations: int = -1
     """How many destinations may match this entry, -1: any number."""
 
+    gc_inactive_destinations: bool = False
+    """Whether destinations that nobody uses are removed by the broker's sweeps."""
+    inactive_timeout_before_gc: float = 60.0
+    """Seconds for which nobody has used them, 0: they stay."""
+    gc_with_network_consumers: bool = False
+    """Whether consumers of other brokers do not keep them."""
+
     advisory_for_consumed: bool = False
     """Report each acknowledged message to the filter chain."""
     advisory_for_discarding_messages: bool = False

@@ -6,27 +6,40 @@ Subscriptions to patterns and composites attach to existing destinations and to 
 
 from __future__ import annotations
 
-from pyjms.errors import InvalidDestinationException, ResourceAllocationException
+from typing import NamedTuple
+
+from pyjms.errors import InvalidDestinationException, JMSException
 from pyjms.jms.destination import Destination
+from pyjms_broker.api.context import ConnectionContext
 from pyjms_broker.api.destination import BrokerDestination
 from pyjms_broker.api.internal_destinations import is_internal
 from pyjms_broker.api.subscription import Subscription
 from pyjms_broker.policy.wildcard import MAX_CACHED_LENGTH, matches
 from pyjms_broker.region.base_destination import BaseDestination
-from pyjms_broker.region.flow.system_usage import MAXIMUM_DESTINATIONS
+from pyjms_broker.region.destination_limits import CreatedDestinations, DestinationLimits
 
-__all__ = ["DestinationTable", "SubscriptionIndex"]
+__all__ = ["DestinationTable", "IdleMark", "SubscriptionIndex", "check_removable"]
 
 LONGEST_NAME = 8192
 """The most characters of one destination's name; members of composites count separately."""
 _CACHED_MATCHES = 4096
 
 
+class IdleMark(NamedTuple):
+    """Since when nobody has used a destination, and how many messages it had got by then."""
+
+    since: float
+    enqueues: int
+
+
 class DestinationTable:
     """Destinations by name, each with its entry point: itself, or the filters around it."""
 
-    def __init__(self, maximum: int = MAXIMUM_DESTINATIONS) -> None:
-        self._maximum = maximum
+    def __init__(self, limits: DestinationLimits) -> None:
+        self.limits = limits
+        self.created = CreatedDestinations(limits)
+        self.idle_marks: dict[Destination, IdleMark] = {}
+        """Destinations that a sweep found idle. (activemq-broker D11)"""
         self._destinations: dict[Destination, BaseDestination] = {}
         self._entry_points: dict[Destination, BrokerDestination] = {}
         self._matches: dict[Destination, tuple[BrokerDestination, ...]] = {}
@@ -39,12 +52,16 @@ class DestinationTable:
         """Return the destination with its filters, where messages enter."""
         return self._entry_points.get(destination)
 
-    def check(self, destination: Destination) -> None:
-        """Check that the destination may be created.
+    def used(self, destination: Destination) -> None:
+        """Note that a consumer or a producer of the destination has come or gone."""
+        self.idle_marks.pop(destination, None)
+
+    def check(self, context: ConnectionContext, destination: Destination) -> None:
+        """Check that a client may create the destination.
 
         Raises:
             InvalidDestinationException: its name is too long.
-            ResourceAllocationException: the broker's maximum is reached.
+            ResourceAllocationException: a maximum is reached.
         """
         length = len(destination.physical_name)
         if length > LONGEST_NAME:
@@ -53,15 +70,17 @@ class DestinationTable:
                 "allowed",
                 hint="use a shorter name",
             )
-        if len(self._destinations) >= self._maximum:
-            raise ResourceAllocationException(
-                f"{destination} cannot be created: the broker has {len(self._destinations)} "
-                "destinations, its maximum",
-                hint="remove unused destinations, or raise maximum_destinations",
-            )
+        self.created.check(context, destination, len(self._destinations))
 
-    def add(self, destination: BaseDestination, entry_point: BrokerDestination) -> None:
-        """Add a destination."""
+    def add(
+        self,
+        context: ConnectionContext,
+        destination: BaseDestination,
+        entry_point: BrokerDestination,
+    ) -> None:
+        """Add a destination that the broker or a client has created."""
+        if not context.is_broker:
+            self.created.add(context, destination.destination)
         self._destinations[destination.destination] = destination
         self._entry_points[destination.destination] = entry_point
         self._matches.clear()
@@ -71,6 +90,8 @@ class DestinationTable:
         self._destinations.pop(destination, None)
         self._entry_points.pop(destination, None)
         self._matches.clear()
+        self.idle_marks.pop(destination, None)
+        self.created.remove(destination)
 
     def all(self) -> dict[Destination, BaseDestination]:
         """Return a copy of the table."""
@@ -95,6 +116,23 @@ class DestinationTable:
                 self._matches.clear()
             self._matches[pattern] = found
         return found
+
+
+def check_removable(found: BaseDestination, timeout: float) -> None:
+    """Check that a permanent destination may be removed, as `remove_destination` promises.
+
+    Raises:
+        JMSException: it may not.
+    """
+    consumers = found.consumers
+    if consumers and timeout == 0:
+        raise JMSException(f"Destination: {found} still has an active subscription: {consumers[0]}")
+    if found.prepared_sends and timeout >= 0:
+        raise JMSException(
+            f"Destination: {found} still has messages of transactions that are prepared or being "
+            "committed",
+            hint="commit or roll back the prepared transactions, then try again",
+        )
 
 
 class SubscriptionIndex:

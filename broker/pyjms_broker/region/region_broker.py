@@ -44,10 +44,12 @@ from pyjms_broker.policy.map import PolicyMap
 from pyjms_broker.region.client_ids import ClientIds
 from pyjms_broker.region.dead_letter.dead_letters import send_to_dead_letter_queue
 from pyjms_broker.region.destination_factory import make_destination
-from pyjms_broker.region.destination_table import DestinationTable
+from pyjms_broker.region.destination_limits import DestinationLimits
+from pyjms_broker.region.destination_table import DestinationTable, check_removable
 from pyjms_broker.region.expiry_scanner import ExpiryScanner
 from pyjms_broker.region.flow.flow_control import abort_blocked_sends
-from pyjms_broker.region.flow.system_usage import MAXIMUM_DESTINATIONS, SystemUsage
+from pyjms_broker.region.flow.system_usage import SystemUsage
+from pyjms_broker.region.inactive_destinations import InactiveDestinations
 from pyjms_broker.region.store_capabilities import StoreCapabilities
 from pyjms_broker.region.subscription.base import LAST_DELIVERED_UNKNOWN
 from pyjms_broker.region.subscription_registry import SubscriptionRegistry
@@ -59,8 +61,6 @@ if TYPE_CHECKING:
 __all__ = ["RegionBroker"]
 
 logger = logging.getLogger(__name__)
-
-_ADD, _REMOVE = 0, 1
 
 
 class RegionBroker(InnermostBroker):
@@ -75,7 +75,7 @@ class RegionBroker(InnermostBroker):
         system_usage: SystemUsage | None = None,
         temp_store: TempStore | None = None,
         allow_temp_auto_creation_on_send: bool = False,
-        maximum_destinations: int = MAXIMUM_DESTINATIONS,
+        destination_limits: DestinationLimits | None = None,
     ) -> None:
         """Create a broker; non-persistent messages go to `temp_store` when memory is short.
 
@@ -97,10 +97,15 @@ class RegionBroker(InnermostBroker):
         """The broker's own context: its sends never wait for space."""
         self.context.is_broker = True
         self.context.producer_flow_control = False
-        self._table = DestinationTable(maximum_destinations)
+        self._table = DestinationTable(destination_limits or DestinationLimits())
         self.subscriptions = SubscriptionRegistry(self, self.policy_map, self._table)
         self._clients = ClientIds(broker_name)
         self._expiry = ExpiryScanner(lambda: store.state is StoreState.RUNNING)
+        self._inactive = InactiveDestinations(
+            self._table,
+            lambda inactive, wait: self.root.remove_destination(self.context, inactive, wait),
+            with_temporary=allow_temp_auto_creation_on_send,
+        )
         self._sequence = 0
 
     # life cycle
@@ -114,9 +119,11 @@ class RegionBroker(InnermostBroker):
                 for stored in self.store.topic_message_store(destination).subscriptions():
                     self.subscriptions.recover(stored)
         self._expiry.start()
+        self._inactive.start()
 
     async def stop(self) -> None:
         """Stop dispatching and all background tasks. Idempotent."""
+        await self._inactive.stop()
         await self._expiry.stop()
         for destination in self._table.all().values():
             destination.stop()
@@ -137,24 +144,26 @@ class RegionBroker(InnermostBroker):
         self, context: ConnectionContext, info: ConnectionInfo, error: Exception | None
     ) -> None:
         abort_blocked_sends(context)
+        self._table.created.connection_closed(context)
         self._clients.release(info.client_id, context)
 
     def add_session(self, context: ConnectionContext, info: SessionInfo) -> None:
         """Do nothing: the connector keeps the sessions."""
 
-    def remove_session(self, context: ConnectionContext, info: SessionInfo) -> None:
-        """Do nothing: the connector keeps the sessions."""
+    remove_session = add_session
 
     def add_producer(self, context: ConnectionContext, info: ProducerInfo) -> None:
         destination = info.destination
         if destination is None or destination.is_composite:
             return
         self._entry_point(context, destination).statistics.producers += 1
+        self._table.used(destination)
 
     def remove_producer(self, context: ConnectionContext, info: ProducerInfo) -> None:
         destination = None if info.destination is None else self._table.get(info.destination)
         if destination is not None:
             destination.statistics.producers -= 1
+            self._table.used(destination.destination)
 
     # destinations
     def destinations(self) -> dict[Destination, BrokerDestination]:
@@ -192,8 +201,8 @@ class RegionBroker(InnermostBroker):
         Raises:
             DestinationDoesNotExistException: it is a temporary one that was not created.
             IllegalStateException: the policy's maximum is reached.
-            ResourceAllocationException: the broker's maximum is reached; it does not apply to
-                destinations that the broker creates for itself.
+            ResourceAllocationException: a maximum of the broker, the connection or the user is
+                reached; none applies to destinations that the broker creates for itself.
             InvalidDestinationException: its name cannot be stored.
         """
         entry_point = self._table.entry_point(destination)
@@ -208,7 +217,7 @@ class RegionBroker(InnermostBroker):
                 destination.qualified_name, hint=f"The destination {destination} does not exist."
             )
         if not context.is_broker:
-            self._table.check(destination)
+            self._table.check(context, destination)
         return self._create(context, destination)
 
     def _create(self, context: ConnectionContext, destination: Destination) -> BrokerDestination:
@@ -216,7 +225,7 @@ class RegionBroker(InnermostBroker):
         entry_point: BrokerDestination = created
         if self.destination_interceptor is not None:
             entry_point = self.destination_interceptor(created)
-        self._table.add(created, entry_point)
+        self._table.add(context, created, entry_point)
         self._expiry.add(created)
         for subscription in self.subscriptions.matching(destination):
             try:
@@ -240,20 +249,11 @@ class RegionBroker(InnermostBroker):
         found = self._table.get(destination)
         if found is None:
             return
-        consumers = found.consumers
-        if consumers and timeout == 0 and not destination.is_temporary:
-            raise JMSException(
-                f"Destination: {destination} still has an active subscription: {consumers[0]}"
-            )
-        if found.prepared_sends and timeout >= 0 and not destination.is_temporary:
-            raise JMSException(
-                f"Destination: {destination} still has messages of transactions that are "
-                "prepared or being committed",
-                hint="commit or roll back the prepared transactions, then try again",
-            )
+        if not destination.is_temporary:
+            check_removable(found, timeout)
         entry_point = self._table.entry_point(destination) or found
         found.disposed = True
-        for subscription in consumers:
+        for subscription in found.consumers:
             entry_point.remove_subscription(context, subscription, LAST_DELIVERED_UNKNOWN)
         self._expiry.remove(found)
         entry_point.dispose(context)

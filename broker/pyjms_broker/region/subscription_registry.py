@@ -93,6 +93,7 @@ class SubscriptionRegistry:
                 if entry_point.destination.is_topic == destination.is_topic
             ]
             for entry_point in matching:
+                self._table.used(entry_point.destination)
                 entry_point.add_subscription(context, subscription)
             if isinstance(subscription, QueueBrowserSubscription):
                 subscription.begin(matching)
@@ -132,6 +133,7 @@ class SubscriptionRegistry:
         self, context: ConnectionContext, subscription: Subscription, last_delivered: int
     ) -> None:
         for destination in tuple(subscription.destinations):
+            self._table.used(destination.destination)
             for entry_point in self._table.matching(destination.destination):
                 entry_point.remove_subscription(context, subscription, last_delivered)
         subscription.close()

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Annotated, Any, Final
 
 from pyjms_broker.attribute import Attribute, Unit, attributes_of
+from pyjms_broker.region.destination_limits import DestinationLimits
 from pyjms_broker.region.flow import system_usage as usage
 
 __all__ = [
@@ -103,7 +104,39 @@ class BrokerAttributes:
             "maximumDestinations",
             minimum=1,
         ),
-    ] = usage.MAXIMUM_DESTINATIONS
+    ] = DestinationLimits.maximum
+    maximum_destinations_per_connection: Annotated[
+        int,
+        Attribute(
+            "How many queues and topics one connection may create; ActiveMQ has no limit.",
+            "maximumDestinationsPerConnection",
+            minimum=1,
+        ),
+    ] = DestinationLimits.per_connection
+    maximum_destinations_per_user: Annotated[
+        int,
+        Attribute(
+            "The same of one user, for all that still exist; no user name counts as one user.",
+            "maximumDestinationsPerUser",
+            minimum=1,
+        ),
+    ] = DestinationLimits.per_user
+    schedule_period_for_destination_purge: Annotated[
+        float,
+        Attribute(
+            "Time between two sweeps for gc_inactive_destinations of policies; 0: no sweeps.",
+            "schedulePeriodForDestinationPurge",
+            Unit.SECONDS,
+        ),
+    ] = DestinationLimits.purge_period
+    max_purged_destinations_per_sweep: Annotated[
+        int,
+        Attribute(
+            "How many destinations one sweep removes; 0: unlimited.",
+            "maxPurgedDestinationsPerSweep",
+            minimum=0,
+        ),
+    ] = DestinationLimits.purge_maximum
     reserved_file_handles: Annotated[
         int,
         Attribute(

@@ -29,6 +29,7 @@ from pyjms_broker.connector.connection_registry import ConnectionRegistry
 from pyjms_broker.connector.registry import create_connector
 from pyjms_broker.connector.vm import registry as vm_registry
 from pyjms_broker.policy.map import PolicyMap
+from pyjms_broker.region.destination_limits import DestinationLimits
 from pyjms_broker.region.flow.system_usage import SystemUsage
 from pyjms_broker.region.region_broker import RegionBroker
 from pyjms_broker.service.configuration import BrokerConfiguration, ServiceConfiguration
@@ -298,7 +299,13 @@ class BrokerService(BrokerConfiguration):
             self.broker_name,
             system_usage=self.system_usage,
             allow_temp_auto_creation_on_send=self.allow_temp_auto_creation_on_send,
-            maximum_destinations=self.maximum_destinations,
+            destination_limits=DestinationLimits(
+                maximum=self.maximum_destinations,
+                per_connection=self.maximum_destinations_per_connection,
+                per_user=self.maximum_destinations_per_user,
+                purge_period=self.schedule_period_for_destination_purge,
+                purge_maximum=self.max_purged_destinations_per_sweep,
+            ),
             temp_store=self.stores.temp_store,
         )
         virtual = virtual_destinations_of(self)

@@ -272,6 +272,13 @@ class PolicySettings(Section):
     max_destinations: int = Field(default=-1, ge=-1)
     """Maximum number of destinations that match the policy; -1: unlimited."""
 
+    gc_inactive_destinations: bool = False
+    """Whether unused destinations are removed; see schedule_period_for_destination_purge."""
+    inactive_timeout_before_gc: Duration = 60.0
+    """Time without consumers, producers and messages before that; 0: never."""
+    gc_with_network_consumers: bool = False
+    """Whether consumers of a network of brokers count as none there."""
+
     advisory_for_consumed: bool = False
     """Whether each acknowledged message causes an advisory."""
     advisory_for_discarding_messages: bool = False

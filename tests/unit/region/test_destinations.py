@@ -23,6 +23,7 @@ from pyjms.wire.openwire.commands import (
 from pyjms_broker.api.context import ConnectionContext
 from pyjms_broker.api.destination import DestinationFilter
 from pyjms_broker.policy.entry import PolicyEntry
+from pyjms_broker.region.destination_limits import DestinationLimits
 from pyjms_broker.region.region_broker import RegionBroker
 from pyjms_broker.store.memory import MemoryPersistenceAdapter
 
@@ -277,7 +278,9 @@ def test_stamps_and_marshalled_bytes(broker, client, clock):
 
 
 def test_the_maximum_of_destinations_is_enforced(broker):
-    region = RegionBroker(MemoryPersistenceAdapter(), maximum_destinations=2)
+    region = RegionBroker(
+        MemoryPersistenceAdapter(), destination_limits=DestinationLimits(maximum=2)
+    )
     context = ConnectionContext()
     for name in ("a", "b"):
         region.add_destination(context, Queue(name))

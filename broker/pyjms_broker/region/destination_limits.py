@@ -1,0 +1,118 @@
+"""How many destinations clients may create: all of them, one connection and one user.
+
+What the broker creates for itself, and what a store had at the start, counts for the broker alone.
+A destination counts until it is removed; for its connection, until the connection ends.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from pyjms.errors import ResourceAllocationException
+from pyjms.jms.destination import Destination
+from pyjms_broker.api.context import ConnectionContext
+from pyjms_broker.region.flow.system_usage import MAXIMUM_DESTINATIONS
+
+__all__ = ["CreatedDestinations", "DestinationLimits"]
+
+_HINT: Final = "remove unused destinations, or raise {}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class DestinationLimits:
+    """How many destinations there may be, and how inactive ones are removed.
+
+    ActiveMQ has no maximum. Periods are seconds.
+    """
+
+    maximum: int = MAXIMUM_DESTINATIONS
+    per_connection: int = MAXIMUM_DESTINATIONS // 10
+    """Beside temporary ones, which the connector limits."""
+    per_user: int = MAXIMUM_DESTINATIONS // 2
+    """Clients without a user name count as one user."""
+    purge_period: float = 0
+    """Seconds between two sweeps, 0: none. (activemq-broker D11)"""
+    purge_maximum: int = 0
+    """Destinations that one sweep removes, 0: any number."""
+
+
+class _Counter:
+    __slots__ = ("count",)
+
+    def __init__(self) -> None:
+        self.count = 0
+
+
+class _Creator(NamedTuple):
+    connection: _Counter | None
+    user: str | None
+
+
+class CreatedDestinations:
+    """Counts the destinations that clients have created."""
+
+    def __init__(self, limits: DestinationLimits) -> None:
+        self._limits = limits
+        self._creators: dict[Destination, _Creator] = {}
+        self._connections: dict[ConnectionContext, _Counter] = {}
+        self._users: dict[str | None, int] = {}
+
+    def check(self, context: ConnectionContext, destination: Destination, existing: int) -> None:
+        """Check that a client may create the destination, of which there are `existing` now.
+
+        Raises:
+            ResourceAllocationException: the broker's, the connection's or the user's maximum is
+                reached.
+        """
+        limits = self._limits
+        if existing >= limits.maximum:
+            raise ResourceAllocationException(
+                f"{destination} cannot be created: the broker has {existing} "
+                "destinations, its maximum",
+                hint=_HINT.format("maximum_destinations"),
+            )
+        mine = self._connections.get(context)
+        if mine is not None and mine.count >= limits.per_connection:
+            raise ResourceAllocationException(
+                f"{destination} cannot be created: connection {context.connection_id} has created "
+                f"{mine.count} destinations, its maximum",
+                hint=_HINT.format("maximum_destinations_per_connection"),
+            )
+        of_user = self._users.get(context.user_name, 0)
+        if of_user >= limits.per_user:
+            who = "clients without a user name" if context.user_name is None else "this user"
+            raise ResourceAllocationException(
+                f"{destination} cannot be created: {who} created {of_user} destinations that still "
+                "exist, their maximum",
+                hint=_HINT.format("maximum_destinations_per_user"),
+            )
+
+    def add(self, context: ConnectionContext, destination: Destination) -> None:
+        """Count a destination that a client has created."""
+        counter = None
+        if not destination.is_temporary:
+            counter = self._connections.get(context)
+            if counter is None:
+                counter = self._connections[context] = _Counter()
+            counter.count += 1
+        user = context.user_name
+        self._users[user] = self._users.get(user, 0) + 1
+        self._creators[destination] = _Creator(counter, user)
+
+    def remove(self, destination: Destination) -> None:
+        """Count a removed destination no longer, if a client had created it."""
+        creator = self._creators.pop(destination, None)
+        if creator is None:
+            return
+        if creator.connection is not None:
+            creator.connection.count -= 1
+        left = self._users[creator.user] - 1
+        if left:
+            self._users[creator.user] = left
+        else:
+            del self._users[creator.user]
+
+    def connection_closed(self, context: ConnectionContext) -> None:
+        """Forget a connection; its destinations still count for its user."""
+        self._connections.pop(context, None)
