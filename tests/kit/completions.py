@@ -10,10 +10,8 @@ import pytest
 from pyjms_broker.api.completion import Completion
 
 
-async def error_of(waiter: Completion | None) -> Exception | None:
-    """Wait for a completion and return its error; None for one that is done at once."""
-    if waiter is None:
-        return None
+async def error_of(waiter: Completion) -> Exception | None:
+    """Wait for a completion and return its error."""
     done = anyio.Event()
     waiter.then(lambda _: done.set())
     await done.wait()
@@ -21,5 +19,5 @@ async def error_of(waiter: Completion | None) -> Exception | None:
 
 
 @pytest.fixture
-def answer() -> Callable[[Completion | None], Awaitable[Exception | None]]:
+def answer() -> Callable[[Completion], Awaitable[Exception | None]]:
     return error_of

@@ -22,7 +22,7 @@ from pyjms.wire.openwire.commands import (
     SessionInfo,
 )
 from pyjms_broker.api.broker import Broker
-from pyjms_broker.api.completion import Completion
+from pyjms_broker.api.completion import COMPLETED, Completion
 from pyjms_broker.api.context import ConnectionContext
 from pyjms_broker.api.exchange import ConsumerExchange, ProducerExchange
 from pyjms_broker.chain.stop_guard import ErrorBroker
@@ -43,12 +43,28 @@ def _recorded(name: str) -> Callable[..., object]:
     return call
 
 
+_COMPLETED_CALLS = (
+    "send",
+    "acknowledge",
+    "remove_subscription",
+    "commit_transaction",
+    "rollback_transaction",
+    "forget_transaction",
+)
+
+
 class RecordingBroker(ErrorBroker):
-    """Returns what `answers` has for a call, or raises it if it is an exception."""
+    """Returns what `answers` has for a call, or raises it if it is an exception.
+
+    Without an answer, calls that return a completion return `COMPLETED`.
+    """
 
     def __init__(self) -> None:
         self.calls: list[tuple[str, tuple[object, ...]]] = []
-        self.answers: dict[str, object] = {"add_consumer": SimpleNamespace(saved=None)}
+        self.answers: dict[str, object] = {
+            **dict.fromkeys(_COMPLETED_CALLS, COMPLETED),
+            "add_consumer": SimpleNamespace(saved=COMPLETED),
+        }
 
     add_connection = _recorded("add_connection")  # type: ignore[assignment]
     remove_connection = _recorded("remove_connection")  # type: ignore[assignment]
@@ -72,10 +88,10 @@ class RecordingBroker(ErrorBroker):
     set_rollback_only = _recorded("set_rollback_only")  # type: ignore[assignment]
     prepared_transactions = _recorded("prepared_transactions")  # type: ignore[assignment]
 
-    def send(self, exchange: ProducerExchange, message: object) -> Completion | None:
+    def send(self, exchange: ProducerExchange, message: object) -> Completion:
         return _recorded("send")(self, exchange, message)  # type: ignore[return-value]
 
-    def acknowledge(self, exchange: ConsumerExchange, ack: object) -> Completion | None:
+    def acknowledge(self, exchange: ConsumerExchange, ack: object) -> Completion:
         return _recorded("acknowledge")(self, exchange, ack)  # type: ignore[return-value]
 
     @property

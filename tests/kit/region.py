@@ -31,7 +31,7 @@ from pyjms.wire.openwire.commands import (
     Throwable,
 )
 from pyjms.wire.openwire.primitives import encode_map, encode_text
-from pyjms_broker.api.completion import Completion
+from pyjms_broker.api.completion import COMPLETED, Completion
 from pyjms_broker.api.context import ConnectionContext
 from pyjms_broker.api.exchange import ConsumerExchange, ProducerExchange
 from pyjms_broker.api.subscription import Subscription
@@ -165,7 +165,7 @@ class Client:
         tx: LocalTransaction | None = None,
         message: ActiveMQMessage | None = None,
         **options: object,
-    ) -> Completion | None:
+    ) -> Completion:
         return self.broker.send(
             self.exchange if tx is None else self.exchange.within(tx),
             message or self.message(destination, text, **options),  # type: ignore[arg-type]
@@ -217,7 +217,7 @@ class Client:
         kind: int = AckType.STANDARD,
         tx: LocalTransaction | None = None,
         cause: Throwable | None = None,
-    ) -> Completion | None:
+    ) -> Completion:
         """Acknowledge by index into the consumer's dispatches; `first` None: only `last`."""
         got = [d for d in self.dispatches_of(consumer) if d.message is not None]
         last_message = got[last].message
@@ -240,7 +240,7 @@ class Client:
         )
         return self.acknowledge(ack, tx)
 
-    def acknowledge(self, ack: MessageAck, tx: LocalTransaction | None = None) -> Completion | None:
+    def acknowledge(self, ack: MessageAck, tx: LocalTransaction | None = None) -> Completion:
         return self.broker.acknowledge(ConsumerExchange(self.context, None, tx), ack)
 
     def pull(self, consumer: Subscription, timeout_ms: int) -> None:
@@ -324,9 +324,9 @@ class PagedAdapter(MemoryPersistenceAdapter):
         if call in self.broken:
             raise JMSException(f"{call} failed")
 
-    def answer(self) -> Completion | None:
+    def answer(self) -> Completion:
         if not self.answers_later:
-            return None
+            return COMPLETED
         self.unanswered.append(Completion())
         return self.unanswered[-1]
 

@@ -171,7 +171,7 @@ class AdvisoryBroker(BrokerFilter):
 
     def remove_subscription(
         self, context: ConnectionContext, info: commands.RemoveSubscriptionInfo
-    ) -> Completion | None:
+    ) -> Completion:
         result = self.next.remove_subscription(context, info)
         durable_on = self._durable.pop((info.client_id, info.subscription_name), None)
         if durable_on is not None:

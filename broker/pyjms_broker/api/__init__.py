@@ -1,13 +1,13 @@
 """What all layers of the broker share, and what a plug-in implements.
 
 `Broker` and `BrokerFilter` are the filter chain, `BrokerDestination` and `DestinationFilter` the
-destinations, `Subscription` a consumer, `MessageReference` a message inside the broker. Work that
-is not finished when a call returns is a `Completion`. Nothing here imports another package of
-the broker.
+destinations, `Subscription` a consumer, `MessageReference` a message inside the broker. A call
+whose work may finish later returns a `Completion`; `COMPLETED` is the one for finished work.
+Nothing here imports another package of the broker.
 """
 
 from pyjms_broker.api.broker import Broker
-from pyjms_broker.api.completion import Completion, all_of, wait_for
+from pyjms_broker.api.completion import COMPLETED, Completion, all_of, wait_for
 from pyjms_broker.api.context import BlockedSend, ClientConnection, ConnectionContext
 from pyjms_broker.api.dead_letter import DeadLetterStrategy
 from pyjms_broker.api.destination import (
@@ -24,6 +24,7 @@ from pyjms_broker.api.transaction import PendingWork, Synchronization, Transacti
 from pyjms_broker.api.usage import MemoryUsage
 
 __all__ = [
+    "COMPLETED",
     "BlockedSend",
     "Broker",
     "BrokerDestination",

@@ -143,7 +143,7 @@ class SubscriptionRegistry(ABC):
     @abstractmethod
     def remove_subscription(
         self, context: ConnectionContext, info: RemoveSubscriptionInfo
-    ) -> Completion | None:
+    ) -> Completion:
         """End a durable subscription; done when the stores have recorded it.
 
         Raises:
@@ -162,11 +162,11 @@ class MessageRouter(ABC):
     """Messages arrive, are acknowledged and pulled."""
 
     @abstractmethod
-    def send(self, exchange: ProducerExchange, message: ActiveMQMessage) -> Completion | None:
+    def send(self, exchange: ProducerExchange, message: ActiveMQMessage) -> Completion:
         """Accept a message; done when it is as safe as its sender requires."""
 
     @abstractmethod
-    def acknowledge(self, exchange: ConsumerExchange, ack: MessageAck) -> Completion | None:
+    def acknowledge(self, exchange: ConsumerExchange, ack: MessageAck) -> Completion:
         """Apply an acknowledgement; done when the store has recorded it."""
 
     @abstractmethod
@@ -190,19 +190,15 @@ class BrokerTransactions(ABC):
     @abstractmethod
     def commit_transaction(
         self, context: ConnectionContext, xid: TransactionId, one_phase: bool
-    ) -> Completion | None:
+    ) -> Completion:
         """Commit; done when the work is durable."""
 
     @abstractmethod
-    def rollback_transaction(
-        self, context: ConnectionContext, xid: TransactionId
-    ) -> Completion | None:
+    def rollback_transaction(self, context: ConnectionContext, xid: TransactionId) -> Completion:
         """Roll back; done when the store has recorded it."""
 
     @abstractmethod
-    def forget_transaction(
-        self, context: ConnectionContext, xid: TransactionId
-    ) -> Completion | None:
+    def forget_transaction(self, context: ConnectionContext, xid: TransactionId) -> Completion:
         """Forget a heuristically completed transaction: here a rollback."""
 
     @abstractmethod

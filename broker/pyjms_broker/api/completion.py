@@ -2,22 +2,28 @@
 
 Broker calls run to completion without blocking. Where something must wait (the journal's sync,
 space in memory) they return a `Completion`, and the connector responds to the client when it is
-done. None means that the operation has finished already, which is the common case.
+done. `COMPLETED` means that the operation has finished already without an error, which is the
+common case: `result is COMPLETED` is the fast check for it.
 
-Stores and broker filters of others return None, too, so the interfaces accept it. It is not faster
-than a finished `Completion` would be; see `decisions D14`.
+None is not a result. A store or a broker filter whose method returns it, usually because a
+`return` is missing, would let the broker confirm what is not stored yet; those who call extensions
+refuse it with `checked`. (decisions D14)
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from typing import Final
 
 import anyio
 
-__all__ = ["Completion", "all_of", "wait_for"]
+__all__ = ["COMPLETED", "Completion", "all_of", "checked", "wait_for"]
 
 logger = logging.getLogger(__name__)
+
+_OWN_PACKAGE: Final = "pyjms_broker."
+_HINT: Final = " (hint: return the Completion of the call that it passes on, or COMPLETED)"
 
 
 class Completion:
@@ -57,15 +63,65 @@ class Completion:
             self._callbacks.append(callback)
 
 
-def all_of(parts: list[Completion | None]) -> Completion | None:
+COMPLETED: Final = Completion()
+"""The result of every operation that has finished without an error and without waiting."""
+COMPLETED.complete()
+
+
+def checked(result: object, extension: object, operation: str) -> Completion:
+    """Return `result`, which a store or a chain of broker filters has returned from `operation`.
+
+    Hot paths call it only for what is not `COMPLETED`.
+
+    Raises:
+        TypeError: it is not a completion.
+    """
+    if isinstance(result, Completion):
+        return result
+    raise TypeError(
+        f"{_extensions_in(extension)} returned {result!r} from {operation} instead of a "
+        f"Completion{_HINT}"
+    )
+
+
+def _check(part: object) -> None:
+    if not isinstance(part, Completion):
+        raise TypeError(f"An operation returned {part!r} instead of a Completion{_HINT}")
+
+
+def _extensions_in(outermost: object) -> str:
+    """Return the class of a store, or the classes of the filters that plug-ins have installed."""
+    chain = [outermost]
+    while (inner := getattr(chain[-1], "next", None)) is not None:
+        chain.append(inner)
+    names = [
+        f"{type(each).__module__}.{type(each).__qualname__}"
+        for each in chain
+        if not type(each).__module__.startswith(_OWN_PACKAGE)
+    ]
+    return " or ".join(names) or type(outermost).__qualname__
+
+
+def all_of(parts: Iterable[Completion]) -> Completion:
     """Return a completion that is done when all parts are; its error is the first one.
 
-    None if nothing is unfinished and no part has failed.
+    `COMPLETED` if all parts are done without an error.
+
+    Raises:
+        TypeError: a part is not a completion.
     """
-    waiting = [part for part in parts if part is not None and not part.done]
-    failed = next((p for p in parts if p is not None and p.done and p.error is not None), None)
+    waiting: list[Completion] = []
+    failed: Completion | None = None
+    for part in parts:
+        if part is COMPLETED:
+            continue
+        _check(part)
+        if not part.done:
+            waiting.append(part)
+        elif failed is None and part.error is not None:
+            failed = part
     if not waiting:
-        return failed
+        return COMPLETED if failed is None else failed
     whole = Completion()
     left = len(waiting)
     first_error: Exception | None = failed.error if failed is not None else None
@@ -82,18 +138,21 @@ def all_of(parts: list[Completion | None]) -> Completion | None:
     return whole
 
 
-async def wait_for(completion: Completion | None) -> None:
-    """Wait until the operation is done; return at once for None.
+async def wait_for(completion: Completion) -> None:
+    """Wait until the operation is done; return at once if it is.
 
     Cancellation ends the waiting, not the operation.
 
     Raises:
         Exception: the error that the operation failed with.
+        TypeError: it is not a completion.
     """
-    if completion is None:
+    if completion is COMPLETED:
         return
-    done = anyio.Event()
-    completion.then(lambda _: done.set())
-    await done.wait()
+    _check(completion)
+    if not completion.done:
+        done = anyio.Event()
+        completion.then(lambda _: done.set())
+        await done.wait()
     if completion.error is not None:
         raise completion.error

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from pyjms.jms.destination import Destination
 from pyjms.wire.openwire.commands import ActiveMQMessage, Throwable
-from pyjms_broker.api.completion import Completion
+from pyjms_broker.api.completion import COMPLETED, Completion
 from pyjms_broker.api.context import ConnectionContext
 from pyjms_broker.api.dead_letter import DeadLetterStrategy
 from pyjms_broker.api.exchange import ProducerExchange
@@ -97,7 +97,7 @@ class BrokerDestination(ABC):
         """The subscriptions that are attached."""
 
     @abstractmethod
-    def send(self, exchange: ProducerExchange, message: ActiveMQMessage) -> Completion | None:
+    def send(self, exchange: ProducerExchange, message: ActiveMQMessage) -> Completion:
         """Accept a message; the Completion is done when it is stored, or was admitted.
 
         Raises:
@@ -151,7 +151,7 @@ class RegionDestination(BrokerDestination):
         context: ConnectionContext,
         reference: MessageReference,
         transaction: Transaction | None = None,
-    ) -> Completion | None:
+    ) -> Completion:
         """Accept a message that has room, as part of `transaction`.
 
         A sender that requires no response does not wait for the store. (activemq-persistence K13)
@@ -202,9 +202,9 @@ class RegionDestination(BrokerDestination):
         context: OperationContext,
         reference: MessageReference,
         key: SubscriptionKey | None = None,
-        dead_letter: Completion | None = None,
-    ) -> Completion | None:
-        """Record in the store that a message was consumed; None where that is done already.
+        dead_letter: Completion = COMPLETED,
+    ) -> Completion:
+        """Record in the store that a message was consumed; done when it has.
 
         A queue's message is removed; a topic's is acknowledged for the durable subscription
         `key`. With `dead_letter` the store changes only after that dead letter was stored.
@@ -274,7 +274,7 @@ class DestinationFilter(BrokerDestination):
     def consumers(self) -> list[Subscription]:
         return self.next.consumers
 
-    def send(self, exchange: ProducerExchange, message: ActiveMQMessage) -> Completion | None:
+    def send(self, exchange: ProducerExchange, message: ActiveMQMessage) -> Completion:
         return self.next.send(exchange, message)
 
     def add_subscription(self, context: ConnectionContext, subscription: Subscription) -> None:

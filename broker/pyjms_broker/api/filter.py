@@ -47,14 +47,10 @@ class BrokerFilter(Broker):
         await self.next.stop()
 
     # once for each message, so written out
-    def send(
-        self, exchange: ProducerExchange, message: commands.ActiveMQMessage
-    ) -> Completion | None:
+    def send(self, exchange: ProducerExchange, message: commands.ActiveMQMessage) -> Completion:
         return self.next.send(exchange, message)
 
-    def acknowledge(
-        self, exchange: ConsumerExchange, ack: commands.MessageAck
-    ) -> Completion | None:
+    def acknowledge(self, exchange: ConsumerExchange, ack: commands.MessageAck) -> Completion:
         return self.next.acknowledge(exchange, ack)
 
     def message_pull(self, context: ConnectionContext, pull: commands.MessagePull) -> None:

@@ -21,7 +21,7 @@ from pyjms.wire.openwire.commands import (
 )
 from pyjms.wire.openwire.primitives import decode_map
 from pyjms.wire.openwire.raw import patch_raw
-from pyjms_broker.api.completion import Completion
+from pyjms_broker.api.completion import COMPLETED, Completion
 
 if TYPE_CHECKING:
     from pyjms_broker.api.destination import BrokerDestination, RegionDestination
@@ -138,8 +138,8 @@ class MessageReference:
         """Whether it is no longer in its destination."""
         self.position: Position | None = None
         """Its position in the store, once the store has assigned one."""
-        self.dead_letter: Completion | None = None
-        """Its dead letter, which is being stored: the message must not leave its store before."""
+        self.dead_letter: Completion = COMPLETED
+        """Done when its dead letter is stored: the message must not leave its store before."""
         self.raw_is_numbered = False
         """Whether the marshalled form contains the broker's number: a store has written it."""
         self.reference_count = 0

@@ -32,8 +32,8 @@ class Subscription(ABC):
     prefetch_size: int
     destinations: list[BrokerDestination]
     """What it is attached to."""
-    saved: Completion | None
-    """Done when the stores have recorded the subscription, or its removal. None: at once."""
+    saved: Completion
+    """Done when the stores have recorded the subscription, or its removal."""
     enqueue_count: int
     dequeue_count: int
     dispatched_count: int
@@ -71,7 +71,7 @@ class Subscription(ABC):
         """Whether the prefetch window has no room. (activemq-broker Q13)"""
 
     @abstractmethod
-    def acknowledge(self, exchange: ConsumerExchange, ack: MessageAck) -> Completion | None:
+    def acknowledge(self, exchange: ConsumerExchange, ack: MessageAck) -> Completion:
         """Apply an acknowledgement. (activemq-broker 7.1)
 
         Raises:

@@ -119,7 +119,7 @@ class Transaction(ABC):
         """
 
     @abstractmethod
-    def commit(self, one_phase: bool) -> Completion | None:
+    def commit(self, one_phase: bool) -> Completion:
         """Make the work durable and visible. While that is in progress, return the same result.
 
         Raises (or completes with):
@@ -127,7 +127,7 @@ class Transaction(ABC):
         """
 
     @abstractmethod
-    def rollback(self, cause: BaseException | None = None) -> Completion | None:
+    def rollback(self, cause: BaseException | None = None) -> Completion:
         """Undo the work, in the order it was done; the Completion is done when the store knows.
 
         A commit that waits for room ends with an error that names `cause`.

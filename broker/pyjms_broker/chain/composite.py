@@ -41,7 +41,7 @@ class CompositeDestinationBroker(BrokerFilter):
         for part in _split(info):
             self.next.remove_producer(context, part)
 
-    def send(self, exchange: ProducerExchange, message: ActiveMQMessage) -> Completion | None:
+    def send(self, exchange: ProducerExchange, message: ActiveMQMessage) -> Completion:
         destination = message.destination
         if destination is None or not destination.is_composite:
             return self.next.send(exchange, message)
@@ -52,7 +52,7 @@ class CompositeDestinationBroker(BrokerFilter):
         message.raw = None
         return all_of([self._send_one(exchange, part) for part in (message, *copies)])
 
-    def _send_one(self, exchange: ProducerExchange, message: ActiveMQMessage) -> Completion | None:
+    def _send_one(self, exchange: ProducerExchange, message: ActiveMQMessage) -> Completion:
         part = exchange.for_forwarding()
         return self.next.send(part, message)
 

@@ -13,7 +13,7 @@ __all__ = ["UserIDBroker"]
 class UserIDBroker(BrokerFilter):
     """Overwrites the user id of each message, so that clients cannot forge it."""
 
-    def send(self, exchange: ProducerExchange, message: ActiveMQMessage) -> Completion | None:
+    def send(self, exchange: ProducerExchange, message: ActiveMQMessage) -> Completion:
         user_name = exchange.context.user_name
         if message.user_id != user_name:
             message.user_id = user_name

@@ -13,7 +13,7 @@ from typing import Protocol
 from pyjms.errors import JMSException
 from pyjms.jms.destination import Destination
 from pyjms.wire.openwire.commands import ConnectionId, ProducerId
-from pyjms_broker.api.completion import Completion, all_of
+from pyjms_broker.api.completion import COMPLETED, Completion, all_of
 from pyjms_broker.api.context import BlockedSend
 from pyjms_broker.connector.unstored_sends import UnstoredSends
 
@@ -79,7 +79,7 @@ class ConnectionRegistry:
 
     def _record_pending(self, producer_id: ProducerId, sends: Iterable[Completion]) -> None:
         whole = all_of([send for send in sends if not send.done])
-        if whole is None:
+        if whole is COMPLETED:
             return
         self.pending_sends[producer_id] = whole
 

@@ -13,7 +13,7 @@ from pyjms.errors import IllegalStateException, JMSException
 from pyjms.jms.destination import Destination
 from pyjms.wire.openwire.commands import ActiveMQMessage, ConnectionInfo
 from pyjms_broker.api.broker import Broker
-from pyjms_broker.api.completion import Completion
+from pyjms_broker.api.completion import COMPLETED, Completion
 from pyjms_broker.api.context import ConnectionContext
 from pyjms_broker.api.exchange import ProducerExchange
 from pyjms_broker.api.filter import BrokerFilter
@@ -73,7 +73,7 @@ class RangesBroker(BrokerFilter):
         self.next.remove_destination(context, destination, timeout)
         self._progress.forget(destination)
 
-    def send(self, exchange: ProducerExchange, message: ActiveMQMessage) -> Completion | None:
+    def send(self, exchange: ProducerExchange, message: ActiveMQMessage) -> Completion:
         if message.destination != RANGES:
             return self.next.send(exchange, message)
         context = exchange.context
@@ -82,7 +82,7 @@ class RangesBroker(BrokerFilter):
         if message.reply_to is None:
             raise IllegalStateException(f"A request to {RANGES} needs a reply destination")
         self._begin(context, message)
-        return None
+        return COMPLETED
 
     def _begin(self, context: ConnectionContext, message: ActiveMQMessage) -> None:
         tasks = self._tasks.setdefault(context, set())

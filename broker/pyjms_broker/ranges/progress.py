@@ -19,7 +19,7 @@ from pyjms.jms.destination import Queue as QueueDestination
 from pyjms.wire.openwire.commands import ActiveMQTextMessage, MessageId
 from pyjms.wire.openwire.primitives import decode_text
 from pyjms_broker.api.broker import Broker
-from pyjms_broker.api.completion import Completion, wait_for
+from pyjms_broker.api.completion import Completion, checked, wait_for
 from pyjms_broker.api.exchange import ProducerExchange
 from pyjms_broker.api.message import MessageReference
 from pyjms_broker.ranges.protocol import ReplyFactory
@@ -110,17 +110,16 @@ class ProgressRecords:
         self._remove(self._ids.get(name))
         self._known[name], self._ids[name] = progress, reference.message_id
 
-    def _write(self, name: str, progress: Progress) -> Completion | None:
+    def _write(self, name: str, progress: Progress) -> Completion:
         self._queue()
         values = {"queue": name, "held": progress.held, "changes": progress.changes}
         message: ActiveMQTextMessage = self._replies.text(values, PROGRESS_RECORDS, None)
         message.persistent = message.response_required = True
         before, self._ids[name] = self._ids.get(name), message.message_id  # type: ignore[assignment]
-        stored = self._chain.send(ProducerExchange(self._region.context), message)
-        if stored is None:
-            self._remove(before)
-        else:
-            stored.then(lambda done: self._remove(before) if done.error is None else None)
+        stored = checked(
+            self._chain.send(ProducerExchange(self._region.context), message), self._chain, "send"
+        )
+        stored.then(lambda done: self._remove(before) if done.error is None else None)
         return stored
 
     def _remove(self, message_id: MessageId | None) -> None:

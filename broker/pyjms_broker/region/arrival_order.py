@@ -30,27 +30,24 @@ class ArrivalOrder:
         discard: Callable[[MessageReference, Exception], None],
     ) -> None:
         """Call `enqueue` with each stored message, `discard` with one that could not be stored."""
-        self.messages: deque[tuple[MessageReference, Completion | None]] = deque()
+        self.messages: deque[tuple[MessageReference, Completion]] = deque()
         """The messages that wait, oldest first, each with the completion of its storage."""
         self._enqueue = enqueue
         self._discard = discard
 
-    def append(self, reference: MessageReference, stored: Completion | None) -> None:
-        """Pass the message on once `stored` is done (None: it needs no storage) and it is first."""
+    def append(self, reference: MessageReference, stored: Completion) -> None:
+        """Pass the message on once `stored` is done and it is first; `COMPLETED`: no storage."""
         self.messages.append((reference, stored))
-        if stored is None:
-            self._advance()
-        else:
-            stored.then(self._advance)
+        stored.then(self._advance)
 
-    def _advance(self, _: Completion | None = None) -> None:
+    def _advance(self, _stored: Completion) -> None:
         messages = self.messages
         while messages:
             reference, stored = messages[0]
-            if stored is not None and not stored.done:
+            if not stored.done:
                 return
             messages.popleft()
-            if stored is None or stored.error is None:
+            if stored.error is None:
                 self._enqueue(reference)
             else:
                 self._discard(reference, stored.error)

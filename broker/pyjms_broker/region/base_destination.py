@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from pyjms.jms.destination import Destination
 from pyjms.wire.openwire.commands import ActiveMQMessage, Throwable
-from pyjms_broker.api.completion import Completion
+from pyjms_broker.api.completion import COMPLETED, Completion
 from pyjms_broker.api.context import ConnectionContext
 from pyjms_broker.api.destination import DestinationStatistics, RegionDestination
 from pyjms_broker.api.exchange import ProducerExchange
@@ -61,7 +61,7 @@ class BaseDestination(RegionDestination):
         self.prepared_sends = 0
         self.running_commits = 0
         """How many commits have numbered messages here that are not visible yet."""
-        self._last_commit: Completion | None = None
+        self._last_commit: Completion = COMPLETED
         self.reports_consumed = policy.advisory_for_consumed and not self.is_advisory
         """Whether each acknowledged message is reported to the chain."""
         self.flow_control = FlowControl(self, broker.system_usage)
@@ -72,7 +72,7 @@ class BaseDestination(RegionDestination):
         self.store_usage = broker.system_usage.store_of(destination)
         self.temp_usage = broker.system_usage.temp
 
-    def send(self, exchange: ProducerExchange, message: ActiveMQMessage) -> Completion | None:
+    def send(self, exchange: ProducerExchange, message: ActiveMQMessage) -> Completion:
         context = exchange.context
         reference = MessageReference(message, self, self._minimum_size)
         message_id = reference.message_id
@@ -80,7 +80,7 @@ class BaseDestination(RegionDestination):
             message_id.broker_sequence_id = self.broker.next_sequence_id()
         if reference.expiration and reference.is_expired():
             self.expired(context, reference, None)
-            return None
+            return COMPLETED
         may_be_full = (self._controls_flow and self.memory.is_full) or self.needs_disk
         if may_be_full and context.producer_flow_control:
             full = self.full_usage(reference)

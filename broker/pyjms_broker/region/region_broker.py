@@ -33,7 +33,7 @@ from pyjms.wire.openwire.commands import (
     Throwable,
 )
 from pyjms_broker.api.broker import Broker, InnermostBroker
-from pyjms_broker.api.completion import Completion
+from pyjms_broker.api.completion import COMPLETED, Completion
 from pyjms_broker.api.context import ConnectionContext
 from pyjms_broker.api.destination import BrokerDestination, RegionDestination
 from pyjms_broker.api.exchange import ConsumerExchange, ProducerExchange
@@ -292,11 +292,11 @@ class RegionBroker(InnermostBroker):
 
     def remove_subscription(
         self, context: ConnectionContext, info: RemoveSubscriptionInfo
-    ) -> Completion | None:
+    ) -> Completion:
         return self.subscriptions.unsubscribe(context, info)
 
     # messages
-    def send(self, exchange: ProducerExchange, message: ActiveMQMessage) -> Completion | None:
+    def send(self, exchange: ProducerExchange, message: ActiveMQMessage) -> Completion:
         destination = message.destination
         message_id = message.message_id
         if destination is None or message_id is None:
@@ -321,7 +321,7 @@ class RegionBroker(InnermostBroker):
         self._sequence += 1
         return self._sequence
 
-    def acknowledge(self, exchange: ConsumerExchange, ack: MessageAck) -> Completion | None:
+    def acknowledge(self, exchange: ConsumerExchange, ack: MessageAck) -> Completion:
         subscription = exchange.subscription
         if subscription is None:
             subscription = self.subscriptions.get(ack.consumer_id)
@@ -330,7 +330,7 @@ class RegionBroker(InnermostBroker):
                     logger.warning(
                         "Acknowledgement of an unknown consumer in a transaction ignored: %s", ack
                     )
-                return None
+                return COMPLETED
         return subscription.acknowledge(exchange, ack)
 
     def message_pull(self, context: ConnectionContext, pull: MessagePull) -> None:

@@ -222,9 +222,7 @@ class SubscriptionRegistry:
         self._index.remove(subscription)
         self._detach(context, subscription, LAST_DELIVERED_UNKNOWN)
 
-    def unsubscribe(
-        self, context: ConnectionContext, info: RemoveSubscriptionInfo
-    ) -> Completion | None:
+    def unsubscribe(self, context: ConnectionContext, info: RemoveSubscriptionInfo) -> Completion:
         """Remove a durable subscription and the messages it has not delivered.
 
         The completion is done when the stores have recorded it. (activemq-broker T21)

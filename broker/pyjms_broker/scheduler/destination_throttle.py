@@ -6,7 +6,7 @@ from pyjms.errors import DestinationDoesNotExistException, InvalidDestinationExc
 from pyjms.jms.destination import Destination
 from pyjms.wire.openwire.commands import ActiveMQMessage
 from pyjms_broker.api.broker import Broker
-from pyjms_broker.api.completion import Completion
+from pyjms_broker.api.completion import Completion, checked
 from pyjms_broker.api.context import ConnectionContext
 from pyjms_broker.api.exchange import ProducerExchange
 from pyjms_broker.region.flow.flow_control import abort_blocked_sends
@@ -40,9 +40,11 @@ class DestinationThrottle:
                 to.qualified_name, hint=f"The destination {to} does not exist."
             )
 
-    def send(self, message: ActiveMQMessage) -> Completion | None:
+    def send(self, message: ActiveMQMessage) -> Completion:
         """Send a message; the completion ends when the message is stored."""
-        return self._chain.send(ProducerExchange(self._context), message)
+        return checked(
+            self._chain.send(ProducerExchange(self._context), message), self._chain, "send"
+        )
 
     def close(self) -> None:
         """Abort the sends that wait for space."""

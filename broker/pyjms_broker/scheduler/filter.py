@@ -81,7 +81,7 @@ class SchedulerBroker(BrokerFilter):
             )
         self.next.remove_destination(context, destination, timeout)
 
-    def send(self, exchange: ProducerExchange, message: ActiveMQMessage) -> Completion | None:
+    def send(self, exchange: ProducerExchange, message: ActiveMQMessage) -> Completion:
         to, context = message.destination, exchange.context
         if to is None or context.is_broker:  # dead letters and advisories are never scheduled
             return self.next.send(exchange, message)

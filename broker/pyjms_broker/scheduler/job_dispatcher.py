@@ -56,7 +56,7 @@ import anyio
 from pyjms import _clock
 from pyjms.errors import JMSException, ResourceAllocationException
 from pyjms.wire.openwire.commands import ActiveMQMessage
-from pyjms_broker.api.completion import Completion
+from pyjms_broker.api.completion import COMPLETED, Completion
 from pyjms_broker.region.flow.disk_usage import DiskUsage
 from pyjms_broker.scheduler.deliveries import Deliveries
 from pyjms_broker.scheduler.delivery_queues import DeliveryQueues
@@ -198,10 +198,7 @@ class JobDispatcher:
         except Exception as error:
             self._failed(execution, error)
             return
-        if done is None:
-            self._settle(execution)
-        else:
-            done.then(lambda end: self._sent(execution, end))
+        done.then(lambda end: self._sent(execution, end))
 
     def _sent(self, execution: _Execution, end: Completion) -> None:
         if end.error is None:
@@ -212,7 +209,7 @@ class JobDispatcher:
             self._queues.finish(execution.job.job_id, execution.queue)
             self._changed.set()
 
-    def _start_repetitions(self, job: ScheduledJob, message: ActiveMQMessage) -> Completion | None:
+    def _start_repetitions(self, job: ScheduledJob, message: ActiveMQMessage) -> Completion:
         """Start the job of one time of a cron entry with repetitions (activemq-broker S4).
 
         If a crash interrupted this before, that job exists; once it has fired, it is left as it is.
@@ -223,7 +220,7 @@ class JobDispatcher:
         job_id = f"{job.job_id}:{job.execution_count}"
         existing = self._jobs.get(job_id)
         if existing is not None and existing.execution_count:
-            return None
+            return COMPLETED
         schedule = ScheduleProperties(job.delay, job.period, job.repeat, "")
         started = schedule.job(job_id, _clock.time_ms())
         self._queues.scan_from(started.next_time)
@@ -267,10 +264,7 @@ class JobDispatcher:
             logger.error("Job %s: its dead letter was not sent: %s", job.job_id, send_error)
             self._retry_later(execution)
             return
-        if done is None:
-            self._settle(execution, is_last=is_last)
-        else:
-            done.then(lambda end: self._dead_letter_sent(execution, end, is_last))
+        done.then(lambda end: self._dead_letter_sent(execution, end, is_last))
 
     def _dead_letter_sent(self, execution: _Execution, end: Completion, is_last: bool) -> None:
         if end.error is None:

@@ -23,7 +23,7 @@ from pyjms.jms.scheduled import (
 )
 from pyjms.wire.openwire.commands import ActiveMQMessage
 from pyjms_broker.api.broker import Broker
-from pyjms_broker.api.completion import Completion, wait_for
+from pyjms_broker.api.completion import COMPLETED, Completion, wait_for
 from pyjms_broker.api.context import ConnectionContext
 from pyjms_broker.api.exchange import ProducerExchange
 from pyjms_broker.region.flow.flow_control import abort_blocked_sends
@@ -57,7 +57,7 @@ class Management:
         self._chain = chain
         self._tasks: dict[_wakeup.BackgroundTask, ConnectionContext] = {}
 
-    def serve(self, context: ConnectionContext, request: ActiveMQMessage) -> Completion | None:
+    def serve(self, context: ConnectionContext, request: ActiveMQMessage) -> Completion:
         """Execute a request; the completion ends when its changes are durable.
 
         Raises:
@@ -91,7 +91,7 @@ class Management:
         context: ConnectionContext,
         request: ActiveMQMessage,
         properties: Mapping[str, object],
-    ) -> Completion | None:
+    ) -> Completion:
         if request.reply_to is None:
             raise MessageFormatException(
                 f"{AMQ_SCHEDULER_ACTION} {AMQ_SCHEDULER_ACTION_BROWSE} needs a reply destination",
@@ -108,7 +108,7 @@ class Management:
             )
         task = _wakeup.spawn(self._send, request.reply_to, start, end, name="list of jobs")
         self._tasks[task] = context
-        return None
+        return COMPLETED
 
     async def _send(self, to: Destination, start: int, end: int) -> None:
         context = ConnectionContext()
@@ -128,7 +128,7 @@ class Management:
         context: ConnectionContext,
         request: ActiveMQMessage,
         properties: Mapping[str, object],
-    ) -> Completion | None:
+    ) -> Completion:
         job_id = properties.get(AMQ_SCHEDULED_ID)
         if not isinstance(job_id, str):
             raise MessageFormatException(
@@ -143,12 +143,12 @@ class Management:
         context: ConnectionContext,
         request: ActiveMQMessage,
         properties: Mapping[str, object],
-    ) -> Completion | None:
+    ) -> Completion:
         return self._jobs.remove_range(*_times(properties))
 
 
 _Action = Callable[
-    [Management, ConnectionContext, ActiveMQMessage, Mapping[str, object]], Completion | None
+    [Management, ConnectionContext, ActiveMQMessage, Mapping[str, object]], Completion
 ]
 _ACTIONS: Final[dict[str, _Action]] = {
     AMQ_SCHEDULER_ACTION_BROWSE: Management.browse,

@@ -19,7 +19,7 @@ from pyjms.errors import JMSException, LocalProtocolError, MessageFormatExceptio
 from pyjms.wire.openwire.commands import ActiveMQMessage
 from pyjms.wire.openwire.primitives import encode_map
 from pyjms_broker.api.broker import Broker
-from pyjms_broker.api.completion import Completion
+from pyjms_broker.api.completion import COMPLETED, Completion, checked
 from pyjms_broker.api.copying import copy_for_destination
 from pyjms_broker.api.exchange import ProducerExchange
 from pyjms_broker.api.message import MessageReference
@@ -102,10 +102,7 @@ class ScheduleRequests:
                 reference.message_id,
             )
             return
-        if done is None:
-            self._remove_request(reference, job)
-        else:
-            done.then(lambda end: self._stored(reference, job, end))
+        done.then(lambda end: self._stored(reference, job, end))
 
     def keeps(self, reference: MessageReference) -> bool:
         """Requests do not expire: the time to live counts from delivery (activemq-broker S5)."""
@@ -135,10 +132,12 @@ class ScheduleRequests:
         except JMSException as error:
             raise _InvalidRequestError(str(error)) from error
 
-    def _add(self, job: ScheduledJob, copy: ActiveMQMessage) -> Completion | None:
+    def _add(self, job: ScheduledJob, copy: ActiveMQMessage) -> Completion:
         existing = self._jobs.get(job.job_id)
         if existing is not None and existing.execution_count:
-            return None  # a crash kept its request from being removed: the job is left as it is
+            return (
+                COMPLETED  # a crash kept its request from being removed: the job is left as it is
+            )
         self._arriving.add(job.job_id)
         try:
             return self._jobs.add(job, copy)
@@ -187,7 +186,11 @@ class ScheduleRequests:
         dead_letter.persistent = dead_letter.response_required = True
         dead_letter.expiration = 0
         try:
-            sent = self._chain.send(ProducerExchange(self._region.context), dead_letter)
+            sent = checked(
+                self._chain.send(ProducerExchange(self._region.context), dead_letter),
+                self._chain,
+                "send",
+            )
         except JMSException as send_error:
             logger.error(
                 "%s: the dead letter of message %s was not sent: %s",
@@ -196,10 +199,7 @@ class ScheduleRequests:
                 send_error,
             )
             return
-        if sent is None:
-            self._remove(reference)
-        else:
-            sent.then(lambda end: None if end.error else self._remove(reference))
+        sent.then(lambda end: None if end.error else self._remove(reference))
 
     def _queue(self) -> Queue:
         queue = self._chain.add_destination(self._region.context, SCHEDULED).base

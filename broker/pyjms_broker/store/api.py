@@ -27,15 +27,15 @@ which may block on reads.
 Completions
 -----------
 
-A call that changes something returns a `Completion`, or None if the change is already as
-durable as was asked for; a store in memory always returns None. The completion is completed on
-the loop: without an error when the change is durable, with one when it never will be. The
-broker sends the client's response only then. How durable is asked for by the caller
+A call that changes something returns a `Completion`, never None: `COMPLETED` if the change is
+already as durable as was asked for, which a store in memory always returns. Another one is
+completed on the loop: without an error when the change is durable, with one when it never will
+be. The broker sends the client's response only then. How durable is asked for by the caller
 (activemq-persistence K13):
 
     add_message             `message.response_required`: survives a power failure; else written
     remove_message,         `context.response_required`: survives a power failure; else written
-    acknowledge             some time soon, and None may be returned
+    acknowledge             some time soon, and `COMPLETED` may be returned
     rollback                of a prepared transaction: survives a power failure
     all others              survives a power failure
 
@@ -174,9 +174,7 @@ class MessageStore(Protocol):
 
     destination: Destination
 
-    def add_message(
-        self, context: OperationContext, reference: MessageReference
-    ) -> Completion | None:
+    def add_message(self, context: OperationContext, reference: MessageReference) -> Completion:
         """Store a message behind all others, invisible, and set `reference.position`.
 
         The message is to be marshalled before the call returns: the broker may change it
@@ -192,12 +190,10 @@ class MessageStore(Protocol):
         The broker calls it once for each message with a position, when its queue counts it.
         """
 
-    def remove_message(
-        self, context: OperationContext, reference: MessageReference
-    ) -> Completion | None:
+    def remove_message(self, context: OperationContext, reference: MessageReference) -> Completion:
         """Remove a message; one that does not exist is no error."""
 
-    def update_message(self, reference: MessageReference) -> Completion | None:
+    def update_message(self, reference: MessageReference) -> Completion:
         """Replace the stored form of the message with this id; its position stays.
 
         A message that does not exist is no error.
@@ -219,7 +215,7 @@ class MessageStore(Protocol):
             JMSException: a message cannot be read.
         """
 
-    def remove_all_messages(self, context: OperationContext) -> Completion | None:
+    def remove_all_messages(self, context: OperationContext) -> Completion:
         """Remove all messages, visible or not. Arrival numbers go on; subscriptions stay."""
 
     @property
@@ -249,16 +245,14 @@ class TopicMessageStore(MessageStore, Protocol):
     A message that is added while there are no durable subscriptions is accepted and not kept.
     """
 
-    def add_subscription(
-        self, subscription: StoredSubscription, retroactive: bool
-    ) -> Completion | None:
+    def add_subscription(self, subscription: StoredSubscription, retroactive: bool) -> Completion:
         """Store a durable subscription; it gets all messages added from now on.
 
         With `retroactive` it also gets those that are still there. A subscription with the same
         key is replaced, and its pending messages with it.
         """
 
-    def delete_subscription(self, key: SubscriptionKey) -> Completion | None:
+    def delete_subscription(self, key: SubscriptionKey) -> Completion:
         """Remove a subscription, and the messages that only it had not acknowledged."""
 
     def lookup_subscription(self, key: SubscriptionKey) -> StoredSubscription | None:
@@ -269,7 +263,7 @@ class TopicMessageStore(MessageStore, Protocol):
 
     def acknowledge(
         self, context: OperationContext, key: SubscriptionKey, reference: MessageReference
-    ) -> Completion | None:
+    ) -> Completion:
         """Record a subscription's acknowledgement; the last one removes the message.
 
         A repeated acknowledgement is no error.
@@ -294,19 +288,19 @@ class TransactionStore(Protocol):
     was never used, or has ended, is unknown; all methods ignore unknown transactions.
     """
 
-    def prepare(self, xid: TransactionId) -> Completion | None:
+    def prepare(self, xid: TransactionId) -> Completion:
         """Make the transaction durable, so that it can be committed whatever happens.
 
         From now on the messages that it acknowledged are hidden.
         """
 
-    def commit(self, xid: TransactionId, prepared: bool) -> Completion | None:
+    def commit(self, xid: TransactionId, prepared: bool) -> Completion:
         """Carry out everything in the transaction, or nothing. Sets the messages' positions.
 
         The messages it added are to be marked visible by the broker, one by one.
         """
 
-    def rollback(self, xid: TransactionId) -> Completion | None:
+    def rollback(self, xid: TransactionId) -> Completion:
         """Discard the transaction; messages that it acknowledged become visible again."""
 
     def recovered(self) -> list[RecoveredTransaction]:

@@ -49,7 +49,7 @@ from collections.abc import Callable
 
 from pyjms.errors import JMSException, TransactionRolledBackException
 from pyjms.wire.openwire.commands import ProducerInfo, TransactionId
-from pyjms_broker.api.completion import Completion
+from pyjms_broker.api.completion import COMPLETED, Completion, checked
 from pyjms_broker.api.transaction import PendingWork, Synchronization, Transaction, TransactionState
 from pyjms_broker.store.api import TransactionStore
 
@@ -79,9 +79,9 @@ class BaseTransaction(Transaction):
         self._on_finished = on_finished
         self._synchronizations: list[Synchronization] = []
         self._pending: dict[PendingWork, None] = {}
-        self._delayed_step: Callable[[], int | Completion | None] | None = None
-        self._result: Completion | None = None
-        """The Completion of the end that was requested and is not finished."""
+        self._delayed_step: Callable[[], int | Completion] | None = None
+        self._result: Completion = COMPLETED
+        """The Completion of the end that was requested; `COMPLETED` if none is unfinished."""
 
     # work
     def add(self, synchronization: Synchronization) -> None:
@@ -129,19 +129,19 @@ class BaseTransaction(Transaction):
             self._resume_end()
 
     # the end
-    def rollback(self, cause: BaseException | None = None) -> Completion | None:
+    def rollback(self, cause: BaseException | None = None) -> Completion:
         if self.state is TransactionState.FINISHED:
-            return None
+            return COMPLETED
         if self.is_ending:
             raise self.busy_error("Rollback")
-        result, self._result = self._result, None
+        result, self._result = self._result, COMPLETED
         self._finish()
         self._cancel_pending()
         try:
-            return self._store.rollback(self.xid)
+            return checked(self._store.rollback(self.xid), self._store, "rollback")
         finally:
             self._run_after_rollback()
-            if result is not None:
+            if result is not COMPLETED:
                 error = self.rolled_back_error(
                     "COMMIT FAILED: Transaction rolled back while waiting for space", XA_RBROLLBACK
                 )
@@ -162,7 +162,7 @@ class BaseTransaction(Transaction):
         return bool(self._pending) and not self.is_rollback_only
 
     def _run_when_admitted(
-        self, state: TransactionState, step: Callable[[], int | Completion | None]
+        self, state: TransactionState, step: Callable[[], int | Completion]
     ) -> Completion:
         """Run `step` once all pending work is finished; done when its end is.
 
@@ -184,9 +184,8 @@ class BaseTransaction(Transaction):
     def _resume_end(self) -> None:
         """Run the step that waited for pending work."""
         result, step = self._result, self._delayed_step
-        assert result is not None
         assert step is not None
-        self._result = self._delayed_step = None
+        self._result, self._delayed_step = COMPLETED, None
         self.state = TransactionState.IN_USE
         try:
             ended = step()
@@ -203,7 +202,7 @@ class BaseTransaction(Transaction):
         for work in pending:
             self._run_logged(work.transaction_rolled_back)
 
-    def _commit_now(self) -> Completion | None:
+    def _commit_now(self) -> Completion:
         self._run_before_commit()
         return self._commit_in_store(prepared=False)
 
@@ -224,29 +223,31 @@ class BaseTransaction(Transaction):
                 "COMMIT FAILED: Transaction rolled back", XA_RBOTHER
             ) from error
 
-    def _commit_in_store(self, prepared: bool) -> Completion | None:
+    def _commit_in_store(self, prepared: bool) -> Completion:
         self.state = TransactionState.COMMITTING
         return self._run_in_store(
-            lambda: self._store.commit(self.xid, prepared), self._committed, "COMMIT"
+            lambda: checked(self._store.commit(self.xid, prepared), self._store, "commit"),
+            self._committed,
+            "COMMIT",
         )
 
     def _run_in_store(
-        self, step: Callable[[], Completion | None], on_success: Callable[[], None], name: str
-    ) -> Completion | None:
+        self, step: Callable[[], Completion], on_success: Callable[[], None], name: str
+    ) -> Completion:
         """Run the store's `step`; then `on_success`, or a rollback where the store failed."""
         try:
             stored = step()
         except Exception as error:
             raise self._store_failed(error, name) from error
-        if stored is None or (stored.done and stored.error is None):
-            on_success()
-            return None
         if stored.done:
-            raise self._store_failed(stored.error, name) from stored.error
+            if stored.error is not None:
+                raise self._store_failed(stored.error, name) from stored.error
+            on_success()
+            return COMPLETED
         result = self._result = Completion()
 
         def when_stored(done: Completion) -> None:
-            self._result = None
+            self._result = COMPLETED
             if done.error is None:
                 on_success()
                 result.complete()
@@ -306,7 +307,7 @@ class LocalTransaction(BaseTransaction):
             hint="only XA transactions are prepared",
         )
 
-    def commit(self, one_phase: bool) -> Completion | None:
+    def commit(self, one_phase: bool) -> Completion:
         if self.state in {TransactionState.COMMITTING, TransactionState.COMMIT_WAITS}:
             return self._result
         if self._must_wait:

@@ -20,7 +20,7 @@ from pyjms.wire.openwire.commands import (
     XATransactionId,
 )
 from pyjms_broker.api.broker import Broker
-from pyjms_broker.api.completion import Completion
+from pyjms_broker.api.completion import COMPLETED, Completion
 from pyjms_broker.api.context import ConnectionContext
 from pyjms_broker.api.exchange import ConsumerExchange, ProducerExchange
 from pyjms_broker.api.filter import BrokerFilter
@@ -102,7 +102,7 @@ class TransactionBroker(BrokerFilter):
             raise found.busy_error("Work")
         return found
 
-    def send(self, exchange: ProducerExchange, message: ActiveMQMessage) -> Completion | None:
+    def send(self, exchange: ProducerExchange, message: ActiveMQMessage) -> Completion:
         xid = message.transaction_id
         if xid is None:
             return self.next.send(exchange, message)
@@ -110,7 +110,7 @@ class TransactionBroker(BrokerFilter):
         transaction.producer = exchange.info
         return self.next.send(exchange.within(transaction), message)
 
-    def acknowledge(self, exchange: ConsumerExchange, ack: MessageAck) -> Completion | None:
+    def acknowledge(self, exchange: ConsumerExchange, ack: MessageAck) -> Completion:
         xid = ack.transaction_id
         if xid is None:
             return self.next.acknowledge(exchange, ack)
@@ -147,23 +147,19 @@ class TransactionBroker(BrokerFilter):
 
     def commit_transaction(
         self, context: ConnectionContext, xid: TransactionId, one_phase: bool
-    ) -> Completion | None:
+    ) -> Completion:
         transaction = self.transaction(context, xid)
         if context.waiting_ends:
             order_behind_earlier_ends(context, transaction)
         result = transaction.commit(one_phase)
-        if result is not None and transaction.is_waiting:
+        if result is not COMPLETED and transaction.is_waiting:
             record_waiting_end(context, transaction, result)
         return result
 
-    def rollback_transaction(
-        self, context: ConnectionContext, xid: TransactionId
-    ) -> Completion | None:
+    def rollback_transaction(self, context: ConnectionContext, xid: TransactionId) -> Completion:
         return self.transaction(context, xid).rollback()
 
-    def forget_transaction(
-        self, context: ConnectionContext, xid: TransactionId
-    ) -> Completion | None:
+    def forget_transaction(self, context: ConnectionContext, xid: TransactionId) -> Completion:
         return self.transaction(context, xid).rollback()
 
     def set_rollback_only(

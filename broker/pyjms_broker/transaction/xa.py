@@ -14,7 +14,7 @@ from typing import Final
 
 from pyjms.errors import JMSException, XAException
 from pyjms.wire.openwire.commands import ConnectionId, XATransactionId
-from pyjms_broker.api.completion import Completion
+from pyjms_broker.api.completion import COMPLETED, Completion, checked
 from pyjms_broker.api.transaction import Synchronization, Transaction, TransactionState
 from pyjms_broker.store.api import TransactionStore
 from pyjms_broker.transaction.base import BaseTransaction
@@ -85,7 +85,7 @@ class XATransaction(BaseTransaction):
         return xa_exception(super().busy_error(step).reason, XAER_PROTO)
 
     def prepare(self) -> int | Completion:
-        if self._result is not None and self.state in _VOTING:
+        if self._result is not COMPLETED and self.state in _VOTING:
             return self._result
         if self.state is not TransactionState.IN_USE:
             raise xa_exception("Prepare cannot be called now", XAER_PROTO)
@@ -100,11 +100,13 @@ class XATransaction(BaseTransaction):
         self._run_before_commit()
         self.state = TransactionState.PREPARING
         result = self._run_in_store(
-            lambda: self._store.prepare(self.xid), self._prepared, "PREPARE"
+            lambda: checked(self._store.prepare(self.xid), self._store, "prepare"),
+            self._prepared,
+            "PREPARE",
         )
-        return XA_OK if result is None else result
+        return XA_OK if result is COMPLETED else result
 
-    def commit(self, one_phase: bool) -> Completion | None:
+    def commit(self, one_phase: bool) -> Completion:
         if self.state in {TransactionState.COMMITTING, TransactionState.COMMIT_WAITS}:
             return self._result
         if self.state is TransactionState.PREPARED:

@@ -97,7 +97,7 @@ class _CompositeFilter(DestinationFilter):
         self._settings = settings
         self._routes = routes
 
-    def send(self, exchange: ProducerExchange, message: ActiveMQMessage) -> Completion | None:
+    def send(self, exchange: ProducerExchange, message: ActiveMQMessage) -> Completion:
         settings = self._settings
         targets = self._targets_for(message)
         completions = [

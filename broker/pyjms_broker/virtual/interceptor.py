@@ -28,7 +28,7 @@ class Routes:
         self.region = region
         self._depth = 0
 
-    def forward(self, exchange: ProducerExchange, message: ActiveMQMessage) -> Completion | None:
+    def forward(self, exchange: ProducerExchange, message: ActiveMQMessage) -> Completion:
         """Send `message` to the region, where virtual destinations may apply again.
 
         Raises:

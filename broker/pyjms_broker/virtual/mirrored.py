@@ -42,7 +42,7 @@ class _MirroredFilter(DestinationFilter):
         self._mirror = mirror
         self._routes = routes
 
-    def send(self, exchange: ProducerExchange, message: ActiveMQMessage) -> Completion | None:
+    def send(self, exchange: ProducerExchange, message: ActiveMQMessage) -> Completion:
         copy = copy_for_destination(message, self._mirror, message.original_destination)
         return all_of([self._routes.forward(exchange, copy), self.next.send(exchange, message)])
 

@@ -12,7 +12,7 @@ from pyjms.errors import ResourceAllocationException
 from pyjms.jms.destination import Queue, Topic
 from pyjms.wire.openwire.commands import ActiveMQMessage
 from pyjms_broker.advisory.topics import is_advisory_topic
-from pyjms_broker.api.completion import Completion, all_of
+from pyjms_broker.api.completion import COMPLETED, Completion, all_of
 from pyjms_broker.api.copying import copy_for_destination
 from pyjms_broker.api.destination import BrokerDestination, DestinationFilter
 from pyjms_broker.api.exchange import ProducerExchange
@@ -61,7 +61,7 @@ class _VirtualTopicFilter(DestinationFilter):
             f"{settings.prefix}{topic.destination.physical_name}{settings.postfix}"
         )
 
-    def send(self, exchange: ProducerExchange, message: ActiveMQMessage) -> Completion | None:
+    def send(self, exchange: ProducerExchange, message: ActiveMQMessage) -> Completion:
         if self._settings.local and message.broker_path:
             return self.next.send(exchange, message)
         completions = [
@@ -74,14 +74,14 @@ class _VirtualTopicFilter(DestinationFilter):
 
     def _send_copy(
         self, exchange: ProducerExchange, message: ActiveMQMessage, queue: BrokerDestination
-    ) -> Completion | None:
+    ) -> Completion:
         settings = self._settings
         if settings.set_original_destination:
             copy = copy_for_destination(message, queue.destination, message.destination)
         else:
             copy = copy_for_destination(message, self.destination, message.original_destination)
         if settings.selector_aware and not _is_wanted(copy, queue):
-            return None
+            return COMPLETED
         if not settings.drop_on_resource_limit:
             return queue.send(exchange, copy)
         try:
@@ -89,8 +89,8 @@ class _VirtualTopicFilter(DestinationFilter):
         except ResourceAllocationException:
             if self._has_failed():
                 raise
-            return None
-        return None if completion is None else self._ignoring_full_queue(completion)
+            return COMPLETED
+        return completion if completion is COMPLETED else self._ignoring_full_queue(completion)
 
     def _ignoring_full_queue(self, completion: Completion) -> Completion:
         result = Completion()

@@ -6,6 +6,7 @@ import pytest
 
 from pyjms.jms.destination import Queue
 from pyjms.wire.openwire.commands import ActiveMQTextMessage, MessageId, ProducerId
+from pyjms_broker.api.completion import COMPLETED
 from pyjms_broker.store.api import StoreState
 from pyjms_broker.store.jobs import (
     JobSchedulerStore,
@@ -94,8 +95,8 @@ async def test_repetitions_of_endless_and_cron_jobs_are_not_used_up(scheduler):
 
 
 async def test_unknown_jobs_are_no_error(scheduler):
-    assert scheduler.remove("none") is None
-    assert scheduler.reschedule("none", 1) is None
+    assert scheduler.remove("none") is COMPLETED
+    assert scheduler.reschedule("none", 1) is COMPLETED
     assert len(scheduler) == 0
 
 

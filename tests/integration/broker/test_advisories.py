@@ -336,7 +336,7 @@ async def test_an_advisory_that_cannot_be_sent_harms_nobody(
     class NoAdvisories(BrokerFilter):
         """Stands where the region is, and refuses advisories."""
 
-        def send(self, exchange: ProducerExchange, message: ActiveMQMessage) -> Completion | None:
+        def send(self, exchange: ProducerExchange, message: ActiveMQMessage) -> Completion:
             if message.type == "Advisory":
                 raise JMSException("no room")
             return self.next.send(exchange, message)

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from pyjms.errors import ResourceAllocationException
 from pyjms.wire.kahadb.journal import END_MARKER, Location
-from pyjms_broker.api.completion import Completion
+from pyjms_broker.api.completion import COMPLETED, Completion
 from pyjms_broker.store.api import StoreState
 from pyjms_broker.store.journal.journal import Journal
 from pyjms_broker.store.journal.settings import JournalSettings, PreallocationScope
@@ -100,20 +100,19 @@ class Driver:
     async def _append(self, journal: Journal, step: str, size: int) -> None:
         payload = (b"%d:" % len(self.sent) * (size // 2 + 1))[: max(size, 4)]
         self.sent.append(payload)
-        waiter = Completion() if step == "send" else None
+        waiter = Completion() if step == "send" else COMPLETED
         place = journal.append(payload, waiter, sync=step == "send", lazy=step == "lazy")
         assert not self.places or place > self.places[-1]
         self.places.append(place)
-        if waiter is not None:
+        if waiter is not COMPLETED:
             await self._wait(waiter)
             self.promised = len(self.sent)
 
-    async def _wait(self, waiter: Completion | None) -> None:
-        if waiter is not None:
-            done = anyio.Event()
-            waiter.then(lambda _: done.set())
-            await done.wait()
-            assert waiter.error is None
+    async def _wait(self, waiter: Completion) -> None:
+        done = anyio.Event()
+        waiter.then(lambda _: done.set())
+        await done.wait()
+        assert waiter.error is None
 
 
 async def goes_on(disk: Any, kind: JournalSettings, lost: list[bytes]) -> int:
@@ -126,7 +125,7 @@ async def goes_on(disk: Any, kind: JournalSettings, lost: list[bytes]) -> int:
     async with Journal(FOLDER, kind, disk) as journal:
         journal.append(record)
         waiter = journal.barrier(sync=False)
-        assert waiter is not None
+        assert waiter is not COMPLETED
         done = anyio.Event()
         waiter.then(lambda _: done.set())
         await done.wait()

@@ -50,7 +50,7 @@ from pyjms.wire.openwire.commands import (
 from pyjms.wire.openwire.commands import (
     ConnectionError as ConnectionErrorCommand,
 )
-from pyjms_broker.api.completion import Completion
+from pyjms_broker.api.completion import COMPLETED, Completion
 
 CONNECTION = ConnectionId("c1")
 PRODUCER = ProducerId("c1", 1, 1)
@@ -311,7 +311,7 @@ async def test_an_async_send_that_waits_stalls_its_connection_only(client, conne
     client.tell(message())
     await other.ask(nothing())
     assert host.recording.names.count("send") == 1
-    host.recording.answers["send"] = None
+    host.recording.answers["send"] = COMPLETED
     waiting.complete()
     await client.ask(nothing())
     assert host.recording.names.count("send") == 2
@@ -346,7 +346,7 @@ async def test_a_late_failure_of_a_disconnected_clients_send_has_no_effect(clien
 
 async def test_acks_pulls_and_controls_go_to_their_consumer(client, host, caplog) -> None:
     await client.connect()
-    host.recording.answers["add_consumer"] = subscription = SimpleNamespace(saved=None)
+    host.recording.answers["add_consumer"] = subscription = SimpleNamespace(saved=COMPLETED)
     consumer = await client.consumer()
     ack, pull = MessageAck(consumer_id=consumer), MessagePull(consumer, timeout=5)
     control = ConsumerControl(consumer_id=consumer, prefetch=3)

@@ -31,7 +31,7 @@ from pyjms.wire.openwire.commands import (
 from pyjms.wire.openwire.commands import (
     ConnectionError as ConnectionErrorCommand,
 )
-from pyjms_broker.api.completion import Completion
+from pyjms_broker.api.completion import COMPLETED, Completion
 
 CONNECTION = ConnectionId("c1")
 PRODUCER = ProducerId("c1", 1, 1)
@@ -157,8 +157,9 @@ async def test_an_acknowledgement_that_requires_a_response_is_synced(
     consumer = await client.consumer()
     seen: list[bool] = []
 
-    def acknowledge(exchange: Any, ack: MessageAck) -> None:
+    def acknowledge(exchange: Any, ack: MessageAck) -> Completion:
         seen.append(ack.response_required)
+        return COMPLETED
 
     host.recording.acknowledge = acknowledge
     if response_required:

@@ -12,6 +12,7 @@ from pyjms.errors import (
 )
 from pyjms.jms.destination import Queue
 from pyjms.wire.openwire.commands import ConnectionInfo, XATransactionId
+from pyjms_broker.api.completion import COMPLETED
 from pyjms_broker.api.transaction import TransactionState
 from pyjms_broker.policy.entry import PolicyEntry
 from pyjms_broker.region.flow.system_usage import SystemUsage
@@ -82,7 +83,7 @@ def test_sends_admitted_before_the_commit_are_part_of_it(tight):
     case = Case(tight)
     list(case.make_room())
     assert case.sees([], [])
-    assert case.transaction.commit(one_phase=True) is None
+    assert case.transaction.commit(one_phase=True) is COMPLETED
     assert case.sees(["2", "3"], ["1"])
 
 
@@ -102,7 +103,7 @@ def test_an_xa_prepare_waits_for_blocked_sends(tight, one_phase):
     assert transaction.is_prepared is not one_phase
     if not one_phase:
         assert case.sees([], [])
-        assert transaction.commit(one_phase=False) is None
+        assert transaction.commit(one_phase=False) is COMPLETED
     assert case.sees(["2", "3"], ["1"])
 
 
@@ -129,7 +130,7 @@ async def test_a_send_that_timed_out_before_the_commit_does_not_fail_it(clock, m
     case = Case(make_broker(policy))
     await clock.advance(6)
     assert all(isinstance(p.error, ResourceAllocationException) for p in case.parked)
-    assert case.transaction.commit(one_phase=True) is None
+    assert case.transaction.commit(one_phase=True) is COMPLETED
     assert case.sees(["a", "b"], ["1"])
 
 
@@ -138,7 +139,7 @@ def test_a_rollback_ends_the_wait(tight, xa):
     case = Case(tight, xa)
     silent = case.send(Q, "4", persistent=False)
     answer = case.transaction.commit(one_phase=True)
-    assert case.transaction.rollback() is None
+    assert case.transaction.rollback() is COMPLETED
     assert isinstance(answer.error, XAException if xa else TransactionRolledBackException)
     assert answer.error.reason == (
         "COMMIT FAILED: Transaction rolled back while waiting for space xaErrorCode:100"

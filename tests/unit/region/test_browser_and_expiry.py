@@ -6,6 +6,7 @@ import pytest
 
 from pyjms.jms.destination import Queue, Topic
 from pyjms.wire.openwire.commands import AckType
+from pyjms_broker.api.completion import COMPLETED
 from pyjms_broker.policy.entry import PolicyEntry
 from pyjms_broker.store.api import StoreState
 
@@ -71,7 +72,7 @@ def test_a_browser_of_many_queues_ends_once(client):
 
 @pytest.mark.fact("activemq-broker Q1")
 async def test_expired_on_arrival(clock, broker, client):
-    assert client.send(Q, "late", persistent=True, expiration=clock.time_ms() - 1) is None
+    assert client.send(Q, "late", persistent=True, expiration=clock.time_ms() - 1) is COMPLETED
     statistics = broker.queue(Q).statistics
     assert (statistics.expired, statistics.enqueues, statistics.messages) == (1, 0, 0)
     assert [m.type for m in broker.dead_letters] == ["late"]

@@ -13,7 +13,7 @@ import pytest
 from anyio import lowlevel, to_thread
 
 from pyjms.jms.destination import Queue
-from pyjms_broker.api.completion import Completion, wait_for
+from pyjms_broker.api.completion import COMPLETED, Completion, wait_for
 from pyjms_broker.api.message import NO_TRANSACTION
 from pyjms_broker.store.journal.disk import OS_DISK
 from pyjms_broker.store.kahadb.adapter import KahaDBPersistenceAdapter
@@ -89,7 +89,7 @@ class Case:
 
     def send(self, destination: Queue, text: str, **options: Any) -> Completion:
         stored = self.client.send(destination, text, persistent=True, **options)
-        assert stored is not None
+        assert stored is not COMPLETED
         return stored
 
     @property

@@ -7,6 +7,7 @@ import pytest
 from pyjms.errors import JMSException
 from pyjms.jms.destination import Queue, Topic
 from pyjms.wire.openwire.commands import AckType
+from pyjms_broker.api.completion import COMPLETED
 from pyjms_broker.api.message import NO_TRANSACTION, SubscriptionKey
 from pyjms_broker.policy.dead_letter import IndividualDeadLetterStrategy, SharedDeadLetterStrategy
 from pyjms_broker.policy.entry import PolicyEntry
@@ -148,7 +149,7 @@ def test_a_message_consumed_after_its_dead_letter_failed_is_removed(make_broker,
     client.send(Q, "a", persistent=True)
     poison(several, client, consumer)
     fail_dead_letter(several)
-    assert client.ack(consumer) is None
+    assert client.ack(consumer) is COMPLETED
     assert stored_texts(several) == broker.texts(Q) == broker.texts(DEAD) == []
 
 
@@ -313,7 +314,7 @@ def test_a_failed_dead_letter_affects_only_the_rejecting_subscription(make_broke
     consuming = b.consume(T, subscription_name="s")
     sender.send(T, "m", persistent=True)
     answer = poison(several, a, rejecting)
-    assert b.ack(consuming) is None
+    assert b.ack(consuming) is COMPLETED
     assert stored_for(several, SubscriptionKey("b", "s")) == []
     fail_dead_letter(several)
     assert answer.error is LOST

@@ -9,7 +9,7 @@ import pytest
 from pyjms.errors import JMSException
 from pyjms.jms.destination import Queue, Topic
 from pyjms.wire.openwire.commands import AckType, RemoveSubscriptionInfo
-from pyjms_broker.api.completion import Completion
+from pyjms_broker.api.completion import COMPLETED, Completion
 from pyjms_broker.api.message import NO_TRANSACTION, SubscriptionKey
 from pyjms_broker.policy.entry import PolicyEntry
 from pyjms_broker.store.api import StoredSubscription
@@ -226,7 +226,7 @@ def test_a_sender_without_a_response_does_not_wait_for_the_store(
     for text in ("1", "2", "3"):
         message = sender.message(T, text, persistent=True)
         message.response_required = False
-        assert sender.send(T, text, message=message) is None
+        assert sender.send(T, text, message=message) is COMPLETED
     paged.complete()
     with caplog.at_level(logging.ERROR):
         paged.complete(JMSException("no room"))
@@ -264,7 +264,7 @@ def test_duplicate_messages_are_dropped(make_broker, paged, caplog):
     message = sender.message(T, "1", persistent=True)
     with caplog.at_level(logging.WARNING):
         for _ in range(2):
-            assert sender.send(T, "1", message=message) is None
+            assert sender.send(T, "1", message=message) is COMPLETED
         tx = sender.begin()
         sender.send(T, "1", message=message, tx=tx)
         tx.commit(one_phase=True)

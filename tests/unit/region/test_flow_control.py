@@ -6,6 +6,7 @@ import pytest
 
 from pyjms.errors import JMSException, ResourceAllocationException
 from pyjms.jms.destination import Queue, Topic
+from pyjms_broker.api.completion import COMPLETED
 from pyjms_broker.api.usage import MemoryUsage
 from pyjms_broker.policy.entry import PolicyEntry
 from pyjms_broker.region.flow.system_usage import MAIN_MEMORY_LIMIT, SystemUsage
@@ -50,7 +51,7 @@ def test_the_usage_tree_and_message_sizes(make_broker):
 @pytest.mark.fact("activemq-broker M2")
 def test_senders_wait_in_order_until_there_is_room(tight):
     client = tight.client()
-    assert client.send(Q, "1") is None
+    assert client.send(Q, "1") is COMPLETED
     parked = [client.send(Q, text) for text in ("2", "3")]
     assert [p.done for p in parked] == [False, False]
     assert tight.queue(Q).statistics.blocked_sends == 2
@@ -128,15 +129,15 @@ def test_memory_limits_and_flow_control(make_broker):
     assert (PolicyEntry().memory_limit, PolicyEntry().producer_flow_control) == (0, True)
     unlimited = make_broker(PolicyEntry())
     client = unlimited.client()
-    assert all(client.send(Q, "x") is None for _ in range(100))
+    assert all(client.send(Q, "x") is COMPLETED for _ in range(100))
     off = make_broker(PolicyEntry(memory_limit=1, producer_flow_control=False))
     client = off.client()
-    assert all(client.send(Q, "x") is None for _ in range(100))
+    assert all(client.send(Q, "x") is COMPLETED for _ in range(100))
     assert len(off.texts(Q)) == 100
     on = make_broker(PolicyEntry(memory_limit=2000))
     client = on.client()
-    assert [client.send(Q, "x") is None for _ in range(3)] == [True, True, False]
-    assert client.send(Queue("R"), "x") is None
+    assert [client.send(Q, "x") is COMPLETED for _ in range(3)] == [True, True, False]
+    assert client.send(Queue("R"), "x") is COMPLETED
 
 
 def test_a_full_queue_blocks_its_own_senders_and_full_main_memory_all(make_broker):
@@ -202,8 +203,8 @@ async def test_warnings_are_rare(clock, make_broker, caplog):
 def test_a_full_topic_blocks_its_publishers(tight):
     client = tight.client()
     slow = client.consume(T, prefetch=1)
-    assert client.send(T, "1") is None
-    assert client.send(T, "2") is None  # waits for the consumer, in memory
+    assert client.send(T, "1") is COMPLETED
+    assert client.send(T, "2") is COMPLETED  # waits for the consumer, in memory
     parked = client.send(T, "3")
     assert not parked.done
     client.ack(slow, 0)
@@ -218,7 +219,7 @@ def test_a_slow_consumer_blocks_the_publishers_of_its_topic(make_broker):
     stalled = make_broker(PolicyEntry(memory_limit=1000))
     client, other = stalled.client(), stalled.client()
     quick, slow = client.consume(T, prefetch=100), client.consume(T, prefetch=1)
-    assert [client.send(T, str(n)) for n in (1, 2)] == [None, None]
+    assert [client.send(T, str(n)) for n in (1, 2)] == [COMPLETED, COMPLETED]
     waiting = other.send(T, "3")
     assert not waiting.done
     assert client.received(quick) == ["1", "2"]
@@ -226,7 +227,7 @@ def test_a_slow_consumer_blocks_the_publishers_of_its_topic(make_broker):
     assert waiting.done
     free = make_broker(PolicyEntry(memory_limit=1000, producer_flow_control=False)).client()
     slow = free.consume(T, prefetch=1)
-    assert all(free.send(T, str(n)) is None for n in range(50))
+    assert all(free.send(T, str(n)) is COMPLETED for n in range(50))
     for n in range(50):
         free.ack(slow, n)
     assert free.received(slow) == [str(n) for n in range(50)]
@@ -237,10 +238,10 @@ def test_advisory_topics_and_the_broker_itself_never_wait(make_broker):
     client = broker.client()
     advisory = Topic("ActiveMQ.Advisory.Connection")
     client.consume(advisory, prefetch=1)
-    assert all(client.send(advisory, "x") is None for _ in range(5))
+    assert all(client.send(advisory, "x") is COMPLETED for _ in range(5))
     client.context = broker.region.context
     client.exchange.context = broker.region.context
-    assert all(client.send(Q, "x") is None for _ in range(5))
+    assert all(client.send(Q, "x") is COMPLETED for _ in range(5))
 
 
 def test_a_removed_queue_fails_its_blocked_sends(tight):

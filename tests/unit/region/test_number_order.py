@@ -23,7 +23,7 @@ async def send_much(broker: Broker, destination: Destination, name: str) -> None
     """Send alone and in transactions of three, two commits at the same time."""
     client = broker.client(name)
     rng = random.Random(name)
-    ends: list[Completion | None] = []
+    ends: list[Completion] = []
     for number in range(60):
         if rng.random() < 0.5:
             ends.append(client.send(destination, f"{name}.{number}", persistent=True))

@@ -14,6 +14,7 @@ from pyjms.wire.openwire.commands import (
     Throwable,
     XATransactionId,
 )
+from pyjms_broker.api.completion import COMPLETED
 from pyjms_broker.policy.entry import PolicyEntry
 
 Q = Queue("Q")
@@ -292,7 +293,7 @@ def test_a_message_is_stored_before_it_is_dispatched(broker, client):
     client.on_dispatch = lambda d: seen.append(("dispatch", store.message_count))
     queue.watchers.append(lambda q: seen.append(("counted", q.statistics.enqueues)))
     consumer = client.consume(Q)
-    assert client.send(Q, "1", persistent=True) is None  # the response may go
+    assert client.send(Q, "1", persistent=True) is COMPLETED  # the response may go
     assert seen == [("dispatch", 1), ("counted", 1)]
     tx = client.begin()
     client.send(Q, "2", persistent=True, tx=tx)
@@ -399,7 +400,7 @@ def test_a_queue_drops_duplicate_ids(make_broker, enabled, expected):
     client.ack(consumer, 0)
     again = client.message(Q, "a", persistent=True)
     again.message_id = first.message_id
-    assert client.send(Q, "", message=again) is None
+    assert client.send(Q, "", message=again) is COMPLETED
     assert client.received(consumer) == expected
 
 

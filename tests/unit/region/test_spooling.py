@@ -8,6 +8,7 @@ import pytest
 from pyjms.errors import ResourceAllocationException
 from pyjms.jms.destination import Queue, TemporaryQueue, Topic
 from pyjms.wire.openwire.commands import ConnectionInfo
+from pyjms_broker.api.completion import COMPLETED
 from pyjms_broker.policy.entry import PolicyEntry
 from pyjms_broker.region.flow.system_usage import SystemUsage
 from pyjms_broker.store.api import StoreState
@@ -202,7 +203,7 @@ async def test_full_disks_fail_sends_at_once_or_after_a_time(
     assert isinstance(waiting.error, ResourceAllocationException)
     spool.clear()
     paged.bytes = 0
-    assert client.send(Q, "3", persistent=persistent) is None
+    assert client.send(Q, "3", persistent=persistent) is COMPLETED
     await broker.region.stop()
 
 
@@ -229,9 +230,9 @@ async def test_without_flow_control_memory_never_blocks_but_disks_do(
     broker = make_broker(policy, usage=usage, store=paged, temp_store=temp_store)
     client = broker.client()
     for n in range(1, 101):
-        assert client.send(Q, str(n)) is None
+        assert client.send(Q, str(n)) is COMPLETED
     for n in range(101, 201):
-        assert client.send(Q, str(n), persistent=True) is None
+        assert client.send(Q, str(n), persistent=True) is COMPLETED
     queue = broker.queue(Q)
     assert queue.memory.used < 10 * SIZE
     assert temp_store.size > 0
@@ -255,7 +256,7 @@ async def test_the_high_water_mark_of_a_policy(make_broker, paged):
     client = broker.client()
     paged.bytes = 800
     waiting = client.send(Q, "1", persistent=True)
-    assert client.send(Queue("other"), "1", persistent=True) is None
+    assert client.send(Queue("other"), "1", persistent=True) is COMPLETED
     assert (usage.store.percent, usage.store.used) == (80, 800)
     assert not waiting.done
     paged.bytes = 799
@@ -287,7 +288,7 @@ async def test_a_topic_needs_the_store_for_durable_subscriptions_only(make_broke
     broker = make_broker(usage=usage, store=paged)
     client, sender = broker.client("me"), broker.client()
     paged.bytes = 1000
-    assert sender.send(T, "1", persistent=True) is None
+    assert sender.send(T, "1", persistent=True) is COMPLETED
     consumer = client.consume(T, subscription_name="s")
     waiting = sender.send(T, "2", persistent=True)
     assert client.received(consumer) == []
@@ -298,7 +299,7 @@ async def test_a_topic_needs_the_store_for_durable_subscriptions_only(make_broke
     paged.bytes = 0
     usage.store.changed()
     assert waiting.done
-    assert sender.send(T, "3", persistent=True) is None
+    assert sender.send(T, "3", persistent=True) is COMPLETED
     await broker.region.stop()
 
 
@@ -362,7 +363,7 @@ async def test_a_partition_of_the_store_has_its_own_limit(clock, make_broker, pa
     policy = PolicyEntry(destination=Queue("orders.new"), send_fail_if_no_space=True)
     broker = make_broker(policy, usage=usage, store=paged)
     client = broker.client()
-    assert client.send(orders, "1", persistent=True) is None
+    assert client.send(orders, "1", persistent=True) is COMPLETED
     part.size = unlimited.size = 1000
     waiting = client.send(orders, "2", persistent=True)
     assert not waiting.done
@@ -371,9 +372,9 @@ async def test_a_partition_of_the_store_has_its_own_limit(clock, make_broker, pa
         match=r"^Persistent store of queue://orders\.> is Full, 100% of 1000\. Stopping producer",
     ):
         client.send(new, "1", persistent=True)
-    assert client.send(new, "2") is None  # memory takes it
-    assert client.send(Q, "3", persistent=True) is None
-    assert client.send(Queue("other"), "4", persistent=True) is None
+    assert client.send(new, "2") is COMPLETED  # memory takes it
+    assert client.send(Q, "3", persistent=True) is COMPLETED
+    assert client.send(Queue("other"), "4", persistent=True) is COMPLETED
     part.size = 999
     await clock.advance(1)
     assert waiting.done and broker.texts(orders) == ["1", "2"]

@@ -10,7 +10,7 @@ import pytest
 from pyjms.errors import JMSException
 from pyjms.jms.destination import Queue
 from pyjms.wire.openwire.commands import AckType
-from pyjms_broker.api.completion import Completion
+from pyjms_broker.api.completion import COMPLETED, Completion
 from pyjms_broker.api.message import NO_TRANSACTION, Position
 from pyjms_broker.policy.entry import PolicyEntry
 from pyjms_broker.region.flow.system_usage import SystemUsage
@@ -378,7 +378,7 @@ def test_a_sender_without_a_response_does_not_wait_for_the_store(
     for text in ("1", "2"):
         message = client.message(Q, text, persistent=True)
         message.response_required = False
-        assert client.send(Q, text, message=message) is None
+        assert client.send(Q, text, message=message) is COMPLETED
     paged.complete()
     with caplog.at_level(logging.ERROR):
         paged.complete(JMSException("no room"))
@@ -444,9 +444,9 @@ def test_a_duplicate_of_a_stored_message_is_dropped(make_broker, paged, caplog):
     broker = make_broker(PolicyEntry(enable_audit=False), store=paged)
     client = broker.client()
     message = client.message(Q, "1", persistent=True)
-    assert client.send(Q, "1", message=message) is None
+    assert client.send(Q, "1", message=message) is COMPLETED
     with caplog.at_level(logging.WARNING):
-        assert client.send(Q, "1", message=message) is None
+        assert client.send(Q, "1", message=message) is COMPLETED
         tx = client.begin()
         client.send(Q, "1", message=message, tx=tx)
         tx.commit(one_phase=True)

@@ -18,7 +18,7 @@ from pyjms.wire.openwire.commands import (
 )
 from pyjms.wire.openwire.raw import marshal_body, unmarshal_body
 from pyjms_broker.api.broker import Broker
-from pyjms_broker.api.completion import Completion
+from pyjms_broker.api.completion import COMPLETED, Completion
 from pyjms_broker.api.context import ConnectionContext
 from pyjms_broker.api.copying import copy_for_destination
 from pyjms_broker.api.exchange import ProducerExchange
@@ -40,11 +40,11 @@ class Region(ErrorBroker):
     async def stop(self) -> None:
         self.stopped += 1
 
-    def send(self, exchange: ProducerExchange, message: ActiveMQMessage) -> Completion | None:
+    def send(self, exchange: ProducerExchange, message: ActiveMQMessage) -> Completion:
         self.sent.append(message)
         if self.answers:
             return self.answers.pop(0)
-        return None
+        return COMPLETED
 
     def add_producer(self, context: ConnectionContext, info: ProducerInfo) -> None:
         self.producers.append(("add", info.destination))
@@ -124,7 +124,7 @@ def test_composite_sends_and_producers_are_split() -> None:
     whole = Queue("a,topic://b, c")
     message = text(whole)
     marshal_body(message)
-    assert broker.send(exchange(), message) is None
+    assert broker.send(exchange(), message) is COMPLETED
     first, second, third = region.sent
     assert first is message
     assert [m.destination for m in region.sent] == [Queue("a"), Topic("b"), Queue("c")]
@@ -164,7 +164,7 @@ def test_a_composite_send_is_done_when_all_its_parts_are() -> None:
     region.answers = [Completion(), slow]
     region.answers[0].complete()
     answer = CompositeDestinationBroker(region).send(exchange(), text(Queue("a,b")))
-    assert answer is not None
+    assert answer is not COMPLETED
     assert not answer.done
     slow.complete()
     assert answer.done

@@ -145,7 +145,7 @@ class Tagged(BrokerFilter):
         self.name = name
         self.log = log
 
-    def send(self, exchange: ProducerExchange, message: ActiveMQMessage) -> Completion | None:
+    def send(self, exchange: ProducerExchange, message: ActiveMQMessage) -> Completion:
         self.log.append(self.name)
         return self.next.send(exchange, message)
 

@@ -14,7 +14,7 @@ from pyjms.wire.openwire.commands import (
     TransactionId,
     XATransactionId,
 )
-from pyjms_broker.api.completion import Completion
+from pyjms_broker.api.completion import COMPLETED, Completion
 from pyjms_broker.api.context import ConnectionContext
 from pyjms_broker.api.exchange import ConsumerExchange, ProducerExchange
 from pyjms_broker.api.transaction import Synchronization, TransactionState
@@ -45,13 +45,13 @@ class LateStore(MemoryTransactionStore):
         self.answers.append(Completion())
         return self.answers[-1]
 
-    def prepare(self, xid: TransactionId) -> Completion | None:
+    def prepare(self, xid: TransactionId) -> Completion:
         return self._later("prepare", xid)
 
-    def commit(self, xid: TransactionId, prepared: bool) -> Completion | None:
+    def commit(self, xid: TransactionId, prepared: bool) -> Completion:
         return self._later("commit prepared" if prepared else "commit", xid)
 
-    def rollback(self, xid: TransactionId) -> Completion | None:
+    def rollback(self, xid: TransactionId) -> Completion:
         return self._later("rollback", xid)
 
     def recovered(self) -> list[RecoveredTransaction]:
@@ -67,10 +67,10 @@ class Region(ErrorBroker):
     async def start(self) -> None:
         self.log.append("start")
 
-    def send(self, exchange: ProducerExchange, message: ActiveMQMessage) -> Completion | None:
+    def send(self, exchange: ProducerExchange, message: ActiveMQMessage) -> Completion:
         assert exchange.transaction is not None
         exchange.transaction.add(Work(self.log, "send"))
-        return None
+        return COMPLETED
 
     def remove_connection(
         self, context: ConnectionContext, info: ConnectionInfo, error: Exception | None
@@ -108,7 +108,7 @@ class Case:
 
     def commit(self, one_phase: bool = True) -> Completion:
         answer = self.broker.commit_transaction(self.context, self.xid, one_phase)
-        assert answer is not None
+        assert answer is not COMPLETED
         return answer
 
     def prepare(self) -> Completion:
@@ -116,7 +116,7 @@ class Case:
         assert isinstance(answer, Completion)
         return answer
 
-    def rollback(self) -> Completion | None:
+    def rollback(self) -> Completion:
         return self.broker.rollback_transaction(self.context, self.xid)
 
     def disconnect(self) -> None:
@@ -225,7 +225,7 @@ def test_a_deferred_failure_of_a_local_commit_is_a_rollback() -> None:
 def test_a_rollback_takes_effect_at_once_and_completes_with_the_store(xid: TransactionId) -> None:
     case = Case(xid)
     answer = case.rollback()
-    assert answer is not None
+    assert answer is not COMPLETED
     assert not answer.done
     assert case.region.log == ["rollback send"]
     case.answer()
@@ -234,7 +234,7 @@ def test_a_rollback_takes_effect_at_once_and_completes_with_the_store(xid: Trans
 
 def test_work_is_undone_even_if_the_store_fails_to_roll_back() -> None:
     class Broken(LateStore):
-        def rollback(self, xid: TransactionId) -> Completion | None:
+        def rollback(self, xid: TransactionId) -> Completion:
             raise DISK
 
     case = Case(LOCAL)
@@ -285,7 +285,7 @@ async def test_recovered_transactions_stay_prepared_until_they_are_ended() -> No
     assert broker.prepared_transactions(context) == [XA, OLD]
     answer = broker.commit_transaction(context, XA, one_phase=False)
     store.answers[-1].complete()
-    assert answer is not None
+    assert answer is not COMPLETED
     assert answer.done
     broker.rollback_transaction(context, OLD)
     assert store.steps == [("commit prepared", XA), ("rollback", OLD)]

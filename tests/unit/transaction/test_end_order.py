@@ -15,7 +15,7 @@ from pyjms.wire.openwire.commands import (
     TransactionId,
     XATransactionId,
 )
-from pyjms_broker.api.completion import Completion
+from pyjms_broker.api.completion import COMPLETED, Completion
 from pyjms_broker.api.context import ConnectionContext
 from pyjms_broker.api.exchange import ProducerExchange
 from pyjms_broker.api.transaction import Synchronization
@@ -57,11 +57,11 @@ class Region(ErrorBroker):
     def __init__(self) -> None:
         self.log: list[str] = []
 
-    def send(self, exchange: ProducerExchange, message: ActiveMQMessage) -> Completion | None:
+    def send(self, exchange: ProducerExchange, message: ActiveMQMessage) -> Completion:
         transaction = exchange.transaction
         assert transaction is not None
         transaction.add(Done(self.log, transaction.xid))
-        return None
+        return COMPLETED
 
     def remove_connection(
         self, context: ConnectionContext, info: ConnectionInfo, error: Exception | None
@@ -90,7 +90,7 @@ class Case:
             self.broker.transaction(self.context, xid).add_pending(parked)
         return parked
 
-    def commit(self, xid: TransactionId) -> Completion | None:
+    def commit(self, xid: TransactionId) -> Completion:
         return self.broker.commit_transaction(self.context, xid, True)
 
     def come_in(self, xid: TransactionId, parked: Parked) -> None:
@@ -107,11 +107,11 @@ def test_the_transactions_of_one_session_end_in_order(case: Case) -> None:
     case.begin(TWO, 1)
     case.begin(THREE, 1)
     answers = [case.commit(xid) for xid in (ONE, TWO, THREE)]
-    assert not any(answer is None or answer.done for answer in answers)
+    assert not any(answer.done for answer in answers)
     assert list(case.context.waiting_ends.values()) == answers
     assert case.commit(TWO) is answers[1]
     case.come_in(ONE, parked)
-    assert all(answer is not None and answer.done and not answer.error for answer in answers)
+    assert all(answer.done and not answer.error for answer in answers)
     assert case.region.log == [f"commit {xid}" for xid in (ONE, TWO, THREE)]
     assert case.context.waiting_ends == {}
     assert case.context.transactions == {}
@@ -122,8 +122,8 @@ def test_other_sessions_may_overtake(case: Case) -> None:
     case.begin(TWO, 2)
     case.broker.begin_transaction(case.context, THREE)  # acknowledges only: of no session
     assert case.commit(ONE) is not None
-    assert case.commit(TWO) is None
-    assert case.commit(THREE) is None
+    assert case.commit(TWO) is COMPLETED
+    assert case.commit(THREE) is COMPLETED
     case.come_in(ONE, parked)
     assert case.region.log == [f"commit {TWO}", f"commit {ONE}"]
 
@@ -162,7 +162,7 @@ def test_a_closed_connection_rolls_back_all_waiting_transactions(case: Case) -> 
     lost = OSError("connection reset")
     case.broker.remove_connection(case.context, ConnectionInfo(C1), lost)
     for answer in answers:
-        assert answer is not None
+        assert answer is not COMPLETED
         assert answer.error is not None
         assert answer.error.__cause__ is lost
     assert parked.was_dropped
@@ -200,7 +200,7 @@ def test_an_xa_branch_is_prepared_once_all_sends_are_admitted(case: Case) -> Non
     case.come_in(XA, parked)
     assert (vote.done, vote.error) == (True, None)
     assert case.broker.prepared_transactions(case.context) == [XA]
-    assert case.commit(XA) is None
+    assert case.commit(XA) is COMPLETED
 
 
 def test_a_branch_whose_only_send_fails_can_still_be_prepared(case: Case) -> None:
@@ -212,5 +212,5 @@ def test_a_branch_whose_only_send_fails_can_still_be_prepared(case: Case) -> Non
     case.come_in(XA, expired)
     assert isinstance(vote, Completion)
     assert vote.error is None
-    assert case.broker.commit_transaction(case.context, XA, False) is None
+    assert case.broker.commit_transaction(case.context, XA, False) is COMPLETED
     assert case.region.log == []

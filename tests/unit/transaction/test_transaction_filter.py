@@ -13,7 +13,7 @@ from pyjms.wire.openwire.commands import (
     MessageAck,
     XATransactionId,
 )
-from pyjms_broker.api.completion import Completion
+from pyjms_broker.api.completion import COMPLETED, Completion
 from pyjms_broker.api.context import ConnectionContext
 from pyjms_broker.api.exchange import ConsumerExchange, ProducerExchange
 from pyjms_broker.api.transaction import Synchronization, Transaction
@@ -51,15 +51,15 @@ class Region(ErrorBroker):
         if exchange.transaction is not None:
             exchange.transaction.add(Work(self.log, name))
 
-    def send(self, exchange: ProducerExchange, message: ActiveMQMessage) -> Completion | None:
+    def send(self, exchange: ProducerExchange, message: ActiveMQMessage) -> Completion:
         if message.type == "bad":
             raise JMSException("refused")
         self._work(exchange, "send")
-        return None
+        return COMPLETED
 
-    def acknowledge(self, exchange: ConsumerExchange, ack: MessageAck) -> Completion | None:
+    def acknowledge(self, exchange: ConsumerExchange, ack: MessageAck) -> Completion:
         self._work(exchange, "ack")
-        return None
+        return COMPLETED
 
     def remove_connection(
         self, context: ConnectionContext, info: ConnectionInfo, error: Exception | None
@@ -127,7 +127,7 @@ def test_a_local_transaction_begins_once_and_ends_once() -> None:
     with pytest.raises(JMSException, match=f"Transaction '{LOCAL}' has already been started."):
         broker.begin_transaction(ctx, LOCAL)
     broker.send(ProducerExchange(ctx), ActiveMQMessage(transaction_id=LOCAL))
-    assert broker.commit_transaction(ctx, LOCAL, one_phase=True) is None
+    assert broker.commit_transaction(ctx, LOCAL, one_phase=True) is COMPLETED
     assert region.log == ["commit send"]
     for end in (
         lambda: broker.commit_transaction(ctx, LOCAL, one_phase=True),
@@ -157,7 +157,7 @@ def test_xa_branches_are_global_and_fail_with_xa_codes() -> None:
     assert broker.prepared_transactions(mine) == []
     assert broker.prepare_transaction(mine, XA) == 0
     assert broker.prepared_transactions(other) == [XA]
-    assert broker.commit_transaction(other, XA, one_phase=False) is None
+    assert broker.commit_transaction(other, XA, one_phase=False) is COMPLETED
     assert region.log == ["commit send"]
     assert broker.prepared_transactions(mine) == []
 

@@ -11,7 +11,7 @@ from pyjms.wire.openwire.commands import (
     TransactionId,
     XATransactionId,
 )
-from pyjms_broker.api.completion import Completion
+from pyjms_broker.api.completion import COMPLETED, Completion
 from pyjms_broker.api.transaction import Synchronization, Transaction, TransactionState
 from pyjms_broker.store.memory import MemoryTransactionStore
 from pyjms_broker.transaction.base import LocalTransaction
@@ -46,12 +46,12 @@ class SlowStore(MemoryTransactionStore):
         super().__init__()
         self.answer = Completion()
 
-    def commit(self, xid: TransactionId, prepared: bool) -> Completion | None:
+    def commit(self, xid: TransactionId, prepared: bool) -> Completion:
         return self.answer
 
 
 class BrokenStore(MemoryTransactionStore):
-    def commit(self, xid: TransactionId, prepared: bool) -> Completion | None:
+    def commit(self, xid: TransactionId, prepared: bool) -> Completion:
         raise OSError("disk gone")
 
 
@@ -78,7 +78,7 @@ def test_a_commit_stores_the_work_and_then_makes_it_visible_in_order() -> None:
     store = MemoryTransactionStore()
     transaction, ends, calls = local(store)
     store.add(LOCAL, lambda: calls.append("stored"))
-    assert transaction.commit(one_phase=True) is None
+    assert transaction.commit(one_phase=True) is COMPLETED
     assert calls == ["before a", "before b", "stored", "commit a", "commit b"]
     assert ends.finished == [LOCAL]
     assert transaction.state is TransactionState.FINISHED
@@ -99,7 +99,7 @@ def test_a_deferred_commit_delays_the_work() -> None:
     store = SlowStore()
     transaction, ends, calls = local(store)
     answer = transaction.commit(one_phase=True)
-    assert answer is not None
+    assert answer is not COMPLETED
     assert not answer.done
     assert calls == ["before a", "before b"]
     assert ends.finished == []
@@ -114,7 +114,7 @@ def test_a_deferred_store_failure_is_a_rollback() -> None:
     store = SlowStore()
     transaction, ends, calls = local(store)
     answer = transaction.commit(one_phase=True)
-    assert answer is not None
+    assert answer is not COMPLETED
     store.answer.complete(OSError("disk gone"))
     assert isinstance(answer.error, TransactionRolledBackException)
     assert isinstance(answer.error.__cause__, OSError)
@@ -131,7 +131,7 @@ def test_a_completed_result_counts_at_once() -> None:
     assert calls[2:] == ["rollback a", "rollback b"]
     store.answer = Completion()
     store.answer.complete()
-    assert local(store)[0].commit(one_phase=True) is None
+    assert local(store)[0].commit(one_phase=True) is COMPLETED
 
 
 @pytest.mark.fact("activemq-broker X4")
@@ -200,7 +200,7 @@ def test_prepare_with_work_checks_it_and_keeps_it() -> None:
     assert calls == ["before a"]
     with pytest.raises(XAException, match=r"Prepare cannot be called now xaErrorCode:-6$"):
         transaction.prepare()
-    assert transaction.commit(one_phase=False) is None
+    assert transaction.commit(one_phase=False) is COMPLETED
     assert calls == ["before a", "commit a"]
     assert ends.finished == [XA]
 
@@ -211,7 +211,7 @@ def test_two_phase_commit_needs_a_prepare_and_one_phase_does_not() -> None:
         transaction.commit(one_phase=False)
     assert refused.value.xa_error_code == -6
     assert ends.finished == []
-    assert transaction.commit(one_phase=True) is None
+    assert transaction.commit(one_phase=True) is COMPLETED
     assert calls == ["before a", "commit a"]
 
 

@@ -33,7 +33,7 @@ from pyjms.wire.openwire.commands import (
     SessionId,
     SessionInfo,
 )
-from pyjms_broker.api.completion import Completion
+from pyjms_broker.api.completion import COMPLETED, Completion
 from pyjms_broker.api.context import ClientConnection, ConnectionContext
 from pyjms_broker.api.exchange import ConsumerExchange, ProducerExchange
 from pyjms_broker.connector.base import BrokerHost, TransportConnector
@@ -189,7 +189,7 @@ class ClientResources:
             exchange.unanswered = deque()
         return exchange
 
-    def add_consumer(self, info: ConsumerInfo) -> Completion | None:
+    def add_consumer(self, info: ConsumerInfo) -> Completion:
         """Register a consumer; done when a new durable subscription is stored.
 
         Raises:
@@ -201,7 +201,7 @@ class ClientResources:
         state = self.connection(connection_of(consumer_id), "add a consumer to")
         session = state.session(session_of(consumer_id), "add a consumer to")
         if consumer_id in session.consumers:
-            return None
+            return COMPLETED
         limit = self._connector.maximum_consumers_per_connection
         count = state.consumers.for_destination(info.destination)
         _check_limit(count, limit, "consumer", state.info.connection_id)
@@ -250,7 +250,7 @@ class ClientResources:
         """Whether the client has created this temporary destination."""
         return any(destination in state.temporary for state in self.connections.values())
 
-    def remove_subscription(self, info: RemoveSubscriptionInfo) -> Completion | None:
+    def remove_subscription(self, info: RemoveSubscriptionInfo) -> Completion:
         """Delete a durable subscription."""
         state = self.connection(info.connection_id, "remove a subscription on")
         return self._broker.remove_subscription(state.context, info)

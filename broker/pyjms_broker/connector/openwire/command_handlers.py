@@ -1,7 +1,7 @@
 """How the broker handles each command: one function per command type, in `HANDLERS`.
 
-A handler returns None (done), a Response (done, with a value) or a Completion (finished later), and
-raises what the client is to get as an error; `connection` says how these are sent. Messages and
+A handler returns a Response (done, with a value) or a Completion (`COMPLETED`: done), and raises
+what the client is to get as an error; `connection` says how these are sent. Messages and
 acknowledgements come first: they are nearly all commands.
 (activemq-broker C1 to C9; openwire-encoding 11 to 15)
 """
@@ -43,7 +43,7 @@ from pyjms.wire.openwire.commands import (
 from pyjms.wire.openwire.commands import (
     ConnectionError as ConnectionErrorCommand,
 )
-from pyjms_broker.api.completion import Completion
+from pyjms_broker.api.completion import COMPLETED, Completion, checked
 from pyjms_broker.api.exchange import ProducerExchange
 from pyjms_broker.connector.base import BrokerHost, TransportConnector
 from pyjms_broker.connector.openwire import transactions
@@ -79,16 +79,18 @@ def on_message(connection: BrokerConnection, message: ActiveMQMessage) -> Comman
     ):
         return on_stored_replay(connection, exchange, message)
     result = connection.broker.send(exchange, message)
+    if result is not COMPLETED:
+        checked(result, connection.broker, "send")
     if message.response_required:
-        if result is not None and not result.done and exchange.unanswered is not None:
+        if not result.done and exchange.unanswered is not None:
             record_pending(exchange.unanswered, result)
         return result
     info = exchange.info
     window = info is not None and info.window_size > 0
-    if result is not None and not result.done:
+    if not result.done:
         connection.wait_for_space(message, window, result)
-        return None
-    if window and (result is None or result.error is None):
+        return COMPLETED
+    if window and result.error is None:
         connection.send_producer_ack(message)
     return result
 
@@ -113,10 +115,10 @@ def on_stored_replay(
     """Respond as if the message had come now, once the store has finished with the first one."""
     logger.debug("Suppressed %s, sent again after a failover", message.message_id)
     if message.response_required:
-        return connection.host.connections.pending_sends.get(message.producer_id)
+        return connection.host.connections.pending_sends.get(message.producer_id, COMPLETED)
     if exchange.info is not None and exchange.info.window_size > 0:
         connection.send_producer_ack(message)
-    return None
+    return COMPLETED
 
 
 def record_pending(sends: deque[Completion], stored: Completion) -> None:
@@ -132,28 +134,28 @@ def on_ack(connection: BrokerConnection, ack: MessageAck) -> CommandResult:
         return connection.broker.acknowledge(exchange, ack)
     level = logging.WARNING if ack.transaction_id is not None else logging.DEBUG
     logger.log(level, "Ack for non existent subscription %s ignored", ack.consumer_id)
-    return None
+    return COMPLETED
 
 
 def on_pull(connection: BrokerConnection, pull: MessagePull) -> CommandResult:
     exchange = connection.consumers.get(pull.consumer_id)
     if exchange is not None:
         connection.broker.message_pull(exchange.context, pull)
-    return None
+    return COMPLETED
 
 
 def on_consumer_control(connection: BrokerConnection, control: ConsumerControl) -> CommandResult:
     exchange = connection.consumers.get(control.consumer_id)
     if exchange is not None:
         connection.broker.process_consumer_control(exchange, control)
-    return None
+    return COMPLETED
 
 
 # resources that clients open and close
 def on_connection_info(connection: BrokerConnection, info: ConnectionInfo) -> CommandResult:
     if connection.resources.add_connection(info) and info.manageable:
         connection.send_command(ConnectionControl(connected_brokers="", reconnect_to=""))
-    return None
+    return COMPLETED
 
 
 def on_connection_control(
@@ -161,17 +163,17 @@ def on_connection_control(
 ) -> CommandResult:
     for state in connection.resources.connections.values():
         state.context.fault_tolerant = control.fault_tolerant
-    return None
+    return COMPLETED
 
 
 def on_session_info(connection: BrokerConnection, info: SessionInfo) -> CommandResult:
     connection.resources.add_session(info)
-    return None
+    return COMPLETED
 
 
 def on_producer_info(connection: BrokerConnection, info: ProducerInfo) -> CommandResult:
     connection.resources.add_producer(info)
-    return None
+    return COMPLETED
 
 
 def on_consumer_info(connection: BrokerConnection, info: ConsumerInfo) -> CommandResult:
@@ -180,7 +182,7 @@ def on_consumer_info(connection: BrokerConnection, info: ConsumerInfo) -> Comman
 
 def on_destination_info(connection: BrokerConnection, info: DestinationInfo) -> CommandResult:
     connection.resources.add_or_remove_destination(info)
-    return None
+    return COMPLETED
 
 
 def on_remove_subscription(
@@ -191,7 +193,7 @@ def on_remove_subscription(
 
 def on_remove_info(connection: BrokerConnection, info: RemoveInfo) -> CommandResult:
     connection.resources.remove(info)
-    return None
+    return COMPLETED
 
 
 # transactions
@@ -203,21 +205,21 @@ def on_transaction_info(connection: BrokerConnection, info: TransactionInfo) -> 
 # the connection itself
 def on_shutdown(connection: BrokerConnection, _info: ShutdownInfo) -> CommandResult:
     connection.stop_soon()
-    return None
+    return COMPLETED
 
 
 def on_keep_alive(connection: BrokerConnection, info: KeepAliveInfo) -> CommandResult:
     if info.response_required:
         info.response_required = False  # echoed as it came, without a Response
         connection.send_command(info)
-    return None
+    return COMPLETED
 
 
 def on_connection_error(
     connection: BrokerConnection, command: ConnectionErrorCommand
 ) -> CommandResult:
     logger.warning("%s reports an error: %s", connection.remote_address, command.exception)
-    return None
+    return COMPLETED
 
 
 def on_broker_info(connection: BrokerConnection, info: BrokerInfo) -> CommandResult:
@@ -230,7 +232,7 @@ def on_broker_info(connection: BrokerConnection, info: BrokerInfo) -> CommandRes
 
 def ignore(_connection: BrokerConnection, _command: Command) -> CommandResult:
     """Do nothing: the command has no effect on this broker."""
-    return None
+    return COMPLETED
 
 
 HANDLERS: dict[int, CommandHandler] = {

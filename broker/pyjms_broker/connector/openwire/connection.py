@@ -5,11 +5,11 @@ arrival, on the broker's event loop; nothing on the way awaits. Acknowledgements
 may be deferred to the end of the chunk they came in (`deferred_acks`). A handler, found by the
 command's type, returns
 
-- None: done; a Response is sent if the command requires one;
+- `COMPLETED`: a Response is sent if the command requires one;
 - a Response: done, with a value;
-- a Completion: the operation finishes later (the store's sync, space for a message). The response
-  is sent from its callback, so commands behind it are handled meanwhile and responses may overtake
-  each other: clients match them by correlation id.
+- another Completion: the operation finishes later (the store's sync, space for a message). The
+  response is sent from its callback, so commands behind it are handled meanwhile and responses may
+  overtake each other: clients match them by correlation id.
 
 An exception becomes an ExceptionResponse, or an unsolicited ConnectionError if no response is
 required; the latter also makes an open transaction's commit fail. When the store has failed nothing
@@ -52,7 +52,7 @@ from pyjms.wire.openwire.commands import (
 from pyjms.wire.openwire.commands import (
     ConnectionError as ConnectionErrorCommand,
 )
-from pyjms_broker.api.completion import Completion
+from pyjms_broker.api.completion import COMPLETED, Completion, checked
 from pyjms_broker.connector.base import BrokerHost, TransportConnector
 from pyjms_broker.connector.openwire.back_pressure import BackPressure, ReadPause
 from pyjms_broker.connector.openwire.client_resources import ClientResources
@@ -72,7 +72,7 @@ logger = logging.getLogger(__name__)
 _REFUSED_CONNECTION_DELAY = 2.0
 """Seconds that a refused client has to read why, before it is disconnected. (activemq-broker C2)"""
 
-CommandResult: TypeAlias = Completion | Response | None
+CommandResult: TypeAlias = Completion | Response
 CommandHandler: TypeAlias = Callable[["BrokerConnection", Any], CommandResult]
 
 
@@ -219,10 +219,12 @@ class BrokerConnection:
             return
         try:
             result = self._handler_of(command.TYPE, _unsupported)(self, command)
+            if result is not COMPLETED and not isinstance(result, Response):
+                checked(result, self.broker, f"handling a {type(command).__name__}")
         except Exception as error:
             self._send_error(command, error)
             return
-        if result is None:
+        if result is COMPLETED:
             if command.response_required:
                 self.send_command(Response(command.command_id))
         elif isinstance(result, Completion):

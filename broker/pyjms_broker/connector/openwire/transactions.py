@@ -14,7 +14,7 @@ from pyjms.wire.openwire.commands import (
     TransactionType,
 )
 from pyjms_broker.api.broker import Broker
-from pyjms_broker.api.completion import Completion
+from pyjms_broker.api.completion import COMPLETED, Completion
 from pyjms_broker.connector.openwire.connection_state import ConnectionState, DeferredResponse
 
 __all__ = ["run"]
@@ -23,9 +23,7 @@ XA_OK = 0
 XA_RDONLY = 3
 
 
-def run(
-    broker: Broker, state: ConnectionState, info: TransactionInfo
-) -> Completion | Response | None:
+def run(broker: Broker, state: ConnectionState, info: TransactionInfo) -> Completion | Response:
     """Run the step that `info` requests.
 
     Raises:
@@ -41,7 +39,7 @@ def run(
     return step(broker, state, info.transaction_id)
 
 
-def _begin(broker: Broker, state: ConnectionState, xid: TransactionId) -> None:
+def _begin(broker: Broker, state: ConnectionState, xid: TransactionId) -> Completion:
     if xid not in state.transactions:  # a second begin is a replay (activemq-broker C3)
         count = len(state.transactions) + len(state.context.waiting_ends)
         if count >= state.maximum_transactions:
@@ -51,6 +49,7 @@ def _begin(broker: Broker, state: ConnectionState, xid: TransactionId) -> None:
             )
         broker.begin_transaction(state.context, xid)
         state.transactions[xid] = None
+    return COMPLETED
 
 
 def _prepare(broker: Broker, state: ConnectionState, xid: TransactionId) -> Completion | Response:
@@ -86,35 +85,32 @@ def _prepare_deferred(
     return response
 
 
-def _commit_one_phase(
-    broker: Broker, state: ConnectionState, xid: TransactionId
-) -> Completion | None:
+def _commit_one_phase(broker: Broker, state: ConnectionState, xid: TransactionId) -> Completion:
     state.transactions.pop(xid, None)
     return broker.commit_transaction(state.context, xid, one_phase=True)
 
 
-def _commit_two_phase(
-    broker: Broker, state: ConnectionState, xid: TransactionId
-) -> Completion | None:
+def _commit_two_phase(broker: Broker, state: ConnectionState, xid: TransactionId) -> Completion:
     state.transactions.pop(xid, None)
     return broker.commit_transaction(state.context, xid, one_phase=False)
 
 
-def _rollback(broker: Broker, state: ConnectionState, xid: TransactionId) -> Completion | None:
+def _rollback(broker: Broker, state: ConnectionState, xid: TransactionId) -> Completion:
     state.transactions.pop(xid, None)
     return broker.rollback_transaction(state.context, xid)
 
 
-def _forget(broker: Broker, state: ConnectionState, xid: TransactionId) -> Completion | None:
+def _forget(broker: Broker, state: ConnectionState, xid: TransactionId) -> Completion:
     state.transactions.pop(xid, None)
     return broker.forget_transaction(state.context, xid)
 
 
-def _end(_broker: Broker, _state: ConnectionState, _xid: TransactionId) -> None:
+def _end(_broker: Broker, _state: ConnectionState, _xid: TransactionId) -> Completion:
     """Do nothing: the response only confirms that everything before it has arrived."""
+    return COMPLETED
 
 
-_STEPS: dict[int, Callable[[Broker, ConnectionState, TransactionId], Completion | Response | None]]
+_STEPS: dict[int, Callable[[Broker, ConnectionState, TransactionId], Completion | Response]]
 _STEPS = {
     TransactionType.BEGIN: _begin,
     TransactionType.PREPARE: _prepare,

@@ -11,7 +11,7 @@ from pyjms.jms.destination import Destination
 from pyjms.jms.types import Long
 from pyjms.wire.openwire.commands import ActiveMQMessage, MessageId, Throwable
 from pyjms.wire.openwire.primitives import encode_map
-from pyjms_broker.api.completion import Completion, all_of
+from pyjms_broker.api.completion import COMPLETED, Completion, all_of, checked
 from pyjms_broker.api.copying import copy_command
 from pyjms_broker.api.exchange import ProducerExchange
 from pyjms_broker.api.message import MessageReference
@@ -46,8 +46,8 @@ def send_to_dead_letter_queue(
     A dead letter that could not be sent or stored may be sent again: the strategy's audit forgets
     the message.
     """
-    if reference.dead_letter is not None and reference.dead_letter.done:
-        reference.dead_letter = None
+    if reference.dead_letter.done:
+        reference.dead_letter = COMPLETED
     strategy = reference.destination.dead_letter_strategy
     if not strategy.is_send_to_dead_letter_queue(reference):
         return False
@@ -57,12 +57,14 @@ def send_to_dead_letter_queue(
     try:
         copy = dead_letter(reference, target, cause, strategy.expiration)
         copy.response_required = broker.store_capabilities.has_several_journals
-        stored = broker.root.send(ProducerExchange(broker.context), copy)
+        stored = checked(
+            broker.root.send(ProducerExchange(broker.context), copy), broker.root, "send"
+        )
     except Exception:
         strategy.rollback(reference)
         raise
     broker.mark_dead_letter_queue(target)
-    if stored is not None:
+    if stored is not COMPLETED:
         stored.then(lambda done: _rollback_if_failed(strategy, reference, done))
         reference.dead_letter = all_of([reference.dead_letter, stored])
     return True

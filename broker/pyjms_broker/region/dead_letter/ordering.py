@@ -35,8 +35,8 @@ class DeadLetterOrdering:
         dead_letter: Completion,
         context: OperationContext,
         reference: MessageReference,
-        remove: Callable[[OperationContext, MessageReference], Completion | None],
-    ) -> Completion | None:
+        remove: Callable[[OperationContext, MessageReference], Completion],
+    ) -> Completion:
         """Call `remove`, which changes the store, once `dead_letter` is done.
 
         If the dead letter could not be stored, its error is the result and nothing is removed: the
@@ -63,10 +63,7 @@ class DeadLetterOrdering:
                 return
             if position is not None:
                 self._discard(position)
-            if stored is None:
-                removed.complete()
-            else:
-                stored.then(lambda result: removed.complete(result.error))
+            stored.then(lambda result: removed.complete(result.error))
 
         dead_letter.then(remove_now)
         return removed

@@ -51,7 +51,7 @@ from typing import TYPE_CHECKING
 
 from pyjms import _clock, _wakeup
 from pyjms.errors import JMSException, ResourceAllocationException
-from pyjms_broker.api.completion import Completion
+from pyjms_broker.api.completion import COMPLETED, Completion
 from pyjms_broker.api.context import ConnectionContext
 from pyjms_broker.api.exchange import ProducerExchange
 from pyjms_broker.api.message import MessageReference
@@ -228,14 +228,11 @@ class FlowControlledSend:
             self._fail(error)
             return
         self.is_admitted = True
-        if stored is None:
-            self.completion.complete()
-        else:
-            stored.then(lambda done: self.completion.complete(done.error))
+        stored.then(lambda done: self.completion.complete(done.error))
         if self.transaction is not None:
             self.transaction.pending_finished(self)
 
-    def _accept(self) -> Completion | None:
+    def _accept(self) -> Completion:
         destination, context, reference = self._destination, self._context, self._reference
         if destination.disposed:
             raise ResourceAllocationException(
@@ -244,5 +241,5 @@ class FlowControlledSend:
             )
         if reference.is_expired():
             destination.expired(context, reference, None)
-            return None
+            return COMPLETED
         return destination.accept(context, reference, self.transaction)

@@ -13,7 +13,7 @@ from anyio import lowlevel
 
 from pyjms import _wakeup
 from pyjms.wire.openwire.commands import AckType, MessageAck
-from pyjms_broker.api.completion import Completion
+from pyjms_broker.api.completion import COMPLETED, Completion
 from pyjms_broker.api.destination import BrokerDestination
 from pyjms_broker.api.exchange import ConsumerExchange
 from pyjms_broker.api.message import MessageReference
@@ -123,12 +123,12 @@ class QueueBrowserSubscription(AbstractSubscription):
         if self._resume_task is not None:
             self._resume_task.cancel()
 
-    def acknowledge(self, exchange: ConsumerExchange, ack: MessageAck) -> Completion | None:
+    def acknowledge(self, exchange: ConsumerExchange, ack: MessageAck) -> Completion:
         if ack.ack_type in _OPENS_WINDOW:
             self._in_flight = max(0, self._in_flight - ack.message_count)
             self.dequeue_count += ack.message_count
             self.window_freed()
-        return None
+        return COMPLETED
 
 
 def _limited(

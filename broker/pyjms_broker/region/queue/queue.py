@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from pyjms.jms.destination import Destination
 from pyjms.wire.openwire.commands import MessageId, Throwable
-from pyjms_broker.api.completion import Completion
+from pyjms_broker.api.completion import COMPLETED, Completion, checked
 from pyjms_broker.api.context import ConnectionContext
 from pyjms_broker.api.copying import copy_command
 from pyjms_broker.api.message import NO_TRANSACTION, MessageReference
@@ -79,12 +79,12 @@ class Queue(BaseDestination):
         context: ConnectionContext,
         reference: MessageReference,
         transaction: Transaction | None = None,
-    ) -> Completion | None:
+    ) -> Completion:
         audit = self._audit
         if audit is not None and audit.is_duplicate(reference.message_id):
-            return None
+            return COMPLETED
         self.memory.increase(reference.size)
-        stored = None
+        stored: Completion = COMPLETED
         if is_leased := self.reader is not None and self.reader.is_leased:
             reference.persistent = True
         store = self.store if reference.persistent else None
@@ -94,6 +94,8 @@ class Queue(BaseDestination):
                     NO_TRANSACTION if transaction is None else OperationContext(transaction.xid),
                     reference,
                 )
+                if stored is not COMPLETED:
+                    checked(stored, store, "add_message")
             except Exception:
                 self._discard(reference)
                 raise
@@ -103,19 +105,21 @@ class Queue(BaseDestination):
             )
             return stored
         # what the store numbers waits for lower numbers
-        must_wait = stored is not None and (is_leased or self.running_commits or self._unstored)
+        must_wait = stored is not COMPLETED and (
+            is_leased or self.running_commits or self._unstored
+        )
         if store is not None and reference.position is None:
             self._drop_duplicate(reference)
-        elif stored is None and not self._unstored:
+        elif stored is COMPLETED and not self._unstored:
             self._enqueue(reference)
-        elif stored is not None and self._is_concurrent and not must_wait:
+        elif stored is not COMPLETED and self._is_concurrent and not must_wait:
             stored.then(lambda done: self._remove_if_unstored(context, reference, done))
             self._enqueue(reference)
         else:
-            if stored is not None:
+            if stored is not COMPLETED:
                 stored.then(lambda done: self.report_lost(context, reference, done))
             self._arrivals.append(reference, stored)
-        return stored if reference.message.response_required else None
+        return stored if reference.message.response_required else COMPLETED
 
     def _remove_if_unstored(
         self, context: ConnectionContext, reference: MessageReference, stored: Completion
@@ -195,29 +199,31 @@ class Queue(BaseDestination):
         self.statistics.dispatched += 1
         self.statistics.inflight += 1
 
-    def mark_redelivered(self, reference: MessageReference) -> Completion | None:
-        """Record in the store that the message may have been delivered; None: nothing to do."""
+    def mark_redelivered(self, reference: MessageReference) -> Completion:
+        """Record in the store that the message may have been delivered, if need be."""
         is_marked = reference.position is None or reference.redelivery_counter
         if self.store is None or not self.marks_redelivered or is_marked:
-            return None
+            return COMPLETED
         marked = copy_command(reference.message)
         marked.redelivery_counter = 1
-        return self.store.update_message(self.reference_to(marked, reference.position))
+        copy = self.reference_to(marked, reference.position)
+        return checked(self.store.update_message(copy), self.store, "update_message")
 
     def store_acknowledgement(
         self,
         context: OperationContext,
         reference: MessageReference,
         key: SubscriptionKey | None = None,
-        dead_letter: Completion | None = None,
-    ) -> Completion | None:
-        if self.store is None or not reference.persistent:
-            return None
-        remove = self.store.remove_message
-        if dead_letter is None:
-            return remove(context, reference)
+        dead_letter: Completion = COMPLETED,
+    ) -> Completion:
+        store = self.store
+        if store is None or not reference.persistent:
+            return COMPLETED
+        if dead_letter is COMPLETED:
+            removed = store.remove_message(context, reference)
+            return removed if removed is COMPLETED else checked(removed, store, "remove_message")
         return self.contents.dead_letter_ordering.remove_after(
-            dead_letter, context, reference, remove
+            dead_letter, context, reference, self.store_acknowledgement
         )
 
     def consumed(self, context: ConnectionContext, reference: MessageReference) -> None:
@@ -350,10 +356,10 @@ class Queue(BaseDestination):
         """Remove a paged-out message; return whether it was there."""
         if reference.dropped or not self.contents.may_be_paged_out(reference):
             return False
-        if (dead_letter := reference.dead_letter) is None:
+        if (dead_letter := reference.dead_letter) is COMPLETED:
             self.store_acknowledgement(NO_TRANSACTION, reference)
         removed = self.contents.remove_paged_out(reference) and self._count_removed(reference)
-        if dead_letter is not None:
+        if dead_letter is not COMPLETED:
             self.store_acknowledgement(NO_TRANSACTION, reference, dead_letter=dead_letter)
         return removed
 

@@ -19,7 +19,7 @@ from pyjms.wire.openwire.commands import (
     MessageDispatch,
     MessagePull,
 )
-from pyjms_broker.api.completion import Completion
+from pyjms_broker.api.completion import COMPLETED, Completion
 from pyjms_broker.api.context import ConnectionContext
 from pyjms_broker.api.destination import BrokerDestination
 from pyjms_broker.api.message import MessageReference
@@ -72,7 +72,7 @@ class AbstractSubscription(Subscription):
         self.requested: Destination = info.destination
         self.prefetch_size = request.prefetch_size
         self.destinations: list[BrokerDestination] = []
-        self.saved: Completion | None = None
+        self.saved: Completion = COMPLETED
         """Done when the stores have recorded the subscription, or its removal. None: at once."""
         self.enqueue_count = 0
         self.dequeue_count = 0

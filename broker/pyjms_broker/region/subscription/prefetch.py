@@ -17,7 +17,7 @@ from pyjms.wire.openwire.commands import (
     MessageAck,
     XATransactionId,
 )
-from pyjms_broker.api.completion import Completion, all_of
+from pyjms_broker.api.completion import COMPLETED, Completion, all_of
 from pyjms_broker.api.exchange import ConsumerExchange
 from pyjms_broker.api.message import (
     NO_TRANSACTION,
@@ -84,14 +84,14 @@ class PrefetchSubscription(AbstractSubscription):
         self,
         context: OperationContext,
         reference: MessageReference,
-        dead_letter: Completion | None = None,
-    ) -> Completion | None:
+        dead_letter: Completion = COMPLETED,
+    ) -> Completion:
         """Record in the store that the message was consumed, in the context's transaction if any.
 
         With `dead_letter` the store changes only after that dead letter was stored.
         """
         if not reference.persistent:
-            return None
+            return COMPLETED
         return reference.destination.store_acknowledgement(
             context, reference, self.durable_key, dead_letter
         )
@@ -179,16 +179,16 @@ class PrefetchSubscription(AbstractSubscription):
         return [r for index, r in enumerate(own) if index < count or r in self._transacted]
 
     # acknowledgements
-    def acknowledge(self, exchange: ConsumerExchange, ack: MessageAck) -> Completion | None:
+    def acknowledge(self, exchange: ConsumerExchange, ack: MessageAck) -> Completion:
         if self.dispatched_count == 0:
             # for a message of the broker that this client failed over from (activemq-broker A2)
-            return None
+            return COMPLETED
         kind = ack.ack_type
         if kind == _STANDARD:
             return self._standard(exchange, ack)
         if kind == _DELIVERED:
             self._delivered(ack)
-            return None
+            return COMPLETED
         if kind == _POISON:
             return self._poison(exchange, ack)
         if kind == _INDIVIDUAL:
@@ -197,10 +197,10 @@ class PrefetchSubscription(AbstractSubscription):
             return self._expired(exchange, ack)
         if kind == _REDELIVERED:
             self._find(ack)
-            return None
+            return COMPLETED
         raise JMSException(f"Invalid acknowledgment: {ack}")
 
-    def _standard(self, exchange: ConsumerExchange, ack: MessageAck) -> Completion | None:
+    def _standard(self, exchange: ConsumerExchange, ack: MessageAck) -> Completion:
         transaction = exchange.transaction
         last = ack.last_message_id
         if (
@@ -219,7 +219,7 @@ class PrefetchSubscription(AbstractSubscription):
             return self._complete_in_transaction(transaction, ack, references)
         return self._complete(_context_of(ack), references)
 
-    def _individual(self, exchange: ConsumerExchange, ack: MessageAck) -> Completion | None:
+    def _individual(self, exchange: ConsumerExchange, ack: MessageAck) -> Completion:
         reference = self._find(ack)
         if reference in self._transacted:
             raise unmatched(ack, "it was acknowledged before in an open transaction")
@@ -235,7 +235,7 @@ class PrefetchSubscription(AbstractSubscription):
         self._extend(ack.message_count)
         self.window_freed()
 
-    def _poison(self, exchange: ConsumerExchange, ack: MessageAck) -> Completion | None:
+    def _poison(self, exchange: ConsumerExchange, ack: MessageAck) -> Completion:
         if exchange.transaction is not None:
             raise JMSException(f"Poison ack cannot be transacted: {ack}")
         references = self._range(ack)
@@ -243,7 +243,7 @@ class PrefetchSubscription(AbstractSubscription):
             reference.destination.poisoned(exchange.context, reference, self, ack.poison_cause)
         return self._complete(_context_of(ack), references, after_dead_letters=True)
 
-    def _expired(self, exchange: ConsumerExchange, ack: MessageAck) -> Completion | None:
+    def _expired(self, exchange: ConsumerExchange, ack: MessageAck) -> Completion:
         references = self._counted_range(ack, exchange.transaction)
         for reference in references:
             reference.destination.expired(exchange.context, reference, self)
@@ -269,9 +269,7 @@ class PrefetchSubscription(AbstractSubscription):
         return [r for r in whole if r not in self._transacted]
 
     # settling
-    def _complete_one(
-        self, context: OperationContext, reference: MessageReference
-    ) -> Completion | None:
+    def _complete_one(self, context: OperationContext, reference: MessageReference) -> Completion:
         try:
             stored = self.store_acknowledgement(context, reference)
         except Exception:
@@ -280,7 +278,7 @@ class PrefetchSubscription(AbstractSubscription):
             raise
         self.dequeue_count += 1
         self.settle(reference)
-        if stored is not None:
+        if stored is not COMPLETED:
             stored.then(lambda done: self._unsettle_if_failed(done, reference))
         if self.prefetch_extension:
             self.prefetch_extension -= 1
@@ -296,10 +294,10 @@ class PrefetchSubscription(AbstractSubscription):
         context: OperationContext,
         references: list[MessageReference],
         after_dead_letters: bool = False,
-    ) -> Completion | None:
+    ) -> Completion:
         stored = [
             self._complete_in_range(
-                context, reference, reference.dead_letter if after_dead_letters else None
+                context, reference, reference.dead_letter if after_dead_letters else COMPLETED
             )
             for reference in references
         ]
@@ -308,21 +306,21 @@ class PrefetchSubscription(AbstractSubscription):
         return all_of(stored)
 
     def _complete_in_range(
-        self, context: OperationContext, reference: MessageReference, dead_letter: Completion | None
-    ) -> Completion | None:
+        self, context: OperationContext, reference: MessageReference, dead_letter: Completion
+    ) -> Completion:
         stored = self.store_acknowledgement(context, reference, dead_letter)
         self.undispatch(reference)
         self.dequeue_count += 1
         self.settle(reference)
-        if stored is not None:
+        if stored is not COMPLETED:
             stored.then(lambda done: self._unsettle_if_failed(done, reference))
         return stored
 
     def _complete_in_transaction(
         self, transaction: Transaction, ack: MessageAck, references: list[MessageReference]
-    ) -> Completion | None:
+    ) -> Completion:
         if not references:
-            return None
+            return COMPLETED
         context = OperationContext(transaction.xid, ack.response_required)
         stored = [self.store_acknowledgement(context, reference) for reference in references]
         self.add_transacted(references)

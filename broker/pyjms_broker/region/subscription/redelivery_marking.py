@@ -43,7 +43,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from pyjms import _clock, _wakeup
-from pyjms_broker.api.completion import Completion
+from pyjms_broker.api.completion import COMPLETED, Completion
 
 if TYPE_CHECKING:
     from pyjms_broker.api.destination import BrokerDestination
@@ -57,8 +57,8 @@ logger = logging.getLogger(__name__)
 _RETRY_DELAY: Final = 5.0
 """Seconds until marks are written again after the store failed to write one."""
 
-_Marker = Callable[["MessageReference"], Completion | None]
-"""Marks a message in its store; None: there is nothing to wait for."""
+_Marker = Callable[["MessageReference"], Completion]
+"""Marks a message in its store."""
 
 
 class _PendingMessage:
@@ -108,14 +108,11 @@ class PendingRedeliveryMarks:
         reference = pending.reference
         mark = self._markers.get(reference.destination)
         try:
-            marked = None if mark is None else mark(reference)
+            marked = COMPLETED if mark is None else mark(reference)
         except Exception as error:
             self._on_marked(pending, error)
             return
-        if marked is None:
-            self._on_marked(pending, None)
-        else:
-            marked.then(lambda done: self._on_marked(pending, done.error))
+        marked.then(lambda done: self._on_marked(pending, done.error))
 
     def _on_marked(self, pending: _PendingMessage, error: Exception | None) -> None:
         if error is None:

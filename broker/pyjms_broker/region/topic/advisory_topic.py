@@ -15,7 +15,7 @@ from pyjms import _clock
 from pyjms.errors import ResourceAllocationException
 from pyjms.jms.destination import Destination
 from pyjms.wire.openwire.commands import Command, DataStructure
-from pyjms_broker.api.completion import Completion
+from pyjms_broker.api.completion import COMPLETED, Completion
 from pyjms_broker.api.context import ConnectionContext
 from pyjms_broker.api.message import MessageReference
 from pyjms_broker.api.transaction import Transaction
@@ -43,7 +43,7 @@ class AdvisoryTopic(Topic):
         context: ConnectionContext,
         reference: MessageReference,
         transaction: Transaction | None = None,
-    ) -> Completion | None:
+    ) -> Completion:
         about = reference.message.data_structure
         if about is not None:
             reference.size += _size_of(about) + len(self.destination.physical_name)
@@ -51,7 +51,7 @@ class AdvisoryTopic(Topic):
             if transaction is not None:  # of a client: the broker's advisories have none
                 raise ResourceAllocationException(f"{self} has no room for {reference.message_id}")
             self._publish_to_ready(reference)
-            return None
+            return COMPLETED
         return super().accept(context, reference, transaction)
 
     def _has_room(self) -> bool:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 from pyjms.errors import JMSException
 from pyjms.wire.openwire.commands import AckType, MessageAck, Throwable
-from pyjms_broker.api.completion import Completion
+from pyjms_broker.api.completion import COMPLETED, Completion
 from pyjms_broker.api.exchange import ConsumerExchange
 from pyjms_broker.api.message import MessageReference
 from pyjms_broker.api.transaction import Synchronization, Transaction
@@ -193,7 +193,7 @@ class TopicSubscription(AbstractSubscription):
         if len(pending) < self.prefetch_size:
             self._is_slow = False
 
-    def acknowledge(self, exchange: ConsumerExchange, ack: MessageAck) -> Completion | None:
+    def acknowledge(self, exchange: ConsumerExchange, ack: MessageAck) -> Completion:
         kind = ack.ack_type
         if kind in _CONSUMES:
             transaction = exchange.transaction
@@ -210,7 +210,7 @@ class TopicSubscription(AbstractSubscription):
             self.acknowledged(ack)
         elif kind != AckType.REDELIVERED:
             raise JMSException(f"Invalid acknowledgment: {ack}")
-        return None
+        return COMPLETED
 
     def _acknowledge_in_transaction(self, transaction: Transaction, ack: MessageAck) -> None:
         count = min(ack.message_count, self.in_flight - self._transacted_count)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Final
 
 from pyjms.jms.destination import Destination
-from pyjms_broker.api.completion import Completion, all_of
+from pyjms_broker.api.completion import COMPLETED, Completion, all_of, checked
 from pyjms_broker.api.context import ConnectionContext
 from pyjms_broker.api.message import NO_TRANSACTION, MessageReference
 from pyjms_broker.api.subscription import Subscription
@@ -83,42 +83,43 @@ class Topic(BaseDestination):
         context: ConnectionContext,
         reference: MessageReference,
         transaction: Transaction | None = None,
-    ) -> Completion | None:
+    ) -> Completion:
         if transaction is not None:
             return self._accept_transacted(transaction, reference)
-        stored = None
+        stored: Completion = COMPLETED
         store = self.store if self.durable_count and reference.persistent else None
         if store is not None:
-            stored = store.add_message(NO_TRANSACTION, reference)
+            stored = checked(store.add_message(NO_TRANSACTION, reference), store, "add_message")
         if store is not None and reference.position is None:
             self.log_duplicate(reference)
         else:
-            if stored is not None:
+            if stored is not COMPLETED:
                 stored.then(lambda done: self.report_lost(context, reference, done))
             must_wait = self.running_commits or not self._is_concurrent
-            if self._unstored or (stored is not None and must_wait):
+            if self._unstored or (stored is not COMPLETED and must_wait):
                 reference.increment_reference_count()
                 self._arrivals.append(reference, stored)
             else:
                 self._publish(reference)
-        return stored if reference.message.response_required else None
+        return stored if reference.message.response_required else COMPLETED
 
     def _accept_transacted(
         self, transaction: Transaction, reference: MessageReference
-    ) -> Completion | None:
+    ) -> Completion:
         """Store the message with its transaction: now, or at the commit.
 
         At the commit if no durable subscription exists now: there may be one by then. All later
         messages of the transaction to this topic are then stored at the commit too, in their order.
         """
-        stored = None
+        stored: Completion = COMPLETED
         store = self.store if reference.persistent else None
         is_stored = (
             store is not None and self.durable_count > 0 and transaction not in self._deferring
         )
         if store is not None:
             if is_stored:
-                stored = store.add_message(OperationContext(transaction.xid), reference)
+                context = OperationContext(transaction.xid)
+                stored = checked(store.add_message(context, reference), store, "add_message")
             else:
                 self._deferring.add(transaction)
         reference.increment_reference_count()  # an open transaction's messages use memory, too
@@ -159,19 +160,19 @@ class Topic(BaseDestination):
         context: OperationContext,
         reference: MessageReference,
         key: SubscriptionKey | None = None,
-        dead_letter: Completion | None = None,
-    ) -> Completion | None:
+        dead_letter: Completion = COMPLETED,
+    ) -> Completion:
         store = self.store
         if store is None or key is None or not reference.persistent:
-            return None
-        subscription = None if dead_letter is None else self._durable(key)
-        if dead_letter is None or subscription is None:
-            return store.acknowledge(context, key, reference)
+            return COMPLETED
+        subscription = None if dead_letter is COMPLETED else self._durable(key)
+        if subscription is None:
+            return checked(store.acknowledge(context, key, reference), store, "acknowledge")
         return subscription.dead_letter_ordering(self).remove_after(
             dead_letter,
             context,
             reference,
-            lambda context, reference: store.acknowledge(context, key, reference),
+            lambda context, reference: self.store_acknowledgement(context, reference, key),
         )
 
     def consumed(self, context: ConnectionContext, reference: MessageReference) -> None:
@@ -233,7 +234,11 @@ class Topic(BaseDestination):
             return None
         if store.lookup_subscription(subscription.key) is not None:
             return 0
-        saved = store.add_subscription(subscription.stored, retroactive=False)
+        saved = checked(
+            store.add_subscription(subscription.stored, retroactive=False),
+            store,
+            "add_subscription",
+        )
         subscription.saved = all_of([subscription.saved, saved])
         return store.last_arrival
 
@@ -254,7 +259,11 @@ class Topic(BaseDestination):
             self._count_durable(-1)
             subscription.detach(self)
             if self.store is not None:
-                deleted = self.store.delete_subscription(subscription.key)
+                deleted = checked(
+                    self.store.delete_subscription(subscription.key),
+                    self.store,
+                    "delete_subscription",
+                )
                 subscription.saved = all_of([subscription.saved, deleted])
         else:
             subscription.detach(self)
@@ -320,7 +329,8 @@ class _TopicSend(PendingSend):
             return
         if not topic.durable_count or not reference.persistent:
             return
-        topic.store.add_message(OperationContext(self.transaction.xid), reference)
+        stored = topic.store.add_message(OperationContext(self.transaction.xid), reference)
+        checked(stored, topic.store, "add_message")
         self._is_stored = True
 
     def after_commit(self) -> None:

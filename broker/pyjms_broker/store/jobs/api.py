@@ -5,7 +5,7 @@ scheduler does. Times are milliseconds since 1970, delays and periods millisecon
 properties and the journal have them.
 
 Calls belong to the broker's loop and never wait. Those that change something return a
-`Completion`, or None if the change is durable already. A change is visible to the next call,
+`Completion`, `COMPLETED` if the change is durable already. A change is visible to the next call,
 before it is durable. (activemq-persistence E3, E4; ActiveMQ JobSchedulerStore, JobScheduler)
 """
 
@@ -67,24 +67,24 @@ class JobScheduler(Protocol):
     def next_time(self) -> int | None:
         """When the first job is due; None if there is none."""
 
-    def add(self, job: ScheduledJob, message: ActiveMQMessage) -> Completion | None:
+    def add(self, job: ScheduledJob, message: ActiveMQMessage) -> Completion:
         """Store a job, replacing one with the same id; complete when it is durable.
 
         Raises:
             LocalProtocolError: the message cannot be marshalled, or a number is too large.
         """
 
-    def reschedule(self, job_id: str, next_time: int) -> Completion | None:
+    def reschedule(self, job_id: str, next_time: int) -> Completion:
         """Note that a job was sent, and when it is due again; one repetition is used up.
 
         To be called after its message is safe in its destination: a crash in between repeats
         the message and loses none. An unknown job is no error.
         """
 
-    def remove(self, job_id: str, *, sync: bool = False) -> Completion | None:
+    def remove(self, job_id: str, *, sync: bool = False) -> Completion:
         """Remove a job; an unknown one is no error. Complete when written, or synced."""
 
-    def remove_range(self, start: int = EARLIEST, end: int = LATEST) -> Completion | None:
+    def remove_range(self, start: int = EARLIEST, end: int = LATEST) -> Completion:
         """Remove the jobs due from `start` to `end`, both included; by default all."""
 
     def get(self, job_id: str) -> ScheduledJob | None:
@@ -136,7 +136,7 @@ class JobSchedulerStore(Protocol):
     def schedulers(self) -> list[str]:
         """Return the names of the schedulers that have jobs, sorted."""
 
-    def remove_scheduler(self, name: str) -> Completion | None:
+    def remove_scheduler(self, name: str) -> Completion:
         """Remove a scheduler and its jobs."""
 
     async def checkpoint(self) -> None:

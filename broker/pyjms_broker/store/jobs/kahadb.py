@@ -165,7 +165,7 @@ class KahaDBJobSchedulerStore:
     def schedulers(self) -> list[str]:
         return self.index.schedulers()
 
-    def remove_scheduler(self, name: str) -> Completion | None:
+    def remove_scheduler(self, name: str) -> Completion:
         return self.record(KahaDestroySchedulerCommand(name), sync=True)
 
     async def checkpoint(self) -> None:
@@ -203,7 +203,7 @@ class KahaDBJobSchedulerStore:
             raise IllegalStateException(f"The job store in {self.directory} is not open")
         return self._index
 
-    def record(self, command: KahaCommand, *, sync: bool) -> Completion | None:
+    def record(self, command: KahaCommand, *, sync: bool) -> Completion:
         """Append the command and apply it to the index; complete when written, or synced."""
         payload = encode_command(command)
         waiter = Completion()

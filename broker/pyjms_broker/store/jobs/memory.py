@@ -17,7 +17,7 @@ from pyjms.wire.kahadb.commands import (
 )
 from pyjms.wire.kahadb.journal import Location
 from pyjms.wire.kahadb.structures import KahaCommand
-from pyjms_broker.api.completion import Completion
+from pyjms_broker.api.completion import COMPLETED, Completion
 from pyjms_broker.store.api import StoreState
 from pyjms_broker.store.jobs.api import DEFAULT_SCHEDULER, JobScheduler
 from pyjms_broker.store.jobs.index import JobIndex
@@ -56,7 +56,7 @@ class MemoryJobSchedulerStore:
     def schedulers(self) -> list[str]:
         return self.index.schedulers()
 
-    def remove_scheduler(self, name: str) -> Completion | None:
+    def remove_scheduler(self, name: str) -> Completion:
         return self.record(KahaDestroySchedulerCommand(name), sync=False)
 
     async def checkpoint(self) -> None:
@@ -69,8 +69,8 @@ class MemoryJobSchedulerStore:
 
     # -- JobLog
 
-    def record(self, command: KahaCommand, *, sync: bool) -> Completion | None:
-        """Apply the command to the index; None, since memory gets no more durable."""
+    def record(self, command: KahaCommand, *, sync: bool) -> Completion:
+        """Apply the command to the index; finished at once, since memory gets no more durable."""
         location = Location(0, next(self._numbers))
         if isinstance(command, _OF_ONE_JOB):
             entry = self.index.get(command.scheduler, command.job_id)
@@ -84,7 +84,7 @@ class MemoryJobSchedulerStore:
             kept = {entry.location for entry in self.index.in_segments_up_to(0, len(self._frames))}
             for removed in self._frames.keys() - kept:
                 self._discard_frame(removed)
-        return None
+        return COMPLETED
 
     def frame(self, location: Location) -> bytes:
         """Return the marshalled message of the job that `record` stored at `location`."""

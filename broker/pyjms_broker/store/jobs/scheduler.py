@@ -58,7 +58,7 @@ from pyjms.wire.kahadb.journal import Location
 from pyjms.wire.kahadb.structures import KahaCommand
 from pyjms.wire.openwire.commands import ActiveMQMessage
 from pyjms.wire.openwire.raw import patch_raw
-from pyjms_broker.api.completion import Completion
+from pyjms_broker.api.completion import COMPLETED, Completion
 from pyjms_broker.store.jobs.api import EARLIEST, LATEST, ScheduledJob
 from pyjms_broker.store.jobs.index import JobEntry, JobIndex
 
@@ -71,7 +71,7 @@ class JobLog(Protocol):
     @property
     def index(self) -> JobIndex: ...
 
-    def record(self, command: KahaCommand, *, sync: bool) -> Completion | None:
+    def record(self, command: KahaCommand, *, sync: bool) -> Completion:
         """Store the command and apply it to the index."""
 
     def frame(self, location: Location) -> bytes:
@@ -98,7 +98,7 @@ class JournaledJobScheduler:
         """When the first job is due, or None if there is none."""
         return self._log.index.next_time(self.name)
 
-    def add(self, job: ScheduledJob, message: ActiveMQMessage) -> Completion | None:
+    def add(self, job: ScheduledJob, message: ActiveMQMessage) -> Completion:
         """Store a job, replacing one with the same id; complete when it is durable.
 
         Raises:
@@ -109,7 +109,7 @@ class JournaledJobScheduler:
         self.remove(job.job_id)
         return self._log.record(command, sync=True)
 
-    def reschedule(self, job_id: str, next_time: int) -> Completion | None:
+    def reschedule(self, job_id: str, next_time: int) -> Completion:
         """Record that a job was sent, and when it is due again; one repetition is used up.
 
         To be called after its message is safe in its destination: a crash in between repeats
@@ -117,23 +117,23 @@ class JournaledJobScheduler:
         """
         job = self.get(job_id)
         if job is None:
-            return None
+            return COMPLETED
         count = job.execution_count + 1
         return self._log.record(
             KahaRescheduleJobCommand(self.name, job_id, job.next_time, next_time, count),
             sync=False,
         )
 
-    def remove(self, job_id: str, *, sync: bool = False) -> Completion | None:
+    def remove(self, job_id: str, *, sync: bool = False) -> Completion:
         """Remove a job; an unknown one is no error. Complete when written, or synced."""
         job = self.get(job_id)
         if job is None:
-            return None
+            return COMPLETED
         return self._log.record(
             KahaRemoveScheduledJobCommand(self.name, job_id, job.next_time), sync=sync
         )
 
-    def remove_range(self, start: int = EARLIEST, end: int = LATEST) -> Completion | None:
+    def remove_range(self, start: int = EARLIEST, end: int = LATEST) -> Completion:
         """Remove the jobs due from `start` to `end`, both included; by default all."""
         return self._log.record(KahaRemoveScheduledJobsCommand(self.name, start, end), sync=True)
 

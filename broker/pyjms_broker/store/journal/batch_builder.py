@@ -24,7 +24,7 @@ from typing import Final, NamedTuple
 from pyjms._wakeup import Turn
 from pyjms.errors import LocalProtocolError
 from pyjms.wire.kahadb.journal import BATCH_CONTROL_SIZE, RECORD_HEAD, USER_TYPE, Location
-from pyjms_broker.api.completion import Completion
+from pyjms_broker.api.completion import COMPLETED, Completion
 from pyjms_broker.store.journal.batch import OpenBatch, WriteJob
 from pyjms_broker.store.journal.settings import DiskSyncStrategy, JournalSettings
 
@@ -107,7 +107,7 @@ class BatchBuilder:
     def append(
         self,
         payload: bytes,
-        waiter: Completion | None = None,
+        waiter: Completion = COMPLETED,
         *,
         sync: bool = False,
         lazy: bool = False,
@@ -119,7 +119,7 @@ class BatchBuilder:
         the running job is done. A `lazy` record may wait for the next one that is not, or for a
         `barrier`; a `soon` record waits like that, but for a few milliseconds only. `waiter` is
         completed when the record is written, and also synced if `sync` is set and the strategy
-        is ALWAYS.
+        is ALWAYS; with `COMPLETED` no one waits.
 
         Raises:
             IllegalStateException: the journal is not open.
@@ -135,7 +135,7 @@ class BatchBuilder:
         self._parts += (_head(size, USER_TYPE), payload)
         self._offsets.append(offset)
         self._offset = end
-        if waiter is not None:
+        if waiter is not COMPLETED:
             self._waiters.append(waiter)
             turn = self._turn.number
             if not turn or turn != self._last_turn:

@@ -52,7 +52,7 @@ from pyjms._wakeup import BackgroundTask, LoopHandle, spawn
 from pyjms.errors import IllegalStateException, ResourceAllocationException
 from pyjms.wire.kahadb.journal import Location
 from pyjms.wire.kahadb.reader import JournalRecord, SegmentReader, Skipped
-from pyjms_broker.api.completion import Completion
+from pyjms_broker.api.completion import COMPLETED, Completion
 from pyjms_broker.store.api import StoreState
 from pyjms_broker.store.journal.batch import WriteJob
 from pyjms_broker.store.journal.batch_builder import BatchBuilder, BatchEvents
@@ -249,10 +249,10 @@ class Journal:
 
     # -- writing
 
-    def barrier(self, sync: bool = True) -> Completion | None:
+    def barrier(self, sync: bool = True) -> Completion:
         """Return a completion for everything appended so far: written, and synced if `sync`.
 
-        None: it is already. With the strategy NEVER nothing is synced.
+        `COMPLETED` if it is already. With the strategy NEVER nothing is synced.
         """
         commit = self._require_writable()
         self.write_late()
@@ -260,7 +260,7 @@ class Journal:
         builder = self._builder
         pending = builder.has_records or commit.job is not None
         if not pending and (not sync or writer.synced >= writer.written):
-            return None
+            return COMPLETED
         waiter = Completion()
         builder.add_waiter(waiter, sync=sync)
         if not builder.requested:

@@ -202,7 +202,7 @@ class KahaDBPersistenceAdapter:
             else:
                 transactions.rollback(found.xid)
 
-    def commit_recovered(self, found: RecoveredTransaction) -> Completion | None:
+    def commit_recovered(self, found: RecoveredTransaction) -> Completion:
         """Commit a transaction prepared before the start; its messages are visible at once.
 
         To be called before any queue uses the store, as no references are passed to one.

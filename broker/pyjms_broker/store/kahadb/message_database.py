@@ -14,7 +14,7 @@ from pyjms.wire.kahadb.frames import from_kaha_destination
 from pyjms.wire.kahadb.journal import Location
 from pyjms.wire.kahadb.structures import KahaDestination
 from pyjms.wire.openwire.commands import ActiveMQMessage
-from pyjms_broker.api.completion import Completion
+from pyjms_broker.api.completion import COMPLETED, Completion
 from pyjms_broker.api.message import StoredMessage
 from pyjms_broker.store.damage import Quarantine, is_damage
 from pyjms_broker.store.journal.journal import Journal
@@ -50,7 +50,7 @@ class MessageDatabase:
     def append(
         self,
         payload: bytes,
-        waiter: Completion | None = None,
+        waiter: Completion = COMPLETED,
         *,
         sync: bool = False,
         lazy: bool = False,

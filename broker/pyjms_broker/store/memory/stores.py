@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from pyjms.jms.destination import Destination
 from pyjms.wire.openwire.commands import MessageId, ProducerId
-from pyjms_broker.api.completion import Completion
+from pyjms_broker.api.completion import COMPLETED, Completion
 from pyjms_broker.store.api import (
     OperationContext,
     Position,
@@ -59,23 +59,19 @@ class MemoryMessageStore:
         self.is_removed = False
         """Whether the destination was removed: this store accepts nothing more, a new one may."""
 
-    def add_message(
-        self, context: OperationContext, reference: MessageReference
-    ) -> Completion | None:
+    def add_message(self, context: OperationContext, reference: MessageReference) -> Completion:
         if context.xid is None:
             self._add(reference)
         else:
             self._adapter.transactions.add(context.xid, lambda: self._add(reference))
-        return None
+        return COMPLETED
 
     def mark_visible(self, reference: MessageReference) -> None:
         entry = self._entries.get(reference.message_id)
         if entry is not None:
             entry.is_visible = True
 
-    def remove_message(
-        self, context: OperationContext, reference: MessageReference
-    ) -> Completion | None:
+    def remove_message(self, context: OperationContext, reference: MessageReference) -> Completion:
         message_id = reference.message_id
         if context.xid is None:
             self._remove(message_id)
@@ -86,15 +82,15 @@ class MemoryMessageStore:
                 lambda: self._remove(message_id),
                 None if entry is None else (entry, None),
             )
-        return None
+        return COMPLETED
 
-    def update_message(self, reference: MessageReference) -> Completion | None:
+    def update_message(self, reference: MessageReference) -> Completion:
         entry = self._entries.get(reference.message_id)
         if entry is not None:
             entry.message = reference.message
             self._size += reference.size - entry.size
             entry.size = reference.size
-        return None
+        return COMPLETED
 
     def get_message(self, message_id: MessageId) -> StoredMessage | None:
         entry = self._entries.get(message_id)
@@ -111,11 +107,11 @@ class MemoryMessageStore:
             return _wanted(found, limit, skip)
         return _page(self._entries.values(), after, limit, skip)
 
-    def remove_all_messages(self, context: OperationContext) -> Completion | None:
+    def remove_all_messages(self, context: OperationContext) -> Completion:
         self._entries.clear()
         self._by_arrival.clear()
         self._size = 0
-        return None
+        return COMPLETED
 
     @property
     def message_count(self) -> int:
@@ -185,19 +181,17 @@ class MemoryTopicMessageStore(MemoryMessageStore):
         self._subscriptions: dict[SubscriptionKey, StoredSubscription] = {}
         self._unacknowledged: dict[SubscriptionKey, dict[MessageId, MemoryEntry]] = {}
 
-    def add_subscription(
-        self, subscription: StoredSubscription, retroactive: bool
-    ) -> Completion | None:
+    def add_subscription(self, subscription: StoredSubscription, retroactive: bool) -> Completion:
         key = subscription.key
         self._subscriptions[key] = subscription
         self._unacknowledged[key] = dict(self._entries) if retroactive else {}
-        return None
+        return COMPLETED
 
-    def delete_subscription(self, key: SubscriptionKey) -> Completion | None:
+    def delete_subscription(self, key: SubscriptionKey) -> Completion:
         self._subscriptions.pop(key, None)
         for message_id in self._unacknowledged.pop(key, {}):
             self._remove_if_acknowledged(message_id)
-        return None
+        return COMPLETED
 
     def lookup_subscription(self, key: SubscriptionKey) -> StoredSubscription | None:
         return self._subscriptions.get(key)
@@ -207,7 +201,7 @@ class MemoryTopicMessageStore(MemoryMessageStore):
 
     def acknowledge(
         self, context: OperationContext, key: SubscriptionKey, reference: MessageReference
-    ) -> Completion | None:
+    ) -> Completion:
         message_id = reference.message_id
         if context.xid is None:
             self._acknowledge(key, message_id)
@@ -218,7 +212,7 @@ class MemoryTopicMessageStore(MemoryMessageStore):
                 lambda: self._acknowledge(key, message_id),
                 None if entry is None else (entry, key),
             )
-        return None
+        return COMPLETED
 
     def next_subscription_messages(
         self, key: SubscriptionKey, after: Position | None, limit: int, skip: Positions = ()
@@ -228,7 +222,7 @@ class MemoryTopicMessageStore(MemoryMessageStore):
     def subscription_message_count(self, key: SubscriptionKey) -> int:
         return len(self._unacknowledged.get(key, {}))
 
-    def remove_all_messages(self, context: OperationContext) -> Completion | None:
+    def remove_all_messages(self, context: OperationContext) -> Completion:
         for unacknowledged in self._unacknowledged.values():
             unacknowledged.clear()
         return super().remove_all_messages(context)

@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 from pyjms.jms.destination import Destination
 from pyjms.wire.openwire.commands import ActiveMQMessage, MessageId, TransactionId
-from pyjms_broker.api.completion import Completion
+from pyjms_broker.api.completion import COMPLETED, Completion
 from pyjms_broker.api.message import Position, SubscriptionKey
 from pyjms_broker.store.api import RecoveredTransaction
 
@@ -46,23 +46,23 @@ class MemoryTransactionStore:
         if removal is not None:
             self._removals.setdefault(xid, []).append(removal)
 
-    def prepare(self, xid: TransactionId) -> Completion | None:
+    def prepare(self, xid: TransactionId) -> Completion:
         """Hide the acknowledged messages; memory gets no more durable."""
         for entry, key in self._removals.get(xid, ()):
             entry.hidden_from |= {key}
-        return None
+        return COMPLETED
 
-    def commit(self, xid: TransactionId, prepared: bool) -> Completion | None:
+    def commit(self, xid: TransactionId, prepared: bool) -> Completion:
         self._removals.pop(xid, None)
         for operation in self._work.pop(xid, ()):
             operation()
-        return None
+        return COMPLETED
 
-    def rollback(self, xid: TransactionId) -> Completion | None:
+    def rollback(self, xid: TransactionId) -> Completion:
         self._work.pop(xid, None)
         for entry, key in self._removals.pop(xid, ()):
             entry.hidden_from -= {key}
-        return None
+        return COMPLETED
 
     def recovered(self) -> list[RecoveredTransaction]:
         """Return nothing: no transaction survives a restart."""

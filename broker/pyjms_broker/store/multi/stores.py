@@ -43,20 +43,16 @@ class _Store(Generic[S]):
         self._own = own
         self._transactions = transactions
 
-    def add_message(
-        self, context: OperationContext, reference: MessageReference
-    ) -> Completion | None:
+    def add_message(self, context: OperationContext, reference: MessageReference) -> Completion:
         return self._store.add_message(self._transactions.enlist(context, self._own), reference)
 
     def mark_visible(self, reference: MessageReference) -> None:
         self._store.mark_visible(reference)
 
-    def remove_message(
-        self, context: OperationContext, reference: MessageReference
-    ) -> Completion | None:
+    def remove_message(self, context: OperationContext, reference: MessageReference) -> Completion:
         return self._store.remove_message(self._transactions.enlist(context, self._own), reference)
 
-    def update_message(self, reference: MessageReference) -> Completion | None:
+    def update_message(self, reference: MessageReference) -> Completion:
         return self._store.update_message(reference)
 
     def get_message(self, message_id: MessageId) -> StoredMessage | None:
@@ -67,7 +63,7 @@ class _Store(Generic[S]):
     ) -> list[StoredMessage]:
         return self._store.next_messages(after, limit, skip)
 
-    def remove_all_messages(self, context: OperationContext) -> Completion | None:
+    def remove_all_messages(self, context: OperationContext) -> Completion:
         return self._store.remove_all_messages(context)
 
     @property
@@ -94,12 +90,10 @@ class MultiMessageStore(_Store[MessageStore]):
 class MultiTopicMessageStore(_Store[TopicMessageStore]):
     """A topic's store; see TopicMessageStore."""
 
-    def add_subscription(
-        self, subscription: StoredSubscription, retroactive: bool
-    ) -> Completion | None:
+    def add_subscription(self, subscription: StoredSubscription, retroactive: bool) -> Completion:
         return self._store.add_subscription(subscription, retroactive)
 
-    def delete_subscription(self, key: SubscriptionKey) -> Completion | None:
+    def delete_subscription(self, key: SubscriptionKey) -> Completion:
         return self._store.delete_subscription(key)
 
     def lookup_subscription(self, key: SubscriptionKey) -> StoredSubscription | None:
@@ -110,7 +104,7 @@ class MultiTopicMessageStore(_Store[TopicMessageStore]):
 
     def acknowledge(
         self, context: OperationContext, key: SubscriptionKey, reference: MessageReference
-    ) -> Completion | None:
+    ) -> Completion:
         context = self._transactions.enlist(context, self._own)
         return self._store.acknowledge(context, key, reference)
 

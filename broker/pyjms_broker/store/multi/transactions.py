@@ -30,7 +30,7 @@ from typing import Protocol
 
 from pyjms.jms.destination import Destination
 from pyjms.wire.openwire.commands import MessageId, TransactionId, XATransactionId
-from pyjms_broker.api.completion import Completion, all_of, wait_for
+from pyjms_broker.api.completion import COMPLETED, Completion, all_of, wait_for
 from pyjms_broker.api.message import OperationContext, Position
 from pyjms_broker.store.api import RecoveredTransaction, TransactionStore
 from pyjms_broker.store.kahadb.adapter import KahaDBPersistenceAdapter
@@ -77,18 +77,18 @@ class MultiTransactionStore:
         opened.stores[store] = None
         return OperationContext(opened.xid, context.response_required)
 
-    def prepare(self, xid: TransactionId) -> Completion | None:
+    def prepare(self, xid: TransactionId) -> Completion:
         """Prepare it in all its stores."""
         opened = self._open.get(xid)
         if opened is None:
-            return None
+            return COMPLETED
         return all_of([store.prepare(opened.xid) for store in opened.stores])
 
-    def commit(self, xid: TransactionId, prepared: bool) -> Completion | None:
+    def commit(self, xid: TransactionId, prepared: bool) -> Completion:
         """Commit it in all its stores, or in none; positions are set when it is complete."""
         opened = self._pop(xid)
         if opened is None:
-            return None
+            return COMPLETED
         if prepared or len(opened.stores) == 1:
             return all_of([store.commit(opened.xid, prepared) for store in opened.stores])
         result = Completion()
@@ -96,10 +96,10 @@ class MultiTransactionStore:
         _continue(ready, result, lambda: self._decide(opened, result), lambda: self._undo(opened))
         return result
 
-    def rollback(self, xid: TransactionId) -> Completion | None:
+    def rollback(self, xid: TransactionId) -> Completion:
         """Roll it back in all its stores."""
         opened = self._pop(xid)
-        return None if opened is None else self._undo(opened)
+        return COMPLETED if opened is None else self._undo(opened)
 
     def recovered(self) -> list[RecoveredTransaction]:
         """Return the prepared transactions of all stores, with their branches merged."""
@@ -137,20 +137,20 @@ class MultiTransactionStore:
         # a store that fails now will commit it at its next start
         _continue(done, result, finish, lambda: None)
 
-    def _undo(self, opened: _OpenTransaction) -> Completion | None:
+    def _undo(self, opened: _OpenTransaction) -> Completion:
         return all_of([store.rollback(opened.xid) for store in opened.stores])
 
 
 def _continue(
-    step: Completion | None,
+    step: Completion,
     result: Completion,
     succeeded: Callable[[], object],
     failed: Callable[[], object],
 ) -> None:
     """Continue after `step`; an error completes `result`, also one raised by continuing."""
 
-    def when_done(done: Completion | None) -> None:
-        error = None if done is None else done.error
+    def when_done(done: Completion) -> None:
+        error = done.error
         try:
             if error is None:
                 succeeded()
@@ -160,10 +160,7 @@ def _continue(
             error = error or raised
         result.complete(error)
 
-    if step is None:
-        when_done(None)
-    else:
-        step.then(when_done)
+    step.then(when_done)
 
 
 async def recover_transactions(
@@ -177,7 +174,7 @@ async def recover_transactions(
         JMSException: a store has failed.
     """
     waiting: list[tuple[TransactionStore, RecoveredTransaction]] = []
-    results: list[Completion | None] = []
+    results: list[Completion] = []
     for adapter, strategy in adapters:
         store = adapter.transaction_store()
         for found in store.recovered():

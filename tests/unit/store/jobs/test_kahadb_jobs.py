@@ -67,7 +67,7 @@ def killed(store: KahaDBJobSchedulerStore, to: Path) -> Path:
 
 async def written(store: KahaDBJobSchedulerStore) -> None:
     waiter = store.journal.barrier(sync=False)
-    while waiter is not None and not waiter.done:
+    while not waiter.done:
         await checkpoint()
 
 

@@ -13,7 +13,7 @@ from pyjms_broker.api.completion import Completion
 from pyjms_broker.store.journal.journal import Journal
 from pyjms_broker.store.journal.settings import JournalSettings, PreallocationScope
 
-Answer = Callable[[Completion | None], Awaitable[Exception | None]]
+Answer = Callable[[Completion], Awaitable[Exception | None]]
 FOLDER = Path("/journal")
 SETTINGS = JournalSettings(max_file_length=2048, max_write_batch_size=1024)
 GROWING = JournalSettings(max_file_length=2048, preallocation_scope=PreallocationScope.NONE)

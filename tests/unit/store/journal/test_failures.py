@@ -18,7 +18,7 @@ from pyjms_broker.store.api import StoreState
 from pyjms_broker.store.journal.journal import Journal
 from pyjms_broker.store.journal.settings import DiskSyncStrategy, JournalSettings
 
-Answer = Callable[[Completion | None], Awaitable[Exception | None]]
+Answer = Callable[[Completion], Awaitable[Exception | None]]
 FOLDER = Path("/journal")
 QUICK = JournalSettings(
     max_file_length=2048, max_write_batch_size=1024, resume_check_sleep_period=0.001

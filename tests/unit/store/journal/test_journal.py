@@ -17,7 +17,7 @@ from pyjms.wire.kahadb.errors import KahaDBFormatError
 from pyjms.wire.kahadb.files import JournalFiles
 from pyjms.wire.kahadb.journal import END_MARKER, Location
 from pyjms.wire.kahadb.reader import SegmentReader
-from pyjms_broker.api.completion import Completion
+from pyjms_broker.api.completion import COMPLETED, Completion
 from pyjms_broker.store.journal.disk import OS_DISK
 from pyjms_broker.store.journal.journal import Journal
 from pyjms_broker.store.journal.settings import (
@@ -27,7 +27,7 @@ from pyjms_broker.store.journal.settings import (
     PreallocationStrategy,
 )
 
-Answer = Callable[[Completion | None], Awaitable[Exception | None]]
+Answer = Callable[[Completion], Awaitable[Exception | None]]
 SMALL = JournalSettings(max_file_length=4096, max_write_batch_size=1024)
 FOLDER = Path("/journal")
 
@@ -52,7 +52,7 @@ async def test_a_record_has_its_location_and_is_readable_before_it_is_written(
         assert journal.written == journal.synced == journal.end
         assert journal.read(first) == b"first"
         assert journal.read_run([first, second]) == [b"first", b"second"]
-        assert journal.barrier() is None
+        assert journal.barrier() is COMPLETED
         with pytest.raises(KahaDBFormatError):
             journal.read(Location(1, 40_000_000))
         with pytest.raises(ResourceAllocationException):

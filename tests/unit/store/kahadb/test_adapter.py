@@ -23,7 +23,7 @@ from pyjms.wire.kahadb.commands import (
 )
 from pyjms.wire.kahadb.files import JournalFiles
 from pyjms.wire.openwire.commands import ConnectionId, LocalTransactionId, XATransactionId
-from pyjms_broker.api.completion import Completion
+from pyjms_broker.api.completion import COMPLETED, Completion
 from pyjms_broker.api.message import SYNCED, OperationContext, SubscriptionKey
 from pyjms_broker.store.api import StoredSubscription, StoreState
 from pyjms_broker.store.kahadb.adapter import KahaDBPersistenceAdapter
@@ -76,7 +76,7 @@ async def test_a_rollback_of_what_was_not_written_leaves_no_trace(home: Any) -> 
     store = adapter.queue_message_store(Q)
     local = LocalTransactionId(1, ConnectionId("ID:c"))
     store.add_message(home.within(local), home.message(1, Q))
-    assert adapter.transaction_store().rollback(local) is None
+    assert adapter.transaction_store().rollback(local) is COMPLETED
     await home.close()
     assert commands(home, KahaAddMessageCommand) == []
 
@@ -277,7 +277,7 @@ async def test_changes_in_memory_ask_for_a_checkpoint(home: Any) -> None:
     db.on_dirty = asked
     number = 0
     while not written.is_set():
-        answer: Completion | None = None
+        answer: Completion = COMPLETED
         for _ in range(1000):
             number += 1
             reference = home.message(number, Q)

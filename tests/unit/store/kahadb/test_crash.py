@@ -11,7 +11,7 @@ import pytest
 
 from pyjms.jms.destination import Queue
 from pyjms.wire.openwire.commands import ConnectionId, LocalTransactionId, XATransactionId
-from pyjms_broker.api.completion import Completion
+from pyjms_broker.api.completion import COMPLETED, Completion
 from pyjms_broker.api.message import OperationContext
 from tests.kit.simulated_disk import SimulatedDisk
 
@@ -72,10 +72,10 @@ class Work:
         state = [(r.position.arrival, r.message.type) for r in self.live]
         self.states.append(state)
 
-    def _asked(self, answer: Completion | None) -> None:
+    def _asked(self, answer: Completion) -> None:
         """An answer that says that the step, and so all before it, is safe."""
         step = len(self.states)
-        if answer is not None:
+        if answer is not COMPLETED:
             answer.then(lambda done: self._answered(step, done.error))
 
     def _answered(self, step: int, error: Exception | None) -> None:

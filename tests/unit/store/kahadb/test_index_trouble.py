@@ -14,6 +14,7 @@ from pyjms.errors import JMSException
 from pyjms.jms.destination import Queue, Topic
 from pyjms.testing.clock import VirtualClock
 from pyjms.wire.openwire.commands import MessageId, ProducerId
+from pyjms_broker.api.completion import COMPLETED
 from pyjms_broker.api.message import OperationContext, SubscriptionKey
 from pyjms_broker.store.api import StoredSubscription, StoreState
 from pyjms_broker.store.kahadb.index import IndexCorrupt
@@ -152,5 +153,5 @@ async def test_a_subscription_does_not_take_another_ones_place(home: Any) -> Non
     assert store.lookup_subscription(other) is None
     with pytest.raises(JMSException, match="'c' of 'a:b'"):
         store.add_subscription(StoredSubscription(other, topic), False)
-    assert store.delete_subscription(other) is None
+    assert store.delete_subscription(other) is COMPLETED
     assert [s.key for s in store.subscriptions()] == [mine]

@@ -34,7 +34,7 @@ from pyjms.wire.openwire.commands import (
     TransactionId,
     XATransactionId,
 )
-from pyjms_broker.api.completion import Completion, wait_for
+from pyjms_broker.api.completion import COMPLETED, Completion, wait_for
 from pyjms_broker.api.message import MessageReference, OperationContext
 from pyjms_broker.store.api import StoreState
 from pyjms_broker.store.journal.disk import OS_DISK
@@ -81,7 +81,7 @@ class Stage:
 
     def send(
         self, where: Destination, xid: TransactionId | None = None
-    ) -> tuple[MessageReference, Completion | None]:
+    ) -> tuple[MessageReference, Completion]:
         self.number += 1
         message = ActiveMQTextMessage(
             producer_id=PRODUCER,
@@ -356,7 +356,7 @@ async def test_a_store_that_cannot_prepare_makes_it_a_rollback(stage: Stage) -> 
 
     opened.stores[Broken()] = None  # type: ignore[index]
     answer = stage.adapter.transaction_store().commit(LOCAL, False)
-    assert answer is not None
+    assert answer is not COMPLETED
     failed.complete(ResourceAllocationException("no disk"))
     with pytest.raises(ResourceAllocationException, match="no disk"):
         await wait_for(answer)

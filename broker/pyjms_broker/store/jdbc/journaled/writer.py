@@ -13,7 +13,7 @@ from pyjms._wakeup import BackgroundTask, spawn
 from pyjms.errors import JMSException
 from pyjms.wire.kahadb.journal import Location
 from pyjms.wire.kahadb.reader import Skipped
-from pyjms_broker.api.completion import Completion
+from pyjms_broker.api.completion import COMPLETED, Completion
 from pyjms_broker.store.api import StoreState
 from pyjms_broker.store.jdbc.execution.database import Database
 from pyjms_broker.store.jdbc.execution.operations import (
@@ -90,9 +90,9 @@ class JournaledWriter(Writer):
         try:
             if not unit.operations:  # completes when everything before it is durable
                 barrier = self._journal.barrier()
-                if barrier is None:
+                if barrier is COMPLETED:
                     durable.complete()
-                return barrier or durable
+                return barrier
             if all(isinstance(operation, PASSING) for operation in unit.operations):
                 durable.complete()
             else:
@@ -176,7 +176,7 @@ class JournaledWriter(Writer):
         if self._journal.state is StoreState.SUSPENDED:
             return
         barrier = self._journal.barrier()
-        if barrier is None:
+        if barrier is COMPLETED:
             return
         self._journal_ready = ready = anyio.Event()
         barrier.then(lambda _: ready.set())

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from pyjms.jms.destination import Destination
 from pyjms.wire.kahadb.frames import encode_message
 from pyjms.wire.openwire.commands import MessageId
-from pyjms_broker.api.completion import Completion
+from pyjms_broker.api.completion import COMPLETED, Completion
 from pyjms_broker.api.message import OperationContext, Position, Positions, StoredMessage
 from pyjms_broker.store.jdbc.execution.operations import AddMessage, RemoveAll, UpdateMessage
 from pyjms_broker.store.jdbc.stores.context import StoreContext, split_id
@@ -60,16 +60,14 @@ class JDBCMessageStore:
 
     # -- the interface of the broker
 
-    def add_message(
-        self, context: OperationContext, reference: MessageReference
-    ) -> Completion | None:
+    def add_message(self, context: OperationContext, reference: MessageReference) -> Completion:
         def on_position(position: Position) -> None:
             reference.position = position
 
         reference.position = None
         work = Addition(self, reference.message, reference.message_id, reference.size, on_position)
         answer = self._do(context, work)
-        if answer is None and context.xid is None and reference.position is None:
+        if answer is COMPLETED and context.xid is None and reference.position is None:
             # a duplicate: done when the stored message is durable
             return self.context.submit((), lambda _: None)
         return answer
@@ -78,18 +76,16 @@ class JDBCMessageStore:
         if reference.position is not None:
             self.overlay.unshown.discard(self.id_at(reference.position))
 
-    def remove_message(
-        self, context: OperationContext, reference: MessageReference
-    ) -> Completion | None:
+    def remove_message(self, context: OperationContext, reference: MessageReference) -> Completion:
         position = reference.position or self._find(reference.message_id)
         if position is None:
-            return None
+            return COMPLETED
         return self._do(context, Removal(self, self.id_at(position), reference.size))
 
-    def update_message(self, reference: MessageReference) -> Completion | None:
+    def update_message(self, reference: MessageReference) -> Completion:
         position = self._find(reference.message_id)
         if position is None:
-            return None
+            return COMPLETED
         frame = encode_message(reference.message)
         number = self.id_at(position)
         frames = self.overlay.frames
@@ -113,7 +109,7 @@ class JDBCMessageStore:
         page = self._page_statement
         return self._page(page, {}, after, limit, skip, self.overlay.is_visible)
 
-    def remove_all_messages(self, context: OperationContext) -> Completion | None:
+    def remove_all_messages(self, context: OperationContext) -> Completion:
         before = self._count, self._size
         self._count = self._size = 0
         self.overlay.clear()
@@ -230,13 +226,13 @@ class JDBCMessageStore:
 
     # -- internals
 
-    def _do(self, context: OperationContext, work: Work) -> Completion | None:
+    def _do(self, context: OperationContext, work: Work) -> Completion:
         if context.xid is not None:
             self._transactions.add(context.xid, work)
-            return None
+            return COMPLETED
         operations = work.commit()
         if not operations:
-            return None
+            return COMPLETED
         return self.context.submit(operations, work.completed, work.size)
 
     def position_at(self, message_id: int, priority: int) -> Position:

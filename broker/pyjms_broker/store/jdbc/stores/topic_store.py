@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from pyjms_broker.api.completion import Completion
+from pyjms_broker.api.completion import COMPLETED, Completion
 from pyjms_broker.api.message import (
     OperationContext,
     Position,
@@ -60,9 +60,7 @@ class JDBCTopicMessageStore(JDBCMessageStore):
             operation = SetPrioritized(self.container, prioritized)
             self.context.submit((operation,), lambda _: None)
 
-    def add_subscription(
-        self, subscription: StoredSubscription, retroactive: bool
-    ) -> Completion | None:
+    def add_subscription(self, subscription: StoredSubscription, retroactive: bool) -> Completion:
         key = subscription.key
         start = self.base if retroactive else self._last_id
         self._subscriptions[key] = Subscriber(subscription, 0, start)
@@ -84,10 +82,10 @@ class JDBCTopicMessageStore(JDBCMessageStore):
         )
         return self.context.submit((operation,), completed)
 
-    def delete_subscription(self, key: SubscriptionKey) -> Completion | None:
+    def delete_subscription(self, key: SubscriptionKey) -> Completion:
         found = self._subscriptions.pop(key, None)
         if found is None:
-            return None
+            return COMPLETED
 
         def completed(error: Exception | None) -> None:
             if error is not None:
@@ -105,12 +103,12 @@ class JDBCTopicMessageStore(JDBCMessageStore):
 
     def acknowledge(
         self, context: OperationContext, key: SubscriptionKey, reference: MessageReference
-    ) -> Completion | None:
+    ) -> Completion:
         if key not in self._subscriptions:
-            return None
+            return COMPLETED
         position = reference.position or self._find(reference.message_id)
         if position is None:
-            return None
+            return COMPLETED
         number = self.id_at(position)
         work = Acknowledgement(self, key, number, reference.priority, reference.size)
         return self._do(context, work)
@@ -135,7 +133,7 @@ class JDBCTopicMessageStore(JDBCMessageStore):
         found = self._subscriptions.get(key)
         return 0 if found is None else found.count
 
-    def remove_all_messages(self, context: OperationContext) -> Completion | None:
+    def remove_all_messages(self, context: OperationContext) -> Completion:
         before = [(found, found.count) for found in self._subscriptions.values()]
         for found, _ in before:
             found.count = 0
@@ -146,8 +144,7 @@ class JDBCTopicMessageStore(JDBCMessageStore):
                     found.count += count
 
         completion = super().remove_all_messages(context)
-        if completion is not None:
-            completion.then(completed)
+        completion.then(completed)
         return completion
 
     @property

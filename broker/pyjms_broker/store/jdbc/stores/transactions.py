@@ -9,7 +9,7 @@ from __future__ import annotations
 from pyjms.errors import JMSException
 from pyjms.jms.destination import Destination
 from pyjms.wire.openwire.commands import MessageId, TransactionId, XATransactionId
-from pyjms_broker.api.completion import Completion
+from pyjms_broker.api.completion import COMPLETED, Completion
 from pyjms_broker.api.message import Position
 from pyjms_broker.store.api import RecoveredTransaction
 from pyjms_broker.store.jdbc.stores.context import StoreContext
@@ -54,10 +54,10 @@ class JDBCTransactionStore:
         kept.works = works
         self._recovered.append(transaction)
 
-    def prepare(self, xid: TransactionId) -> Completion | None:
+    def prepare(self, xid: TransactionId) -> Completion:
         transaction = self._open.get(xid)
         if transaction is None:
-            return None
+            return COMPLETED
         if not isinstance(xid, XATransactionId):
             raise JMSException(f"The local transaction {xid} cannot be prepared: only XA ones can")
         transaction.prepared = True
@@ -65,10 +65,10 @@ class JDBCTransactionStore:
         size = sum(work.size for work in transaction.works)
         return self._context.submit(operations, lambda _: None, size)
 
-    def commit(self, xid: TransactionId, prepared: bool) -> Completion | None:
+    def commit(self, xid: TransactionId, prepared: bool) -> Completion:
         transaction = self._open.pop(xid, None)
         if transaction is None:
-            return None
+            return COMPLETED
         works = transaction.works
         operations = [op for work in works for op in work.commit()]
         if transaction.recovered:
@@ -84,10 +84,10 @@ class JDBCTransactionStore:
             completed(None)
         return self._context.submit(operations, completed, sum(work.size for work in works))
 
-    def rollback(self, xid: TransactionId) -> Completion | None:
+    def rollback(self, xid: TransactionId) -> Completion:
         transaction = self._open.pop(xid, None)
         if transaction is None or not transaction.prepared:
-            return None
+            return COMPLETED
         operations = [op for work in transaction.works for op in work.rollback()]
 
         def completed(error: Exception | None) -> None:

@@ -10,7 +10,7 @@ from pyjms.wire.kahadb.codec import encode_command
 from pyjms.wire.kahadb.commands import KahaRemoveDestinationCommand
 from pyjms.wire.kahadb.frames import to_kaha_destination
 from pyjms.wire.openwire.commands import MessageId
-from pyjms_broker.api.completion import Completion
+from pyjms_broker.api.completion import COMPLETED, Completion
 from pyjms_broker.api.message import OperationContext, Position, Positions, StoredMessage
 from pyjms_broker.store.kahadb.index import DestinationIndex, IndexEntry
 from pyjms_broker.store.kahadb.message_database import MessageDatabase
@@ -55,13 +55,11 @@ class KahaDBMessageStore:
 
     # -- writing
 
-    def add_message(
-        self, context: OperationContext, reference: MessageReference
-    ) -> Completion | None:
+    def add_message(self, context: OperationContext, reference: MessageReference) -> Completion:
         """See MessageStore. Completed by the journal; a duplicate once the first is durable."""
         reference.position = None
         if self.is_removed:
-            return None
+            return COMPLETED
         metadata = reference_metadata(reference, self._prioritized)
         if context.xid is not None:
             operation = Operation(
@@ -73,12 +71,12 @@ class KahaDBMessageStore:
                 reference=reference,
             )
             self._transactions.add(context.xid, operation)
-            return None
+            return COMPLETED
         db, late = self._db, self._late
         message = reference.message
         is_late = late is not None and metadata.message_id in late.adds
         if is_late or db.updater.is_duplicate(self._index, metadata):
-            return db.journal.barrier() if message.response_required else None
+            return db.journal.barrier() if message.response_required else COMPLETED
         frame = db.format.message_frame(message)
         reference.raw_is_numbered = True
         payload = add_record(self._part, metadata[0], frame, message.priority, self._prioritized)
@@ -109,54 +107,53 @@ class KahaDBMessageStore:
         if self._late is not None and self._late.adds:
             self._db.journal.write_late()
 
-    def remove_message(
-        self, context: OperationContext, reference: MessageReference
-    ) -> Completion | None:
+    def remove_message(self, context: OperationContext, reference: MessageReference) -> Completion:
         """See MessageStore."""
         message_id = str(reference.message_id)
         if context.xid is not None:
             if self.is_removed:
-                return None
+                return COMPLETED
             operation = Operation(OperationKind.REMOVE, self._kaha, message_id, reference=reference)
             self._transactions.add(context.xid, operation)
-            return None
+            return COMPLETED
         index, position = self._index, reference.position
         if position is None:
             self.write_late()
             known = index.find(message_id)
             position = None if known is None else known.position
         elif self._late is not None and self._late.adds and self._late.cancel(message_id):
-            return None
+            return COMPLETED
         entry = None if position is None else index.remove(position)
         if entry is None:
-            return None
+            return COMPLETED
         db = self._db
-        waiter = Completion() if context.response_required else None
+        sync = context.response_required
+        waiter = Completion() if sync else COMPLETED
         payload = remove_record(self._part, message_id)
-        location = db.append(payload, waiter, sync=waiter is not None, soon=waiter is None)
+        location = db.append(payload, waiter, sync=sync, soon=not sync)
         db.index.segments.add_reference(location.file_id, entry.file_id)
         return waiter
 
-    def update_message(self, reference: MessageReference) -> Completion | None:
+    def update_message(self, reference: MessageReference) -> Completion:
         """See MessageStore. Synced; the message keeps its position."""
         self.write_late()
         db, index = self._db, self._index
         message = reference.message
         metadata = reference_metadata(reference, self._prioritized)
         if index.find(metadata.message_id) is None:
-            return None
+            return COMPLETED
         payload = db.format.update(self._kaha, message, self._prioritized)
         waiter = Completion()
         location = db.append(payload, waiter, sync=True)
         db.updater.update(index, metadata, location)
         return waiter
 
-    def remove_all_messages(self, context: OperationContext) -> Completion | None:
+    def remove_all_messages(self, context: OperationContext) -> Completion:
         """See MessageStore. The arrival numbers continue."""
         self.write_late()
         db, index = self._db, self._index
         if not index.count:
-            return None
+            return COMPLETED
         if self._transactions.has_journalled(self._kaha):
             return self._remove_each()  # so that the numbers continue in a replay, too
         epoch, last = index.epoch, index.last_arrival
@@ -174,9 +171,9 @@ class KahaDBMessageStore:
         db.append_duplicate_ids(index, duplicate_ids)
         return waiter
 
-    def _remove_each(self) -> Completion | None:
+    def _remove_each(self) -> Completion:
         db, index = self._db, self._index
-        waiter = None
+        waiter = COMPLETED
         for entry in index.entries():
             waiter = Completion()
             payload = remove_record(self._part, entry.message_id)

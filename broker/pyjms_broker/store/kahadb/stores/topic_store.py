@@ -12,7 +12,7 @@ from pyjms.wire.kahadb.codec import encode_command
 from pyjms.wire.kahadb.commands import KahaSubscriptionCommand
 from pyjms.wire.kahadb.frames import decode_subscription_info, encode_frame, subscription_key
 from pyjms.wire.openwire.commands import SubscriptionInfo
-from pyjms_broker.api.completion import Completion
+from pyjms_broker.api.completion import COMPLETED, Completion
 from pyjms_broker.store.api import (
     OperationContext,
     Position,
@@ -40,23 +40,19 @@ class KahaDBTopicMessageStore(KahaDBMessageStore):
 
     _index: TopicIndex
 
-    def add_message(
-        self, context: OperationContext, reference: MessageReference
-    ) -> Completion | None:
+    def add_message(self, context: OperationContext, reference: MessageReference) -> Completion:
         """See MessageStore. A message that no subscription needs gets position 0 and no number."""
         if context.xid is None and not self._index.subscriptions and not self.is_removed:
             metadata = reference_metadata(reference, self._prioritized)
             reference.position = Position(metadata.level, 0)
-            return None
+            return COMPLETED
         return super().add_message(context, reference)
 
-    def remove_all_messages(self, context: OperationContext) -> Completion | None:
+    def remove_all_messages(self, context: OperationContext) -> Completion:
         """See MessageStore. Each message is removed, since the subscriptions stay."""
         return self._remove_each()
 
-    def add_subscription(
-        self, subscription: StoredSubscription, retroactive: bool
-    ) -> Completion | None:
+    def add_subscription(self, subscription: StoredSubscription, retroactive: bool) -> Completion:
         """See TopicMessageStore. An existing one is replaced.
 
         Raises:
@@ -84,11 +80,11 @@ class KahaDBTopicMessageStore(KahaDBMessageStore):
         db.updater.subscribe(self._index, key, info, retroactive, location)
         return waiter
 
-    def delete_subscription(self, key: SubscriptionKey) -> Completion | None:
+    def delete_subscription(self, key: SubscriptionKey) -> Completion:
         """See TopicMessageStore."""
         db, text = self._db, subscription_key(*key)
         if self.lookup_subscription(key) is None:
-            return None
+            return COMPLETED
         waiter = Completion()
         command = KahaSubscriptionCommand(self._kaha, text)
         location = db.append(encode_command(command), waiter, sync=True)
@@ -118,25 +114,26 @@ class KahaDBTopicMessageStore(KahaDBMessageStore):
 
     def acknowledge(
         self, context: OperationContext, key: SubscriptionKey, reference: MessageReference
-    ) -> Completion | None:
+    ) -> Completion:
         """See TopicMessageStore."""
         db, index = self._db, self._index
         text, message_id = subscription_key(*key), str(reference.message_id)
         if context.xid is not None:
             if self.is_removed:
-                return None
+                return COMPLETED
             operation = Operation(
                 OperationKind.ACKNOWLEDGE, self._kaha, message_id, key=text, reference=reference
             )
             self._transactions.add(context.xid, operation)
-            return None
+            return COMPLETED
         position = reference.position
         entry = index.find(message_id) if position is None else index.get(position)
         if entry is None or not index.is_pending(text, entry.position):
-            return None
-        waiter = Completion() if context.response_required else None
+            return COMPLETED
+        sync = context.response_required
+        waiter = Completion() if sync else COMPLETED
         payload = remove_record(self._part, message_id, text, ack=b"")
-        location = db.append(payload, waiter, sync=waiter is not None, soon=waiter is None)
+        location = db.append(payload, waiter, sync=sync, soon=not sync)
         db.updater.acknowledge(index, text, entry, location)
         return waiter
 

@@ -49,7 +49,7 @@ from pyjms.wire.openwire.commands import (
     TransactionId,
     XATransactionId,
 )
-from pyjms_broker.api.completion import Completion
+from pyjms_broker.api.completion import COMPLETED, Completion
 from pyjms_broker.api.message import Position, StoredMessage, SubscriptionKey
 from pyjms_broker.store.api import RecoveredTransaction
 from pyjms_broker.store.kahadb.index import DestinationIndex, TopicIndex
@@ -95,11 +95,11 @@ class KahaDBTransactionStore:
 
     # -- TransactionStore
 
-    def prepare(self, xid: TransactionId) -> Completion | None:
+    def prepare(self, xid: TransactionId) -> Completion:
         """Append all of it and the prepare record, synced."""
         transaction = self._open.get(xid)
         if transaction is None:
-            return None
+            return COMPLETED
         self._db.journal.write_late()
         self._drop_duplicates(transaction)
         self._journal(xid, transaction)
@@ -109,12 +109,12 @@ class KahaDBTransactionStore:
         self.hide(transaction)
         return waiter
 
-    def commit(self, xid: TransactionId, prepared: bool) -> Completion | None:
+    def commit(self, xid: TransactionId, prepared: bool) -> Completion:
         """Append the rest of it and the commit record, synced; its messages get their positions."""
         transaction = self._open.pop(xid, None)
         is_recovered = self._recovered.pop(xid, None) is not None
         if transaction is None:
-            return None
+            return COMPLETED
         db = self._db
         db.journal.write_late()
         self._drop_duplicates(transaction)
@@ -135,16 +135,19 @@ class KahaDBTransactionStore:
             self._note_positions(transaction)
         return waiter
 
-    def rollback(self, xid: TransactionId) -> Completion | None:
+    def rollback(self, xid: TransactionId) -> Completion:
         """Drop it; a record is appended only if the journal has operations of it."""
         transaction = self._open.pop(xid, None)
         self._recovered.pop(xid, None)
         if transaction is None or not transaction.files:
-            return None
+            return COMPLETED
         db = self._db
-        waiter = Completion() if transaction.prepared else None
+        waiter = Completion() if transaction.prepared else COMPLETED
         end = db.append(
-            db.format.rollback(xid), waiter, sync=transaction.prepared, lazy=waiter is None
+            db.format.rollback(xid),
+            waiter,
+            sync=transaction.prepared,
+            lazy=not transaction.prepared,
         )
         db.updater.end_transaction(end, transaction.files)
         if transaction.prepared:
