@@ -113,11 +113,22 @@ class RegionBroker(InnermostBroker):
         """Restore the store's destinations and subscriptions, then start (activemq-broker T23)."""
         self._sequence = self.store.last_broker_sequence_id
         for destination in self.store.destinations():
-            self.root.add_destination(self.context, destination)
+            try:
+                self.root.add_destination(self.context, destination)
+            except Exception as error:  # nothing that is stored may stop a start
+                logger.error("The stored destination %s is not restored: %s", destination, error)
         for destination in self._table.all():
             if destination.is_topic and not destination.is_temporary:
                 for stored in self.store.topic_message_store(destination).subscriptions():
-                    self.subscriptions.recover(stored)
+                    try:
+                        self.subscriptions.recover(stored)
+                    except Exception as error:  # nothing that is stored may stop a start
+                        logger.error(
+                            "The durable subscription %s of %s is not restored: %s",
+                            stored.key,
+                            destination,
+                            error,
+                        )
         self._expiry.start()
         self._inactive.start()
 

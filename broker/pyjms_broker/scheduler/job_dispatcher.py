@@ -115,6 +115,8 @@ class JobDispatcher:
         self._queues = DeliveryQueues(self._jobs, arriving)
         self._changed = anyio.Event()
         self._is_open = True
+        self._unreadable: set[str] = set()
+        """The jobs whose messages could not be read, each of them logged once."""
 
     def wake(self, time: int = 0) -> None:
         """Consider the jobs that are due at `time` (milliseconds since the epoch) or later."""
@@ -167,7 +169,9 @@ class JobDispatcher:
         try:
             message = self._jobs.message(job.job_id)
         except Exception as error:
-            logger.error("Job %s: its message cannot be read: %s", job.job_id, error)
+            if job.job_id not in self._unreadable:
+                self._unreadable.add(job.job_id)
+                logger.error("Job %s: its message cannot be read: %s", job.job_id, error)
             return None, _UNREADABLE
         if message is None:
             return None, _UNREADABLE

@@ -10,11 +10,13 @@ from __future__ import annotations
 import errno
 import logging
 import struct
+from pathlib import Path
 from typing import Final
 
 from pyjms.errors import ProtocolViolation, ResourceAllocationException
+from pyjms.wire.kahadb.journal import Location
 
-__all__ = ["Quarantine", "is_damage"]
+__all__ = ["Quarantine", "is_damage", "quarantine_record"]
 
 logger = logging.getLogger(__name__)
 
@@ -24,6 +26,7 @@ _DAMAGE: Final = (
     LookupError,
     TypeError,
     RecursionError,
+    OverflowError,
     struct.error,
 )
 _PASSING: Final = frozenset(
@@ -45,6 +48,29 @@ def is_damage(error: BaseException) -> bool:
     if isinstance(cause, OSError):
         return cause.errno not in _PASSING
     return isinstance(error, _DAMAGE)
+
+
+def quarantine_record(
+    directory: Path, location: Location, payload: bytes, error: BaseException
+) -> None:
+    """Save a journal record that cannot be applied in `quarantine`, and log it. Blocks.
+
+    The start continues without it; the copy outlives the removal of its segment.
+    """
+    path = directory / "quarantine" / f"db-{location.file_id}-{location.offset}.record"
+    try:
+        path.parent.mkdir(mode=0o700, exist_ok=True)
+        path.touch(mode=0o600)
+        path.write_bytes(payload)
+    except OSError as failure:
+        logger.error("%s cannot be written: %s", path, failure)
+    logger.error(
+        "The journal record at %s of %s cannot be applied; it is quarantined in %s: %s",
+        location,
+        directory,
+        path,
+        error,
+    )
 
 
 class Quarantine:

@@ -13,12 +13,11 @@ from pyjms import _clock
 from pyjms._wakeup import BackgroundTask, spawn
 from pyjms.errors import JMSException, ResourceAllocationException
 from pyjms.jms.destination import Destination, parse_destination
-from pyjms.wire.kahadb.frames import decode_message
-from pyjms.wire.openwire.commands import ActiveMQMessage, ProducerId, XATransactionId
-from pyjms_broker.api.message import StoredMessage, SubscriptionKey
-from pyjms_broker.store.api import RecoveredTransaction, StoreState
+from pyjms.wire.openwire.commands import ProducerId
+from pyjms_broker.api.message import SubscriptionKey
+from pyjms_broker.store.api import StoreState
 from pyjms_broker.store.jdbc.execution.database import Database, file_size
-from pyjms_broker.store.jdbc.execution.loading import Contents, PreparedRow, load
+from pyjms_broker.store.jdbc.execution.loading import Contents, load
 from pyjms_broker.store.jdbc.execution.operations import (
     AddContainer,
     CleanUp,
@@ -30,13 +29,12 @@ from pyjms_broker.store.jdbc.execution.operations import (
 from pyjms_broker.store.jdbc.execution.writer import Writer
 from pyjms_broker.store.jdbc.locker import DatabaseLock, acquire, make_locker
 from pyjms_broker.store.jdbc.schema.numbering import base_of, destination_number
-from pyjms_broker.store.jdbc.schema.xids import decode_xid
 from pyjms_broker.store.jdbc.settings import JDBCSettings
 from pyjms_broker.store.jdbc.stores.context import StoreContext
 from pyjms_broker.store.jdbc.stores.message_store import JDBCMessageStore, StoredDestination
+from pyjms_broker.store.jdbc.stores.prepared import recover_prepared
 from pyjms_broker.store.jdbc.stores.topic_store import JDBCTopicMessageStore
 from pyjms_broker.store.jdbc.stores.transactions import JDBCTransactionStore
-from pyjms_broker.store.jdbc.stores.work import Acknowledgement, Addition, Removal, Work
 
 __all__ = ["JDBCPersistenceAdapter"]
 
@@ -195,13 +193,20 @@ class JDBCPersistenceAdapter:
         for container, row in contents.destinations.items():
             base = base_of(destination_number(row.last_id))
             by_priority = prioritized.get(container, False)
-            store = self._make_store(parse_destination(container), by_priority, base, row.epoch)
+            try:
+                destination = parse_destination(container)
+            except JMSException as error:
+                logger.error("The stored destination %r is quarantined: %s", container, error)
+                continue
+            store = self._make_store(destination, by_priority, base, row.epoch)
             store.load(row.messages, row.size, row.last_id)
         for container, subscription, count, _ in contents.subscriptions:
-            topic = self._by_container[container]
-            assert isinstance(topic, JDBCTopicMessageStore)
-            topic.load_subscription(subscription, count)
-        self._recover(contents.prepared)
+            topic = self._by_container.get(container)
+            if isinstance(topic, JDBCTopicMessageStore):
+                topic.load_subscription(subscription, count)
+            else:
+                logger.error("%s: %s is quarantined: not a topic", container, subscription.key)
+        recover_prepared(contents.prepared, self._store_of, self._transactions)
         self._fill_audit()
 
     def _fill_audit(self) -> None:
@@ -359,38 +364,6 @@ class JDBCPersistenceAdapter:
         if self.on_state is not None:
             self.on_state(state, error)
 
-    # -- prepared transactions
-
-    def _recover(self, rows: list[PreparedRow]) -> None:
-        found: dict[XATransactionId, RecoveredTransaction] = {}
-        works: dict[XATransactionId, list[Work]] = {}
-        for row in rows:
-            xid, added = decode_xid(row.xid)
-            transaction = found.setdefault(xid, RecoveredTransaction(xid, [], []))
-            works.setdefault(xid, []).append(self._recover_row(row, transaction, added))
-        for xid, transaction in found.items():
-            self._transactions.recover(transaction, works[xid])
-
-    def _recover_row(
-        self, row: PreparedRow, transaction: RecoveredTransaction, added: bool
-    ) -> Work:
-        message = decode_message(row.frame)
-        store = self._by_container.get(row.container)
-        if store is None:
-            store = self._new_store(parse_destination(row.container), prioritized=False)
-        size = _size(message)
-        if added:
-            transaction.added.append((store.destination, message))
-            message_id = message.message_id
-            assert message_id is not None
-            return Addition(store, message, message_id, size, lambda _: None, row.id)
-        stored = StoredMessage(store.position_at(row.id, row.priority), message)
-        transaction.removed.append((store.destination, row.key, stored))
-        if row.key is None:
-            return Removal(store, row.id, size)
-        assert isinstance(store, JDBCTopicMessageStore)
-        return Acknowledgement(store, row.key, row.id, row.priority, size, prepared=True)
-
-
-def _size(message: ActiveMQMessage) -> int:
-    return _OVERHEAD + len(message.content or b"") + len(message.marshalled_properties or b"")
+    def _store_of(self, container: str) -> JDBCMessageStore:
+        store = self._by_container.get(container)
+        return store or self._new_store(parse_destination(container), prioritized=False)

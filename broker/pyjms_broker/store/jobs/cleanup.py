@@ -27,10 +27,12 @@ _SPARE_SEGMENTS: Final = 2
 async def clean_up(
     journal: Journal,
     index: JobIndex,
-    rewrite: Callable[[str, str], None],
+    rewrite: Callable[[str, str], bool],
     checkpoint: Callable[[], Awaitable[None]],
 ) -> None:
     """Remove the oldest segments that hold no jobs, or so few that rewriting them pays off.
+
+    A job that cannot be rewritten (`rewrite` returns False) keeps its segment.
 
     Raises:
         JMSException: the journal has failed.
@@ -45,7 +47,8 @@ async def clean_up(
                 return
             while page := index.in_segments_up_to(oldest[0], _PAGE):
                 for entry in page:
-                    rewrite(entry.scheduler, entry.job.job_id)
+                    if not rewrite(entry.scheduler, entry.job.job_id):
+                        return  # later segments may have what removes jobs of this one
                 await lowlevel.checkpoint()
             await checkpoint()
         await journal.delete(oldest[0])

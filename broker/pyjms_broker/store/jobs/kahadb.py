@@ -26,6 +26,7 @@ from pyjms.wire.kahadb.journal import RECORD_HEAD, Location
 from pyjms.wire.kahadb.structures import KahaCommand
 from pyjms_broker.api.completion import Completion, wait_for
 from pyjms_broker.store.api import StoreState
+from pyjms_broker.store.damage import Quarantine, is_damage
 from pyjms_broker.store.file_lock import SharedFileLock
 from pyjms_broker.store.jobs.api import DEFAULT_SCHEDULER, JobScheduler
 from pyjms_broker.store.jobs.cleanup import clean_up
@@ -82,6 +83,7 @@ class KahaDBJobSchedulerStore:
         )
         self._delete_all = False
         self._failed = False
+        self._quarantine = Quarantine()
         self._tasks: list[_wakeup.BackgroundTask] = []
         self._maintenance_lock = anyio.Lock()
 
@@ -210,20 +212,29 @@ class KahaDBJobSchedulerStore:
         self._apply(command, self.journal.append(payload, waiter, sync=sync), payload)
         return waiter
 
-    def rewrite(self, scheduler: str, job_id: str) -> None:
+    def rewrite(self, scheduler: str, job_id: str) -> bool:
         """Append a job's records again, with its present state, and index their locations.
 
         They are in one batch, so no crash can leave the job out. The first one removes the job,
         because ActiveMQ, which may replay the old records as well, would have it twice.
+        Returns False if the job cannot be read: its record must stay.
         """
         entry = self.index.get(scheduler, job_id)
         if entry is None:
-            return
-        commands = rewrite_commands(entry, self.frame(entry.location))
+            return True
+        try:
+            frame = self.frame(entry.location)
+        except Exception as error:
+            if not is_damage(error):
+                raise
+            self._quarantine.add(f"scheduler {scheduler}", job_id, entry.location, error)
+            return False
+        commands = rewrite_commands(entry, frame)
         payloads = [encode_command(command) for command in commands]
         locations = self.journal.append_together(payloads)
         for command, payload, location in zip(commands, payloads, locations, strict=True):
             self._apply(command, location, payload)
+        return True
 
     def frame(self, location: Location) -> bytes:
         """Return the marshalled message of the job whose add record is at `location`."""

@@ -14,6 +14,7 @@ from typing import Final
 from pyjms.errors import JMSException, ResourceAllocationException
 from pyjms.wire.kahadb.journal import Location, segment_number
 from pyjms.wire.kahadb.reader import JournalRecord, Skipped
+from pyjms_broker.store.damage import is_damage, quarantine_record
 from pyjms_broker.store.jobs.index import Coverage, JobIndex
 from pyjms_broker.store.jobs.scheduler import apply
 from pyjms_broker.store.journal.journal import Journal
@@ -116,8 +117,12 @@ def _replay(
     replayed = 0
     last: JournalRecord | None = None
     for record in journal.records_from(None if covered is None else covered.end, skipped):
-        command = record.command()
-        apply(index, command, record.location, record.size)
+        try:
+            apply(index, record.command(), record.location, record.size)
+        except Exception as error:
+            if not is_damage(error) and not isinstance(error, sqlite3.IntegrityError):
+                raise
+            quarantine_record(journal.directory, record.location, record.payload, error)
         last = record
         replayed += 1
     _check(index, journal, skipped, ignore_missing)

@@ -7,6 +7,11 @@ from typing import Any
 
 import pytest
 
+from pyjms.jms.destination import Topic
+from pyjms.wire.openwire.commands import XATransactionId
+from pyjms_broker.api.message import OperationContext, SubscriptionKey
+from pyjms_broker.store.api import StoredSubscription
+
 RUBBISH = b"\xff" * 40
 
 
@@ -34,3 +39,38 @@ async def test_a_message_that_cannot_be_read_is_quarantined_with_one_error(
     (error,) = errors(caplog)
     assert name in error
     assert queue.message_count == 7, "it is still stored"
+
+
+async def test_a_prepared_transaction_that_cannot_be_read_does_not_stop_a_start(
+    open_store: Any, sql: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    store = await open_store()
+    queue = store.queue()
+    for branch, number in ((b"one", 1), (b"two", 2)):
+        xid = XATransactionId(7, b"global", branch)
+        queue.add_message(OperationContext(xid), store.reference(number))
+        await store.done(store.adapter.transaction_store().prepare(xid))
+    sql("UPDATE ACTIVEMQ_MSGS SET MSG = ? WHERE MSGID_SEQ = 1", RUBBISH)
+    await store.restart()
+    (found,) = store.adapter.transaction_store().recovered()
+    assert found.xid == XATransactionId(7, b"global", b"two")
+    sql("UPDATE ACTIVEMQ_MSGS SET XID = 'rubbish'")
+    await store.restart()
+    assert store.adapter.transaction_store().recovered() == []
+    assert len(errors(caplog)) == 3
+
+
+async def test_a_subscription_to_no_destination_does_not_stop_a_start(
+    open_store: Any, sql: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    store = await open_store()
+    key = SubscriptionKey("c", "s")
+    topic = Topic("T")
+    made = store.adapter.topic_message_store(topic).add_subscription(
+        StoredSubscription(key, topic), False
+    )
+    await store.done(made)
+    sql("UPDATE ACTIVEMQ_ACKS SET SUB_DEST = 'topic://'")
+    await store.restart()
+    assert store.adapter.topic_message_store(topic).subscriptions() == []
+    assert "'c'" in errors(caplog)[0]

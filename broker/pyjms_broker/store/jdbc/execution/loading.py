@@ -6,6 +6,7 @@ destination, and counted.
 
 from __future__ import annotations
 
+import logging
 from bisect import bisect_right
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
@@ -13,6 +14,7 @@ from typing import Any, Final, NamedTuple
 from sqlalchemy import Connection
 
 from pyjms import _clock
+from pyjms.errors import JMSException
 from pyjms.jms.destination import Topic, parse_destination
 from pyjms_broker.api.message import SubscriptionKey
 from pyjms_broker.store.api import StoredSubscription
@@ -32,6 +34,8 @@ __all__ = [
     "load",
     "make_state",
 ]
+
+logger = logging.getLogger(__name__)
 
 _OVERHEAD: Final = 1024
 """Bytes that a message counts in memory beside its body and properties (minimumMessageSize)."""
@@ -157,9 +161,15 @@ def _load_subscriptions(database: Database, contents: Contents) -> None:
     for row in database.read(s.subscriptions):
         rows.setdefault((row.container, row.client_id, row.sub_name), []).append(row)
     for (container, client_id, name), found in rows.items():
+        key = SubscriptionKey(client_id, name)
+        try:
+            destination = parse_destination(found[0].sub_dest or container, default=Topic)
+        except JMSException as error:
+            logger.error("%s: %s cannot be read and is quarantined: %s", container, key, error)
+            continue
         subscription = StoredSubscription(
-            SubscriptionKey(client_id, name),
-            parse_destination(found[0].sub_dest or container, default=Topic),
+            key,
+            destination,
             found[0].selector or None,
             (container, client_id, name) in no_local,
         )

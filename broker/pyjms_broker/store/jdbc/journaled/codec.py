@@ -14,7 +14,7 @@ from typing import Any, Final
 from pyjms.errors import JMSException
 from pyjms_broker.store.jdbc.execution import operations as records
 
-__all__ = ["decode_operations", "encode_operations"]
+__all__ = ["DamagedRecordError", "decode_operations", "encode_operations"]
 
 _VERSION: Final = 1
 _CLASSES: Final[tuple[type, ...]] = (
@@ -47,6 +47,10 @@ _NUMBER: Final = struct.Struct(">Bq")
 _LENGTH: Final = struct.Struct(">BI")
 
 
+class DamagedRecordError(JMSException):
+    """A record of the journal in front of the database is damaged."""
+
+
 def encode_operations(operations: Sequence[records.Operation]) -> bytes:
     """Return the operations of a unit as the payload of a record."""
     parts = [bytes((_VERSION,))]
@@ -59,7 +63,8 @@ def decode_operations(payload: bytes) -> list[records.Operation]:
     """Return the operations of a record.
 
     Raises:
-        JMSException: the record is damaged, or was written by a newer version.
+        DamagedRecordError: the record is damaged.
+        JMSException: it was written by another version.
     """
     if not payload or payload[0] != _VERSION:
         raise JMSException(
@@ -72,8 +77,10 @@ def decode_operations(payload: bytes) -> list[records.Operation]:
         while at < len(payload):
             operation, at = _decode_operation(payload, at)
             operations.append(operation)
-    except (IndexError, struct.error, UnicodeDecodeError) as error:
-        raise JMSException("A record of the journal in front of the database is damaged") from error
+    except (IndexError, TypeError, struct.error, UnicodeDecodeError) as error:
+        raise DamagedRecordError(
+            "A record of the journal in front of the database is damaged"
+        ) from error
     return operations
 
 

@@ -15,6 +15,7 @@ from pyjms.wire.kahadb.journal import Location
 from pyjms.wire.kahadb.reader import Skipped
 from pyjms_broker.api.completion import COMPLETED, Completion
 from pyjms_broker.store.api import StoreState
+from pyjms_broker.store.damage import quarantine_record
 from pyjms_broker.store.jdbc.execution.database import Database
 from pyjms_broker.store.jdbc.execution.operations import (
     PASSING,
@@ -24,7 +25,11 @@ from pyjms_broker.store.jdbc.execution.operations import (
     Unit,
 )
 from pyjms_broker.store.jdbc.execution.writer import Writer
-from pyjms_broker.store.jdbc.journaled.codec import decode_operations, encode_operations
+from pyjms_broker.store.jdbc.journaled.codec import (
+    DamagedRecordError,
+    decode_operations,
+    encode_operations,
+)
 from pyjms_broker.store.jdbc.journaled.compaction import compact
 from pyjms_broker.store.jdbc.settings import JDBCSettings, JournalSettingsJDBC
 from pyjms_broker.store.journal.journal import Journal
@@ -263,7 +268,12 @@ def replay_journal(journal: Journal, database: Database, mark: int) -> None:
     for location, payload in journal.records_from(None, skipped):
         if location <= start:
             continue
-        operations = [*decode_operations(bytes(payload)), JournalMark(journal_mark(location))]
+        try:
+            decoded = decode_operations(bytes(payload))
+        except DamagedRecordError as error:
+            quarantine_record(journal.directory, location, bytes(payload), error)
+            continue
+        operations = [*decoded, JournalMark(journal_mark(location))]
         units.append(Unit(operations, lambda _: None))
         replayed += 1
         if len(units) >= _REPLAY_BATCH:

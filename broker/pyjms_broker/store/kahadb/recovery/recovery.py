@@ -36,11 +36,12 @@ from typing import Final, NamedTuple
 
 import anyio.to_thread
 
-from pyjms.errors import JMSException, RemoteProtocolError, ResourceAllocationException
+from pyjms.errors import JMSException, ResourceAllocationException
 from pyjms.wire.kahadb.errors import KahaDBFormatError
 from pyjms.wire.kahadb.journal import Location
 from pyjms.wire.kahadb.reader import JournalRecord, Skipped
 from pyjms.wire.openwire.commands import TransactionId
+from pyjms_broker.store.damage import is_damage, quarantine_record
 from pyjms_broker.store.journal.journal import Journal
 from pyjms_broker.store.kahadb.index import IndexCorrupt, StoreIndex
 from pyjms_broker.store.kahadb.message_database import DIRTY_LIMIT, MessageDatabase
@@ -129,11 +130,10 @@ async def _replay(
         for record in chunk:
             try:
                 replay.apply(record.location, record.payload)
-            except RemoteProtocolError as error:
-                raise ResourceAllocationException(
-                    f"Cannot decode the journal record at {record.location}: {error}",
-                    hint="the journal is damaged, or written by a newer version",
-                ) from error
+            except Exception as error:
+                if not is_damage(error):
+                    raise
+                quarantine_record(journal.directory, record.location, record.payload, error)
         last = chunk[-1].location
         count += len(chunk)
         index.open_transactions = replay.oldest_open_record()

@@ -97,7 +97,8 @@ class Replay:
         """Apply the next record.
 
         Raises:
-            RemoteProtocolError: it is damaged, though its batch is not.
+            RemoteProtocolError, ValueError, LookupError, TypeError: it is damaged, though its
+                batch is not.
         """
         command = decode_command(payload)
         if location.file_id != self._file_id:

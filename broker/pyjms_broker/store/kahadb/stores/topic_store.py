@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING
 
 from pyjms.errors import JMSException
@@ -21,6 +22,7 @@ from pyjms_broker.store.api import (
     StoredSubscription,
     SubscriptionKey,
 )
+from pyjms_broker.store.damage import is_damage
 from pyjms_broker.store.kahadb.index import TopicIndex
 from pyjms_broker.store.kahadb.records import reference_metadata, remove_record
 from pyjms_broker.store.kahadb.stores.message_store import KahaDBMessageStore
@@ -30,6 +32,8 @@ if TYPE_CHECKING:
     from pyjms_broker.api.message import MessageReference
 
 __all__ = ["KahaDBTopicMessageStore"]
+
+logger = logging.getLogger(__name__)
 
 
 class KahaDBTopicMessageStore(KahaDBMessageStore):
@@ -110,7 +114,20 @@ class KahaDBTopicMessageStore(KahaDBMessageStore):
 
     def subscriptions(self) -> list[StoredSubscription]:
         """See TopicMessageStore."""
-        return [self._stored(known.info) for known in self._index.subscriptions.values()]
+        found = []
+        for key, known in self._index.subscriptions.items():
+            try:
+                found.append(self._stored(known.info))
+            except Exception as error:
+                if not is_damage(error):
+                    raise
+                logger.error(
+                    "%s: the durable subscription %s cannot be read and is quarantined: %s",
+                    self.destination,
+                    key,
+                    error,
+                )
+        return found
 
     def acknowledge(
         self, context: OperationContext, key: SubscriptionKey, reference: MessageReference
