@@ -7,7 +7,6 @@ the connection ends is compared with a connection without the option.
 from __future__ import annotations
 
 import logging
-import os
 import socket
 import struct
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -28,6 +27,7 @@ from pyjms.wire.openwire.commands import Command, KeepAliveInfo, WireFormatInfo
 from pyjms.wire.openwire.format import OpenWireFormat, WireFormatSettings
 from pyjms.wire.openwire.primitives import decode_map
 from tests.kit.openwire_attacker import Peer
+from tests.kit.sockets import socket_to
 
 OLDER = 10
 """The version of the test's side of the connection."""
@@ -66,22 +66,6 @@ async def port_of_peers() -> AsyncIterator[tuple[int, list[Command]]]:
             yield listener.extra(SocketAttribute.local_port), heard
         finally:
             serving.cancel()
-
-
-def socket_to(port: int) -> socket.socket:
-    """Return a copy of this process's socket that is connected to `port`."""
-    for number in range(3, 1024):
-        try:
-            found = socket.socket(fileno=os.dup(number))
-        except OSError:
-            continue
-        try:
-            if found.getpeername()[1] == port:
-                return found
-        except (OSError, IndexError):
-            pass
-        found.close()
-    raise AssertionError(f"no socket is connected to port {port}")
 
 
 Observe = Callable[[str], Awaitable[object]]

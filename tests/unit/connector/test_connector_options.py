@@ -3,55 +3,237 @@
 from __future__ import annotations
 
 import logging
-import os
 import socket
 import struct
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 
 import anyio
 import pytest
 from anyio.abc import SocketAttribute
 
 from pyjms.errors import ConfigurationException
-from pyjms.transport.openwire import accepted_transport
-from pyjms.transport.openwire.options import read_server_options
-from pyjms.transport.options import IGNORED_BY_SERVERS, IGNORED_OF_ACCEPTED
-from pyjms.transport.uri import TransportURI
-from pyjms.wire.openwire.commands import KeepAliveInfo, WireFormatInfo
+from pyjms.testing.clock import VirtualClock
+from pyjms.transport.openwire.options import ACCEPTED, FILTERS, WIRE_FORMAT
+from pyjms.transport.options import IGNORED_BY_SERVERS, IGNORED_OF_ACCEPTED, SERVER
+from pyjms.wire.openwire.commands import ConnectionId, ConnectionInfo, KeepAliveInfo, WireFormatInfo
 from pyjms.wire.openwire.format import OpenWireFormat, WireFormatSettings
 from pyjms.wire.openwire.primitives import decode_map
 from pyjms_broker.service import BrokerService
 from pyjms_broker.testing import EmbeddedTestBroker
 from tests.kit.openwire_attacker import Peer
+from tests.kit.sockets import socket_to
+
+CLOSED = (anyio.EndOfStream, anyio.BrokenResourceError)
+SHORT = "wireFormat.maxInactivityDuration=3000"
+DELAYED = "wireFormat.maxInactivityDurationInitalDelay=500"
+MONITORED = f"{SHORT}&{DELAYED}"
+
+Connect = Callable[[], Awaitable[Peer]]
 
 
 @asynccontextmanager
-async def client_of(query: str, version: int = 12) -> AsyncIterator[Peer]:
-    """Connect to a connector with these options."""
+async def connector_of(query: str, version: int = 12) -> AsyncIterator[Connect]:
+    """Start a broker whose connector has these options, and return what connects to it."""
     service = BrokerService("options", persistent=False)
     connector = service.add_connector(f"tcp://127.0.0.1:0?{query}")
-    async with EmbeddedTestBroker(service):
+    peers: list[Peer] = []
+
+    async def connect() -> Peer:
         port = int(connector.connect_uri.rpartition(":")[2])
-        async with await anyio.connect_tcp("127.0.0.1", port) as stream:
-            peer = Peer(stream, "peer")
-            peer.format = OpenWireFormat(WireFormatSettings(version=version))
-            yield peer
+        stream = await anyio.connect_tcp("127.0.0.1", port)
+        peers.append(peer := Peer(stream, f"peer{len(peers)}"))
+        peer.format = OpenWireFormat(WireFormatSettings(version=version))
+        return peer
+
+    async with EmbeddedTestBroker(service):
+        yield connect
+        for peer in peers:
+            await peer.stream.aclose()
 
 
-async def offer_of(query: str) -> tuple[int, dict[str, object]]:
-    """Return the version and the properties that such a connector offers."""
-    async with client_of(query) as peer:
-        await peer.negotiate()
-        (info,) = [c for c in peer.heard if isinstance(c, WireFormatInfo)]
+async def offered(query: str) -> object:
+    """Return what the connector's WireFormatInfo says, or why the URI is refused."""
+    try:
+        async with connector_of(query) as connect:
+            peer = await connect()
+            await peer.negotiate()
+    except ConfigurationException as error:
+        return error.reason
+    (info,) = [c for c in peer.heard if isinstance(c, WireFormatInfo)]
     assert info.marshalled_properties is not None
-    return info.version, dict(decode_map(info.marshalled_properties))
+    return {"version": info.version, **decode_map(info.marshalled_properties)}
+
+
+Observe = Callable[[str], Awaitable[object]]
+
+
+def socket_option(level: int, option: int, size: int = 0) -> Observe:
+    """Return what observes a socket option of accepted connections."""
+
+    async def observe(query: str) -> object:
+        async with connector_of(query) as connect:
+            peer = await connect()
+            await peer.negotiate()
+            with socket_to(peer.stream.extra(SocketAttribute.local_port)) as own:
+                return own.getsockopt(level, option, *[size] * bool(size))
+
+    return observe
+
+
+async def queued(query: str) -> object:
+    """Return how many connections the listening socket lets wait to be accepted."""
+    backlogs: list[int] = []
+    listen = socket.socket.listen
+
+    def recorded(self: socket.socket, backlog: int) -> None:
+        backlogs.append(backlog)
+        listen(self, backlog)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(socket.socket, "listen", recorded)
+        async with connector_of(query):
+            return backlogs
+
+
+async def answered(peer: Peer, client_id: str) -> object:
+    """Register a connection; return the answer's type, or that there is none."""
+    info = ConnectionInfo(ConnectionId(peer.name), client_id)
+    try:
+        return type(await peer.ask(info)).__name__
+    except CLOSED:
+        return "closed"
+
+
+async def of_two_clients(query: str, ids: tuple[str, str]) -> object:
+    answers: list[object] = []
+    async with connector_of(query) as connect:
+        for client_id in ids:
+            peer = await connect()
+            try:
+                await peer.negotiate()
+            except CLOSED:
+                answers.append("refused")
+            else:
+                answers.append(await answered(peer, client_id))
+    return answers
+
+
+async def two_clients(query: str) -> object:
+    return await of_two_clients(query, ("a", "b"))
+
+
+async def one_client_id_twice(query: str) -> object:
+    return await of_two_clients(query, ("a", "a"))
+
+
+async def old_client(query: str) -> object:
+    """Return the answer to a client of an old version."""
+    async with connector_of(query, version=9) as connect:
+        peer = await connect()
+        await peer.stream.send(peer.format.encode(peer.format.local_info()))
+        return await answered(peer, "a")
+
+
+async def silence(query: str) -> object:
+    """Return the keep-alives to a client that is silent for 5 s, and the answer afterwards."""
+    async with VirtualClock() as clock, connector_of(query) as connect:
+        peer = await connect()
+        await peer.negotiate()
+        await clock.advance(5)
+        answer = await answered(peer, "a")
+    kept = [c.response_required for c in peer.heard if isinstance(c, KeepAliveInfo)]
+    return kept, answer
+
+
+async def late_handshake(query: str) -> object:
+    """Return the answer to a client that says nothing for 5 s."""
+    async with VirtualClock() as clock, connector_of(query) as connect:
+        peer = await connect()
+        await peer.read()  # the broker's own WireFormatInfo: the connection was accepted
+        await clock.advance(5)
+        try:
+            await peer.stream.send(peer.format.encode(peer.format.local_info()))
+        except CLOSED:
+            return "closed"
+        return await answered(peer, "a")
+
+
+SO, TCP_LEVEL = socket.SOL_SOCKET, socket.IPPROTO_TCP
+LINGER = socket_option(SO, socket.SO_LINGER, struct.calcsize("ii"))
+KEEP_ALIVE = socket_option(SO, socket.SO_KEEPALIVE)
+NO_DELAY = socket_option(TCP_LEVEL, socket.TCP_NODELAY)
+SENT_BUFFER = socket_option(SO, socket.SO_SNDBUF)
+RECEIVED_BUFFER = socket_option(SO, socket.SO_RCVBUF)
+
+
+@dataclass
+class Effect:
+    """What shows the effect of an option with this value, beside other options."""
+
+    value: str
+    observe: Observe
+    others: str = ""
+
+
+EFFECTS = {
+    "backlog": Effect("7", queued),
+    "maximumConnections": Effect("1", two_clients),
+    "allowLinkStealing": Effect("true", one_client_id_twice),
+    "transport.keepAlive": Effect("true", KEEP_ALIVE),
+    "transport.tcpNoDelay": Effect("false", NO_DELAY),
+    "transport.soLinger": Effect("3", LINGER),
+    "transport.socketBufferSize": Effect("20000", RECEIVED_BUFFER),
+    "transport.socket.keepAlive": Effect("true", KEEP_ALIVE),
+    "transport.socket.tcpNoDelay": Effect("false", NO_DELAY),
+    "transport.socket.soLinger": Effect("3", LINGER),
+    "transport.socket.sendBufferSize": Effect("20000", SENT_BUFFER),
+    "transport.socket.receiveBufferSize": Effect("20000", RECEIVED_BUFFER),
+    "transport.minmumWireFormatVersion": Effect("10", old_client),
+    "transport.connectAttemptTimeout": Effect("500", late_handshake),
+    "transport.useInactivityMonitor": Effect("false", silence, MONITORED),
+    "transport.useKeepAlive": Effect("false", silence, MONITORED),
+    "transport.keepAliveResponseRequired": Effect("true", silence, MONITORED),
+    "wireFormat": Effect("stomp", offered),
+    "wireFormat.version": Effect("10", offered),
+    "wireFormat.cacheEnabled": Effect("true", offered),
+    "wireFormat.cacheSize": Effect("200", offered),
+    "wireFormat.tightEncodingEnabled": Effect("true", offered),
+    "wireFormat.tcpNoDelayEnabled": Effect("false", NO_DELAY),
+    "wireFormat.stackTraceEnabled": Effect("false", offered),
+    "wireFormat.sizePrefixDisabled": Effect("true", offered),
+    "wireFormat.maxInactivityDuration": Effect("1000", silence, DELAYED),
+    "wireFormat.maxInactivityDurationInitalDelay": Effect("500", silence, SHORT),
+    "wireFormat.maxFrameSize": Effect("5000", offered),
+    "wireFormat.maxFrameSizeEnabled": Effect("false", offered),
+    "wireFormat.host": Effect("here", offered),
+    "wireFormat.includePlatformDetails": Effect("true", offered),
+}  # fmt: skip
+"""By the option's name in the URI."""
+
+
+def test_every_option_has_its_effect_tested() -> None:
+    accepted = {f"transport.{name}" for name in (*ACCEPTED, *FILTERS)}
+    wire_format = {f"wireFormat.{name}" for name in WIRE_FORMAT}
+    assert EFFECTS.keys() == {*SERVER, *accepted, "wireFormat", *wire_format}
+    assert not SERVER.keys() & IGNORED_BY_SERVERS.keys()
+    assert not (ACCEPTED.keys() | FILTERS.keys()) & IGNORED_OF_ACCEPTED.keys()
+
+
+@pytest.mark.fact("activemq-edges 1.1/server")
+@pytest.mark.parametrize("name", sorted(EFFECTS))
+async def test_an_option_has_an_effect(name: str) -> None:
+    effect = EFFECTS[name]
+    without = await effect.observe(effect.others)
+    assert await effect.observe(f"{effect.others}&{name}={effect.value}") != without
 
 
 @pytest.mark.fact("activemq-edges 1.1/server")
 @pytest.mark.parametrize(
     ("option", "name", "value"),
     [
+        ("version=10", "version", 10),
         ("tightEncodingEnabled=false", "TightEncodingEnabled", False),
         ("cacheEnabled=false", "CacheEnabled", False),
         ("cacheSize=200", "CacheSize", 200),
@@ -68,101 +250,38 @@ async def offer_of(query: str) -> tuple[int, dict[str, object]]:
 async def test_wire_format_options_are_offered_to_clients(
     option: str, name: str, value: object
 ) -> None:
-    _, offered = await offer_of(f"wireFormat.{option}")
-    assert offered[name] == value
-
-
-async def test_the_version_and_platform_details_are_offered_too() -> None:
-    query = "wireFormat.version=10&wireFormat.includePlatformDetails=true"
-    version, offered = await offer_of(query)
-    _, plain = await offer_of("")
-    assert version == 10
-    assert offered["PlatformDetails"] != plain["PlatformDetails"]
-
-
-async def test_clients_of_older_versions_may_be_refused() -> None:
-    async with client_of("transport.minmumWireFormatVersion=10", version=9) as peer:
-        await peer.stream.send(peer.format.encode(peer.format.local_info()))
-        await peer.closed()
-
-
-async def test_clients_that_say_nothing_may_be_refused_sooner() -> None:
-    async with client_of("transport.connectAttemptTimeout=50") as peer:
-        await peer.closed()
-
-
-@pytest.mark.parametrize("monitored", [True, False])
-async def test_silent_clients_may_be_tolerated(monitored: bool) -> None:
-    options = "wireFormat.maxInactivityDuration=300&wireFormat.maxInactivityDurationInitalDelay=50"
-    query = f"{options}&transport.useInactivityMonitor={str(monitored).lower()}"
-    async with client_of(query) as peer:
-        await peer.negotiate()
-        with anyio.move_on_after(1) as ended:
-            await peer.closed()
-    assert ended.cancelled_caught is not monitored
+    offer = await offered(f"wireFormat.{option}")
+    assert isinstance(offer, dict)
+    assert offer[name] == value
 
 
 @pytest.mark.parametrize(
-    ("option", "kept"),
-    [("", True), ("&transport.useKeepAlive=false", False)],
-)
-async def test_keep_alives_may_be_left_out(option: str, kept: bool) -> None:
-    query = (
-        "wireFormat.maxInactivityDuration=600&wireFormat.maxInactivityDurationInitalDelay=50"
-        f"&transport.keepAliveResponseRequired=true{option}"
-    )
-    async with client_of(query) as peer:
-        await peer.negotiate()
-        with anyio.move_on_after(1):
-            await peer.closed()
-    heard = [c for c in peer.heard if isinstance(c, KeepAliveInfo)]
-    assert bool(heard) is kept
-    assert all(c.response_required for c in heard)
-
-
-@pytest.mark.parametrize(
-    ("query", "option", "expected"),
+    ("observe", "option", "expected"),
     [
-        ("keepAlive=true", socket.SO_KEEPALIVE, 1),
-        ("socket.keepAlive=true", socket.SO_KEEPALIVE, 1),
-        ("soLinger=3", socket.SO_LINGER, struct.pack("ii", 1, 3)),
-        ("sendBufferSize=20000", socket.SO_SNDBUF, None),
-        ("receiveBufferSize=20000", socket.SO_RCVBUF, None),
-        ("socketBufferSize=20000", socket.SO_RCVBUF, None),
+        (LINGER, "soLinger=3", struct.pack("ii", 1, 3)),
+        (KEEP_ALIVE, "keepAlive=true", 1),
+        (NO_DELAY, "tcpNoDelay=false", 0),
+        (old_client, "minmumWireFormatVersion=10", "closed"),
+        (late_handshake, "connectAttemptTimeout=500", "closed"),
     ],
 )
-async def test_socket_options_are_set_on_accepted_connections(
-    query: str, option: int, expected: object
+async def test_options_of_accepted_connections(
+    observe: Observe, option: str, expected: object
 ) -> None:
-    if query.startswith(("send", "receive")):
-        query = f"socket.{query}"
-    uri = TransportURI.parse(f"tcp://:0?transport.{query}")
-    _, tcp_options, options = read_server_options(uri)
-    _, plain, _ = read_server_options(TransportURI.parse("tcp://:0"))
-    size = [struct.calcsize("ii")] if option == socket.SO_LINGER else []
-    values = []
-    for chosen in (tcp_options, plain):
-        async with await anyio.create_tcp_listener(local_host="127.0.0.1") as listener:
-            port = listener.extra(SocketAttribute.local_port)
-            async with (
-                await anyio.connect_tcp("127.0.0.1", port) as client,
-                anyio.create_task_group() as tasks,
-            ):
-                stream = await listener.listeners[0].accept()  # type: ignore[attr-defined]  # a socket's
-                # the transport closes the stream's own descriptor; options belong to the socket
-                raw = socket.socket(
-                    fileno=os.dup(stream.extra(SocketAttribute.raw_socket).fileno())
-                )
-                transport = accepted_transport(stream, chosen, options)
-                tasks.start_soon(transport.start)
-                await client.receive()
-                with raw:
-                    values.append(raw.getsockopt(socket.SOL_SOCKET, option, *size))
-                tasks.cancel_scope.cancel()
-            await transport.stop()
-    assert values[0] != values[1]
-    if expected is not None:
-        assert values[0] == expected
+    assert await observe(f"transport.{option}") == expected
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ("", ([False] * 2, "closed")),
+        ("transport.useKeepAlive=false", ([], "closed")),
+        ("transport.keepAliveResponseRequired=true", ([True] * 2, "closed")),
+        ("transport.useInactivityMonitor=false", ([], "Response")),
+    ],
+)
+async def test_silent_clients(options: str, expected: object) -> None:
+    assert await silence(f"{MONITORED}&{options}") == expected
 
 
 @pytest.mark.fact("activemq-edges U3")
