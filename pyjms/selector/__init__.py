@@ -6,29 +6,42 @@
 Evaluation works on a lookup function, so that a broker decodes the properties of a message only
 if the selector reads one. No I/O, no clock; selectors are immutable and thread-safe.
 
-A selector comes from an untrusted client, so its cost is bounded everywhere: length and nesting
-when it is parsed, steps of a regular expression (`regex`) and length of results when it is
-evaluated. Nothing recurses deeper than MAX_DEPTH.
+A selector comes from an untrusted client, so its cost is bounded everywhere: length, nesting and
+the size of its patterns when it is parsed, which takes time in proportion to its length; and one
+budget for everything that it does with a message when it is evaluated (`budget`). Nothing recurses
+deeper than MAX_DEPTH. docs/limits.md has the limits.
 """
 
 from __future__ import annotations
 
 import functools
 
-from pyjms.selector.compiler import Lookup, compile_tree
-from pyjms.selector.parser import CONVERT_STRINGS_PREFIX, MAX_DEPTH, MAX_LENGTH, parse
+from pyjms.selector.budget import (
+    DEFAULT_LIMITS,
+    Lookup,
+    SelectorLimitException,
+    SelectorLimits,
+)
+from pyjms.selector.builder import SelectorSyntaxError
+from pyjms.selector.compiler import compile_tree
+from pyjms.selector.parser import CONVERT_STRINGS_PREFIX, MAX_DEPTH, MAX_LENGTH, invalid, parse
 
 __all__ = [
     "CONVERT_STRINGS_PREFIX",
+    "DEFAULT_LIMITS",
     "MAX_DEPTH",
     "MAX_LENGTH",
     "Lookup",
     "Selector",
+    "SelectorLimitException",
+    "SelectorLimits",
     "compile_selector",
     "selector_or_none",
 ]
 
 _CACHED = 512
+_LONGEST_CACHED = 2_000
+"""In characters; a long selector takes kilobytes for each of its conditions."""
 
 
 class Selector:
@@ -41,7 +54,7 @@ class Selector:
 
     __slots__ = ("_evaluate", "text")
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, limits: SelectorLimits = DEFAULT_LIMITS) -> None:
         """Compile `text`, uncached.
 
         Raises:
@@ -49,16 +62,29 @@ class Selector:
 
         """
         self.text = text
-        self._evaluate = compile_tree(
-            parse(text), convert_strings=text.startswith(CONVERT_STRINGS_PREFIX)
-        )
+        converts = text.startswith(CONVERT_STRINGS_PREFIX)
+        node = parse(text)
+        try:
+            self._evaluate = compile_tree(node, convert_strings=converts, limits=limits)
+        except SelectorSyntaxError as error:
+            raise invalid(text, error) from None
 
     def matches(self, lookup: Lookup) -> bool:
-        """Return whether the message is selected: FALSE and UNKNOWN do not select."""
+        """Return whether the message is selected: FALSE and UNKNOWN do not select.
+
+        Raises:
+            SelectorLimitException: it takes more on this message than its limits allow.
+
+        """
         return self._evaluate(lookup) is True
 
     def evaluate(self, lookup: Lookup) -> bool | None:
-        """Return TRUE, FALSE or UNKNOWN as True, False or None."""
+        """Return TRUE, FALSE or UNKNOWN as True, False or None.
+
+        Raises:
+            SelectorLimitException: it takes more on this message than its limits allow.
+
+        """
         value = self._evaluate(lookup)
         return value if isinstance(value, bool) else None
 
@@ -66,22 +92,26 @@ class Selector:
         return f"Selector({self.text!r})"
 
 
-@functools.lru_cache(maxsize=_CACHED)
-def compile_selector(text: str) -> Selector:
+def compile_selector(text: str, limits: SelectorLimits = DEFAULT_LIMITS) -> Selector:
     """Return the compiled selector `text`, from a cache of the latest ones.
 
     Raises:
         InvalidSelectorException: it is not valid; `position` and `hint` say where and why.
 
     """
-    return Selector(text)
+    return (_cached if len(text) <= _LONGEST_CACHED else Selector)(text, limits)
 
 
-def selector_or_none(text: str | None) -> Selector | None:
+@functools.lru_cache(maxsize=_CACHED)
+def _cached(text: str, limits: SelectorLimits) -> Selector:
+    return Selector(text, limits)
+
+
+def selector_or_none(text: str | None, limits: SelectorLimits = DEFAULT_LIMITS) -> Selector | None:
     """Return the compiled selector, or None for None, "" and blank text, which select everything.
 
     Raises:
         InvalidSelectorException: the text is not a valid selector.
 
     """
-    return compile_selector(text) if text and text.strip() else None
+    return compile_selector(text, limits) if text and text.strip() else None

@@ -34,6 +34,8 @@ MAX_DEPTH: Final = 100
 """How deep brackets, signs, NOT, calls and sums may nest."""
 
 _LONG: Final = 2**63
+_LONG_DIGITS: Final = 19
+"""Decimal digits of the largest long; Python refuses to read very many."""
 _CONDITIONS: Final = (Truth, Not, AllOf, AnyOf, Compare, IsNull, Like, In)
 
 
@@ -150,7 +152,7 @@ class Builder:
             raise SelectorSyntaxError(f"{name} takes values, not conditions", at, usage)
         if problem := check_call(name, arguments):
             raise SelectorSyntaxError(problem, at, usage)
-        return Call(name, tuple(arguments), _depth(at, *arguments))
+        return Call(name, tuple(arguments), _depth(at, *arguments), at)
 
     def string(self, children: list[Any]) -> Node:
         return Literal(_unquoted(children[0]))
@@ -160,8 +162,10 @@ class Builder:
 
     def exact(self, children: list[Any]) -> Node:
         token = children[0]
-        value = int(token.rstrip("lL"), {"HEX": 16, "OCTAL": 8}.get(token.type, 10))
-        if value > _LONG:  # the number itself is valid after a minus
+        digits = token.rstrip("lL")
+        base = {"HEX": 16, "OCTAL": 8}.get(token.type, 10)
+        if (base == 10 and len(digits) > _LONG_DIGITS) or (value := int(digits, base)) > _LONG:
+            # the largest number itself is valid after a minus
             hint = "write it with a point or an exponent: 1e30"
             raise SelectorSyntaxError("the number is larger than a long", token.start_pos, hint)
         return Literal(value)

@@ -5,6 +5,9 @@ patterns are bound at compile time, so evaluating a node is one call without a l
 The comparisons that consumers write most, `name = 'text'` and `name > 5`, have short cuts: one
 lookup, one type check, one comparison. AND and OR stop at the first operand that decides.
 
+Nodes whose cost depends on the data spend from a `Budget`, which takes the place of the lookup in
+evaluations that need one.
+
 Three-valued logic: TRUE, FALSE and UNKNOWN are True, False and None, and NULL is None as well.
 Why functions: walking the tree would decide on the type of each node for each message, and
 generated Python source would mean to compile text that clients send.
@@ -17,13 +20,23 @@ from collections.abc import Callable
 from typing import Any, Final, TypeAlias
 
 from pyjms.selector import tree
+from pyjms.selector.budget import (
+    DEFAULT_LIMITS,
+    FREE_LENGTH,
+    Budget,
+    BudgetNeeded,
+    Lookup,
+    SelectorLimits,
+    budget_of,
+)
+from pyjms.selector.builder import SelectorSyntaxError
 from pyjms.selector.functions import FUNCTIONS
-from pyjms.selector.like import compile_like
+from pyjms.selector.like import PRODUCT_PER_STEP, compile_like
+from pyjms.selector.regex import Pattern, compile_pattern
 from pyjms.selector.types import ACCEPTED, calculate, compare, convert, kind_of, negate
 
-__all__ = ["Evaluate", "Lookup", "compile_tree"]
+__all__ = ["Evaluate", "compile_tree"]
 
-Lookup: TypeAlias = Callable[[str], object]
 Evaluate: TypeAlias = Callable[[Lookup], object]
 
 _OPERATORS: Final[dict[str, Callable[[Any, Any], bool]]] = {
@@ -34,26 +47,88 @@ _OPERATORS: Final[dict[str, Callable[[Any, Any], bool]]] = {
     ">": operator.gt,
     ">=": operator.ge,
 }
+_SIZED: Final = (str, bytes, list, dict)
+_MAX_INSTRUCTIONS: Final = 10_000
+"""The size of all patterns of a selector together."""
+_MANY_LOOKUPS: Final = 100
+"""A selector that reads more names than this reads each once per message: some are costly."""
 
 
-def compile_tree(node: tree.Node, *, convert_strings: bool = False) -> Evaluate:
+def compile_tree(
+    node: tree.Node, *, convert_strings: bool = False, limits: SelectorLimits = DEFAULT_LIMITS
+) -> Evaluate:
     """Return the function that evaluates `node` for a message's lookup.
 
     With `convert_strings`, strings compare with numbers and booleans (ActiveMQ's prefix
-    `convert_string_expressions:`).
+    `convert_string_expressions:`). The function raises SelectorLimitException on a message for
+    which the `limits` do not suffice.
+
+    Raises:
+        SelectorSyntaxError: a pattern is malformed, or they are too large together.
+
     """
-    return _Compiler(convert_strings=convert_strings).compile(node)
+    compiler = _Compiler(convert_strings=convert_strings)
+    evaluate = compiler.compile(node)
+    if compiler.lookups > _MANY_LOOKUPS:
+        evaluate = _remembering(evaluate)
+    if compiler.calls:
+        return lambda lookup: evaluate(Budget(lookup, limits))
+    return _metered(evaluate, limits) if compiler.may_spend else evaluate
+
+
+def _metered(evaluate: Evaluate, limits: SelectorLimits) -> Evaluate:
+    """Evaluate without a budget, which is quicker, and again with one if it is needed."""
+
+    def metered(lookup: Lookup) -> object:
+        try:
+            return evaluate(lookup)
+        except BudgetNeeded:
+            return evaluate(Budget(lookup, limits))
+
+    return metered
+
+
+def _remembering(evaluate: Evaluate) -> Evaluate:
+    """Let an evaluation look up each name once."""
+
+    def remembering(lookup: Lookup) -> object:
+        values = _Values(lookup)
+        if isinstance(lookup, Budget):
+            lookup.lookup, values.lookup = values.__getitem__, lookup.lookup
+            return evaluate(lookup)
+        return evaluate(values.__getitem__)
+
+    return remembering
+
+
+class _Values(dict[str, object]):
+    """The values of a message that were looked up."""
+
+    def __init__(self, lookup: Lookup) -> None:
+        super().__init__()
+        self.lookup = lookup
+
+    def __missing__(self, name: str) -> object:
+        value = self[name] = self.lookup(name)
+        return value
 
 
 class _Compiler:
     def __init__(self, *, convert_strings: bool) -> None:
         self._convert_strings = convert_strings
+        self._instructions = 0
+        self.lookups = 0
+        self.calls = False
+        """Whether a function is called, which always needs a budget."""
+        self.may_spend = False
+        """Whether a node needs a budget for some messages."""
 
     def compile(self, node: tree.Node) -> Evaluate:
         match node:
             case tree.Literal(value):
                 return lambda _lookup: value
             case tree.Property(name):
+                self.lookups += 1
                 return lambda lookup: lookup(name)
             case tree.Truth(operand):
                 return _truth(self.compile(operand))
@@ -73,27 +148,60 @@ class _Compiler:
                 test = self.compile(operand)
                 return lambda lookup: test(lookup) is None
             case tree.Like(operand, pattern, escape):
-                return _like(self.compile(operand), compile_like(pattern, escape).fullmatch)
+                self.may_spend = True
+                return _like(self.compile(operand), pattern, escape)
             case tree.In(name, values):
+                self.lookups += 1
                 return _in_list(name, values)
             case tree.Negate(operand):
                 value_of = self.compile(operand)
                 return lambda lookup: negate(value_of(lookup))
             case tree.Arithmetic(symbol, left, right):
                 left_of, right_of = self.compile(left), self.compile(right)
+                if symbol == "+":
+                    self.may_spend = True
+                    return _sum(left_of, right_of)
                 return lambda lookup: calculate(symbol, left_of(lookup), right_of(lookup))
-            case tree.Call(name, arguments):
-                function = FUNCTIONS[name].call
-                parts = tuple(self.compile(argument) for argument in arguments)
-                return lambda lookup: function(*[part(lookup) for part in parts])
+            case tree.Call():
+                return self._call(node)
+
+    def _call(self, node: tree.Call) -> Evaluate:
+        self.calls = True
+        function = FUNCTIONS[node.name]
+        call = function.call
+        parts = [self.compile(argument) for argument in node.arguments]
+        if function.pattern is not None:
+            pattern = node.arguments[function.pattern]
+            if isinstance(pattern, tree.Literal) and isinstance(pattern.value, str):
+                compiled = self._pattern(node, pattern.value)
+                parts[function.pattern] = lambda _lookup: compiled
+        return lambda lookup: call(budget_of(lookup), *[part(lookup) for part in parts])
+
+    def _pattern(self, node: tree.Call, text: str) -> Pattern:
+        try:
+            compiled = compile_pattern(text)
+            self._instructions += compiled.size
+            if self._instructions > _MAX_INSTRUCTIONS:
+                raise ValueError("the patterns of the selector are too large together")
+        except ValueError as error:
+            usage = f"write {FUNCTIONS[node.name].usage}"
+            problem = f"{node.name} has a bad pattern: {error}"
+            raise SelectorSyntaxError(problem, node.position, usage) from None
+        return compiled
 
     def _comparison(self, node: tree.Compare) -> Evaluate:
         if not self._convert_strings and isinstance(node.left, tree.Property):
             right = node.right
             if isinstance(right, tree.Literal) and type(right.value) in (int, str):
+                self.lookups += 1
                 return _shortcut(node.left.name, node.operator, right.value)
         left_of, right_of = self.compile(node.left), self.compile(node.right)
         test = _converting(node.operator) if self._convert_strings else _test(node.operator)
+        if self._convert_strings or not (
+            isinstance(node.left, tree.Literal) or isinstance(node.right, tree.Literal)
+        ):
+            self.may_spend = True
+            return _thorough(test, left_of, right_of)
         return lambda lookup: test(left_of(lookup), right_of(lookup))
 
 
@@ -129,12 +237,53 @@ def _junction(tests: tuple[Evaluate, ...], *, decisive: bool) -> Evaluate:
     return junction
 
 
-def _like(value_of: Evaluate, match: Callable[[str], object]) -> Evaluate:
+def _thorough(
+    test: Callable[[object, object], bool | None], left_of: Evaluate, right_of: Evaluate
+) -> Evaluate:
+    """Compare two values that may both be long."""
+
+    def comparison(lookup: Lookup) -> bool | None:
+        left, right = left_of(lookup), right_of(lookup)
+        for value in (left, right):
+            if isinstance(value, _SIZED) and not _is_short(value):
+                budget_of(lookup).weigh(value)
+        return test(left, right)
+
+    return comparison
+
+
+def _is_short(value: object) -> bool:
+    return isinstance(value, (str, bytes)) and len(value) <= FREE_LENGTH
+
+
+def _sum(left_of: Evaluate, right_of: Evaluate) -> Evaluate:
+    """Add, or join texts."""
+
+    def add(lookup: Lookup) -> object:
+        result = calculate("+", left_of(lookup), right_of(lookup))
+        if isinstance(result, str) and len(result) > FREE_LENGTH:
+            budget_of(lookup).read(len(result))
+        return result
+
+    return add
+
+
+def _like(value_of: Evaluate, pattern: str, escape: str) -> Evaluate:
+    match = compile_like(pattern, escape).fullmatch
+    length = len(pattern)
+
     def like(lookup: Lookup) -> bool | None:
         value = value_of(lookup)
         if value is None:
             return None
-        return kind_of(value) == "string" and match(str(value)) is not None
+        if kind_of(value) != "string":
+            return False
+        text = str(value)
+        if len(text) > FREE_LENGTH:
+            budget = budget_of(lookup)
+            budget.spend(1 + len(text) * length // PRODUCT_PER_STEP)
+            budget.read(len(text))
+        return match(text) is not None
 
     return like
 

@@ -1,8 +1,8 @@
 """ActiveMQ's selector functions: REGEX, REPLACE, SPLIT, INLIST, MAKELIST.
 
 NULL, or a value of the wrong type, gives NULL; ActiveMQ logs an error, and neither matches.
-Patterns are those of `pyjms.selector.regex`, whose cost is bounded. A result longer than MAX_TEXT
-is NULL.
+Each function gets the budget of the evaluation first, and spends from it. A result longer than
+MAX_TEXT is NULL.
 """
 
 from __future__ import annotations
@@ -13,19 +13,26 @@ from dataclasses import dataclass
 from typing import Final
 
 from pyjms.jms.conversions import type_of
-from pyjms.selector.regex import Match, Pattern, compile_pattern
-from pyjms.selector.tree import Literal, Node
+from pyjms.selector.budget import Budget, SelectorLimitException
+from pyjms.selector.regex import Pattern, compile_pattern
 from pyjms.selector.types import text_of
 
 __all__ = ["FUNCTIONS", "MAX_TEXT", "Function", "check_call"]
 
 MAX_TEXT: Final = 65_536
 """The longest result of REPLACE, in characters."""
+_STEPS_PER_PATTERN_CHARACTER: Final = 4
+_ITEMS_PER_STEP: Final = 8
+_CHARACTERS_PER_READ: Final = 64
+"""How many characters are compared in the time in which one is read otherwise."""
 
 
 @dataclass(frozen=True, slots=True)
 class Function:
-    """A function, the number of its arguments, and the index of its pattern among them."""
+    """A function, the number of its arguments, and the index of its pattern among them.
+
+    The function gets a `Budget` before its arguments. A pattern may be a text or compiled.
+    """
 
     call: Callable[..., object]
     least: int
@@ -35,86 +42,90 @@ class Function:
     pattern: int | None = None
 
 
-def check_call(name: str, arguments: Sequence[Node]) -> str:
-    """Return what is wrong with a call, or "" if nothing is."""
+def check_call(name: str, arguments: Sequence[object]) -> str:
+    """Return what is wrong with the number of arguments of a call, or "" if nothing is."""
     function = FUNCTIONS[name]
     count = len(arguments)
     if count < function.least or (function.most is not None and count > function.most):
         return f"{name} does not take {count} arguments"
-    if function.pattern is None:
-        return ""
-    pattern = arguments[function.pattern]
-    if isinstance(pattern, Literal) and isinstance(pattern.value, str):
-        try:
-            compile_pattern(pattern.value)
-        except ValueError as error:
-            return f"{name} has a bad pattern: {error}"
     return ""
 
 
-def _regex(pattern: object, value: object) -> bool | None:
+def _regex(budget: Budget, pattern: object, value: object) -> bool | None:
     """Return whether the pattern is found in the text of the value; FALSE for NULL."""
     if value is None:
         return False
-    compiled = _pattern(pattern)
-    if compiled is None:
+    compiled = _pattern(budget, pattern)
+    text = text_of(value)
+    if compiled is None or text is None:
         return None
-    try:
-        return compiled.search(text_of(value)) is not None
-    except OverflowError:
-        return None
+    return compiled.search(text, budget) is not None
 
 
-def _replace(value: object, pattern: object, replacement: object) -> str | None:
+def _replace(budget: Budget, value: object, pattern: object, replacement: object) -> str | None:
     """Return the text with every match replaced; `$1` is a group, a backslash quotes."""
-    compiled = _pattern(pattern)
+    compiled = _pattern(budget, pattern)
     if compiled is None or not isinstance(value, str) or not isinstance(replacement, str):
         return None
+    budget.spend(len(replacement) // _ITEMS_PER_STEP)
     pieces: list[str] = []
     length = position = 0
     try:
-        for match in compiled.find_all(value):
-            pieces += value[position : match.start], _expand(replacement, match)
-            length += len(pieces[-2]) + len(pieces[-1])
-            if length > MAX_TEXT:
-                return None
+        parts = _parts(replacement)
+        for match in compiled.find_all(value, budget):
+            pieces.append(value[position : match.start])
+            length += len(pieces[-1])
+            budget.spend(len(parts) // _ITEMS_PER_STEP)
+            for part in parts:
+                piece = match.group(part) if isinstance(part, int) else part
+                length += len(piece)
+                if length > MAX_TEXT:
+                    return None
+                pieces.append(piece)
             position = match.end
-    except (OverflowError, ValueError):
+    except ValueError as error:
+        if isinstance(error, SelectorLimitException):
+            raise
         return None
+    budget.read(length + len(value) - position)
     return "".join((*pieces, value[position:]))
 
 
-def _expand(replacement: str, match: Match) -> str:
-    text = ""
+def _parts(replacement: str) -> list[str | int]:
+    """Return the parts of a replacement: texts and numbers of groups.
+
+    Raises:
+        ValueError: no digit follows a `$`.
+
+    """
+    parts: list[str | int] = [""]
     characters = iter(replacement)
     for character in characters:
-        if character == "\\":
-            text += next(characters, "")
-        elif character == "$":
-            text += match.group(int(next(characters, "")))
+        if character == "$":
+            parts += int(next(characters, "")), ""
         else:
-            text += character
-    return text
+            parts[-1] += next(characters, "") if character == "\\" else character  # type: ignore[operator]
+    return [part for part in parts if part != ""]
 
 
-def _split(value: object, pattern: object, limit: object = 0) -> list[object] | None:
+def _split(
+    budget: Budget, value: object, pattern: object, limit: object = 0
+) -> list[object] | None:
     """Return the pieces between matches, at most `limit`; 0: all but empty ones at the end."""
-    compiled = _pattern(pattern)
+    compiled = _pattern(budget, pattern)
     if compiled is None or not isinstance(value, str) or type_of(limit) != "int":
         return None
     most = int(limit)  # type: ignore[call-overload]
     pieces: list[object] = []
     position = 0
-    try:
-        for match in compiled.find_all(value):
-            if len(pieces) + 1 == most:
-                break
-            if match.end == 0 or match.start == match.end == len(value):
-                continue
-            pieces.append(value[position : match.start])
-            position = match.end
-    except OverflowError:
-        return None
+    for match in compiled.find_all(value, budget):
+        if len(pieces) + 1 == most:
+            break
+        if match.end == 0 or match.start == match.end == len(value):
+            continue
+        pieces.append(value[position : match.start])
+        position = match.end
+    budget.read(len(value))
     if not pieces:
         return [value]
     pieces.append(value[position:])
@@ -123,19 +134,30 @@ def _split(value: object, pattern: object, limit: object = 0) -> list[object] | 
     return pieces
 
 
-def _in_list(values: object, value: object) -> bool | None:
+def _in_list(budget: Budget, values: object, value: object) -> bool | None:
     """Return whether the list contains the value, with the same type."""
     if not isinstance(values, list):
         return None
+    budget.spend(1 + len(values) // _ITEMS_PER_STEP)
+    weight = budget.weigh(value)
+    if isinstance(value, (list, dict)):
+        budget.spend(len(values) * weight)
+    else:
+        budget.read(len(values) * weight // _CHARACTERS_PER_READ)
     return any(item == value and type_of(item) == type_of(value) for item in values)
 
 
-def _make_list(*values: object) -> list[object]:
+def _make_list(_budget: Budget, *values: object) -> list[object]:
     return list(values)
 
 
-def _pattern(pattern: object) -> Pattern | None:
-    return _compiled(pattern) if isinstance(pattern, str) else None
+def _pattern(budget: Budget, pattern: object) -> Pattern | None:
+    if isinstance(pattern, Pattern):
+        return pattern
+    if not isinstance(pattern, str):
+        return None
+    budget.spend(len(pattern) * _STEPS_PER_PATTERN_CHARACTER)
+    return _compiled(pattern)
 
 
 @functools.lru_cache(maxsize=128)

@@ -2,14 +2,19 @@
 
 Each `%` is matched at the nearest possible position only, inside an atomic group. That is
 sufficient, since nothing but the last piece is anchored, and it makes the time proportional to
-text times pattern: there is no backtracking into an earlier `%`. (jms-api 8.5)
+text times pattern, which is what it takes from the budget: there is no backtracking into an
+earlier `%`. (jms-api 8.5)
 """
 
 from __future__ import annotations
 
 import re
+from typing import Final
 
-__all__ = ["compile_like"]
+__all__ = ["PRODUCT_PER_STEP", "compile_like"]
+
+PRODUCT_PER_STEP: Final = 200
+"""How many pairs of a character of the text and one of the pattern take as long as a step."""
 
 
 def compile_like(pattern: str, escape: str = "") -> re.Pattern[str]:

@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING, Final
 
 from pyjms.errors import InvalidSelectorException
 from pyjms.selector.builder import MAX_DEPTH, Builder, SelectorSyntaxError
+from pyjms.selector.comments import blank_comments
 from pyjms.selector.tree import Node
 
 if TYPE_CHECKING:
     from lark import Lark
 
-__all__ = ["CONVERT_STRINGS_PREFIX", "MAX_DEPTH", "MAX_LENGTH", "parse"]
+__all__ = ["CONVERT_STRINGS_PREFIX", "MAX_DEPTH", "MAX_LENGTH", "invalid", "parse"]
 
 CONVERT_STRINGS_PREFIX: Final = "convert_string_expressions:"
 """ActiveMQ's prefix of selectors that compare strings with numbers, as STOMP needs."""
@@ -69,7 +70,7 @@ def parse(text: str) -> Node:
     condition = text.removeprefix(CONVERT_STRINGS_PREFIX)
     try:
         # blanks instead of the prefix keep the positions right
-        node: Node = _lark().parse(condition.rjust(len(text)))  # type: ignore[assignment]
+        node: Node = _lark().parse(blank_comments(condition).rjust(len(text)))  # type: ignore[assignment]
     except UnexpectedCharacters as error:
         position = error.pos_in_stream or 0
         found = text[position]
@@ -81,8 +82,13 @@ def parse(text: str) -> Node:
         reason = f"unexpected {found!r}" if found else "it ends too early"
         raise _invalid(text, reason, position, _token_hint(found, error.expected)) from None
     except SelectorSyntaxError as error:
-        raise _invalid(text, error.reason, error.position, error.hint) from None
+        raise invalid(text, error) from None
     return node
+
+
+def invalid(text: str, error: SelectorSyntaxError) -> InvalidSelectorException:
+    """Return the exception that says what is wrong with the selector `text`."""
+    return _invalid(text, error.reason, error.position, error.hint)
 
 
 def _token_hint(found: str, expected: set[str]) -> str:

@@ -140,6 +140,8 @@ class Call:
     name: str
     arguments: tuple[Node, ...]
     depth: int
+    position: int = 0
+    """Where it is in the text, for errors."""
 
 
 Node = (

@@ -112,7 +112,8 @@ def calculate(operator: Operator, left: object, right: object) -> object:
     if left is None or right is None:
         return None
     if operator == "+" and kind_of(left) == "string":
-        return f"{left}{text_of(right)}"
+        text = text_of(right)
+        return None if text is None else f"{left}{text}"
     if kind_of(left) != "number" or kind_of(right) != "number":
         return None
     return _calculate(operator, left, right)  # type: ignore[arg-type]
@@ -154,8 +155,10 @@ def _remainder(left: float, right: float) -> object:
     return _integer(-rest if left < 0 else rest, left, right)
 
 
-def text_of(value: object) -> str:
-    """Return the value as text, as Java's toString does."""
+def text_of(value: object) -> str | None:
+    """Return the value as text, as Java's toString does; None for lists and maps."""
+    if isinstance(value, (list, dict)):
+        return None
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, float):

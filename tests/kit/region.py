@@ -103,6 +103,7 @@ class Client:
         self.context.connection_id = ConnectionId(name)
         self.dispatches: list[MessageDispatch] = []
         self.errors: list[Exception] = []
+        self.controls: list[ConsumerControl] = []
         self.on_dispatch: Callable[[MessageDispatch], None] | None = None
         self._consumers = 0
         self._transactions = 0
@@ -118,7 +119,9 @@ class Client:
             self.on_dispatch(dispatch)
 
     def send_command(self, command: Command) -> None:
-        raise AssertionError(command)
+        if not isinstance(command, ConsumerControl):
+            raise AssertionError(command)
+        self.controls.append(command)
 
     def service_exception(self, error: Exception) -> None:
         self.errors.append(error)

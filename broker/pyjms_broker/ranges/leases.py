@@ -51,7 +51,7 @@ from pyjms import _clock
 from pyjms.errors import JMSException
 from pyjms.jms.destination import Destination
 from pyjms.jms.destination import Queue as QueueDestination
-from pyjms.selector import Selector, compile_selector
+from pyjms.selector import Selector, selector_or_none
 from pyjms_broker.api.context import ConnectionContext
 from pyjms_broker.ranges.progress import PROGRESS_RECORDS, ProgressRecords
 from pyjms_broker.ranges.protocol import RangesError
@@ -107,7 +107,7 @@ class Leases:
             RangesError: leased, replaced, in_flight or bad_request.
         """
         destination = _plain_queue(fields["queue"])
-        selector = _selector(fields.get("selector"))
+        selector = self._selector(fields.get("selector"))
         owner, token = fields["owner"], self._token(fields.get("token"), destination)
         older = self._by_queue.get(destination)
         if older is not None:
@@ -162,7 +162,7 @@ class Leases:
             RangesError: bad_request.
         """
         reading = self._reading(_plain_queue(fields["queue"]))
-        return reading, _selector(fields.get("selector"))
+        return reading, self._selector(fields.get("selector"))
 
     def is_leased(self, destination: Destination) -> bool:
         """Return whether the queue is leased."""
@@ -212,6 +212,12 @@ class Leases:
             raise RangesError("bad_request", "That token belongs to another queue")
         return wanted
 
+    def _selector(self, text: str | None) -> Selector | None:
+        try:
+            return selector_or_none(text, self._region.selector_limits)
+        except JMSException as error:
+            raise RangesError("bad_request", f"The selector is invalid: {error}") from error
+
 
 def _plain_queue(name: str) -> Destination:
     try:
@@ -225,10 +231,3 @@ def _plain_queue(name: str) -> Destination:
     ):
         raise RangesError("bad_request", f"{destination} cannot be leased: name a single queue")
     return destination
-
-
-def _selector(text: str | None) -> Selector | None:
-    try:
-        return compile_selector(text) if text and text.strip() else None
-    except JMSException as error:
-        raise RangesError("bad_request", f"The selector is invalid: {error}") from error

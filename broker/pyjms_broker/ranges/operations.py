@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 
 from pyjms import _clock
 from pyjms.errors import JMSException
-from pyjms.selector import Selector
+from pyjms.selector import Selector, SelectorLimitException
 from pyjms_broker.api.context import ConnectionContext
 from pyjms_broker.api.message import StoredMessage
 from pyjms_broker.ranges.leases import Leases
@@ -112,6 +112,8 @@ def _chunk(reading: QueueReading, frames: list[bytes], following: int, *, last: 
 def _matches(selector: Selector, reading: QueueReading, stored: StoredMessage) -> bool:
     try:
         return selector.matches(reading.reference_to(stored).lookup)
+    except SelectorLimitException as error:
+        raise RangesError("failed", f"Message {stored.message.message_id}: {error}") from error
     except JMSException as error:
         logger.debug("A selector failed on %s: %s", stored.message.message_id, error)
         return False

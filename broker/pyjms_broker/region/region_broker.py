@@ -18,6 +18,7 @@ from pyjms.errors import (
     JMSException,
 )
 from pyjms.jms.destination import Destination
+from pyjms.selector import DEFAULT_LIMITS, SelectorLimits
 from pyjms.wire.openwire.commands import (
     ActiveMQMessage,
     ConnectionInfo,
@@ -76,6 +77,7 @@ class RegionBroker(InnermostBroker):
         temp_store: TempStore | None = None,
         allow_temp_auto_creation_on_send: bool = False,
         destination_limits: DestinationLimits | None = None,
+        selector_limits: SelectorLimits = DEFAULT_LIMITS,
     ) -> None:
         """Create a broker; non-persistent messages go to `temp_store` when memory is short.
 
@@ -88,6 +90,7 @@ class RegionBroker(InnermostBroker):
         self.broker_name = broker_name
         self.system_usage = system_usage or SystemUsage()
         self.system_usage.watch(store, temp_store)
+        self.selector_limits = selector_limits
         self.allow_temp_auto_creation_on_send = allow_temp_auto_creation_on_send
         self.root: Broker = self
         """The outer end of the chain, set by the code that builds the chain."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 from pyjms.jms.destination import Destination
+from pyjms.selector import SelectorLimits
 from pyjms_broker.api.broker import Broker
 from pyjms_broker.api.context import ConnectionContext
 from pyjms_broker.api.destination import RegionDestination
@@ -29,6 +30,8 @@ class RegionServices(Protocol):
     store_capabilities: StoreCapabilities
     temp_store: TempStore | None
     system_usage: SystemUsage
+    selector_limits: SelectorLimits
+    """What consumers' selectors may spend on each message."""
 
     def next_sequence_id(self) -> int:
         """Return the next broker-wide message number."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from pyjms.errors import InvalidDestinationException, JMSException
+from pyjms.errors import InvalidDestinationException, InvalidSelectorException, JMSException
 from pyjms.jms.destination import Destination
 from pyjms.wire.openwire.commands import ConsumerId, ConsumerInfo, RemoveSubscriptionInfo
 from pyjms_broker.api.completion import Completion
@@ -24,6 +24,7 @@ from pyjms_broker.region.queue.subscription import QueueSubscription
 from pyjms_broker.region.subscription.base import (
     LAST_DELIVERED_UNKNOWN,
     LAST_DELIVERED_UNSET,
+    SELECTS_NOTHING,
     SubscriptionRequest,
 )
 from pyjms_broker.region.topic.durable_subscription import DurableTopicSubscription
@@ -197,7 +198,17 @@ class SubscriptionRegistry:
         prefetch = policy.durable_prefetch_for(info.prefetch_size)
         context = self._broker.context
         request = SubscriptionRequest(self._broker, context, info, policy, prefetch)
-        self._create_durable(request, stored.key)
+        try:
+            self._create_durable(request, stored.key)
+        except InvalidSelectorException as error:  # of a version that accepted it
+            logger.error(
+                "Durable subscription %s selects nothing, since its selector is refused: %s; "
+                "unsubscribe it, or subscribe with another selector",
+                stored.key,
+                error,
+            )
+            info.selector = SELECTS_NOTHING
+            self._create_durable(request, stored.key)
 
     def _key(
         self, context: ConnectionContext, client_id: str | None, name: str | None

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Final
 
+from pyjms.selector import DEFAULT_LIMITS
 from pyjms_broker.attribute import Attribute, Unit, attributes_of
 from pyjms_broker.region.destination_limits import DestinationLimits
 from pyjms_broker.region.flow import system_usage as usage
@@ -145,6 +146,22 @@ class BrokerAttributes:
             minimum=0,
         ),
     ] = 128
+    maximum_selector_steps: Annotated[
+        int,
+        Attribute(
+            "Steps of regular expressions and lists that a selector may take on a message.",
+            "maximumSelectorSteps",
+            minimum=0,
+        ),
+    ] = DEFAULT_LIMITS.steps
+    maximum_selector_characters: Annotated[
+        int,
+        Attribute(
+            "Characters that the text operations of a selector may read or write on a message.",
+            "maximumSelectorCharacters",
+            minimum=0,
+        ),
+    ] = DEFAULT_LIMITS.characters
     rollback_only_on_async_exception: Annotated[
         bool,
         Attribute(

@@ -19,6 +19,7 @@ from pyjms._fork import inherited_error, inherits
 from pyjms._ids import IdGenerator
 from pyjms._wakeup import BackgroundTask, spawn
 from pyjms.errors import IllegalStateException
+from pyjms.selector import SelectorLimits
 from pyjms.transport.uri import TransportURI
 from pyjms.wire.openwire.commands import BrokerId, ProducerId
 from pyjms_broker.advisory.messages import AdvisoryProducer
@@ -305,6 +306,9 @@ class BrokerService(BrokerConfiguration):
                 per_user=self.maximum_destinations_per_user,
                 purge_period=self.schedule_period_for_destination_purge,
                 purge_maximum=self.max_purged_destinations_per_sweep,
+            ),
+            selector_limits=SelectorLimits(
+                self.maximum_selector_steps, self.maximum_selector_characters
             ),
             temp_store=self.stores.temp_store,
         )

@@ -5,7 +5,7 @@ The common subset of Java's and Python's syntax, without the forms that need exp
 
 from __future__ import annotations
 
-from pyjms.selector.regex.machine import MAX_STEPS, Match, Pattern
+from pyjms.selector.regex.machine import Match, Pattern
 from pyjms.selector.regex.syntax import MAX_INSTRUCTIONS, compile_pattern
 
-__all__ = ["MAX_INSTRUCTIONS", "MAX_STEPS", "Match", "Pattern", "compile_pattern"]
+__all__ = ["MAX_INSTRUCTIONS", "Match", "Pattern", "compile_pattern"]

@@ -10,21 +10,18 @@ matcher may take exponentially many; `(a+)+b` is linear here. The set is kept be
 positions: what failed from one start fails from the next.
 
 The price: back references and look-around depend on how a state was reached and are not
-supported. `MAX_STEPS` bounds the rest. Python's `re` is no alternative, since a search that has
-started cannot be interrupted.
+supported. The budget of the selector bounds the rest: every state takes a step. Python's `re` is
+no alternative, since a search that has started cannot be interrupted.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Final
 
-__all__ = ["MAX_STEPS", "Accept", "Assertion", "Instruction", "Jump", "Match", "Pattern", "Save",
-           "Split"]  # fmt: skip
+from pyjms.selector.budget import Budget
 
-MAX_STEPS: Final = 100_000
-"""A search that takes more steps raises OverflowError; it takes about a sixth of a second."""
+__all__ = ["Accept", "Assertion", "Instruction", "Jump", "Match", "Pattern", "Save", "Split"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,40 +102,53 @@ class Pattern:
         self._program = program
         self._groups = groups
 
-    def search(self, text: str, position: int = 0) -> Match | None:
+    @property
+    def size(self) -> int:
+        """The number of instructions."""
+        return len(self._program)
+
+    def search(self, text: str, budget: Budget, position: int = 0) -> Match | None:
         """Return the first match at or after `position`, or None.
 
         Raises:
-            OverflowError: it takes more than MAX_STEPS.
+            SelectorLimitException: it takes more steps than are left.
 
         """
-        return self._search(text, position, set())
+        visited: set[tuple[int, int]] = set()
+        try:
+            return self._search(text, position, visited, budget)
+        finally:
+            budget.steps -= len(visited)
 
-    def find_all(self, text: str) -> Iterator[Match]:
+    def find_all(self, text: str, budget: Budget) -> Iterator[Match]:
         """Yield the matches from left to right; they do not overlap.
 
         Raises:
-            OverflowError: one takes more than MAX_STEPS.
+            SelectorLimitException: they take more steps than are left.
 
         """
         position = 0
         while position <= len(text):
-            found = self.search(text, position)
+            found = self.search(text, budget, position)
             if found is None:
                 return
             yield found
             position = found.end + (found.end == found.start)
 
-    def _search(self, text: str, position: int, visited: set[tuple[int, int]]) -> Match | None:
+    def _search(
+        self, text: str, position: int, visited: set[tuple[int, int]], budget: Budget
+    ) -> Match | None:
         # what failed from one start fails from the next, so `visited` is kept
         for start in range(position, len(text) + 1):
-            slots = self._run(text, start, visited)
+            slots = self._run(text, start, visited, budget)
             if slots is not None:
                 return Match(text, slots)
         return None
 
-    def _run(self, text: str, start: int, visited: set[tuple[int, int]]) -> tuple[int, ...] | None:
-        program, end = self._program, len(self._program)
+    def _run(
+        self, text: str, start: int, visited: set[tuple[int, int]], budget: Budget
+    ) -> tuple[int, ...] | None:
+        program, end, limit = self._program, len(self._program), budget.steps
         stack = [(0, start, (-1,) * (2 * self._groups))]
         while stack:
             counter, position, slots = stack.pop()
@@ -146,8 +156,8 @@ class Pattern:
                 if counter == end:
                     return slots
                 visited.add((counter, position))
-                if len(visited) > MAX_STEPS:
-                    raise OverflowError("the pattern takes too long on this text")
+                if len(visited) > limit:
+                    budget.exceeded("steps", budget.limits.steps)
                 match program[counter]:
                     case Accept(test):
                         if position == len(text) or not test(text[position]):

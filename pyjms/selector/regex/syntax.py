@@ -7,6 +7,7 @@ references, look-around and possessive forms are errors.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable
 from typing import Final
 
@@ -208,7 +209,8 @@ class _Parser:
     def _set(self) -> _Test:
         negated = self._accept("^")
         singles: set[str] = set()
-        tests: list[_Test] = []
+        classes: dict[str, _Test] = {}
+        ranges: list[tuple[str, str]] = []
         first = True
         while first or self._peek() != "]":
             first = False
@@ -216,7 +218,8 @@ class _Parser:
             if character == "[" or (character == "&" and self._peek() == "&"):
                 raise self._error("sets inside sets are not supported; write \\[ for the character")
             if character == "\\" and self._peek().lower() in _CLASSES and self._peek():
-                tests.append(_class_test(self._next()))
+                name = self._next()
+                classes[name] = _class_test(name)
                 continue
             low = self._escaped(self._next()) if character == "\\" else character
             high = self._range_end()
@@ -225,9 +228,11 @@ class _Parser:
             elif high < low:
                 raise self._error(f"the range {low}-{high} is in the wrong order")
             else:
-                tests.append(self._cased(_range_test(low, high)))
+                ranges.append((low, high))
         self._next()
-        tests.append(self._one_of(frozenset(singles)))
+        tests = [*classes.values(), self._one_of(frozenset(singles))]
+        if ranges:
+            tests.append(self._cased(_ranges_test(ranges)))
         return _set_test(tests, negated)
 
     def _range_end(self) -> str | None:
@@ -295,8 +300,22 @@ def _class_test(character: str) -> _Test:
     return lambda found: found not in members
 
 
-def _range_test(low: str, high: str) -> _Test:
-    return lambda character: low <= character <= high
+def _ranges_test(ranges: list[tuple[str, str]]) -> _Test:
+    """Return the test for any of the ranges; its cost hardly depends on their number."""
+    lows: list[str] = []
+    highs: list[str] = []
+    for low, high in sorted(ranges):
+        if lows and low <= highs[-1]:
+            highs[-1] = max(highs[-1], high)
+        else:
+            lows.append(low)
+            highs.append(high)
+
+    def test(character: str) -> bool:
+        index = bisect_right(lows, character)
+        return index > 0 and character <= highs[index - 1]
+
+    return test
 
 
 def _set_test(tests: list[_Test], negated: bool) -> _Test:

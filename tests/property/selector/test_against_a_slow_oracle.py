@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from pyjms.errors import InvalidSelectorException
 from pyjms.jms.types import Byte, Char, Float, Long
-from pyjms.selector import Selector
+from pyjms.selector import Selector, SelectorLimits
+from pyjms.selector.budget import Budget
 from pyjms.selector.regex import compile_pattern
 from tests.kit.properties import examples
 
@@ -296,13 +297,18 @@ repeats = st.tuples(
 ).map("".join)  # fmt: skip
 
 
+def unlimited() -> Budget:
+    return Budget({}.get, SelectorLimits(steps=10**7))
+
+
 @examples(300)
 @given(repeats, st.text("ab\n c", max_size=12))
 def test_patterns_find_what_re_finds(pattern: str, text: str) -> None:
-    found = compile_pattern(pattern).search(text)
+    found = compile_pattern(pattern).search(text, unlimited())
     expected = re.search(pattern, text, re.ASCII)
     assert (found and (found.start, found.end)) == (expected and expected.span())
-    everything = [(match.start, match.end) for match in compile_pattern(pattern).find_all(text)]
+    matches = compile_pattern(pattern).find_all(text, unlimited())
+    everything = [(match.start, match.end) for match in matches]
     assert everything[:1] == [m.span() for m in re.finditer(pattern, text, re.ASCII)][:1]
 
 
@@ -313,4 +319,4 @@ def test_any_pattern_compiles_or_raises_value_error(pattern: str, text: str) -> 
         machine = compile_pattern(pattern)
     except ValueError:
         return
-    assert len(list(machine.find_all(text))) <= len(text) + 1
+    assert len(list(machine.find_all(text, unlimited()))) <= len(text) + 1

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from pyjms.selector import compile_selector
+from pyjms.selector import SelectorLimitException, SelectorLimits, compile_selector
+from pyjms.selector.budget import Budget
 from pyjms.selector.functions import MAX_TEXT
-from pyjms.selector.regex import MAX_STEPS, compile_pattern
+from pyjms.selector.regex import compile_pattern
 
 TRUE, FALSE, UNKNOWN = True, False, None
 
@@ -15,28 +16,40 @@ def evaluate(text: str, **properties: object) -> bool | None:
     return compile_selector(text).evaluate(properties.get)
 
 
+def unlimited() -> Budget:
+    return Budget({}.get, SelectorLimits())
+
+
 def test_a_runaway_pattern_ends() -> None:
-    evil = "a" * 1_500 + "!"
+    evil = "a" * 500 + "!"
     assert evaluate("REGEX('^(a+)+$', s)", s=evil) is FALSE
     assert evaluate("REGEX('(a|a)*(a|a)*(a|a)*b', s)", s=evil) is FALSE
-    assert evaluate("REGEX('(a|aa|aaa|aaaa)*b', s)", s=evil * 40) is UNKNOWN  # it gives up
-    assert evaluate("REPLACE(s, '(a|aa|aaa|aaaa)*b', 'x') IS NULL", s=evil * 40) is TRUE
-    assert evaluate("SPLIT(s, '(a|aa|aaa|aaaa)*b') IS NULL", s=evil * 40) is TRUE
+    for function in ("REGEX('{}', s)", "REPLACE(s, '{}', 'x') = 'x'", "SPLIT(s, '{}') IS NULL"):
+        with pytest.raises(SelectorLimitException, match="steps"):
+            evaluate(function.format("(a|aa|aaa|aaaa)*b"), s=evil * 40)
 
 
-def test_the_limit_is_on_steps() -> None:
-    pattern = compile_pattern("a*b")
-    assert pattern.search("a" * 100) is None
-    with pytest.raises(OverflowError):
-        pattern.search("a" * MAX_STEPS)
+def test_the_limit_is_on_the_steps_of_the_whole_selector() -> None:
+    properties = {"s": "a" * 100}
+    limits = SelectorLimits(steps=900)
+    once = "REGEX('a*b', s)"
+    assert compile_selector(once, limits).evaluate(properties.get) is FALSE
+    with pytest.raises(SelectorLimitException, match="900 steps"):
+        compile_selector(f"{once} OR {once}", limits).evaluate(properties.get)
+
+
+def test_each_message_has_the_whole_budget() -> None:
+    selector = compile_selector("REGEX('a*b', s)", SelectorLimits(steps=900))
+    assert [selector.evaluate({"s": "a" * 100}.get) for _ in range(5)] == [FALSE] * 5
 
 
 def test_replace_bounds_its_result() -> None:
     text = (
         "REPLACE(REPLACE(REPLACE(s, 'a', '$0$0$0$0$0$0$0$0'), 'a', '$0$0$0$0$0$0$0$0'), 'a', 'bb')"
     )
-    assert evaluate(f"{text} IS NULL", s="a" * 100) is FALSE
-    assert evaluate(f"{text} IS NULL", s="a" * (MAX_TEXT // 100)) is TRUE
+    selector = compile_selector(f"{text} IS NULL", SelectorLimits(steps=10**7))
+    assert selector.evaluate({"s": "a" * 100}.get) is FALSE
+    assert selector.evaluate({"s": "a" * (MAX_TEXT // 100)}.get) is TRUE
 
 
 def test_patterns_may_come_from_the_message() -> None:
@@ -69,7 +82,7 @@ def test_convert_string_expressions_reads_the_others_type() -> None:
      (r"(a*)*b", "aab", "aab"), (r"(|a)+b", "aab", "aab"), (r"x{0}y", "xy", "y")],
 )  # fmt: skip
 def test_patterns(pattern: str, text: str, found: str | None) -> None:
-    match = compile_pattern(pattern).search(text)
+    match = compile_pattern(pattern).search(text, unlimited())
     assert (match.group(0) if match else None) == found
 
 
@@ -89,7 +102,7 @@ def test_bad_patterns_say_why(pattern: str, problem: str) -> None:
 
 
 def test_groups() -> None:
-    match = compile_pattern("(a)(b)?").search("xac")
+    match = compile_pattern("(a)(b)?").search("xac", unlimited())
     assert match is not None
     assert [match.group(n) for n in (0, 1, 2)] == ["a", "a", ""]
     with pytest.raises(ValueError, match="no group 3"):

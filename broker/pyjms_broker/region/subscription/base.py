@@ -12,8 +12,9 @@ from typing import Final, NamedTuple
 from pyjms import _clock, _wakeup
 from pyjms.errors import InvalidDestinationException
 from pyjms.jms.destination import Destination
-from pyjms.selector import Selector, compile_selector
+from pyjms.selector import Selector, SelectorLimitException, compile_selector, selector_or_none
 from pyjms.wire.openwire.commands import (
+    ConsumerControl,
     ConsumerId,
     ConsumerInfo,
     MessageDispatch,
@@ -31,6 +32,7 @@ from pyjms_broker.region.subscription.redelivery_marking import PendingRedeliver
 __all__ = [
     "LAST_DELIVERED_UNKNOWN",
     "LAST_DELIVERED_UNSET",
+    "SELECTS_NOTHING",
     "AbstractSubscription",
     "SubscriptionRequest",
 ]
@@ -41,6 +43,10 @@ LAST_DELIVERED_UNKNOWN: Final = -2
 """The client does not say which message it delivered last: any may have been delivered."""
 LAST_DELIVERED_UNSET: Final = -1
 """The client has delivered no message."""
+SELECTS_NOTHING: Final = "FALSE"
+"""The selector of a consumer whose own has exceeded its limits."""
+_QUOTED: Final = 200
+"""Characters of a selector that are logged."""
 
 
 class SubscriptionRequest(NamedTuple):
@@ -89,9 +95,10 @@ class AbstractSubscription(Subscription):
         """Apply a consumer's `info`; a durable subscription gets that of each new consumer."""
         self.info = info
         self.consumer_id: ConsumerId | None = info.consumer_id
-        self.selector: Selector | None = (
-            compile_selector(info.selector) if info.selector and info.selector.strip() else None
+        self.selector: Selector | None = selector_or_none(
+            info.selector, self.broker.selector_limits
         )
+        self._selector_failed = False
         self._connection_id = (
             info.consumer_id.connection_id if info.no_local and info.consumer_id else None
         )
@@ -105,7 +112,8 @@ class AbstractSubscription(Subscription):
     def matches(self, reference: MessageReference) -> bool:
         """Whether the message is for this consumer: target consumer, noLocal, selector.
 
-        A selector that fails on a message does not match it (activemq-broker Q11).
+        A selector that fails on a message does not match it (activemq-broker Q11). One that
+        exceeds its limits does not either, and its consumer is closed.
         """
         message = reference.message
         if message.target_consumer_id is not None:
@@ -123,14 +131,44 @@ class AbstractSubscription(Subscription):
             return True
         try:
             return self.selector.matches(reference.lookup)
+        except SelectorLimitException as error:
+            self.selector_exceeded(error)
+            return False
         except Exception:
-            logger.warning(
-                "Selector %r failed on message %s, which counts as no match",
-                self.info.selector,
+            level = logging.DEBUG if self._selector_failed else logging.WARNING
+            self._selector_failed = True
+            logger.log(
+                level,
+                "Selector %r of %s failed on message %s, which counts as no match",
+                (self.info.selector or "")[:_QUOTED],
+                self,
                 reference.message_id,
                 exc_info=True,
             )
             return False
+
+    def selector_exceeded(self, error: SelectorLimitException) -> None:
+        """Close the consumer: its selector took too much on a message.
+
+        The client gets the error and is told to close the consumer; until it has, the consumer
+        gets no further messages, and its selector is not evaluated again.
+        """
+        self.selector = compile_selector(SELECTS_NOTHING)
+        self.close_consumer(error)
+
+    def close_consumer(self, error: SelectorLimitException) -> None:
+        """Send the client the error and the command to close the consumer."""
+        logger.error(
+            "%s is closed: its selector %r exceeds a limit: %s",
+            self,
+            (self.info.selector or "")[:_QUOTED],
+            error,
+        )
+        connection = self.context.connection
+        if connection is not None:
+            reason = f"Consumer {self.consumer_id} on {self.requested} is closed: {error.reason}"
+            connection.service_exception(SelectorLimitException(reason, hint=error.hint))
+            connection.send_command(ConsumerControl(close=True, consumer_id=self.consumer_id))
 
     def destination_removed(self, destination: BrokerDestination) -> None:
         """Detach from a destination that was removed."""

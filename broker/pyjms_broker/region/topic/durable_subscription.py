@@ -45,6 +45,10 @@ ActiveMQ; after a restart a message counts as new. (activemq-broker T20)
 Messages in transactions stay in `dispatched` when the consumer is closed. On rollback they return
 to the backlog (`return_unacknowledged`), whether or not another consumer is active by then.
 
+A selector that exceeds its limits on a message closes the consumer, and the message does not match.
+The subscription goes on, but after _MAX_SELECTOR_EXCESSES such messages it selects nothing until a
+consumer activates it again, since each of them takes as long as the limits allow.
+
 Where the store is slow or memory is short, `window_freed` pages in nothing and a background task
 tries again; it never blocks. An earlier version kept the whole backlog in memory, so that an
 inactive subscription to a busy topic filled it and stopped the producers of that topic.
@@ -61,12 +65,17 @@ from anyio import lowlevel
 
 from pyjms import _clock, _wakeup
 from pyjms.errors import JMSException
+from pyjms.selector import SelectorLimitException, compile_selector
 from pyjms.wire.openwire.commands import ConsumerInfo, MessageId
 from pyjms_broker.api.context import ConnectionContext
 from pyjms_broker.api.message import NO_TRANSACTION, MessageReference
 from pyjms_broker.policy.audit import MessageAudit
 from pyjms_broker.region.dead_letter.ordering import DeadLetterOrdering
-from pyjms_broker.region.subscription.base import LAST_DELIVERED_UNKNOWN, SubscriptionRequest
+from pyjms_broker.region.subscription.base import (
+    LAST_DELIVERED_UNKNOWN,
+    SELECTS_NOTHING,
+    SubscriptionRequest,
+)
 from pyjms_broker.region.subscription.prefetch import PrefetchSubscription
 from pyjms_broker.region.topic.durable_backlog import SubscriptionBacklog
 from pyjms_broker.store.api import (
@@ -90,6 +99,8 @@ _MEMORY_CHECK_INTERVAL: Final = 1.0
 """Seconds between checks whether memory has room to page in again."""
 _RETRY_DELAY: Final = 5.0
 """Seconds until messages are paged in again after the store failed to read them."""
+_MAX_SELECTOR_EXCESSES: Final = 10
+"""Messages on which the selector of a subscription may exceed its limits."""
 
 
 class DurableTopicSubscription(PrefetchSubscription):
@@ -132,6 +143,23 @@ class DurableTopicSubscription(PrefetchSubscription):
             or (info.selector or None) != (self.info.selector or None)
             or info.no_local != self.info.no_local
         )
+
+    def set_info(self, info: ConsumerInfo) -> None:
+        super().set_info(info)
+        self._selector_excesses = 0
+
+    def selector_exceeded(self, error: SelectorLimitException) -> None:
+        self._selector_excesses += 1
+        if self._selector_excesses == 1:
+            self.close_consumer(error)
+        if self._selector_excesses == _MAX_SELECTOR_EXCESSES:
+            self.selector = compile_selector(SELECTS_NOTHING)
+            logger.error(
+                "%s selects nothing until a consumer activates it again: its selector exceeded "
+                "its limits on %d messages",
+                self,
+                _MAX_SELECTOR_EXCESSES,
+            )
 
     def attach(self, topic: Topic, start: int | None) -> None:
         """Get messages of a topic from now on, and those that its store has for this.
