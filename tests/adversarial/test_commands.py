@@ -13,11 +13,13 @@ from pyjms.wire.openwire.commands import (
     ConsumerInfo,
     DestinationInfo,
     ExceptionResponse,
+    LastPartialCommand,
     LocalTransactionId,
     MessageAck,
     MessageDispatch,
     MessageId,
     MessagePull,
+    PartialCommand,
     ProducerId,
     ProducerInfo,
     RemoveInfo,
@@ -295,3 +297,22 @@ async def test_oneway_nonsense_is_told_and_the_connection_goes_on(peer) -> None:
     await attacker.tell(*(attacker.message(None) for _ in range(50)))
     assert type(await attacker.ask(SessionInfo(SessionId("attacker", 3)))) is Response
     assert len([c for c in attacker.heard if isinstance(c, ConnectionErrorCommand)]) == 50
+
+
+async def test_a_response_of_a_client_is_accepted(peer, serves) -> None:
+    attacker = await peer()
+    await attacker.connect()
+    await attacker.tell(Response(7))  # ends the replay of ActiveMQ's failover transport
+    await attacker.ask(ConnectionInfo(ConnectionId("attacker"), client_id="attacker"))
+    assert not [each for each in attacker.heard if isinstance(each, ConnectionErrorCommand)]
+    await serves()
+
+
+@pytest.mark.parametrize("kind", [PartialCommand, LastPartialCommand])
+async def test_parts_of_commands_are_refused(peer, serves, caplog, kind) -> None:
+    attacker = await peer()
+    await attacker.connect()
+    await attacker.tell(kind(1, b"x"))
+    await attacker.heard_of(ConnectionErrorCommand)
+    assert "Traceback" not in caplog.text
+    await serves()

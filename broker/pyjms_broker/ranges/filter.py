@@ -104,6 +104,9 @@ class RangesBroker(BrokerFilter):
         except JMSException as error:
             logger.warning("A request to %s failed", RANGES, exc_info=True)
             reply = _refusal("failed", str(error))
+        except Exception:  # a client that gets no answer waits for ever
+            logger.exception("A request to %s failed", RANGES)
+            reply = _refusal("failed", "The broker failed; its log has the reason")
         self._reply(message, reply)
 
     def _reply(self, request: ActiveMQMessage, reply: Reply) -> None:

@@ -30,6 +30,7 @@ from pyjms_broker.api.message import StoredMessage
 __all__ = ["RangesError", "ReplyFactory", "Request", "frame_message", "read_request"]
 
 _MAX_REQUEST_SIZE: Final = 64 * 1024
+_MAX_DIGITS: Final = 20
 _NUMBER: Final = struct.Struct(">q")
 _TEXT, _INT, _SECONDS = (str,), (int,), (int, float)
 
@@ -80,9 +81,11 @@ def read_request(message: ActiveMQMessage) -> Request:
     if len(content) > _MAX_REQUEST_SIZE:
         raise _bad_request(f"it is longer than {_MAX_REQUEST_SIZE} bytes")
     try:
-        fields = json.loads(decode_text(bytes(content)) or "")
+        fields = json.loads(
+            decode_text(bytes(content)) or "", parse_constant=_refuse, parse_int=_read_integer
+        )
     except (JMSException, ValueError, RecursionError) as error:
-        raise _bad_request("it is not JSON") from error
+        raise _bad_request("it is not JSON with numbers of at most 64 bits") from error
     operation = fields.get("op") if isinstance(fields, dict) else None
     needed = _FIELDS.get(operation) if isinstance(operation, str) else None
     if needed is None or not isinstance(operation, str):
@@ -93,6 +96,17 @@ def read_request(message: ActiveMQMessage) -> Request:
         if fields.get(name) is not None:
             _check(name, fields[name], kinds)
     return Request(operation, fields)
+
+
+def _refuse(constant: str) -> None:
+    raise ValueError(f"{constant} is no JSON")
+
+
+def _read_integer(digits: str) -> int:
+    """Return a number of 64 bits; stores cannot take a longer one."""
+    if len(digits) > _MAX_DIGITS or not -(2**63) <= (number := int(digits)) < 2**63:
+        raise ValueError("a number has more than 64 bits")
+    return number
 
 
 def _check(name: str, value: object, kinds: tuple[type, ...]) -> None:

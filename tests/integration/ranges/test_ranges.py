@@ -363,6 +363,9 @@ async def test_wrong_requests_are_answered(make_broker):
     ):
         answer = await reader.ask(op, **fields)
         assert answer["code"] == "bad_request", (op, fields)
+    for wait in (float("nan"), float("inf"), 2**63, -(2**63) - 1, 10**4000):
+        answer = await reader.ask("lease", queue="IN", owner="q", wait=wait)
+        assert answer["code"] == "bad_request", wait
     assert (await reader.ask("trim", token="t", to=1))["code"] == "unknown_token"
 
 

@@ -152,3 +152,13 @@ def test_browsers_own_no_group(client):
     client.send(Q, "2", group="A")
     assert client.received(browser) == [None]
     assert client.received(consumer) == ["1", "2"]
+
+
+@pytest.mark.parametrize("kind", ["cached", "simple", "bucket"])
+def test_half_of_a_surrogate_pair_is_a_group_as_any_other(make_broker, kind):
+    client = make_broker(PolicyEntry(message_group_map_factory_type=kind)).client()
+    consumer = client.consume(Q)
+    client.send(Q, "1", group="\ud800")
+    client.send(Q, "2", group="A")
+    client.send(Q, "3", group="\ud800")
+    assert client.received(consumer) == ["1", "2", "3"]

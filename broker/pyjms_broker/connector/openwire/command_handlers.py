@@ -36,6 +36,7 @@ from pyjms.wire.openwire.commands import (
     ProducerInfo,
     RemoveInfo,
     RemoveSubscriptionInfo,
+    Response,
     SessionInfo,
     ShutdownInfo,
     TransactionInfo,
@@ -265,5 +266,6 @@ HANDLERS: dict[int, CommandHandler] = {
     ConnectionErrorCommand.TYPE: on_connection_error,
     FlushCommand.TYPE: ignore,
     ControlCommand.TYPE: ignore,
+    Response.TYPE: ignore,  # the failover transport of ActiveMQ marks the end of a replay by one
     BrokerInfo.TYPE: on_broker_info,
 }

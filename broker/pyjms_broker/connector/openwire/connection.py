@@ -336,7 +336,8 @@ class BrokerConnection:
         log_unexpected(error, f"{type(command).__name__} of {self.remote_address}")
         if self.host.store_failed:
             return  # nobody knows how it ended; a client that fails over asks the next broker
-        if command.response_required:
+        # a PartialCommand that was received has no such field
+        if getattr(command, "response_required", False):
             self.send_command(ExceptionResponse(command.command_id, to_throwable(error)))
             return
         if self.host.rollback_only_on_async_exception:

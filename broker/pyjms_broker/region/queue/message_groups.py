@@ -104,7 +104,7 @@ class BucketMessageGroupMap:
         self._names: OrderedDict[str, None] = OrderedDict()
 
     def _bucket(self, group_id: str) -> int:
-        return zlib.crc32(group_id.encode()) % self.bucket_count
+        return zlib.crc32(group_id.encode(errors="surrogatepass")) % self.bucket_count
 
     def get(self, group_id: str) -> Subscription | None:
         return self._owners.get(self._bucket(group_id))
