@@ -36,6 +36,9 @@ __all__ = ["JmsApplication"]
 
 logger = logging.getLogger(__name__)
 
+_LEAST_FOR_HOOKS = 3.0
+"""Seconds that the shutdown hooks have even if the handlers have used up theirs."""
+
 _CLOSE_TIMEOUT = 3.0
 """Seconds for connections to close, after the handlers have had theirs."""
 
@@ -48,8 +51,8 @@ class JmsApplication:
         config: the YAML file; else `PYJMS_CONFIG`, `./application.yaml` or the one in `./config`.
         settings: settings created in code, instead of a file.
         container: a subclass or instance of ApplicationContainer, with providers of your own.
-        stop_timeout: seconds that handlers in progress have when the application stops; None: the
-            setting `lifecycle.timeout_per_shutdown_phase`.
+        stop_timeout: seconds that handlers in progress, and then the shutdown hooks, have when the
+            application stops; None: the setting `lifecycle.timeout_per_shutdown_phase`.
         interceptors: coroutine functions `(invocation, proceed)` around each call of a handler, the
             first is the outermost (see `pyjms.listener.handler.interceptors`).
         error_handler: called on the loop with each failure of a listener whose container factory
@@ -202,8 +205,10 @@ class JmsApplication:
         if not self._running:
             return
         self._running = False
-        await self.registry.shutdown(self.stop_timeout if timeout is None else timeout)
-        await self._hooks.run_shutdown()
+        seconds = self.stop_timeout if timeout is None else timeout
+        deadline = _clock.now() + seconds
+        await self.registry.shutdown(seconds)
+        await self._hooks.run_shutdown(max(deadline - _clock.now(), _LEAST_FOR_HOOKS))
         with _clock.timeout(_CLOSE_TIMEOUT) as closing:
             await self._wiring.close_factories()
         if closing.cancelled_caught:

@@ -3,7 +3,8 @@
 Start-up hooks run before the listener containers start, in the order of registration;
 shutdown hooks run after the containers have drained, in reverse order. Hooks may be sync
 or async, and their parameters may be `Provide[...]`. A failing start-up hook stops the
-start; a failing shutdown hook is logged and the others still run.
+start; a failing shutdown hook is logged and the others still run. Shutdown hooks have the time that
+the handlers leave of the application's `stop_timeout`, and at least three seconds.
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ import inspect
 import logging
 from collections.abc import Callable
 from typing import Any, TypeVar, overload
+
+from pyjms import _clock
 
 __all__ = ["HookRunner", "hook_kind", "on_shutdown", "on_startup"]
 
@@ -85,13 +88,28 @@ class HookRunner:
             logger.debug("Start-up hook %s", name)
             await _run(call)
 
-    async def run_shutdown(self) -> None:
-        """Run the shutdown hooks, last one first; failures are logged."""
-        for name, call in reversed(self._shutdown):
-            try:
-                await _run(call)
-            except Exception:
-                logger.exception("Shutdown hook %s failed", name)
+    async def run_shutdown(self, seconds: float | None = None) -> None:
+        """Run the shutdown hooks, last one first; failures are logged.
+
+        After `seconds` (None: no limit) the hook at work is cancelled, or abandoned if it runs in a
+        thread, and the others are not run: a line in the log names them.
+        """
+        hooks = list(self._shutdown)
+        with _clock.timeout(seconds) as deadline:
+            while hooks:
+                name, call = hooks[-1]
+                try:
+                    await _run(call)
+                except Exception:
+                    logger.exception("Shutdown hook %s failed", name)
+                hooks.pop()
+        if deadline.cancelled_caught:
+            *others, (name, _) = hooks
+            logger.warning(
+                "Shutdown hook %s did not end within %g s and is given up", name, seconds
+            )
+            for name, _ in reversed(others):
+                logger.warning("Shutdown hook %s is not run: no time is left", name)
 
 
 async def _run(call: Callable[[], Any]) -> None:

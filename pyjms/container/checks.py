@@ -13,7 +13,7 @@ from pyjms.container.endpoint_checks import (
 from pyjms.container.factories import broker_connection_factory
 from pyjms.errors import ConfigurationException, JMSException
 from pyjms.jms.destination import named_kind, parse_destination
-from pyjms.listener.container.properties import parse_concurrency
+from pyjms.listener.container.properties import invalid_concurrency, parse_concurrency
 from pyjms.listener.endpoint import JmsListenerEndpoint
 from pyjms.selector import selector_or_none
 from pyjms.settings import PyjmsSettings
@@ -78,11 +78,8 @@ def _check_texts(destination: str | None, concurrency: str | None, selector: str
         parse_destination(destination)
     if concurrency is not None:
         lower, upper = parse_concurrency(concurrency)
-        if upper < 1 or (lower is not None and not 1 <= lower <= upper):
-            raise ConfigurationException(
-                f"Invalid concurrency {concurrency!r}",
-                hint='write "upper" or "lower-upper", both 1 or more',
-            )
+        if not 1 <= (upper if lower is None else lower) <= upper:
+            raise invalid_concurrency(concurrency)
     selector_or_none(selector)
 
 

@@ -378,5 +378,5 @@ def _repeated_ids(endpoints: list[JmsListenerEndpoint]) -> Iterator[str]:
 def _spread_attempts(container: DefaultMessageListenerContainer) -> None:
     """Add jitter to a fixed interval: many processes wait for the same broker."""
     rule = container.back_off
-    if isinstance(rule, FixedBackOff) and not rule.jitter and rule.max_attempts is None:
+    if isinstance(rule, FixedBackOff) and rule.jitter is None and rule.max_attempts is None:
         container.back_off = FixedBackOff(rule.interval, jitter=rule.interval * _JITTER)

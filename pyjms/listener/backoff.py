@@ -43,7 +43,8 @@ class FixedBackOff:
     """The same `interval` (seconds) before each of `max_attempts` (None: unlimited).
 
     Up to `jitter` seconds are added to each wait at random, so that not all clients of a broker
-    connect at the same moment when it is back.
+    connect at the same moment when it is back. None: none, but a JmsApplication adds a fifth of the
+    interval to waits without a limit; 0: never any.
     """
 
     def __init__(
@@ -51,11 +52,11 @@ class FixedBackOff:
         interval: float = DEFAULT_INTERVAL,
         max_attempts: int | None = None,
         *,
-        jitter: float = 0.0,
+        jitter: float | None = None,
     ) -> None:
         if interval < 0:
             raise ValueError(f"interval must not be negative: {interval}")
-        if jitter < 0:
+        if jitter is not None and jitter < 0:
             raise ValueError(f"jitter must not be negative: {jitter}")
         self.interval = interval
         self.max_attempts = max_attempts
@@ -79,7 +80,7 @@ class _FixedBackOffExecution:
         limit = self._back_off.max_attempts
         if limit is not None and self._attempts > limit:
             return None
-        return self._back_off.interval + random.uniform(0, self._back_off.jitter)  # noqa: S311 - no secret
+        return self._back_off.interval + random.uniform(0, self._back_off.jitter or 0)  # noqa: S311 - no secret
 
     def __str__(self) -> str:
         limit = self._back_off.max_attempts

@@ -107,8 +107,7 @@ def log_failure(
     is_first = message is None or message.delivery_count <= 1
     logger.log(
         logging.DEBUG if reported_by_client else logging.WARNING,
-        "Execution of JMS message listener failed, and no ErrorHandler has been set. "
-        "Listener %s%s: %s",
+        "Listener %s failed%s: %s",
         properties.bean_name or properties.destination_description,
         ", at the end of its transaction" if delivery is None else _where(properties, delivery),
         _one_line(reason),

@@ -28,6 +28,7 @@ __all__ = [
     "Listener",
     "Prefetch",
     "UnreadableMessages",
+    "invalid_concurrency",
     "one_or_more",
     "parse_concurrency",
 ]
@@ -324,9 +325,14 @@ def parse_concurrency(text: str) -> tuple[int | None, int]:
     """
     match = re.fullmatch(r"\s*(?:(\d+)\s*-\s*)?(\d+)\s*", text)
     if match is None:
-        raise ValueError(
-            f"Invalid concurrency value {text!r}: only single maximum integer (e.g. '5') "
-            f"and minimum-maximum combo (e.g. '3-5') supported."
-        )
+        raise invalid_concurrency(text)
     lower, upper = match.groups()
     return (None if lower is None else int(lower)), int(upper)
+
+
+def invalid_concurrency(text: str) -> ValueError:
+    """Return the error for a text that is no number of consumers."""
+    return ValueError(
+        f'Invalid concurrency {text!r}: write the maximum ("5") or the range ("3-5") of '
+        "consumers, 1 or more"
+    )

@@ -159,7 +159,13 @@ def test_a_durable_subscription_without_a_client_id() -> None:
         ({"brokers": {"b": {"broker_url": "tpc://x:1"}}}, "NOT recognized: [tpc]"),
         ({"activemq": {"broker_url": "vm://x?broker.foo=1"}}, "Unknown parameters=[{foo=1}]"),
         ({"activemq": {"broker_url": "vm://x?broker.persistent=maybe"}}, "persistent=maybe cannot"),
-        ({"listeners": {"fine": {"concurrency": "9-2"}}}, "Listener 'fine': Invalid concurrency"),
+        *(
+            (
+                {"listeners": {"fine": {"concurrency": bad}}},
+                f"Listener 'fine': Invalid concurrency '{bad}': write the maximum",
+            )
+            for bad in ("9-2", "0", "0-3", "many", "3-", "-1")
+        ),
         ({"listeners": {"fine": {"selector": "a ="}}}, "Listener 'fine': Invalid selector"),
         ({"listeners": {"fine": {"destination": "topc://a"}}}, "Listener 'fine': Invalid dest"),
         ({"jms": {"subscription_durable": True}}, "set jms.client_id"),

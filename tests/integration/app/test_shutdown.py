@@ -14,11 +14,14 @@ from dependency_injector import providers
 from pyjms import (
     ApplicationContainer,
     ConfigurationException,
+    DefaultJmsListenerContainerFactory,
+    FixedBackOff,
     JmsApplication,
     PyjmsSettings,
     SimpleJmsListenerContainerFactory,
     jms_listener,
     load_settings,
+    on_shutdown,
 )
 from pyjms._wakeup import LoopHandle
 
@@ -99,3 +102,70 @@ async def test_a_line_for_each_handler_that_is_given_up(
         assert record.message_id.startswith("ID:")
     assert len(given_up) == 2
     assert "secret" not in caplog.text
+
+
+class Hooks:
+    """Shutdown hooks, of which the second one to run does not end."""
+
+    def __init__(self) -> None:
+        self.ran: list[str] = []
+        self.at_work = anyio.Event()
+
+    @on_shutdown
+    async def a_last(self) -> None:
+        self.ran.append("last")
+
+    @on_shutdown
+    async def b_stuck(self) -> None:
+        self.ran.append("stuck")
+        self.at_work.set()
+        await anyio.sleep_forever()
+
+    @on_shutdown
+    async def c_first(self) -> None:
+        self.ran.append("first")
+
+
+@pytest.mark.parametrize(("timeout", "seconds"), [(20.0, 20), (1.0, 3)])
+async def test_the_deadline_bounds_shutdown_hooks_too(
+    timeout, seconds, jms_broker, jms_clock, pyjms_broker_url, caplog
+) -> None:
+    hooks = Hooks()
+    settings = PyjmsSettings().with_broker_url(pyjms_broker_url)
+    application = JmsApplication(hooks, settings=settings, stop_timeout=timeout)
+    await application.start()
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(application.stop)
+        await hooks.at_work.wait()
+        await jms_clock.advance(seconds - 0.5)
+        assert "is given up" not in caplog.text
+        await jms_clock.advance(0.5)
+    assert hooks.ran == ["first", "stuck"]
+    assert f"Shutdown hook Hooks.b_stuck did not end within {seconds} s" in caplog.text
+    assert "Shutdown hook Hooks.a_last is not run" in caplog.text
+    assert not application.is_running
+
+
+@pytest.mark.parametrize(("jitter", "added"), [(None, 0.8), (0.0, 0.0), (0.5, 0.5)])
+async def test_a_back_off_with_a_jitter_of_its_own_keeps_it(
+    jitter, added, jms_broker, pyjms_broker_url
+) -> None:
+    rule = FixedBackOff(4.0, jitter=jitter)
+
+    class Own(ApplicationContainer):
+        jms_listener_container_factory = providers.Singleton(
+            DefaultJmsListenerContainerFactory,
+            ApplicationContainer.native_connection_factory,
+            back_off=rule,
+        )
+
+    @jms_listener("orders", id="orders")
+    async def on_order(text: str) -> None: ...
+
+    settings = PyjmsSettings().with_broker_url(pyjms_broker_url)
+    async with JmsApplication(on_order, settings=settings, container=Own) as application:
+        (container,) = application.registry
+        assert container.back_off.jitter == added
+        waits = [container.back_off.start().next_back_off() for _ in range(50)]
+    assert all(4.0 <= wait <= 5.0 for wait in waits)
+    assert (len(set(waits)) == 1) is (jitter == 0)

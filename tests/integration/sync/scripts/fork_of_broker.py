@@ -62,6 +62,10 @@ async def main() -> None:
         await broker.stop()
         with socket.socket() as refused:
             assert refused.connect_ex(("127.0.0.1", port)) != 0, "the child holds the port"
+        (path,) = broker.data_directory.rglob("lock")
+        lock = SharedFileLock(path, fail_if_locked=True)
+        await lock.acquire()  # the child, which still runs, does not hold it
+        lock.release()
         stop.set()
         await asyncio.to_thread(process.join, 60)
         assert process.exitcode == 0, process.exitcode
