@@ -1,0 +1,237 @@
+"""Each key of application.yaml arrives at the object that uses it.
+
+A file with one key is loaded and an application built from it; what the key changes there is
+compared with an application without it. Keys of `spark` and `pipelines` have tests of their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from pydantic import BaseModel
+
+from pyjms import JmsApplication, PyjmsSettings, jms_listener, load_settings
+from pyjms.listener.endpoint import JmsListenerEndpoint, SimpleJmsListenerEndpoint
+from pyjms.settings import ActiveMQSettings
+from pyjms.settings.listeners import ListenerOverride
+
+Probe = Callable[[JmsApplication], object]
+
+
+@jms_listener("orders", id="orders")
+async def handler(text: str) -> None: ...
+
+
+def template(name: str) -> Probe:
+    return lambda application: getattr(application.template, name)
+
+
+def cached(name: str) -> Probe:
+    return lambda application: getattr(application.template.connection_factory, name, None)
+
+
+def _container(application: JmsApplication, endpoint: JmsListenerEndpoint) -> Any:
+    factory = application.container.jms_listener_container_factory()
+    return factory.create_listener_container(endpoint)
+
+
+def container(name: str) -> Probe:
+    def probe(application: JmsApplication) -> object:
+        plain = SimpleJmsListenerEndpoint(id="x", destination="x", message_listener=print)
+        return getattr(_container(application, plain), name)
+
+    return probe
+
+
+def listener(name: str) -> Probe:
+    def probe(application: JmsApplication) -> object:
+        (endpoint,) = application.endpoints()
+        return getattr(_container(application, endpoint), name)
+
+    return probe
+
+
+def factory_of(application: JmsApplication) -> object:
+    return [endpoint.container_factory for endpoint in application.endpoints()]
+
+
+def policy_of(application: JmsApplication) -> object:
+    return [str(endpoint.redelivery_policy) for endpoint in application.endpoints()]
+
+
+def client(path: str) -> Probe:
+    def probe(application: JmsApplication) -> object:
+        value: Any = application.container.native_connection_factory()
+        for name in path.split("."):
+            value = getattr(value, name)
+        return str(value)
+
+    return probe
+
+
+def broker(probe: Probe) -> Probe:
+    """Return the probe for `brokers.other`, as the one for `activemq`."""
+
+    def other(application: JmsApplication) -> object:
+        return probe(JmsApplication(settings=application.settings.model_copy(
+            update={"activemq": application.settings.brokers["other"]}
+        )))  # fmt: skip
+
+    return other
+
+
+def converter(name: str) -> Probe:
+    return lambda application: getattr(application.container.message_converter(), name)
+
+
+BROKER: dict[str, tuple[object, Probe]] = {
+    "broker_url": ("tcp://elsewhere:1", client("uri")),
+    "user": ("anna", client("user_name")),
+    "user_name": ("anna", client("user_name")),
+    "password": ("secret", client("password")),
+    "embedded.enabled": (False, client("uri")),
+    "close_timeout": ("7s", client("options.close_timeout")),
+    "send_timeout": ("7s", client("options.send_timeout")),
+    "redelivery.maximum": (2, client("redelivery_policy")),
+    "redelivery.initial_delay": ("3s", client("redelivery_policy")),
+    "redelivery.multiplier": (3, client("redelivery_policy")),
+    "redelivery.max_delay": ("9s", client("redelivery_policy")),
+    "redelivery.jitter": (0.5, client("redelivery_policy")),
+    "prefetch": (7, client("prefetch_policy")),
+    "non_blocking_redelivery": (True, client("options.non_blocking_redelivery")),
+}
+LISTENER: dict[str, tuple[object, Probe]] = {
+    "destination": ("other", listener("destination_name")),
+    "concurrency": ("2-4", listener("concurrency")),
+    "selector": ("a = 1", listener("message_selector")),
+    "subscription": ("audit", listener("subscription_name")),
+    "durable": (True, listener("subscription_durable")),
+    "prefetch": (7, listener("prefetch")),
+    "redelivery.maximum": (1, policy_of),
+    "redelivery.initial_delay": ("3s", policy_of),
+    "redelivery.multiplier": (3, policy_of),
+    "redelivery.max_delay": ("9s", policy_of),
+    "redelivery.jitter": (0.5, policy_of),
+    "unreadable_messages": ("redeliver", listener("unreadable_messages")),
+    "auto_startup": (False, listener("auto_startup")),
+    "container_factory": ("jms_listener_container_factory", factory_of),
+    "client_id": ("me", listener("client_id")),
+    "pub_sub_domain": (True, listener("pub_sub_domain")),
+    "no_local": (True, listener("pub_sub_no_local")),
+    "receive_timeout": ("3s", listener("receive_timeout")),
+    "max_messages_per_task": (5, listener("max_messages_per_task")),
+    "idle_consumer_limit": (2, listener("idle_consumer_limit")),
+    "idle_task_execution_limit": (3, listener("idle_task_execution_limit")),
+    "recovery_interval": ("7s", listener("recovery_interval")),
+    "cache_level": ("session", listener("cache_level")),
+    "session.acknowledge_mode": ("client", listener("session_acknowledge_mode")),
+    "session.transacted": (False, listener("session_transacted")),
+}
+EFFECTS: dict[str, tuple[object, Probe]] = {
+    "jms.pub_sub_domain": (True, template("pub_sub_domain")),
+    "jms.subscription_durable": (True, container("subscription_durable")),
+    "jms.client_id": ("me", container("client_id")),
+    "jms.converter.dict_format": ("map", converter("dict_format")),
+    "jms.cache.enabled": (False, lambda a: type(a.template.connection_factory).__name__),
+    "jms.cache.consumers": (True, cached("cache_consumers")),
+    "jms.cache.producers": (False, cached("cache_producers")),
+    "jms.cache.session_cache_size": (7, cached("session_cache_size")),
+    "jms.listener.auto_startup": (False, container("auto_startup")),
+    "jms.listener.min_concurrency": (3, container("concurrent_consumers")),
+    "jms.listener.max_concurrency": (3, container("max_concurrent_consumers")),
+    "jms.listener.receive_timeout": ("3s", container("receive_timeout")),
+    "jms.listener.max_messages_per_task": (3, container("max_messages_per_task")),
+    "jms.listener.recovery_interval": ("7s", container("recovery_interval")),
+    "jms.listener.prefetch": (7, container("prefetch")),
+    "jms.listener.unreadable_messages": ("redeliver", container("unreadable_messages")),
+    "jms.listener.cache_level": ("session", container("cache_level")),
+    "jms.listener.session.acknowledge_mode": ("client", container("session_acknowledge_mode")),
+    "jms.listener.session.transacted": (False, container("session_transacted")),
+    "jms.template.default_destination": ("x", template("default_destination_name")),
+    "jms.template.delivery_mode": ("non_persistent", template("delivery_mode")),
+    "jms.template.priority": (9, template("priority")),
+    "jms.template.time_to_live": ("3s", template("time_to_live")),
+    "jms.template.qos_enabled": (True, template("explicit_qos_enabled")),
+    "jms.template.delivery_delay": ("3s", template("delivery_delay")),
+    "jms.template.receive_timeout": ("3s", template("receive_timeout")),
+    "jms.template.shared_reply_queue": (False, template("shared_reply_queue")),
+    "jms.template.session.acknowledge_mode": ("client", template("session_acknowledge_mode")),
+    "jms.template.session.transacted": (True, template("session_transacted")),
+    "lifecycle.timeout_per_shutdown_phase": ("7s", lambda a: a.stop_timeout),
+    **{f"activemq.{key}": effect for key, effect in BROKER.items()},
+    **{f"brokers.other.{key}": (v, broker(probe)) for key, (v, probe) in BROKER.items()},
+    **{f"listeners.orders.{key}": effect for key, effect in LISTENER.items()},
+}
+"""By key: a value, and what shows its effect."""
+WITH: dict[str, dict[str, object]] = {
+    "listeners.orders.durable": {"listeners.orders.client_id": "me"},
+    "listeners.orders.subscription": {
+        "listeners.orders.durable": True,
+        "listeners.orders.client_id": "me",
+    },
+}
+"""Keys that are only accepted together with another one."""
+ELSEWHERE = {
+    "jms.converter.type_id_mappings": "tests/integration/annotation/test_type_ids.py",
+    "jms.converter.trusted_packages": "tests/integration/annotation/test_type_ids.py",
+    "logging": "tests/unit/settings/test_application_settings.py",
+    "app": "tests/unit/settings/test_application_settings.py",
+}
+"""Keys whose effect is tested in another file."""
+ROOT = Path(__file__).resolve().parents[3]
+_NAMED: dict[str, tuple[str, type[BaseModel]]] = {
+    "brokers": ("other", ActiveMQSettings),
+    "listeners": ("orders", ListenerOverride),
+}
+
+
+def keys(model: type[BaseModel], prefix: str = "") -> Iterator[str]:
+    """Return all keys of a section, with those of its sections."""
+    for name, info in model.model_fields.items():
+        inner = _section(info.annotation)
+        if not prefix and name in ("spark", "pipelines"):
+            continue
+        if not prefix and name in _NAMED:
+            key, section = _NAMED[name]
+            yield from keys(section, f"{name}.{key}.")
+        elif inner is None:
+            yield prefix + name
+        else:
+            yield from keys(inner, f"{prefix}{name}.")
+
+
+def _section(annotation: Any) -> type[BaseModel] | None:
+    candidates = (annotation, *getattr(annotation, "__args__", ()))
+    found = (c for c in candidates if isinstance(c, type) and issubclass(c, BaseModel))
+    return next(found, None)
+
+
+def application_of(given: dict[str, object], folder: Path) -> JmsApplication:
+    tree: dict[str, Any] = {"brokers": {"other": {}}}
+    for key, value in given.items():
+        *sections, name = key.split(".")
+        section = tree
+        for each in sections:
+            section = section.setdefault(each, {})
+        section[name] = value
+    path = folder / "application.yaml"
+    path.write_text(yaml.safe_dump(tree), encoding="utf-8")
+    return JmsApplication(handler, settings=load_settings(path, environ={}))
+
+
+def test_every_key_has_its_effect_tested() -> None:
+    assert {*EFFECTS, *ELSEWHERE} == {*keys(PyjmsSettings)}
+    for key, path in ELSEWHERE.items():
+        assert key.rpartition(".")[2] in (ROOT / path).read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("key", sorted(EFFECTS))
+async def test_a_key_has_an_effect(key: str, tmp_path: Path) -> None:
+    value, probe = EFFECTS[key]
+    others = WITH.get(key, {})
+    without = probe(application_of(others, tmp_path))
+    assert probe(application_of({**others, key: value}, tmp_path)) != without
