@@ -64,11 +64,11 @@ class DelegatedAttribute(Generic[V]):
     ) -> None:
         self.__doc__ = doc
         self._target = target
-        self._name = ""
+        self.name = ""
         self._read_only = read_only
 
     def __set_name__(self, owner: type, name: str) -> None:
-        self._name = name
+        self.name = name
 
     @overload
     def __get__(self, instance: None, owner: type) -> DelegatedAttribute[V]: ...
@@ -77,12 +77,20 @@ class DelegatedAttribute(Generic[V]):
     def __get__(self, instance: object | None, owner: type) -> DelegatedAttribute[V] | V:
         if instance is None:
             return self
-        return cast("V", getattr(self._target(instance), self._name))
+        return self.read(instance)
 
     def __set__(self, instance: object, value: V) -> None:
         if self._read_only:
-            raise AttributeError(f"{self._name} of {type(instance).__name__} cannot be set")
-        setattr(self._target(instance), self._name, value)
+            raise AttributeError(f"{self.name} of {type(instance).__name__} cannot be set")
+        self.write(instance, value)
+
+    def read(self, instance: Any) -> V:
+        """Return the target's value."""
+        return cast("V", getattr(self._target(instance), self.name))
+
+    def write(self, instance: Any, value: V) -> None:
+        """Set the target's value."""
+        setattr(self._target(instance), self.name, value)
 
 
 def delegated(

@@ -17,9 +17,9 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterable
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, cast
 
-from pyjms._forwarding import delegated
+from pyjms._forwarding import DelegatedAttribute, delegated
 from pyjms.sync.portal import call_on_loop
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ T = TypeVar("T")
 V = TypeVar("V")
 
 
-class Attribute(Generic[V]):
+class Attribute(DelegatedAttribute[V]):
     """A public attribute of the core object, read and set through the blocking object.
 
     Args:
@@ -43,31 +43,20 @@ class Attribute(Generic[V]):
     """
 
     def __init__(self, doc: str = "", *, read_only: bool = False, on_loop: bool = False) -> None:
-        self.__doc__ = doc
-        self._name = ""
-        self._read_only = read_only
+        super().__init__(attrgetter("core"), doc, read_only=read_only)
         self._on_loop = on_loop
 
-    def __set_name__(self, owner: type, name: str) -> None:
-        self._name = name
+    def read(self, instance: Any) -> V:
+        """Return the core's value, or the blocking object that was set with that core."""
+        return cast("V", instance.as_given(self.name, super().read(instance)))
 
-    @overload
-    def __get__(self, facade: None, owner: type) -> Attribute[V]: ...
-    @overload
-    def __get__(self, facade: Facade[Any], owner: type) -> V: ...
-    def __get__(self, facade: Facade[Any] | None, owner: type) -> Attribute[V] | V:
-        if facade is None:
-            return self
-        return cast("V", facade.as_given(self._name, getattr(facade.core, self._name)))
-
-    def __set__(self, facade: Facade[Any], value: V) -> None:
-        if self._read_only:
-            raise AttributeError(f"{self._name} of {type(facade).__name__} cannot be set")
-        core, given = facade.core, facade.take(self._name, value)
+    def write(self, instance: Any, value: V) -> None:
+        """Set the core's value; of a blocking object its core."""
+        given = instance.take(self.name, value)
         if self._on_loop:
-            call_on_loop(facade.loop, _set, core, self._name, given)
+            call_on_loop(instance.loop, _set, instance.core, self.name, given)
         else:
-            setattr(core, self._name, given)
+            super().write(instance, given)
 
 
 async def _set(core: object, name: str, value: object) -> None:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
 from functools import partial
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, ParamSpec, Self, TypeVar
 
 from dependency_injector import containers
 
+from pyjms._forwarding import DelegatedAttribute
 from pyjms.app import JmsApplication
 from pyjms.container.core import ApplicationContainer
 from pyjms.jms.destination import DEFAULT_DEAD_LETTER_QUEUE
@@ -39,20 +41,19 @@ class BlockingJmsTestApp:
         self._broker = embedded_broker()
         self._app = JmsTestApp(self._broker, self._broker.url)
 
-    @property
-    def url(self) -> str:
-        """The broker's URL, for clients in this process."""
-        return self._broker.url
-
-    @property
-    def recorder(self) -> Recorder:
-        """The calls of the handlers; wait for them with this object's `until`."""
-        return self._app.recorder
-
-    @property
-    def application(self) -> JmsApplication:
-        """The running application; its methods are coroutines of another loop."""
-        return self._app.application
+    url = DelegatedAttribute[str](
+        attrgetter("_broker"), "The broker's URL, for clients in this process.", read_only=True
+    )
+    recorder = DelegatedAttribute[Recorder](
+        attrgetter("_app"),
+        "The calls of the handlers; wait for them with this object's `until`.",
+        read_only=True,
+    )
+    application = DelegatedAttribute[JmsApplication](
+        attrgetter("_app"),
+        "The running application; its methods are coroutines of another loop.",
+        read_only=True,
+    )
 
     @property
     def template(self) -> JmsTemplate:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from pyjms.wire.openwire.commands import ProducerInfo
@@ -17,44 +18,27 @@ if TYPE_CHECKING:
 __all__ = ["ConsumerExchange", "ProducerExchange"]
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class ProducerExchange:
     """A producer's context, and the destination it last sent to.
 
     Source: ActiveMQ ProducerBrokerExchange.
     """
 
-    __slots__ = (
-        "_transacted",
-        "context",
-        "destination",
-        "info",
-        "is_internal",
-        "last_stored_sequence",
-        "region_destination",
-        "transaction",
-        "unanswered",
-    )
-
-    def __init__(
-        self,
-        context: ConnectionContext,
-        info: ProducerInfo | None = None,
-        transaction: Transaction | None = None,
-    ) -> None:
-        self.context = context
-        self.info = info
-        self.transaction = transaction
-        """The transaction that its messages are part of; None: they take effect at once."""
-        self.is_internal = False
-        """Whether the broker forwards a client's message to one of its internal destinations."""
-        self._transacted: ProducerExchange | None = None
-        self.destination: object = None
-        self.region_destination: BrokerDestination | None = None
-        self.last_stored_sequence: int | None = None
-        """After a failover: the sequence number up to which the store has its messages.
-        (activemq-broker T27)"""
-        self.unanswered: deque[Completion] | None = None
-        """Only for clients that may fail over: the sends that are not stored yet, oldest first."""
+    context: ConnectionContext
+    info: ProducerInfo | None = None
+    transaction: Transaction | None = None
+    """The transaction that its messages are part of; None: they take effect at once."""
+    is_internal: bool = field(default=False, init=False)
+    """Whether the broker forwards a client's message to one of its internal destinations."""
+    _transacted: ProducerExchange | None = field(default=None, init=False)
+    destination: object = field(default=None, init=False)
+    region_destination: BrokerDestination | None = field(default=None, init=False)
+    last_stored_sequence: int | None = field(default=None, init=False)
+    """After a failover: the sequence number up to which the store has its messages.
+    (activemq-broker T27)"""
+    unanswered: deque[Completion] | None = field(default=None, init=False)
+    """Only for clients that may fail over: the sends that are not stored yet, oldest first."""
 
     def within(self, transaction: Transaction) -> ProducerExchange:
         """Return this producer's exchange for messages of `transaction`.
@@ -78,18 +62,11 @@ class ProducerExchange:
         return forwarding
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class ConsumerExchange:
     """A consumer's context and subscription. Source: ActiveMQ ConsumerBrokerExchange."""
 
-    __slots__ = ("context", "subscription", "transaction")
-
-    def __init__(
-        self,
-        context: ConnectionContext,
-        subscription: Subscription | None,
-        transaction: Transaction | None = None,
-    ) -> None:
-        self.context = context
-        self.subscription = subscription
-        self.transaction = transaction
-        """The transaction that its acknowledgements are part of."""
+    context: ConnectionContext
+    subscription: Subscription | None
+    transaction: Transaction | None = None
+    """The transaction that its acknowledgements are part of."""

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 if TYPE_CHECKING:
     from pyjms_broker.api.message import MessageReference
 
-__all__ = ["PendingCursor"]
+__all__ = ["MAX_EXPIRED_PER_TURN", "PAGING_RETRY_DELAY", "PendingCursor"]
+
+MAX_EXPIRED_PER_TURN: Final = 500
+"""Expired messages that are processed before other tasks of the event loop run."""
+PAGING_RETRY_DELAY: Final = 5.0
+"""Seconds until messages are paged in again after the store failed to read them."""
 
 
 class PendingCursor(Protocol):

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections import OrderedDict
-from typing import TYPE_CHECKING, TypedDict, Unpack
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Annotated, TypedDict, Unpack
 
 from pyjms.jms.destination import DEFAULT_DEAD_LETTER_QUEUE, Destination, Queue, Topic
 from pyjms_broker.api.dead_letter import DeadLetterStrategy
+from pyjms_broker.attribute import Attribute, Unit
 from pyjms_broker.policy.audit import MessageAudit
 
 if TYPE_CHECKING:
@@ -19,15 +21,17 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AbstractDeadLetterStrategy",
+    "DeadLetterAttributes",
     "DeadLetterOptions",
     "DiscardingDeadLetterStrategy",
+    "IndividualDeadLetterAttributes",
     "IndividualDeadLetterStrategy",
     "SharedDeadLetterStrategy",
 ]
 
 
 class DeadLetterOptions(TypedDict, total=False):
-    """The options of every strategy; see `AbstractDeadLetterStrategy` for the defaults."""
+    """The options of every strategy; see `DeadLetterAttributes` for the defaults."""
 
     process_expired: bool
     process_non_persistent: bool
@@ -37,29 +41,33 @@ class DeadLetterOptions(TypedDict, total=False):
     max_audit_depth: int
 
 
-class AbstractDeadLetterStrategy(DeadLetterStrategy):
-    """Common base of the strategies.
+@dataclass(kw_only=True, eq=False, repr=False)
+class DeadLetterAttributes:
+    """The attributes of every strategy."""
 
-    `expiration` is the time to live of dead letters in seconds, 0 for ever.
-    Source: ActiveMQ AbstractDeadLetterStrategy.
-    """
+    process_expired: Annotated[
+        bool, Attribute("Whether expired messages are kept as dead letters.")
+    ] = True
+    process_non_persistent: Annotated[
+        bool, Attribute("Whether non-persistent messages are kept.")
+    ] = False
+    expiration: Annotated[
+        float, Attribute("Time until dead letters expire; 0: never.", unit=Unit.SECONDS)
+    ] = 0.0
+    enable_audit: Annotated[
+        bool, Attribute("Whether a message id that was kept before is discarded.")
+    ] = True
+    max_producers_to_audit: Annotated[
+        int, Attribute("Number of producers that the audit remembers.", minimum=1)
+    ] = 64
+    max_audit_depth: Annotated[
+        int, Attribute("Number of messages of each producer that the audit remembers.", minimum=1)
+    ] = 2048
 
-    def __init__(
-        self,
-        *,
-        process_expired: bool = True,
-        process_non_persistent: bool = False,
-        expiration: float = 0,
-        enable_audit: bool = True,
-        max_producers_to_audit: int = 64,
-        max_audit_depth: int = 2048,
-    ) -> None:
-        self.process_expired = process_expired
-        self.process_non_persistent = process_non_persistent
-        self.expiration = expiration
-        self.enable_audit = enable_audit
-        self.max_producers_to_audit = max_producers_to_audit
-        self.max_audit_depth = max_audit_depth
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class AbstractDeadLetterStrategy(DeadLetterAttributes, DeadLetterStrategy):
+    """Common base of the strategies. Source: ActiveMQ AbstractDeadLetterStrategy."""
 
     def is_send_to_dead_letter_queue(self, reference: MessageReference) -> bool:
         """Whether the message is dead-lettered (activemq-broker L1).
@@ -109,35 +117,44 @@ class SharedDeadLetterStrategy(AbstractDeadLetterStrategy):
         return self._shared_audit
 
 
-class IndividualDeadLetterStrategy(AbstractDeadLetterStrategy):
+@dataclass(kw_only=True, eq=False, repr=False)
+class IndividualDeadLetterAttributes:
+    """The attributes of `IndividualDeadLetterStrategy` alone."""
+
+    queue_prefix: Annotated[str, Attribute("Prefix of the dead-letter destinations of queues.")] = (
+        f"{DEFAULT_DEAD_LETTER_QUEUE}.Queue."
+    )
+    topic_prefix: Annotated[str, Attribute("Prefix of the dead-letter destinations of topics.")] = (
+        f"{DEFAULT_DEAD_LETTER_QUEUE}.Topic."
+    )
+    queue_suffix: Annotated[
+        str | None, Attribute("Suffix of the dead-letter destinations of queues.")
+    ] = None
+    topic_suffix: Annotated[
+        str | None, Attribute("Suffix of the dead-letter destinations of topics.")
+    ] = None
+    use_queue_for_queue_messages: Annotated[
+        bool, Attribute("Whether the dead letters of queues go to a queue; false: to a topic.")
+    ] = True
+    use_queue_for_topic_messages: Annotated[
+        bool, Attribute("Whether the dead letters of topics go to a queue; false: to a topic.")
+    ] = True
+    destination_per_durable_subscriber: Annotated[
+        bool, Attribute("Whether each durable subscription has its own dead-letter destination.")
+    ] = False
+    max_destinations_to_audit: Annotated[
+        int, Attribute("Number of destinations that the audit remembers.", minimum=1)
+    ] = 10_000
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class IndividualDeadLetterStrategy(IndividualDeadLetterAttributes, AbstractDeadLetterStrategy):
     """A dead-letter destination for each destination, named by prefix and suffix.
 
     (activemq-broker L3)
     """
 
-    def __init__(
-        self,
-        *,
-        queue_prefix: str = f"{DEFAULT_DEAD_LETTER_QUEUE}.Queue.",
-        topic_prefix: str = f"{DEFAULT_DEAD_LETTER_QUEUE}.Topic.",
-        queue_suffix: str | None = None,
-        topic_suffix: str | None = None,
-        use_queue_for_queue_messages: bool = True,
-        use_queue_for_topic_messages: bool = True,
-        destination_per_durable_subscriber: bool = False,
-        max_destinations_to_audit: int = 10_000,
-        **options: Unpack[DeadLetterOptions],
-    ) -> None:
-        super().__init__(**options)
-        self.queue_prefix = queue_prefix
-        self.topic_prefix = topic_prefix
-        self.queue_suffix = queue_suffix
-        self.topic_suffix = topic_suffix
-        self.use_queue_for_queue_messages = use_queue_for_queue_messages
-        self.use_queue_for_topic_messages = use_queue_for_topic_messages
-        self.destination_per_durable_subscriber = destination_per_durable_subscriber
-        self.max_destinations_to_audit = max_destinations_to_audit
-        self._audits: OrderedDict[Destination, MessageAudit] = OrderedDict()
+    _audits: OrderedDict[Destination, MessageAudit] = field(default_factory=OrderedDict, init=False)
 
     def dead_letter_destination(
         self, reference: MessageReference, subscription: Subscription | None

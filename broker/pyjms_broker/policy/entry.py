@@ -6,10 +6,11 @@ Durations are seconds. An entry is applied when a destination or a subscription 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Final, Literal, TypeAlias
+from typing import Annotated, Final, Literal, TypeAlias
 
 from pyjms.jms.destination import Destination, TemporaryQueue, TemporaryTopic
 from pyjms_broker.api.dead_letter import DeadLetterStrategy
+from pyjms_broker.attribute import Attribute, Unit
 from pyjms_broker.policy.dead_letter import SharedDeadLetterStrategy
 from pyjms_broker.policy.eviction import MessageEvictionStrategy, OldestMessageEvictionStrategy
 from pyjms_broker.policy.pending import PendingMessageLimitStrategy
@@ -18,6 +19,7 @@ __all__ = [
     "PendingDurableSubscriberPolicy",
     "PendingQueuePolicy",
     "PendingSubscriberPolicy",
+    "PolicyAttributes",
     "PolicyEntry",
 ]
 
@@ -34,7 +36,198 @@ _NO_POLICY_DEPTH: Final = 2048
 
 
 @dataclass(frozen=True, kw_only=True)
-class PolicyEntry:
+class PolicyAttributes:
+    """The attributes that configuration files write as they are."""
+
+    memory_limit: Annotated[
+        int,
+        Attribute(
+            "Memory for the destination's messages; 0: no limit of its own.", unit=Unit.BYTES
+        ),
+    ] = 0
+    producer_flow_control: Annotated[
+        bool, Attribute("Whether senders wait while the destination is full.")
+    ] = True
+    send_fail_if_no_space: Annotated[
+        bool | None, Attribute("Whether sends fail instead of waiting; null: as in system_usage.")
+    ] = None
+    send_fail_if_no_space_after_timeout: Annotated[
+        float | None,
+        Attribute(
+            "Time that sends wait before they fail, 0: unlimited; null: as in system_usage.",
+            unit=Unit.SECONDS,
+        ),
+    ] = None
+    blocked_producer_warning_interval: Annotated[
+        float,
+        Attribute(
+            "Minimum time between two warnings about waiting senders; 0: no warnings.",
+            unit=Unit.SECONDS,
+        ),
+    ] = 30.0
+    minimum_message_size: Annotated[
+        int,
+        Attribute(
+            "Memory that each message is counted with, in addition to its body and properties.",
+            unit=Unit.BYTES,
+        ),
+    ] = 1024
+    use_cache: Annotated[
+        bool, Attribute("Whether stored messages are kept in memory, too, while there is space.")
+    ] = True
+    cursor_memory_high_water_mark: Annotated[
+        int,
+        Attribute(
+            "Percentage of the memory limits from which pending messages are left to the stores.",
+            minimum=0,
+            maximum=100,
+        ),
+    ] = 70
+    store_usage_high_water_mark: Annotated[
+        int, Attribute("Percentage of store_limit from which senders wait.", minimum=1, maximum=100)
+    ] = 100
+    persist_jms_redelivered: Annotated[
+        bool,
+        Attribute(
+            "Whether a dispatch is stored first, so that JMSRedelivered is set after a restart."
+        ),
+    ] = False
+    """Whether a queue's store marks each message as redelivered before it is sent."""
+    max_page_size: Annotated[
+        int,
+        Attribute(
+            "Maximum number of undispatched messages of a queue that are paged in.", minimum=1
+        ),
+    ] = 200
+    max_browse_page_size: Annotated[
+        int | None,
+        Attribute("Maximum number of messages that a browser returns; null: unlimited.", minimum=1),
+    ] = 400
+    max_expire_page_size: Annotated[
+        int, Attribute("Maximum number of messages that an expiry scan checks.", minimum=1)
+    ] = 400
+    expire_messages_period: Annotated[
+        float, Attribute("Time between two expiry scans; 0: no scans.", unit=Unit.SECONDS)
+    ] = 30.0
+    prioritized_messages: Annotated[
+        bool, Attribute("Whether messages are ordered by JMSPriority.")
+    ] = False
+    strict_order_dispatch: Annotated[
+        bool, Attribute("Whether one consumer's prefetch is filled before the next one's.")
+    ] = False
+    use_consumer_priority: Annotated[
+        bool, Attribute("Whether consumers of higher priority are preferred.")
+    ] = True
+    all_consumers_exclusive_by_default: Annotated[
+        bool, Attribute("Whether every consumer is exclusive.")
+    ] = False
+    lazy_dispatch: Annotated[
+        bool,
+        Attribute("Whether only as many messages are paged in as the consumers have capacity for."),
+    ] = False
+    consumers_before_dispatch_starts: Annotated[
+        int, Attribute("Number of consumers to wait for before the first dispatch.", minimum=0)
+    ] = 0
+    time_before_dispatch_starts: Annotated[
+        float, Attribute("Time to wait before the first dispatch.", unit=Unit.SECONDS)
+    ] = 0.0
+    """Seconds to wait before the first dispatch.
+    With `consumers_before_dispatch_starts` it is the longest wait, and 0 means 1 second.
+    """
+    message_group_map_factory_type: Annotated[
+        str,
+        Attribute(
+            "cached, cached?cacheSize=1024, bucket?bucketCount=1024 or simple: how groups are "
+            "tracked."
+        ),
+    ] = "cached"
+    queue_prefetch: Annotated[
+        int, Attribute("Prefetch of queue consumers that do not set one.", minimum=0)
+    ] = 1000
+    queue_browser_prefetch: Annotated[
+        int, Attribute("Prefetch of queue browsers that do not set one.", minimum=0)
+    ] = 500
+    topic_prefetch: Annotated[
+        int, Attribute("Prefetch of topic consumers that do not set one.", minimum=0)
+    ] = 32767
+    durable_topic_prefetch: Annotated[
+        int, Attribute("Prefetch of durable subscribers that do not set one.", minimum=0)
+    ] = 100
+    """The prefetches replace a consumer's own only where that is the built-in default."""
+    use_prefetch_extension: Annotated[
+        bool,
+        Attribute("Whether delivered messages make way for others before they are acknowledged."),
+    ] = True
+    enable_audit: Annotated[
+        bool, Attribute("Whether messages with a message id that was seen before are dropped.")
+    ] = True
+    max_producers_to_audit: Annotated[
+        int, Attribute("Number of producers that the audit remembers.", minimum=1)
+    ] = 64
+    max_audit_depth: Annotated[
+        int,
+        Attribute("Number of messages of each producer that a topic's audit remembers.", minimum=1),
+    ] = 10_000
+    max_queue_audit_depth: Annotated[
+        int,
+        Attribute("Number of messages of each producer that a queue's audit remembers.", minimum=1),
+    ] = 10_000
+    pending_queue_policy: Annotated[
+        PendingQueuePolicy,
+        Attribute(
+            "Where a queue's messages wait that do not fit in memory: on disk; vmQueueCursor: "
+            "nowhere."
+        ),
+    ] = "storeCursor"
+    """Where a queue's pending messages are: `storeCursor` leaves them to the store or the temp
+    store beyond the high-water mark, `vmQueueCursor` keeps all in memory."""
+    pending_subscriber_policy: Annotated[
+        PendingSubscriberPolicy,
+        Attribute("The same for non-durable topic consumers: on disk; vmCursor: nowhere."),
+    ] = "fileCursor"
+    """Where the pending messages of a non-durable topic consumer are: `fileCursor` uses the temp
+    store, `vmCursor` keeps all in memory."""
+    pending_durable_subscriber_policy: Annotated[
+        PendingDurableSubscriberPolicy,
+        Attribute("The same for durable subscriptions: on disk; vmDurableCursor: nowhere."),
+    ] = "storeDurableSubscriberCursor"
+    """Where the pending messages of a durable subscription are: `storeDurableSubscriberCursor`
+    leaves them to the stores as a queue does, `vmDurableCursor` keeps all in memory."""
+    max_destinations: Annotated[
+        int,
+        Attribute(
+            "Maximum number of destinations that match the policy; -1: unlimited.", minimum=-1
+        ),
+    ] = -1
+    gc_inactive_destinations: Annotated[
+        bool,
+        Attribute(
+            "Whether unused destinations are removed; see schedule_period_for_destination_purge."
+        ),
+    ] = False
+    inactive_timeout_before_gc: Annotated[
+        float,
+        Attribute(
+            "Time without consumers, producers and messages before that; 0: never.",
+            unit=Unit.SECONDS,
+        ),
+    ] = 60.0
+    gc_with_network_consumers: Annotated[
+        bool, Attribute("Whether consumers of a network of brokers count as none there.")
+    ] = False
+    advisory_for_consumed: Annotated[
+        bool, Attribute("Whether each acknowledged message causes an advisory.")
+    ] = False
+    advisory_for_discarding_messages: Annotated[
+        bool, Attribute("Whether each evicted message causes an advisory.")
+    ] = False
+    advisory_for_slow_consumers: Annotated[
+        bool, Attribute("Whether each consumer that becomes slow causes an advisory.")
+    ] = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class PolicyEntry(PolicyAttributes):
     """Settings for the destinations that `destination` (a name or a pattern) matches.
 
     `temp_queue` and `temp_topic` make it the entry of all temporary queues or topics. An entry
@@ -45,109 +238,14 @@ class PolicyEntry:
     destination: Destination | None = None
     temp_queue: bool = False
     temp_topic: bool = False
-
-    memory_limit: int = 0
-    """Bytes of messages the destination may hold, 0: no limit of its own."""
-    producer_flow_control: bool = True
-    """Whether senders wait while memory is full."""
-    send_fail_if_no_space: bool | None = None
-    """Whether a send fails at once instead; None: as the broker's system usage says."""
-    send_fail_if_no_space_after_timeout: float | None = None
-    """Seconds after which a waiting send fails, 0: never; None: as the system usage says."""
-    blocked_producer_warning_interval: float = 30.0
-    """Minimum seconds between warnings about waiting senders, 0: no warnings."""
-    minimum_message_size: int = 1024
-    """Bytes that each message counts in addition to its body and properties."""
-    use_cache: bool = True
-    """Whether stored messages are kept in memory, too, while there is room."""
-    cursor_memory_high_water_mark: int = 70
-    """Percent of the memory limits at which waiting messages are left to the stores."""
-    store_usage_high_water_mark: int = 100
-    """Percent of the store's limit at which senders wait."""
-    persist_jms_redelivered: bool = False
-    """Whether a queue's store marks each message as redelivered before it is sent."""
-
-    max_page_size: int = 200
-    """How many undispatched messages of a queue are offered to its consumers."""
-    max_browse_page_size: int | None = 400
-    """How many messages a browser sees; None: all."""
-    max_expire_page_size: int = 400
-    """How many messages an expiry scan inspects."""
-    expire_messages_period: float = 30.0
-    """Seconds between expiry scans, 0: no scans."""
-
-    prioritized_messages: bool = False
-    """Whether JMSPriority decides the order."""
-    strict_order_dispatch: bool = False
-    """Whether the first consumer is filled before the next gets messages."""
-    use_consumer_priority: bool = True
-    """Whether consumers of higher priority come first."""
-    all_consumers_exclusive_by_default: bool = False
-    """Treat every consumer as exclusive."""
-    lazy_dispatch: bool = False
-    """Offer only as many messages as the consumers have room for."""
-    consumers_before_dispatch_starts: int = 0
-    """Wait for that many consumers before the first dispatch."""
-    time_before_dispatch_starts: float = 0
-    """Seconds to wait before the first dispatch.
-
-    With `consumers_before_dispatch_starts` it is the longest wait, and 0 means 1 second.
-    """
-    message_group_map_factory_type: str = "cached"
-    """`cached?cacheSize=1024`, `bucket?bucketCount=1024` or `simple`."""
     dispatch_policy: str = "simple"
     """Topics: `simple`, `round_robin`, `strict_order` or `priority`."""
-
-    queue_prefetch: int = 1000
-    queue_browser_prefetch: int = 500
-    topic_prefetch: int = 32767
-    durable_topic_prefetch: int = 100
-    """The prefetches replace a consumer's own only where that is the built-in default."""
-    use_prefetch_extension: bool = True
-    """Whether messages delivered but not acknowledged make room for more."""
-
-    enable_audit: bool = True
-    """Whether repeated message ids are dropped."""
-    max_producers_to_audit: int = 64
-    max_audit_depth: int = 10_000
-    """Window of the audit of topic subscriptions, in messages of a producer."""
-    max_queue_audit_depth: int = 10_000
-    """The same of queues."""
-
     dead_letter_strategy: DeadLetterStrategy = field(default_factory=SharedDeadLetterStrategy)
     pending_message_limit_strategy: PendingMessageLimitStrategy | None = None
     """How many messages may wait for a topic consumer; None: any number."""
     message_eviction_strategy: MessageEvictionStrategy = field(
         default_factory=OldestMessageEvictionStrategy
     )
-    pending_queue_policy: PendingQueuePolicy = "storeCursor"
-    """Where a queue's pending messages are: `storeCursor` leaves them to the store or the temp
-    store beyond the high-water mark, `vmQueueCursor` keeps all in memory."""
-    pending_subscriber_policy: PendingSubscriberPolicy = "fileCursor"
-    """Where the pending messages of a non-durable topic consumer are: `fileCursor` uses the temp
-    store, `vmCursor` keeps all in memory."""
-    pending_durable_subscriber_policy: PendingDurableSubscriberPolicy = (
-        "storeDurableSubscriberCursor"
-    )
-    """Where the pending messages of a durable subscription are: `storeDurableSubscriberCursor`
-    leaves them to the stores as a queue does, `vmDurableCursor` keeps all in memory."""
-    max_destinations: int = -1
-    """How many destinations may match this entry, -1: any number."""
-
-    gc_inactive_destinations: bool = False
-    """Whether destinations that nobody uses are removed by the broker's sweeps."""
-    inactive_timeout_before_gc: float = 60.0
-    """Seconds for which nobody has used them, 0: they stay."""
-    gc_with_network_consumers: bool = False
-    """Whether consumers of other brokers do not keep them."""
-
-    advisory_for_consumed: bool = False
-    """Report each acknowledged message to the filter chain."""
-    advisory_for_discarding_messages: bool = False
-    """Report each message evicted from a topic subscription."""
-    advisory_for_slow_consumers: bool = False
-    """Report each consumer that becomes slow."""
-
     is_built_in: bool = field(default=False, repr=False)
     """Whether this is the built-in entry, which applies where the user has none."""
 

@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
+from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 
 import anyio
 
 from pyjms import _clock
+from pyjms._forwarding import DelegatedAttribute
 from pyjms_broker.api.message import NO_TRANSACTION, Position, StoredMessage
 from pyjms_broker.ranges.progress import Progress, ProgressRecords
 from pyjms_broker.ranges.protocol import RangesError
@@ -94,15 +96,14 @@ class QueueReading:
         """Identifies the numbering; it changes when numbers lose their meaning."""
         return self._epoch * _EPOCHS_APART + self.progress.changes
 
-    @property
-    def message_count(self) -> int:
-        """The number of messages in the store."""
-        return self._store.message_count
-
-    @property
-    def message_size(self) -> int:
-        """Their size in bytes, as counted for memory usage."""
-        return self._store.message_size
+    message_count = DelegatedAttribute[int](
+        attrgetter("_store"), "The number of messages in the store.", read_only=True
+    )
+    message_size = DelegatedAttribute[int](
+        attrgetter("_store"),
+        "Their size in bytes, as counted for memory usage.",
+        read_only=True,
+    )
 
     async def open(self, holder: object, wait: float) -> None:
         """Give the queue to `holder` alone, waiting up to `wait` seconds for its consumers.

@@ -1,6 +1,7 @@
 """`policies` of broker.yaml: PolicyEntry with its strategies. (activemq-broker 2.1)
 
-Names and defaults are those of `pyjms_broker.policy.entry.PolicyEntry`; a test compares them.
+Most keys are the table `pyjms_broker.policy.entry.PolicyAttributes`; a test compares the others
+with `PolicyEntry`.
 """
 
 from __future__ import annotations
@@ -9,18 +10,16 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from pyjms._yaml import Duration
-from pyjms.jms.destination import DEFAULT_DEAD_LETTER_QUEUE
 from pyjms_broker.api.dead_letter import DeadLetterStrategy
 from pyjms_broker.policy.dead_letter import (
+    DeadLetterAttributes,
     DiscardingDeadLetterStrategy,
+    IndividualDeadLetterAttributes,
     IndividualDeadLetterStrategy,
     SharedDeadLetterStrategy,
 )
 from pyjms_broker.policy.entry import (
-    PendingDurableSubscriberPolicy,
-    PendingQueuePolicy,
-    PendingSubscriberPolicy,
+    PolicyAttributes,
     PolicyEntry,
 )
 from pyjms_broker.policy.eviction import (
@@ -34,24 +33,13 @@ from pyjms_broker.policy.pending import (
     PendingMessageLimitStrategy,
     PrefetchRatePendingMessageLimitStrategy,
 )
-from pyjms_broker.settings.values import Bytes, DestinationName, Section
+from pyjms_broker.settings.values import DestinationName, Section
 
 __all__ = ["PolicySettings"]
 
 
-class _DeadLetterSettings(Section):
-    process_expired: bool = True
-    """Whether expired messages are kept as dead letters."""
-    process_non_persistent: bool = False
-    """Whether non-persistent messages are kept."""
-    expiration: Duration = 0.0
-    """Time until dead letters expire; 0: never."""
-    enable_audit: bool = True
-    """Whether a message id that was kept before is discarded."""
-    max_producers_to_audit: int = Field(default=64, ge=1)
-    """Number of producers that the audit remembers."""
-    max_audit_depth: int = Field(default=2048, ge=1)
-    """Number of messages of each producer that the audit remembers."""
+class _DeadLetterSettings(Section, DeadLetterAttributes):
+    pass
 
 
 class SharedDeadLetterSettings(_DeadLetterSettings):
@@ -66,26 +54,10 @@ class SharedDeadLetterSettings(_DeadLetterSettings):
         return SharedDeadLetterStrategy(**_arguments(self))
 
 
-class IndividualDeadLetterSettings(_DeadLetterSettings):
+class IndividualDeadLetterSettings(_DeadLetterSettings, IndividualDeadLetterAttributes):
     """A dead-letter destination for each destination."""
 
     type: Literal["individual"]
-    queue_prefix: str = f"{DEFAULT_DEAD_LETTER_QUEUE}.Queue."
-    """Prefix of the dead-letter destinations of queues."""
-    topic_prefix: str = f"{DEFAULT_DEAD_LETTER_QUEUE}.Topic."
-    """Prefix of the dead-letter destinations of topics."""
-    queue_suffix: str | None = None
-    """Suffix of the dead-letter destinations of queues."""
-    topic_suffix: str | None = None
-    """Suffix of the dead-letter destinations of topics."""
-    use_queue_for_queue_messages: bool = True
-    """Whether the dead letters of queues go to a queue; false: to a topic."""
-    use_queue_for_topic_messages: bool = True
-    """Whether the dead letters of topics go to a queue; false: to a topic."""
-    destination_per_durable_subscriber: bool = False
-    """Whether each durable subscription has its own dead-letter destination."""
-    max_destinations_to_audit: int = Field(default=10_000, ge=1)
-    """Number of destinations that the audit remembers."""
 
     def build(self) -> DeadLetterStrategy:
         """Create the strategy."""
@@ -176,7 +148,7 @@ EvictionSettings = Annotated[
 ]
 
 
-class PolicySettings(Section):
+class PolicySettings(Section, PolicyAttributes):
     """The behaviour of destinations (`policies`); without a destination: of all others."""
 
     destination: DestinationName | None = None
@@ -186,74 +158,8 @@ class PolicySettings(Section):
     temp_topic: bool = False
     """Whether the policy is for all temporary topics, instead of a destination."""
 
-    memory_limit: Bytes = 0
-    """Memory for the destination's messages; 0: no limit of its own."""
-    producer_flow_control: bool = True
-    """Whether senders wait while the destination is full."""
-    send_fail_if_no_space: bool | None = None
-    """Whether sends fail instead of waiting; null: as in system_usage."""
-    send_fail_if_no_space_after_timeout: Duration | None = None
-    """Time that sends wait before they fail, 0: unlimited; null: as in system_usage."""
-    blocked_producer_warning_interval: Duration = 30.0
-    """Minimum time between two warnings about waiting senders; 0: no warnings."""
-    minimum_message_size: Bytes = 1024
-    """Memory that each message is counted with, in addition to its body and properties."""
-    use_cache: bool = True
-    """Whether stored messages are kept in memory, too, while there is space."""
-    cursor_memory_high_water_mark: int = Field(default=70, ge=0, le=100)
-    """Percentage of the memory limits from which pending messages are left to the stores."""
-    store_usage_high_water_mark: int = Field(default=100, ge=1, le=100)
-    """Percentage of store_limit from which senders wait."""
-    persist_jms_redelivered: bool = False
-    """Whether a dispatch is stored first, so that JMSRedelivered is set after a restart."""
-
-    max_page_size: int = Field(default=200, ge=1)
-    """Maximum number of undispatched messages of a queue that are paged in."""
-    max_browse_page_size: int | None = Field(default=400, ge=1)
-    """Maximum number of messages that a browser returns; null: unlimited."""
-    max_expire_page_size: int = Field(default=400, ge=1)
-    """Maximum number of messages that an expiry scan checks."""
-    expire_messages_period: Duration = 30.0
-    """Time between two expiry scans; 0: no scans."""
-
-    prioritized_messages: bool = False
-    """Whether messages are ordered by JMSPriority."""
-    strict_order_dispatch: bool = False
-    """Whether one consumer's prefetch is filled before the next one's."""
-    use_consumer_priority: bool = True
-    """Whether consumers of higher priority are preferred."""
-    all_consumers_exclusive_by_default: bool = False
-    """Whether every consumer is exclusive."""
-    lazy_dispatch: bool = False
-    """Whether only as many messages are paged in as the consumers have capacity for."""
-    consumers_before_dispatch_starts: int = Field(default=0, ge=0)
-    """Number of consumers to wait for before the first dispatch."""
-    time_before_dispatch_starts: Duration = 0.0
-    """Time to wait before the first dispatch."""
-    message_group_map_factory_type: str = "cached"
-    """cached, cached?cacheSize=1024, bucket?bucketCount=1024 or simple: how groups are tracked."""
     dispatch_policy: Literal["simple", "round_robin", "strict_order", "priority"] = "simple"
     """Order in which a topic's consumers get a message."""
-
-    queue_prefetch: int = Field(default=1000, ge=0)
-    """Prefetch of queue consumers that do not set one."""
-    queue_browser_prefetch: int = Field(default=500, ge=0)
-    """Prefetch of queue browsers that do not set one."""
-    topic_prefetch: int = Field(default=32767, ge=0)
-    """Prefetch of topic consumers that do not set one."""
-    durable_topic_prefetch: int = Field(default=100, ge=0)
-    """Prefetch of durable subscribers that do not set one."""
-    use_prefetch_extension: bool = True
-    """Whether delivered messages make way for others before they are acknowledged."""
-
-    enable_audit: bool = True
-    """Whether messages with a message id that was seen before are dropped."""
-    max_producers_to_audit: int = Field(default=64, ge=1)
-    """Number of producers that the audit remembers."""
-    max_audit_depth: int = Field(default=10_000, ge=1)
-    """Number of messages of each producer that a topic's audit remembers."""
-    max_queue_audit_depth: int = Field(default=10_000, ge=1)
-    """Number of messages of each producer that a queue's audit remembers."""
 
     dead_letter_strategy: DeadLetterSettings | None = None
     """Where messages go that cannot be delivered; null: type: shared."""
@@ -261,30 +167,6 @@ class PolicySettings(Section):
     """How many messages may be pending for a topic consumer; null: unlimited."""
     message_eviction_strategy: EvictionSettings | None = None
     """Which pending messages are evicted above that limit; null: type: oldest."""
-    pending_queue_policy: PendingQueuePolicy = "storeCursor"
-    """Where a queue's messages wait that do not fit in memory: on disk; vmQueueCursor: nowhere."""
-    pending_subscriber_policy: PendingSubscriberPolicy = "fileCursor"
-    """The same for non-durable topic consumers: on disk; vmCursor: nowhere."""
-    pending_durable_subscriber_policy: PendingDurableSubscriberPolicy = (
-        "storeDurableSubscriberCursor"
-    )
-    """The same for durable subscriptions: on disk; vmDurableCursor: nowhere."""
-    max_destinations: int = Field(default=-1, ge=-1)
-    """Maximum number of destinations that match the policy; -1: unlimited."""
-
-    gc_inactive_destinations: bool = False
-    """Whether unused destinations are removed; see schedule_period_for_destination_purge."""
-    inactive_timeout_before_gc: Duration = 60.0
-    """Time without consumers, producers and messages before that; 0: never."""
-    gc_with_network_consumers: bool = False
-    """Whether consumers of a network of brokers count as none there."""
-
-    advisory_for_consumed: bool = False
-    """Whether each acknowledged message causes an advisory."""
-    advisory_for_discarding_messages: bool = False
-    """Whether each evicted message causes an advisory."""
-    advisory_for_slow_consumers: bool = False
-    """Whether each consumer that becomes slow causes an advisory."""
 
     def build(self) -> PolicyEntry:
         """Create the policy entry."""

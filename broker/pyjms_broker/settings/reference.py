@@ -44,7 +44,7 @@ _HEADER: Final = """\
 """
 _COMMENT_COLUMN: Final = 38
 _WIDTH: Final = 120
-_FIRST: Final = {"type": 0, "directory": 1}
+_FIRST: Final = {"type": 0, "directory": 1, "destination": 2, "temp_queue": 3, "temp_topic": 4}
 """Keys that are before the others of a section."""
 
 

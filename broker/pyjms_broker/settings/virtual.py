@@ -12,29 +12,15 @@ from pyjms.selector import compile_selector
 from pyjms_broker.settings.values import DestinationName, Section, arguments_of
 from pyjms_broker.virtual.composite import CompositeQueue, CompositeTopic, FilteredDestination
 from pyjms_broker.virtual.interceptor import VirtualDestination
-from pyjms_broker.virtual.topic import VirtualTopic
+from pyjms_broker.virtual.topic import VirtualTopic, VirtualTopicAttributes
 
 __all__ = ["VirtualDestinationSettings"]
 
 
-class VirtualTopicSettings(Section):
+class VirtualTopicSettings(Section, VirtualTopicAttributes):
     """Topics whose messages are copied to queues, one for each group of consumers."""
 
     type: Literal["virtual_topic"]
-    name: str = "VirtualTopic.>"
-    """Name or pattern of the topics."""
-    prefix: str = "Consumer.*."
-    """Prefix of the queues' names, before the topic's name."""
-    postfix: str = ""
-    """Suffix of the queues' names, after the topic's name."""
-    selector_aware: bool = False
-    """Whether a queue gets only the messages that a connected consumer's selector matches."""
-    local: bool = False
-    """Whether messages that came from another broker are not copied."""
-    drop_on_resource_limit: bool = False
-    """Whether a full queue does not get a message, instead of failing the send."""
-    set_original_destination: bool = True
-    """Whether copies have the topic as their original destination."""
 
     def build(self) -> VirtualDestination:
         """Create the virtual topic."""

@@ -7,6 +7,7 @@ of consumers has a queue of its own. Only queues that exist get a copy. (activem
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Annotated
 
 from pyjms.errors import ResourceAllocationException
 from pyjms.jms.destination import Queue, Topic
@@ -17,31 +18,47 @@ from pyjms_broker.api.copying import copy_for_destination
 from pyjms_broker.api.destination import BrokerDestination, DestinationFilter
 from pyjms_broker.api.exchange import ProducerExchange
 from pyjms_broker.api.message import MessageReference
+from pyjms_broker.attribute import Attribute
 from pyjms_broker.policy.wildcard import matches
 from pyjms_broker.store.api import StoreState
 from pyjms_broker.virtual.interceptor import Routes, VirtualDestination
 
-__all__ = ["VirtualTopic"]
+__all__ = ["VirtualTopic", "VirtualTopicAttributes"]
 
 
 @dataclass(frozen=True)
-class VirtualTopic(VirtualDestination):
+class VirtualTopicAttributes:
+    """The attributes of virtual topics, with the broker's default name and prefix."""
+
+    name: Annotated[str, Attribute("Name or pattern of the topics.")] = "VirtualTopic.>"
+    prefix: Annotated[str, Attribute("Prefix of the queues' names, before the topic's name.")] = (
+        "Consumer.*."
+    )
+    postfix: Annotated[str, Attribute("Suffix of the queues' names, after the topic's name.")] = ""
+    selector_aware: Annotated[
+        bool,
+        Attribute(
+            "Whether a queue gets only the messages that a connected consumer's selector matches."
+        ),
+    ] = False
+    local: Annotated[
+        bool, Attribute("Whether messages that came from another broker are not copied.")
+    ] = False
+    drop_on_resource_limit: Annotated[
+        bool, Attribute("Whether a full queue does not get a message, instead of failing the send.")
+    ] = False
+    set_original_destination: Annotated[
+        bool, Attribute("Whether copies have the topic as their original destination.")
+    ] = True
+    """Whether copies name the queue as destination and the topic as original destination."""
+
+
+@dataclass(frozen=True)
+class VirtualTopic(VirtualTopicAttributes, VirtualDestination):
     """Topics that `name` matches feed the queues `prefix` + topic + `postfix`.
 
     Source: ActiveMQ VirtualTopic, with the broker's default name and prefix.
     """
-
-    name: str = "VirtualTopic.>"
-    prefix: str = "Consumer.*."
-    postfix: str = ""
-    selector_aware: bool = False
-    """Copy only to queues where the selector of a connected consumer matches."""
-    local: bool = False
-    """Do not copy messages that came from another broker."""
-    drop_on_resource_limit: bool = False
-    """Whether a full queue silently misses the message; otherwise the send waits or fails."""
-    set_original_destination: bool = True
-    """Whether copies name the queue as destination and the topic as original destination."""
 
     def intercept(self, destination: BrokerDestination, routes: Routes) -> BrokerDestination:
         topic = destination.destination

@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from pyjms.errors import (
     IllegalStateException,
@@ -48,6 +48,8 @@ from pyjms_broker.connector.openwire.connection_state import (
 __all__ = ["LAST_DELIVERED_UNKNOWN", "MAXIMUM_SHARED", "ClientResources", "ResourceOwner"]
 
 logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 LAST_DELIVERED_UNKNOWN = -2
 """The last delivered sequence id of a client that does not report it."""
@@ -96,6 +98,13 @@ class ClientResources:
                 f"Cannot {action} a connection that had not been registered: {connection_id}"
             )
         return state
+
+    def _session_of(
+        self, resource_id: ProducerId | ConsumerId, action: str
+    ) -> tuple[ConnectionState, SessionState]:
+        """Return the JMS connection and session of a producer or consumer, as `connection`."""
+        state = self.connection(connection_of(resource_id), action)
+        return state, state.session(session_of(resource_id), action)
 
     # connections and sessions
     def add_connection(self, info: ConnectionInfo) -> bool:
@@ -165,8 +174,7 @@ class ClientResources:
         producer_id = info.producer_id
         if producer_id is None:
             raise IllegalStateException("Cannot add a producer without an id")
-        state = self.connection(connection_of(producer_id), "add a producer to")
-        session = state.session(session_of(producer_id), "add a producer to")
+        state, session = self._session_of(producer_id, "add a producer to")
         if producer_id in session.producers:
             return
         limit = self._connector.maximum_producers_per_connection
@@ -198,8 +206,7 @@ class ClientResources:
         consumer_id = info.consumer_id
         if consumer_id is None:
             raise IllegalStateException("Cannot add a consumer without an id")
-        state = self.connection(connection_of(consumer_id), "add a consumer to")
-        session = state.session(session_of(consumer_id), "add a consumer to")
+        state, session = self._session_of(consumer_id, "add a consumer to")
         if consumer_id in session.consumers:
             return COMPLETED
         limit = self._connector.maximum_consumers_per_connection
@@ -287,23 +294,16 @@ class ClientResources:
                 "Cannot remove session from connection that had not been registered: "
                 f"{connection_id}"
             )
-        session = state.sessions.get(info.object_id)
-        if session is None:
-            raise IllegalStateException(
-                f"Cannot remove session that had not been registered: {info.object_id}"
-            )
+        session = _registered(state.sessions.get(info.object_id), "session", info.object_id)
         self._close_session(state, session, info.last_delivered_sequence_id)
 
     def remove_consumer(self, info: RemoveInfo) -> None:
         """Close a consumer."""
         assert isinstance(info.object_id, ConsumerId)
-        state = self.connection(connection_of(info.object_id), "remove a consumer from")
-        session = state.session(session_of(info.object_id), "remove a consumer from")
-        consumer = session.consumers.pop(info.object_id, None)
-        if consumer is None:
-            raise IllegalStateException(
-                f"Cannot remove a consumer that had not been registered: {info.object_id}"
-            )
+        state, session = self._session_of(info.object_id, "remove a consumer from")
+        consumer = _registered(
+            session.consumers.pop(info.object_id, None), "a consumer", info.object_id
+        )
         self.consumers.pop(info.object_id, None)
         state.consumers.remove(consumer.destination)
         self._broker.remove_consumer(state.context, consumer, info.last_delivered_sequence_id)
@@ -311,13 +311,10 @@ class ClientResources:
     def remove_producer(self, info: RemoveInfo) -> None:
         """Close a producer."""
         assert isinstance(info.object_id, ProducerId)
-        state = self.connection(connection_of(info.object_id), "remove a producer from")
-        session = state.session(session_of(info.object_id), "remove a producer from")
-        producer = session.producers.pop(info.object_id, None)
-        if producer is None:
-            raise IllegalStateException(
-                f"Cannot remove a producer that had not been registered: {info.object_id}"
-            )
+        state, session = self._session_of(info.object_id, "remove a producer from")
+        producer = _registered(
+            session.producers.pop(info.object_id, None), "a producer", info.object_id
+        )
         self.producers.pop(info.object_id, None)
         state.producers.remove(producer.destination)
         self._broker.remove_producer(state.context, producer)
@@ -373,6 +370,19 @@ class ClientResources:
             call(*args)
         except Exception:
             logger.exception("%s: cleaning up failed", self._owner.remote_address)
+
+
+def _registered(found: T | None, kind: str, object_id: object) -> T:
+    """Return what was found.
+
+    Raises:
+        IllegalStateException: there was nothing.
+    """
+    if found is None:
+        raise IllegalStateException(
+            f"Cannot remove {kind} that had not been registered: {object_id}"
+        )
+    return found
 
 
 def _check_limit(count: int, limit: int | None, kind: str, where: object) -> None:

@@ -49,7 +49,11 @@ from anyio import lowlevel
 
 from pyjms import _clock, _wakeup
 from pyjms_broker.api.message import MessageReference
-from pyjms_broker.cursor.base import PendingCursor
+from pyjms_broker.cursor.base import (
+    MAX_EXPIRED_PER_TURN,
+    PAGING_RETRY_DELAY,
+    PendingCursor,
+)
 from pyjms_broker.cursor.memory import pending_list
 from pyjms_broker.policy.entry import PolicyEntry
 from pyjms_broker.region.queue.consumer_ring import Candidate, ConsumerRing
@@ -65,12 +69,8 @@ __all__ = ["QueueDispatcher"]
 
 logger = logging.getLogger(__name__)
 
-_MAX_EXPIRED_PER_TURN: Final = 500
-"""Expired messages that are processed before other tasks of the event loop run."""
 _STORE_CHECK_INTERVAL: Final = 1.0
 """Seconds between checks whether a suspended store is running again."""
-_RETRY_DELAY: Final = 5.0
-"""Seconds until messages are paged in again after the store failed to read them."""
 _DEFAULT_START_DELAY: Final = 1.0
 """Seconds; see `PolicyEntry.time_before_dispatch_starts`."""
 
@@ -102,7 +102,7 @@ class QueueDispatcher:
         self._iterating = False
         self._again = False
         self._rescan = False
-        self._expired_left = _MAX_EXPIRED_PER_TURN
+        self._expired_left = MAX_EXPIRED_PER_TURN
         self._resume_task: _wakeup.BackgroundTask | None = None
 
     # consumers
@@ -242,7 +242,7 @@ class QueueDispatcher:
         if not self._is_open:
             return
         self._iterating = True
-        self._expired_left = _MAX_EXPIRED_PER_TURN
+        self._expired_left = MAX_EXPIRED_PER_TURN
         try:
             self._again = True
             while self._again and self._is_open:
@@ -307,9 +307,9 @@ class QueueDispatcher:
                 logger.exception(
                     "%s: paging in messages failed, next attempt in %g s",
                     self._queue,
-                    _RETRY_DELAY,
+                    PAGING_RETRY_DELAY,
                 )
-                self._resume_later(_RETRY_DELAY)
+                self._resume_later(PAGING_RETRY_DELAY)
                 return
             if reference.expiration and reference.is_expired():
                 self._queue.expire(reference)

@@ -69,6 +69,7 @@ from pyjms.selector import SelectorLimitException, compile_selector
 from pyjms.wire.openwire.commands import ConsumerInfo, MessageId
 from pyjms_broker.api.context import ConnectionContext
 from pyjms_broker.api.message import NO_TRANSACTION, MessageReference
+from pyjms_broker.cursor.base import MAX_EXPIRED_PER_TURN, PAGING_RETRY_DELAY
 from pyjms_broker.policy.audit import MessageAudit
 from pyjms_broker.region.dead_letter.ordering import DeadLetterOrdering
 from pyjms_broker.region.subscription.base import (
@@ -93,12 +94,8 @@ __all__ = ["DurableTopicSubscription"]
 
 logger = logging.getLogger(__name__)
 
-_MAX_EXPIRED_PER_TURN: Final = 500
-"""Expired messages that are processed before other tasks of the event loop run."""
 _MEMORY_CHECK_INTERVAL: Final = 1.0
 """Seconds between checks whether memory has room to page in again."""
-_RETRY_DELAY: Final = 5.0
-"""Seconds until messages are paged in again after the store failed to read them."""
 _MAX_SELECTOR_EXCESSES: Final = 10
 """Messages on which the selector of a subscription may exceed its limits."""
 
@@ -258,7 +255,7 @@ class DurableTopicSubscription(PrefetchSubscription):
         pending = self._pending
         expired = 0
         while pending and not self.is_full():
-            if expired == _MAX_EXPIRED_PER_TURN or (pending.must_read and self._must_not_read()):
+            if expired == MAX_EXPIRED_PER_TURN or (pending.must_read and self._must_not_read()):
                 self._resume_later()
                 return
             try:
@@ -267,9 +264,9 @@ class DurableTopicSubscription(PrefetchSubscription):
                 return
             except Exception:
                 logger.exception(
-                    "%s: paging in messages failed, next attempt in %g s", self, _RETRY_DELAY
+                    "%s: paging in messages failed, next attempt in %g s", self, PAGING_RETRY_DELAY
                 )
-                self._resume_later(_RETRY_DELAY)
+                self._resume_later(PAGING_RETRY_DELAY)
                 return
             if reference.expiration and reference.is_expired():
                 self._expire(reference)

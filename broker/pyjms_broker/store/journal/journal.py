@@ -48,6 +48,7 @@ import anyio
 import anyio.to_thread
 
 from pyjms import _clock
+from pyjms._forwarding import DelegatedAttribute
 from pyjms._wakeup import BackgroundTask, LoopHandle, spawn
 from pyjms.errors import IllegalStateException, ResourceAllocationException
 from pyjms.wire.kahadb.journal import Location
@@ -469,30 +470,25 @@ class Journal:
         """How many records are in closed batches, written or not."""
         return self._builder.records
 
-    @property
-    def written(self) -> Location:
-        """The end of what is written."""
-        return self._opened_writer().written
-
-    @property
-    def synced(self) -> Location:
-        """The end of what is durable; with the strategy NEVER, of what is written."""
-        return self._opened_writer().synced
+    written = DelegatedAttribute[Location](
+        _opened_writer, "The end of what is written.", read_only=True
+    )
+    synced = DelegatedAttribute[Location](
+        _opened_writer,
+        "The end of what is durable; with the strategy NEVER, of what is written.",
+        read_only=True,
+    )
+    syncs = DelegatedAttribute[int](
+        _opened_writer, "How often written data was synced.", read_only=True
+    )
+    batches = DelegatedAttribute[int](
+        _opened_writer, "How many batches were written.", read_only=True
+    )
 
     @property
     def size(self) -> int:
         """Bytes of all segments on the disk."""
         return self._files.lengths.total
-
-    @property
-    def syncs(self) -> int:
-        """How often written data was synced."""
-        return self._opened_writer().syncs
-
-    @property
-    def batches(self) -> int:
-        """How many batches were written."""
-        return self._opened_writer().batches
 
 
 def _unreadable(location: Location, error: OSError) -> ResourceAllocationException:

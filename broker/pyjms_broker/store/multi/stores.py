@@ -5,8 +5,10 @@ A call within a transaction enlists that store first; nothing else is added.
 
 from __future__ import annotations
 
+from operator import attrgetter
 from typing import TYPE_CHECKING, Generic, TypeVar
 
+from pyjms._forwarding import DelegatedAttribute
 from pyjms.wire.openwire.commands import MessageId
 from pyjms_broker.api.completion import Completion
 from pyjms_broker.api.message import (
@@ -66,21 +68,10 @@ class _Store(Generic[S]):
     def remove_all_messages(self, context: OperationContext) -> Completion:
         return self._store.remove_all_messages(context)
 
-    @property
-    def message_count(self) -> int:
-        return self._store.message_count
-
-    @property
-    def message_size(self) -> int:
-        return self._store.message_size
-
-    @property
-    def last_arrival(self) -> int:
-        return self._store.last_arrival
-
-    @property
-    def epoch(self) -> int:
-        return self._store.epoch
+    message_count = DelegatedAttribute[int](attrgetter("_store"), read_only=True)
+    message_size = DelegatedAttribute[int](attrgetter("_store"), read_only=True)
+    last_arrival = DelegatedAttribute[int](attrgetter("_store"), read_only=True)
+    epoch = DelegatedAttribute[int](attrgetter("_store"), read_only=True)
 
 
 class MultiMessageStore(_Store[MessageStore]):

@@ -55,11 +55,26 @@ class SubscriberKey(NamedTuple):
 
 
 @dataclass(slots=True, eq=False)
-class AddMessage:
-    """Add a message; `subscribers`: the number of subscriptions that get it, on a topic."""
-
+class _OfMessage:
     container: str
     id: int
+
+
+@dataclass(slots=True, eq=False)
+class _OfSubscription:
+    container: str
+    client_id: str
+    subscription_name: str
+
+    @property
+    def key(self) -> SubscriberKey:
+        return SubscriberKey(self.container, self.client_id, self.subscription_name)
+
+
+@dataclass(slots=True, eq=False)
+class AddMessage(_OfMessage):
+    """Add a message; `subscribers`: the number of subscriptions that get it, on a topic."""
+
     producer: str
     sequence: int
     expiration: int
@@ -72,47 +87,34 @@ class AddMessage:
 
 
 @dataclass(slots=True, eq=False)
-class RemoveMessage:
+class RemoveMessage(_OfMessage):
     """Remove a message of a queue."""
 
-    container: str
-    id: int
     size: int
 
 
 @dataclass(slots=True, eq=False)
-class AcknowledgeMessage:
+class AcknowledgeMessage(_OfSubscription):
     """Acknowledge a message for a durable subscription."""
 
-    container: str
-    client_id: str
-    subscription_name: str
     id: int
     priority: int
     size: int
     prioritized: bool
 
-    @property
-    def key(self) -> SubscriberKey:
-        return SubscriberKey(self.container, self.client_id, self.subscription_name)
-
 
 @dataclass(slots=True, eq=False)
-class UpdateMessage:
+class UpdateMessage(_OfMessage):
     """Replace a message."""
 
-    container: str
-    id: int
     expiration: int
     frame: bytes = field(repr=False)
 
 
 @dataclass(slots=True, eq=False)
-class RemoveTopicMessage:
+class RemoveTopicMessage(_OfMessage):
     """Remove a message of a topic, for all its subscriptions."""
 
-    container: str
-    id: int
     size: int
     prioritized: bool
 
@@ -142,15 +144,12 @@ class RemoveContainer:
 
 
 @dataclass(slots=True, eq=False)
-class AddSubscription:
+class AddSubscription(_OfSubscription):
     """Add a durable subscription; it gets messages after `start`.
 
     `retroactive`: `start` is the beginning, so it gets the messages that are stored already.
     """
 
-    container: str
-    client_id: str
-    subscription_name: str
     destination: str
     selector: str | None
     no_local: bool
@@ -158,23 +157,12 @@ class AddSubscription:
     retroactive: bool
     prioritized: bool
 
-    @property
-    def key(self) -> SubscriberKey:
-        return SubscriberKey(self.container, self.client_id, self.subscription_name)
-
 
 @dataclass(slots=True, eq=False)
-class RemoveSubscription:
+class RemoveSubscription(_OfSubscription):
     """Remove a durable subscription, and the messages that only it had not acknowledged."""
 
-    container: str
-    client_id: str
-    subscription_name: str
     prioritized: bool
-
-    @property
-    def key(self) -> SubscriberKey:
-        return SubscriberKey(self.container, self.client_id, self.subscription_name)
 
 
 @dataclass(slots=True, eq=False)
@@ -197,11 +185,9 @@ class PrepareAdd:
 
 
 @dataclass(slots=True, eq=False)
-class PrepareRemove:
+class PrepareRemove(_OfMessage):
     """Hide a message until its transaction ends."""
 
-    container: str
-    id: int
     xid: str
 
 
@@ -236,11 +222,8 @@ class RollbackAdd:
 
 
 @dataclass(slots=True, eq=False)
-class RollbackRemove:
+class RollbackRemove(_OfMessage):
     """Roll back a prepared removal."""
-
-    container: str
-    id: int
 
 
 @dataclass(slots=True, eq=False)
@@ -282,11 +265,9 @@ class TrimProducers:
 
 
 @dataclass(slots=True, eq=False)
-class NoteMessage:
+class NoteMessage(_OfMessage):
     """Note the sequence numbers of a message that was added and removed before it was written."""
 
-    container: str
-    id: int
     producer: str
     sequence: int
     broker_sequence: int

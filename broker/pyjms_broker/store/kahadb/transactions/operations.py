@@ -5,6 +5,7 @@ See `KahaDBTransactionStore` for when they are appended and applied. (activemq-p
 
 from __future__ import annotations
 
+from dataclasses import KW_ONLY, dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, Final
 
@@ -38,46 +39,23 @@ class OperationKind(Enum):
 _ADD: Final = OperationKind.ADD
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Operation:
     """One addition, removal or acknowledgement; `location` is None until it is journalled."""
 
-    __slots__ = (
-        "destination",
-        "destination_removed",
-        "dropped",
-        "key",
-        "kind",
-        "location",
-        "message_id",
-        "metadata",
-        "prioritized",
-        "reference",
-    )
-
-    def __init__(
-        self,
-        kind: OperationKind,
-        destination: KahaDestination,
-        message_id: str,
-        *,
-        metadata: MessageMetadata | None = None,
-        key: str | None = None,
-        prioritized: bool = False,
-        reference: MessageReference | None = None,
-        location: Location | None = None,
-    ) -> None:
-        self.kind = kind
-        self.destination = destination
-        self.message_id = message_id
-        self.metadata = metadata
-        self.key = key
-        self.prioritized = prioritized
-        self.reference = reference
-        self.location = location
-        self.destination_removed = False
-        """Its destination was removed since; it is dropped at the commit."""
-        self.dropped = False
-        """It is a duplicate, or its destination was removed: it does nothing."""
+    kind: OperationKind
+    destination: KahaDestination
+    message_id: str
+    _: KW_ONLY
+    metadata: MessageMetadata | None = None
+    key: str | None = None
+    prioritized: bool = False
+    reference: MessageReference | None = None
+    location: Location | None = None
+    destination_removed: bool = field(default=False, init=False)
+    """Its destination was removed since; it is dropped at the commit."""
+    dropped: bool = field(default=False, init=False)
+    """It is a duplicate, or its destination was removed: it does nothing."""
 
     def encode(
         self,
