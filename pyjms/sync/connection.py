@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Unpack
 
 from pyjms.client.factory import ConnectionFactory as CoreConnectionFactory
-from pyjms.client.options.client_options import ClientKeywords, ClientOptions
+from pyjms.client.options.client_options import ClientOptions, ConnectionFactoryKeywords
 from pyjms.client.options.policies import PrefetchPolicy, RedeliveryPolicy, RedeliveryPolicyMap
 from pyjms.enums import AcknowledgeMode
 from pyjms.jms import api
@@ -101,23 +101,9 @@ class ConnectionFactory(ReusableFacade[CoreConnectionFactory]):
     )
 
     def __init__(
-        self,
-        url: str | None = None,
-        *,
-        user_name: str | None = None,
-        password: str | None = None,
-        user: str | None = None,
-        redelivery_policy: RedeliveryPolicy | None = None,
-        **options: Unpack[ClientKeywords],
+        self, url: str | None = None, **options: Unpack[ConnectionFactoryKeywords]
     ) -> None:
-        self.core = CoreConnectionFactory(
-            url,
-            user_name=user_name,
-            user=user,
-            password=password,
-            redelivery_policy=redelivery_policy,
-            **options,
-        )
+        self.core = CoreConnectionFactory(url, **options)
         self.loop = current_loop()
 
     create_connection = blocking_as(lambda: Connection, CoreConnectionFactory.create_connection)

@@ -11,8 +11,10 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
+from pyjms._forwarding import DelegatedAttribute
 from pyjms.jms.destination import Destination
 from pyjms.wire.openwire.commands import ActiveMQMessage, Throwable
 from pyjms_broker.api.completion import COMPLETED, Completion
@@ -266,13 +268,8 @@ class DestinationFilter(BrokerDestination):
     def disposed(self) -> bool:
         return self.base.disposed
 
-    @property
-    def is_dead_letter_queue(self) -> bool:
-        return self.base.is_dead_letter_queue
-
-    @property
-    def consumers(self) -> list[Subscription]:
-        return self.next.consumers
+    is_dead_letter_queue = DelegatedAttribute[bool](attrgetter("base"), read_only=True)
+    consumers = DelegatedAttribute["list[Subscription]"](attrgetter("next"), read_only=True)
 
     def send(self, exchange: ProducerExchange, message: ActiveMQMessage) -> Completion:
         return self.next.send(exchange, message)

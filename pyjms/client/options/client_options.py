@@ -23,6 +23,7 @@ __all__ = [
     "ONLY_IN_ACTIVEMQ",
     "ClientKeywords",
     "ClientOptions",
+    "ConnectionFactoryKeywords",
     "apply_options",
 ]
 
@@ -64,6 +65,15 @@ class ClientKeywords(TypedDict, total=False):
     warn_about_unstarted_connection_timeout: float
     prefetch_policy: PrefetchPolicy
     redelivery_policy_map: RedeliveryPolicyMap
+
+
+class ConnectionFactoryKeywords(ClientKeywords, total=False):
+    """The keyword arguments of connection factories, described by `ConnectionFactory`."""
+
+    user_name: str | None
+    password: str | None
+    user: str | None
+    redelivery_policy: RedeliveryPolicy | None
 
 
 @dataclass

@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable
-from typing import Protocol, TypeVar
+from typing import Protocol
 
 from pyjms.errors import (
     IllegalStateException,
@@ -41,15 +41,15 @@ from pyjms_broker.connector.connection_registry import RegisteredConnection
 from pyjms_broker.connector.openwire.connection_state import (
     ConnectionState,
     SessionState,
+    check_limit,
     connection_of,
+    registered,
     session_of,
 )
 
 __all__ = ["LAST_DELIVERED_UNKNOWN", "MAXIMUM_SHARED", "ClientResources", "ResourceOwner"]
 
 logger = logging.getLogger(__name__)
-
-T = TypeVar("T")
 
 LAST_DELIVERED_UNKNOWN = -2
 """The last delivered sequence id of a client that does not report it."""
@@ -120,7 +120,7 @@ class ClientResources:
         if info.connection_id in self.connections:
             return False  # replayed after a failover
         where = self._owner.remote_address
-        _check_limit(len(self.connections), MAXIMUM_SHARED, "connection", where)
+        check_limit(len(self.connections), MAXIMUM_SHARED, "connection", where)
         self._host.connections.claim(info.connection_id, self._owner)
         context = self._context(info)
         try:
@@ -160,7 +160,7 @@ class ClientResources:
         if state is None or info.session_id in state.sessions:
             return  # an unknown connection is not the session's fault (activemq-broker C9)
         limit = self._connector.maximum_sessions_per_connection
-        _check_limit(len(state.sessions), limit, "session", state.info.connection_id)
+        check_limit(len(state.sessions), limit, "session", state.info.connection_id)
         self._broker.add_session(state.context, info)
         state.sessions[info.session_id] = SessionState(info)
 
@@ -179,7 +179,7 @@ class ClientResources:
             return
         limit = self._connector.maximum_producers_per_connection
         count = state.producers.for_destination(info.destination)
-        _check_limit(count, limit, "producer", state.info.connection_id)
+        check_limit(count, limit, "producer", state.info.connection_id)
         self._broker.add_producer(state.context, info)
         session.producers[producer_id] = info
         state.producers.add(info.destination)
@@ -211,7 +211,7 @@ class ClientResources:
             return COMPLETED
         limit = self._connector.maximum_consumers_per_connection
         count = state.consumers.for_destination(info.destination)
-        _check_limit(count, limit, "consumer", state.info.connection_id)
+        check_limit(count, limit, "consumer", state.info.connection_id)
         subscription = self._broker.add_consumer(state.context, info)
         session.consumers[consumer_id] = info
         state.consumers.add(info.destination)
@@ -238,7 +238,7 @@ class ClientResources:
         if destination.is_temporary:
             limit = self._connector.maximum_temporary_destinations_per_connection
             kind = "temporary destination"
-            _check_limit(len(state.temporary), limit, kind, state.info.connection_id)
+            check_limit(len(state.temporary), limit, kind, state.info.connection_id)
         self._broker.add_destination_info(state.context, info)
         if destination.is_temporary:
             state.temporary[destination] = info
@@ -294,14 +294,14 @@ class ClientResources:
                 "Cannot remove session from connection that had not been registered: "
                 f"{connection_id}"
             )
-        session = _registered(state.sessions.get(info.object_id), "session", info.object_id)
+        session = registered(state.sessions.get(info.object_id), "session", info.object_id)
         self._close_session(state, session, info.last_delivered_sequence_id)
 
     def remove_consumer(self, info: RemoveInfo) -> None:
         """Close a consumer."""
         assert isinstance(info.object_id, ConsumerId)
         state, session = self._session_of(info.object_id, "remove a consumer from")
-        consumer = _registered(
+        consumer = registered(
             session.consumers.pop(info.object_id, None), "a consumer", info.object_id
         )
         self.consumers.pop(info.object_id, None)
@@ -312,7 +312,7 @@ class ClientResources:
         """Close a producer."""
         assert isinstance(info.object_id, ProducerId)
         state, session = self._session_of(info.object_id, "remove a producer from")
-        producer = _registered(
+        producer = registered(
             session.producers.pop(info.object_id, None), "a producer", info.object_id
         )
         self.producers.pop(info.object_id, None)
@@ -370,31 +370,6 @@ class ClientResources:
             call(*args)
         except Exception:
             logger.exception("%s: cleaning up failed", self._owner.remote_address)
-
-
-def _registered(found: T | None, kind: str, object_id: object) -> T:
-    """Return what was found.
-
-    Raises:
-        IllegalStateException: there was nothing.
-    """
-    if found is None:
-        raise IllegalStateException(
-            f"Cannot remove {kind} that had not been registered: {object_id}"
-        )
-    return found
-
-
-def _check_limit(count: int, limit: int | None, kind: str, where: object) -> None:
-    """Refuse one more.
-
-    Raises:
-        IllegalStateException: there are `limit` already.
-    """
-    if limit is not None and count >= limit:
-        raise IllegalStateException(
-            f"Can't add {kind} on connection {where}: at maximum limit: {limit}"
-        )
 
 
 _DESTINATION_CHANGES: dict[int, Callable[[ClientResources, DestinationInfo, Destination], None]] = {

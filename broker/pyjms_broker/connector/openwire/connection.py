@@ -26,11 +26,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
+from operator import attrgetter
 from typing import Any, TypeAlias
 
 import anyio
 
 from pyjms import _clock
+from pyjms._forwarding import DelegatedAttribute
 from pyjms._wakeup import BackgroundTask, spawn
 from pyjms.errors import (
     ConnectionFailedException,
@@ -114,9 +116,7 @@ class BrokerConnection:
         self._stopped = anyio.Event()
         transport.listener = self
 
-    @property
-    def remote_address(self) -> str:
-        return self._transport.remote_address
+    remote_address = DelegatedAttribute[str](attrgetter("_transport"), read_only=True)
 
     @property
     def congested(self) -> bool:

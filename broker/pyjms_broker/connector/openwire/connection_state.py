@@ -6,6 +6,8 @@ Bookkeeping only; the error messages about unregistered resources are ActiveMQ's
 
 from __future__ import annotations
 
+from typing import TypeVar
+
 from pyjms.errors import IllegalStateException
 from pyjms.jms.destination import Destination
 from pyjms.wire.openwire import commands
@@ -17,10 +19,14 @@ __all__ = [
     "DeferredResponse",
     "ResourceCount",
     "SessionState",
+    "check_limit",
     "connection_of",
     "message_size",
+    "registered",
     "session_of",
 ]
+
+T = TypeVar("T")
 
 _FIXED_MESSAGE_SIZE = (
     1024  # size that each message is counted with, in addition to its body and properties
@@ -146,3 +152,28 @@ def message_size(message: commands.ActiveMQMessage) -> int:
     """Return the size of a message in its producer's window, in bytes. (activemq-broker M6)"""
     properties, content = message.marshalled_properties, message.content
     return _FIXED_MESSAGE_SIZE + len(properties or b"") + len(content or b"")
+
+
+def registered(found: T | None, kind: str, object_id: object) -> T:
+    """Return what was found.
+
+    Raises:
+        IllegalStateException: there was nothing.
+    """
+    if found is None:
+        raise IllegalStateException(
+            f"Cannot remove {kind} that had not been registered: {object_id}"
+        )
+    return found
+
+
+def check_limit(count: int, limit: int | None, kind: str, where: object) -> None:
+    """Refuse one more.
+
+    Raises:
+        IllegalStateException: there are `limit` already.
+    """
+    if limit is not None and count >= limit:
+        raise IllegalStateException(
+            f"Can't add {kind} on connection {where}: at maximum limit: {limit}"
+        )
